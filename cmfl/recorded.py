@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import html
 import json
+import os
+import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from cmfl.arguments import PATH, WHOLE, naming, require
-from cmfl.display import Table, html_table, text_table
+from cmfl.display import Table, draw_rounds, html_table, text_table, write
 from cmfl.where import Target, download_proof, open_deployment, open_history, opened_ledger
 from ledger.io.folders import write_named
 from ledger.protocol.errors import ConfigurationError
@@ -183,8 +185,6 @@ class Round:
             ConfigurationError: there is no such client, or the run was on the memory ledger.
             ServiceError: the service sent something else.
         """
-        from cmfl.recorded import make
-
         return make(self._recorded(), self.round, client)
 
     def full(self) -> FullRound:
@@ -424,8 +424,6 @@ class Run:
             ConfigurationError: matplotlib is not installed, no accuracy is known, or the file
                 cannot be written.
         """
-        from cmfl.display import draw_rounds, write
-
         snapshot = self.snapshot()
         title = self.name or str(snapshot.address)
         rows = [each.row() for each in snapshot.rounds]
@@ -441,11 +439,18 @@ class Run:
         Raises:
             ConfigurationError: the run is in no home, or the folder is there already.
         """
-        from cmfl.homes import copy_home
-
         if self.home is None:
             raise ConfigurationError(f"{self.name}: is in no home that could be copied")
-        return Run(copy_home(self.target, home), self.name, self.rules)
+        require(PATH, home=home)
+        folder = Path(home)
+        if os.path.lexists(folder):
+            raise ConfigurationError(f"{folder}: is there already; name a folder to make")
+        try:
+            shutil.copytree(self.home, folder)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigurationError(f"{folder}: {reason}") from error
+        return Run(replace(self.target, home=folder), self.name, self.rules)
 
     def __repr__(self) -> str:
         return f"<cmfl.Run {_sentence(self)}>"

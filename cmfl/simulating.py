@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from cmfl.arguments import checked
 from cmfl.display import tracking
-from cmfl.homes import opened_home
 from cmfl.inputs import PRESET_RULE, USUAL_RATE, Parts, apply_keywords, put_parts, reference
+from cmfl.opening import opened_home
 from cmfl.recorded import Run
 from cmfl.where import Target, made_if_needed
 from ledger.early_stop import EarlyStop

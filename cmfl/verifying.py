@@ -10,7 +10,7 @@ from cmfl.arguments import checked, digest_of_head
 from cmfl.display import Table
 from cmfl.opening import target_of
 from cmfl.recorded import Proof, Run, read
-from cmfl.where import Target, chain_id_of, opened_ledger
+from cmfl.where import Target, opened_ledger, target_on_node
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 
@@ -121,9 +121,8 @@ def verify(
         trusted = _contract_of(
             run.target if isinstance(run, Run) else target_of(Path(run), None), number
         )
-    elif rpc_url is not None:
-        asked = chain_id_of(rpc_url) if chain_id is None else chain_id
-        trusted = _contract_of(Target(address=address, rpc_url=rpc_url, chain_id=asked), number)
+    elif rpc_url is not None and address is not None:
+        trusted = _contract_of(target_on_node(rpc_url, address, chain_id), number)
     return Verification(verify_proof(sent.parsed, number, who, trusted))
 
 

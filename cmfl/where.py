@@ -447,6 +447,14 @@ class Target:
         return self.chain_id
 
 
+def target_on_node(
+    rpc_url: str, address: str, chain_id: int | None, blobs: str | None = None
+) -> Target:
+    """Return a contract on a node's chain, whose id is the node's own if none is given."""
+    asked = chain_id_of(rpc_url) if chain_id is None else chain_id
+    return Target(address=address, rpc_url=rpc_url, chain_id=asked, blobs_at=blobs)
+
+
 @contextmanager
 def opened_ledger(target: Target) -> Iterator[CommitteeLedger]:
     """Open the contract as of one block, with all of its events up to there."""

@@ -55,6 +55,7 @@ from cmfl.commands.demo import demo
 from cmfl.commands.exit_codes import FAULT, INCOMPLETE, INTERRUPTED, WRONG, InterruptedCommand
 from cmfl.commands.interrupts import interrupted_code
 from cmfl.commands.limits import limit_in_words, too_little_memory
+from cmfl.commands.options import Commands
 from cmfl.commands.streams import unprinted
 from cmfl.commands.witness import shown_as_lines
 from ledger.chain.ports import IncompleteLogsError
@@ -89,7 +90,7 @@ class PanelledGroup(TyperGroup):
                 )
 
 
-app = typer.Typer(
+app = Commands(
     name="cmfl",
     cls=PanelledGroup,
     help="Committee-based federated learning on a ledger that enforces every decision.",

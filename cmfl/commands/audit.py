@@ -11,10 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cmfl.auditing import MOST_UNASKED, AuditRequest, audit_target, read_earlier
-from cmfl.commands.console import AsJson, counting, print_json, print_line
+from cmfl.commands.console import (
+    AsJson,
+    counting,
+    print_json,
+    print_line,
+    print_lines,
+    print_result,
+    require_writable,
+    wrote_report,
+)
 from cmfl.commands.exit_codes import WRONG, code_of
-from cmfl.commands.options import Head, Rules, expand_groups
-from cmfl.commands.sources import EvidenceOptions, require_writable, wrote_report
+from cmfl.commands.options import EvidenceOptions, Head, Rules
 from cmfl.commands.verify import read_bounds
 from cmfl.commands.witness import WitnessOptions
 from cmfl.where import Target
@@ -63,15 +71,7 @@ class HeadComparison:
 
 
 def compare_head(target: Target, claimed: ClaimedRun) -> HeadComparison:
-    """Return the comparison of the last head that a run claims.
-
-    Args:
-        target: an existing run, and its chain.
-        claimed: by its files.
-
-    Raises:
-        ChainError: the chain is damaged or unreachable, or the contract is not the run's.
-    """
+    """Return the comparison of the last head that a run claims in its files with its chain."""
     from ledger.chain.contract.manifest import read_run_manifest, was_in_memory
 
     paths = Home(target.home).run(target.run or "")
@@ -113,7 +113,6 @@ def head_message(run: str, comparison: HeadComparison) -> str:
 MOST_JOBS = 256
 
 
-@expand_groups
 def audit(
     source: EvidenceOptions,
     head: Head = None,
@@ -186,8 +185,7 @@ def audit(
             print_line(_training_line(repeated))
         if stop is not None:
             print_line(f"early stop, apart from the ten steps: {stop.sentence}")
-        for line in readable(result):
-            print_line(line)
+        print_lines(readable(result))
     written = report is None or wrote_report(report, report_bytes(result))
     raise typer.Exit(code_of(result.outcome) or (0 if written else WRONG))
 
@@ -232,7 +230,6 @@ MOST_NAMED = 20
 MARKS = {"same": "s", "other": "X", "disputed": "?", "none": "."}
 
 
-@expand_groups
 def coverage(
     source: EvidenceOptions,
     rounds: Annotated[
@@ -263,11 +260,7 @@ def coverage(
 
     bounds = read_bounds(None, rounds)
     result = Coverage(coverage_of(source.target(), bounds, auditor or (), mailbox))
-    if json:
-        print_json(result.as_dict())
-        return
-    for line in _lines(result):
-        print_line(line)
+    print_result(result.as_dict(), _lines(result), as_json=json)
 
 
 def _lines(result: Coverage) -> Iterator[str]:

@@ -6,16 +6,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cmfl.commands.console import AsJson, print_json, print_line, print_table
+from cmfl.commands.console import AsJson, print_json, print_line, print_result, print_table
 from cmfl.commands.exit_codes import INCOMPLETE
 from cmfl.commands.interrupts import until_interrupted
-from cmfl.commands.options import BlobsAt, contract_address, expand_groups
+from cmfl.commands.options import BlobsAt, Commands, ContractOptions, contract_address
 from cmfl.commands.serve import MEBIBYTE, LogRequests
-from cmfl.commands.sources import ContractOptions
 from cmfl.where import Target
 from ledger.chain.ports import ChainReader
 from ledger.protocol.errors import ConfigurationError
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from ledger.protocol.types import Digest
     from ledger.storage.blobs import BlobStore
 
-app = typer.Typer(
+app = Commands(
     help="Published blobs: list, remove, copy, and serve to other machines.", no_args_is_help=True
 )
 
@@ -126,7 +125,6 @@ class StoreOptions:
 
 
 @app.command("list")
-@expand_groups
 def list_blobs(
     source: RunBlobsOptions,
     round_number: Annotated[int, typer.Option("--round", min=1, help="Number of the round.")],
@@ -161,7 +159,6 @@ def list_blobs(
 
 
 @app.command("prune")
-@expand_groups
 def prune(
     source: RunBlobsOptions,
     keep_rounds: Annotated[
@@ -196,20 +193,16 @@ def prune(
             for digest in present:
                 store.remove(digest)
             _remove_mail(target, ledger, final.state().round - keep_rounds)
-    response: dict[str, Any] = {
-        "removed": not dry_run,
-        "payloads": [digest.hex() for digest in present],
-        "gone_before": len(removable) - len(present),
-    }
-    if json:
-        print_json(response)
-        return
+    payloads, gone = [digest.hex() for digest in present], len(removable) - len(present)
     verb = "would be removed" if dry_run else "removed"
-    print_line(f"{len(present)} payloads {verb}; {len(removable) - len(present)} were gone already")
+    print_result(
+        {"removed": not dry_run, "payloads": payloads, "gone_before": gone},
+        [f"{len(present)} payloads {verb}; {gone} were gone already"],
+        as_json=json,
+    )
 
 
 @app.command("copy")
-@expand_groups
 def copy(
     source: RunBlobsOptions,
     to: Annotated[str, typer.Option(help="Folder or URL of the other location.")],
@@ -242,7 +235,6 @@ def copy(
 
 
 @app.command("serve")
-@expand_groups
 def serve(
     folder: Annotated[
         Path | None, typer.Option(help="Folder of blobs and mail; else the home's.")

@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cmfl.commands.configuration_options import ConfigurationOptions
-from cmfl.commands.console import AsJson, command_line, print_json, print_line
-from cmfl.commands.options import expand_groups
+from cmfl.commands.console import (
+    AsJson,
+    command_line,
+    print_json,
+    print_line,
+    print_lines,
+    print_result,
+)
+from cmfl.commands.options import Commands
 from cmfl.commands.sender import keystore_key, only_keystore
 from ledger.protocol.errors import ConfigurationError
 
@@ -24,7 +31,7 @@ _MOST_SHOWN = 20
 
 _OF_OWN_DATA = ("features", "outputs", "about", "notes")
 
-data_app = typer.Typer(help="Data sets: check and fetch their files.", no_args_is_help=True)
+data_app = Commands(help="Data sets: check and fetch their files.", no_args_is_help=True)
 
 Files = Annotated[Path, typer.Argument(metavar="PATH", help="The data file or folder.")]
 DataSetName = Annotated[
@@ -64,14 +71,11 @@ def check(
         print_json({"dataset": contents.dataset, "sound": True} | found)
         return
     print_line(f"{path}: {contents.dataset}, all files are valid")
-    for line in (*_lines(contents), *contents.about):
-        print_line(line)
-    for note in contents.notes:
-        print_line(f"note: {note}")
+    notes = [f"note: {note}" for note in contents.notes]
+    print_lines([*_lines(contents), *contents.about, *notes])
 
 
 @data_app.command("digest")
-@expand_groups
 def digest(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The owner's samples.")],
     configured: ConfigurationOptions,
@@ -114,10 +118,8 @@ def digest(
         signer = KeySigner(keystore_key(only_keystore(keystore or []), password_file))
         client, secret = checksum(signer.address), data_salt(signer)
     count, value = samples_with_salt(configuration, path, secret)
-    if json:
-        print_json({"client": client, "samples": count, "data": value})
-        return
-    print_line(to_hex(value))
+    answer = {"client": client, "samples": count, "data": value}
+    print_result(answer, [to_hex(value)], as_json=json)
 
 
 @data_app.command("fetch")
@@ -137,12 +139,12 @@ def fetch(
     if data_set.hub is None:
         raise ConfigurationError(f"data set {name!r} is not on the hub")
     files = fetch_files(data_set.hub, destination)
-    if json:
-        print_json({"dataset": name, "files": [str(file) for file in files]})
-        return
-    for file in files:
-        print_line(f"{file} ({file.stat().st_size:,} bytes)")
-    print_line(f"check with: {command_line('data', 'check', destination)}")
+    lines = [f"{file} ({file.stat().st_size:,} bytes)" for file in files]
+    print_result(
+        {"dataset": name, "files": [str(file) for file in files]},
+        [*lines, f"check with: {command_line('data', 'check', destination)}"],
+        as_json=json,
+    )
 
 
 def _lines(contents: DataContents) -> list[str]:
@@ -164,7 +166,7 @@ def _lines(contents: DataContents) -> list[str]:
     return [samples, f"samples of {len(counts):,} classes: {shown}"]
 
 
-flower_app = typer.Typer(
+flower_app = Commands(
     help="Projects of Flower in whose rounds a committee decides.", no_args_is_help=True
 )
 
@@ -175,7 +177,6 @@ def flower() -> None:
 
 
 @flower_app.command("new")
-@expand_groups
 def new(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the project.")],
     options: ConfigurationOptions,

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from cmfl.commands.console import command_line, print_line, print_prose, print_table, progress
+from cmfl.commands.console import (
+    command_line,
+    print_line,
+    print_lines,
+    print_prose,
+    print_table,
+    progress,
+)
 from cmfl.commands.exit_codes import code_of
 from cmfl.commands.interrupts import until_interrupted
 from cmfl.commands.serve import is_port_taken
@@ -330,8 +337,8 @@ def _show_audits(reports: dict[str, AuditReport]) -> None:
     from ledger.audit.report_text import readable
 
     print_line(f"Audit of {SHOWN_RUN}, from chain and blobs alone", bold=True)
-    for line in readable(reports[SHOWN_RUN]):
-        print_line(line)  # not folded: a head and a command are to be copied whole
+    # Not folded: a head and a command are to be copied whole.
+    print_lines(readable(reports[SHOWN_RUN]))
     passed = sum(report.outcome is AuditOutcome.PASSED for report in reports.values())
     print_line(f"{passed} of {len(reports)} runs on the ledger pass their audit.", bold=True)
 
@@ -359,11 +366,7 @@ def _serve(home: Path, run: str, port: int) -> None:
 
 
 def free_port(port: int) -> int:
-    """Return the first free port of this machine, from the given one on.
-
-    Raises:
-        ConfigurationError: there is none among those that are looked at.
-    """
+    """Return the first free port of this machine, from the given one on."""
     looked_at = range(port, min(port + MOST_PORTS, 65536))
     free = next((number for number in looked_at if not is_port_taken(number)), None)
     if free is None:

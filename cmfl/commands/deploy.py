@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cmfl.commands.configuration_options import ConfigurationOptions
-from cmfl.commands.console import AsJson, command_line, complain, print_json, print_line
+from cmfl.commands.console import (
+    AsJson,
+    command_line,
+    complain,
+    print_json,
+    print_line,
+    print_result,
+)
 from cmfl.commands.exit_codes import WRONG
 from cmfl.commands.options import (
     DEFAULT_HOME,
@@ -25,18 +32,18 @@ from cmfl.commands.options import (
     AllowPredictableSeeds,
     HomeFolder,
     RunToMake,
-    expand_groups,
 )
 from cmfl.commands.registry import RegistryFile, agreed_owners
 from cmfl.commands.sender import (
     DATA_VARIABLE,
+    CappedSenderOptions,
     Sender,
     in_ether,
+    option_words,
     print_next,
     quoted_url,
     variable_in_shell,
 )
-from cmfl.commands.sources import CappedSenderOptions
 from cmfl.where import Target
 from ledger.io.home import Home, RunPaths
 from ledger.protocol.errors import ConfigurationError
@@ -126,16 +133,7 @@ def dry_run(
     """Return the transactions and the cost of a run's deployment.
 
     Args:
-        where: the home, and the node if one is named.
-        name: of the run.
-        configuration: of the run.
         owners: clients with keys of their own; None for simulated clients.
-        sender: signs on a node.
-
-    Raises:
-        ConfigurationError: the home has the run with another configuration, or the fee is over its
-            cap.
-        ChainError: the chain does not suit, or does not answer.
     """
     from clients.runs.population import populate, run_document, with_training_path
 
@@ -326,7 +324,6 @@ def _print_price(plan: DryRun, price: Price) -> None:
     )
 
 
-@expand_groups
 def deploy(
     home: HomeFolder = DEFAULT_HOME,
     name: RunToMake = DEFAULT_RUN,
@@ -346,7 +343,6 @@ def deploy(
     """
     from clients.configuration.parsing import ALLOW_PREDICTABLE, lot_warning
     from clients.runs.open_run import prepared
-    from cmfl.commands.deploy import dry_run, print_dry_run
 
     owners: Owners | None = None
     if registry is None:
@@ -372,13 +368,15 @@ def deploy(
         )
     if warning is not None:
         complain(f"warning: {warning}")
+    lines = (
+        f"contract {manifest.address} on chain {manifest.chain_id}",
+        f"created in block {manifest.block} by transaction {manifest.transaction}",
+        f"run document {manifest.config}",
+        f"manifest {Home(home).run(name).manifest}",
+    )
+    print_result(asdict(manifest), lines, as_json=json)
     if json:
-        print_json(asdict(manifest))
         return
-    print_line(f"contract {manifest.address} on chain {manifest.chain_id}")
-    print_line(f"created in block {manifest.block} by transaction {manifest.transaction}")
-    print_line(f"run document {manifest.config}")
-    print_line(f"manifest {Home(home).run(name).manifest}")
     if owners is None:
         print_next("go on with", resume_command(where, name, sender))
     else:
@@ -399,12 +397,13 @@ def resume_command(where: Target, name: str, sender: Sender) -> str:
     if where.rpc_url is not None:
         words += ["--chain-id", where.chain_id]
         shown_url = f" --rpc-url {quoted_url(where.rpc_url)}"
-    for option, value in (
-        ("--keystore", sender.keystore),
-        ("--password-file", sender.password_file),
-        ("--confirmations", sender.confirmations),
-    ):
-        words += [] if value is None else [option, value]
+    words += option_words(
+        [
+            ("--keystore", sender.keystore),
+            ("--password-file", sender.password_file),
+            ("--confirmations", sender.confirmations),
+        ]
+    )
     return f"{command_line(*words)}{shown_url}"
 
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from cmfl.commands.console import AsJson, counting, print_json, print_line, progress
+from cmfl.commands.console import AsJson, counting, print_result, progress
 from cmfl.commands.exit_codes import FAILED
-from cmfl.commands.options import DEFAULT_HOME, KEY_VARIABLE, HomeFolder, expand_groups
+from cmfl.commands.options import DEFAULT_HOME, KEY_VARIABLE, HomeFolder, NodeOptions
 from cmfl.commands.sender import (
     environment_address,
     in_ether,
@@ -26,7 +26,6 @@ from cmfl.commands.sender import (
     read_keystore,
 )
 from cmfl.commands.serve import is_port_taken
-from cmfl.commands.sources import NodeOptions
 from cmfl.where import Target
 from ledger.io.home import RUN_NAME, WRITING, Home, RunPaths
 from ledger.protocol import types
@@ -298,9 +297,6 @@ def check_blobs(blobs: FolderBlobs, *, deep: bool) -> str:
     Args:
         blobs: the folder.
         deep: whether each blob is read and hashed.
-
-    Raises:
-        BlobError: a blob is not what its name says.
     """
     listing = _listed(blobs)
     damaged = listing.empty + (_damaged(blobs, listing.digests) if deep else [])
@@ -478,7 +474,6 @@ def _journals(where: Target) -> str:
     return ", ".join(counts) or f"none yet in {where.home}"
 
 
-@expand_groups
 def doctor(
     home: HomeFolder = DEFAULT_HOME,
     *,
@@ -519,9 +514,6 @@ def doctor(
             ]
         )
     )
-    if json:
-        print_json([asdict(row) for row in rows])
-    else:
-        for row in rows:
-            print_line(f"{'ok  ' if row.ok else 'FAIL'} {row.check:18} {row.found}")
+    lines = [f"{'ok  ' if row.ok else 'FAIL'} {row.check:18} {row.found}" for row in rows]
+    print_result([asdict(row) for row in rows], lines, as_json=json)
     raise typer.Exit(0 if all(row.ok for row in rows) else FAILED)

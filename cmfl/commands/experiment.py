@@ -18,12 +18,15 @@ from cmfl.commands.console import (
     print_csv,
     print_json,
     print_line,
+    print_lines,
     print_table,
     progress,
     progress_of_rounds,
+    write_result,
 )
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG, InterruptedCommand, code_of
-from cmfl.commands.sources import write_result
+from cmfl.commands.options import Commands
+from cmfl.commands.sender import option_words
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 ALL = "all"
 CELL_COLUMNS = ("cell", "final", "head", "current")
 
-app = typer.Typer(help="Run, draw, report and audit experiments.", no_args_is_help=True)
+app = Commands(help="Run, draw, report and audit experiments.", no_args_is_help=True)
 
 Name = Annotated[
     str, typer.Argument(help="An experiment, or the path of a TOML file; see experiment list.")
@@ -133,8 +136,7 @@ def run(
                 results.append(_run(plan, store, processes, place, quiet=json))
     except KeyboardInterrupt as error:
         words: list[object] = ["--jobs", jobs, "--out", out]
-        for option, value in (("--seeds", seeds), ("--data", data)):
-            words += [] if value is None else [option, value]
+        words += option_words([("--seeds", seeds), ("--data", data)])
         words += ["--quick"] if quick else []
         again = command_line("experiment", "run", name, *words)
         raise InterruptedCommand(
@@ -185,8 +187,7 @@ def report(
 
     text = make_report(_rows(name, out, is_quick=quick))
     if to is None:
-        for line in text.splitlines():
-            print_line(line)
+        print_lines(text.splitlines())
     else:
         write_result(to, text.encode(), "--to")
 
@@ -229,11 +230,8 @@ def _tell(found: RepeatedCell, *, as_json: bool) -> None:
         document = {"differing": found.differing, "report": found.report.as_dict()}
         print_json({"cell": found.row.cell, "outcome": str(found.outcome), **document})
     else:
-        for line in readable(found.report):
-            print_line(line)
-        print_line()
-        for line in found.differing:
-            print_line(f"{found.row.cell}: {line}")
+        print_lines([*readable(found.report), ""])
+        print_lines(f"{found.row.cell}: {line}" for line in found.differing)
         if found.differing:
             print_line("DIFFERS: another machine, torch build or version trains to other bytes")
         else:

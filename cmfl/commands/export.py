@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cmfl.arguments import naming
-from cmfl.commands.console import AsJson, complain, print_json, print_line, print_written
-from cmfl.commands.exit_codes import code_of
-from cmfl.commands.options import OutFile as Out
-from cmfl.commands.options import expand_groups
-from cmfl.commands.sources import (
-    EvidenceOptions,
-    HistoryOptions,
-    ProvenanceOptions,
+from cmfl.commands.console import (
+    AsJson,
+    complain,
+    print_json,
+    print_lines,
+    print_written,
     require_writable,
     write_result,
 )
+from cmfl.commands.exit_codes import code_of
+from cmfl.commands.options import Commands, EvidenceOptions, HistoryOptions, ProvenanceOptions
+from cmfl.commands.options import OutFile as Out
 from cmfl.commands.verify import RoundNumber
 from cmfl.where import download_bundle, open_history, opened_ledger
 from ledger.history.queries import Order
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from ledger.history.local import LocalHistory
 
 
-@expand_groups
 def attestation(
     source: ProvenanceOptions,
     out: Out,
@@ -64,7 +64,6 @@ def attestation(
     _report(out, facts, "in-toto statement", as_json=json)
 
 
-@expand_groups
 def mlbom(source: ProvenanceOptions, out: Out, json: AsJson = False) -> None:
     """Write the model and what it follows from as a CycloneDX bill of materials (ML-BOM).
 
@@ -79,7 +78,6 @@ def mlbom(source: ProvenanceOptions, out: Out, json: AsJson = False) -> None:
     _report(out, facts, "CycloneDX ML-BOM", as_json=json)
 
 
-@expand_groups
 def crate(
     source: ProvenanceOptions,
     out: Annotated[Path, typer.Option(help="The folder to make, or an empty one.")],
@@ -89,7 +87,7 @@ def crate(
 
     The run is audited before; nothing is written about one whose audit does not pass.
     """
-    from cmfl.commands.sources import require_new, whole_folder
+    from cmfl.commands.console import require_new, whole_folder
     from cmfl.provenance.documents import crate_files
     from ledger.io.home import DISK
 
@@ -102,12 +100,7 @@ def crate(
 
 
 def audited_facts(source: ProvenanceOptions, *, as_json: bool) -> RunFacts:
-    """Audit a run, and return its facts; nothing is written about one that does not pass.
-
-    Raises:
-        Exit: the audit fails, or is incomplete.
-        RoundNotEndedError: the round that is asked for had not ended when the run was audited.
-    """
+    """Audit a run, and return its facts; end the command if the audit does not pass."""
     from cmfl.auditing import AuditRequest
     from cmfl.commands.audit import audited_with_progress
     from cmfl.provenance.facts import RoundNotEndedError, read_facts
@@ -120,8 +113,7 @@ def audited_facts(source: ProvenanceOptions, *, as_json: bool) -> RunFacts:
         if as_json:
             print_json({"file": None, "audit": report.as_dict()})
         else:
-            for line in readable(report):
-                print_line(line)
+            print_lines(readable(report))
         complain("nothing was written: a document is about a run whose audit passes")
         raise typer.Exit(code_of(report.outcome))
     number, auditors = source.round_number, source.auditor or ()
@@ -147,14 +139,13 @@ def _report(out: Path, facts: RunFacts, form: str, *, as_json: bool) -> None:
 
 _AS_SENT = "as the service sent it, and not checked yet: cmfl verify {} does"
 
-app = typer.Typer(
+app = Commands(
     help="Write a proof, a round, the model's provenance, or a table for others.",
     no_args_is_help=True,
 )
 
 
 @app.command("bundle")
-@expand_groups
 def bundle(
     source: EvidenceOptions, round_number: RoundNumber, out: Out, json: AsJson = False
 ) -> None:
@@ -187,7 +178,6 @@ def bundle(
 
 
 @app.command("proof")
-@expand_groups
 def proof(
     source: EvidenceOptions,
     round_number: RoundNumber,
@@ -228,7 +218,6 @@ PAGE = 100
 
 
 @app.command("table")
-@expand_groups
 def table(
     source: HistoryOptions,
     name: Annotated[TableName, typer.Argument(help="Table to write.")],

@@ -10,9 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cmfl.commands.console import AsJson, print_json, print_line, whole
-from cmfl.commands.options import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName
-from cmfl.commands.sources import refuse_home_file, write_result
+from cmfl.commands.console import (
+    AsJson,
+    print_json,
+    print_line,
+    refuse_home_file,
+    whole,
+    write_result,
+)
+from cmfl.commands.options import (
+    DEFAULT_HOME,
+    Address,
+    ChainId,
+    Commands,
+    HomeFolder,
+    RpcUrl,
+    RunName,
+)
 from cmfl.where import Target
 from ledger.io.folders import is_standard_output
 from ledger.protocol.errors import ConfigurationError
@@ -24,7 +38,7 @@ if TYPE_CHECKING:
     from ledger.io.home import RunPaths
     from ledger.protocol.documents.run import RunDocument
 
-app = typer.Typer(help="Models as files: model.safetensors.", no_args_is_help=True)
+app = Commands(help="Models as files: model.safetensors.", no_args_is_help=True)
 
 SAFETENSORS, PEFT = "safetensors", "peft"
 FORMATS = (SAFETENSORS, PEFT)
@@ -202,7 +216,7 @@ def _require_form(form: str, address: str | None) -> None:
 
 def _require_signable(out: Path, key: Path, average: int) -> None:
     """Refuse a mean, a key that cannot sign, and a folder that has other files."""
-    from cmfl.commands.sources import require_new
+    from cmfl.commands.console import require_new
     from cmfl.provenance.signatures import require_private_key
 
     if average > 1:
@@ -218,7 +232,7 @@ def _write_signed(
     out: Path, key: Path, where: Target, document: RunDocument, write: Callable[[Path], None]
 ) -> None:
     """Write a signed folder with a model, and with the base of one that is adapters."""
-    from cmfl.commands.sources import whole_folder
+    from cmfl.commands.console import whole_folder
     from cmfl.provenance.signatures import bound_base, copy_base, sign_folder
 
     bound = bound_base(document)

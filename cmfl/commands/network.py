@@ -14,7 +14,7 @@ from cmfl.commands import console
 from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import AsJson, Verbosity, complain, print_json, print_line
 from cmfl.commands.exit_codes import INCOMPLETE, InterruptedCommand
-from cmfl.commands.options import AllowPredictableSeeds, expand_groups
+from cmfl.commands.options import AllowPredictableSeeds
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ PATIENCE_SECONDS = 300.0
 AUDIT_SECONDS = 1800.0
 
 
-@expand_groups
 def network(
     home: Annotated[
         Path, typer.Option(help="Folder of the whole network; new or empty.")

@@ -1,13 +1,13 @@
-"""Options shared by commands, and their environment variables.
+"""Options shared by commands, their environment variables, and groups of them.
 
 A typed option is never ignored: one that only a node needs is an error without a node, so that
 no user mistakes the home's own chain for one. Variables may be set permanently: CMFL_CHAIN_ID and
 CMFL_KEYSTORE only count if a node is named, and commands that use no node ignore them.
 
 A group is a frozen dataclass whose fields are annotated as a command's parameters are. A command
-names it as one parameter, and `expand_groups` shows its fields to Typer as options of their own:
+names it as one parameter, and `Commands` shows its fields to Typer as options of their own:
 
-    @expand_groups
+    @app.command("show")
     def show(source: HistoryOptions, number: Round, json: AsJson = False) -> None: ...
 """
 
@@ -17,6 +17,7 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -24,19 +25,27 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import typer
 
 from cmfl import where
+from cmfl.where import API_SECONDS, RemoteService, Target
 from ledger.protocol import types
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 
-def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with the fields of its option groups in place of the groups.
+class Commands(typer.Typer):
+    """Commands whose parameters may be groups of options."""
 
-    Raises:
-        TypeError: two options have one name.
-    """
+    def command(self, name: str | None = None, **how: Any) -> Callable[..., Any]:
+        """Register a command, with the fields of its groups in place of the groups."""
+        register = super().command(name, **how)
+        return lambda command: register(expand_groups(command))
+
+
+def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with the fields of its groups in place of the groups."""
     hints = get_type_hints(command, include_extras=True)
     parameters = inspect.signature(command).parameters.values()
     groups = {p.name: hints[p.name] for p in parameters if dataclasses.is_dataclass(hints[p.name])}
+    if not groups:
+        return command
 
     @wraps(command)
     def expanded(**values: Any) -> None:
@@ -81,7 +90,7 @@ T = TypeVar("T")
 _HEAD = re.compile(types.PREFIXED_ANY_CASE)
 
 
-def _for_a_node(context: typer.Context, parameter: typer.CallbackParam, value: T) -> T | None:
+def for_a_node(context: typer.Context, parameter: typer.CallbackParam, value: T) -> T | None:
     """Reject a typed option that needs a node if none is named; ignore its variable then."""
     if context.params.get("rpc_url") is not None or not _is_given(context, parameter):
         return value
@@ -136,13 +145,6 @@ def runs_of_home(context: typer.Context) -> list[str]:
     return sorted(path.name for path in runs.iterdir()) if runs.is_dir() else []
 
 
-def _presets() -> list[str]:
-    from importlib.resources import files
-
-    folder = files("clients") / "presets"
-    return sorted(Path(entry.name).stem for entry in folder.iterdir())
-
-
 def _head(value: str | None) -> str | None:
     if value is not None and not _HEAD.fullmatch(value):
         raise typer.BadParameter(
@@ -152,11 +154,7 @@ def _head(value: str | None) -> str | None:
 
 
 def contract_address(value: str | None) -> str | None:
-    """Return a typed address as EIP-55 text.
-
-    Raises:
-        typer.BadParameter: it is malformed, or its checksum is wrong.
-    """
+    """Return a typed address as EIP-55 text."""
     if value is None:
         return None
     from ledger.chain.addresses import eip55
@@ -216,22 +214,6 @@ RunName = Annotated[
 RunToMake = Annotated[
     str, typer.Option("--run", help="Name of the run.", autocompletion=runs_of_home)
 ]
-Preset = Annotated[
-    str | None,
-    typer.Option(
-        "--preset",
-        help="digits (default, no attackers among the members), robust (against attackers), ...: "
-        "cmfl settings presets lists all.",
-        autocompletion=_presets,
-    ),
-]
-Config = Annotated[Path | None, typer.Option("--config", help="A TOML file.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", help="section.key=value, over preset or file; cmfl settings has all of them."
-    ),
-]
 Address = Annotated[
     str | None,
     typer.Option(
@@ -259,40 +241,13 @@ ChainId = Annotated[
         callback=_chain_id,
     ),
 ]
-Keystore = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--keystore",
-        help=f"For a node: encrypted key of the sender, else {KEY_VARIABLE} holds the key.",
-        envvar="CMFL_KEYSTORE",
-        callback=_for_a_node,
-    ),
-]
-PasswordFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--password-file",
-        help="For a node: the keystore's password; else asked for.",
-        callback=_for_a_node,
-    ),
-]
-Confirmations = Annotated[
-    int | None,
-    typer.Option(
-        "--confirmations",
-        min=0,
-        max=1000,
-        help="For a node: blocks on top of a transaction's own before it counts; 0 if not given.",
-        callback=_for_a_node,
-    ),
-]
 MaxFee = Annotated[
     str | None,
     typer.Option(
         "--max-fee",
         help="For a node: most gwei for each gas, base fee and tip together; 500 if not given.",
         envvar="CMFL_MAX_FEE",
-        callback=_for_a_node,
+        callback=for_a_node,
     ),
 ]
 MaxTip = Annotated[
@@ -301,7 +256,7 @@ MaxTip = Annotated[
         "--max-tip",
         help="For a node: most gwei of it as tip for the block's maker; 2 if not given.",
         envvar="CMFL_MAX_TIP",
-        callback=_for_a_node,
+        callback=for_a_node,
     ),
 ]
 AllowPredictableSeeds = Annotated[
@@ -341,3 +296,94 @@ Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")]
 Cursor = Annotated[
     str | None, typer.Option(help="`next_cursor` of the page before, from the same query.")
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOptions:
+    """A node in place of the home's own chain."""
+
+    rpc_url: RpcUrl = None
+    chain_id: ChainId = None
+
+    def chain_of(self, home: Path, run: str | None = None) -> Target:
+        """Return the node, or the own chain of a home."""
+        return Target(home, run, rpc_url=self.rpc_url, chain_id=self.chain_id)
+
+
+@dataclass(frozen=True, slots=True)
+class ContractOptions:
+    """A contract on the home's own chain or on a node's."""
+
+    home: HomeFolder = DEFAULT_HOME
+    run: RunName = None
+    address: Address = None
+    rpc_url: RpcUrl = None
+    chain_id: ChainId = None
+
+    def target(self) -> Target:
+        """Return what the options name, those of the groups that extend this one among them."""
+        given = dataclasses.asdict(self)
+        remote = RemoteService.of(
+            given.get("api"), given.get("api_token_file"), given.get("api_timeout", API_SECONDS)
+        )
+        return Target(
+            *(self.home, self.run, self.address, self.rpc_url, self.chain_id),
+            *(given.get("blobs"), remote),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryOptions(ContractOptions):
+    """A contract whose history a home, a node or a service has."""
+
+    api: Api = None
+    api_token_file: ApiTokenFile = None
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceOptions(HistoryOptions):
+    """A contract of which chain and blobs are read, the blobs from any place or service."""
+
+    blobs: BlobsAt = None
+    api_timeout: ApiTimeout = API_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class AttestedOptions(EvidenceOptions):
+    """A contract whose audit and training count, from chain, blobs and mailbox."""
+
+    mailbox: Annotated[
+        str | None,
+        typer.Option(help="URL or folder with auditors' verdicts; else that of the blobs."),
+    ] = None
+    rules: Rules = None
+
+    def target(self) -> Target:
+        """Return where to read, a service of blobs included."""
+        target = EvidenceOptions.target(self)
+        target.require_chain_of_its_own()
+        if target.remote is not None and self.mailbox is None:
+            raise ConfigurationError(
+                "--api gives auditors' verdicts without their signatures: name the mailbox with "
+                "--mailbox"
+            )
+        return target
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenanceOptions(AttestedOptions):
+    """A run as of the end of a round, and the auditors whose verdicts are listed."""
+
+    round_number: Annotated[
+        int | None,
+        typer.Option(
+            "--round", min=1, max=2**32 - 1, help="The model after this round; else the last."
+        ),
+    ] = None
+    auditor: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="List the verdicts of this address alone; may be repeated; else everybody's.",
+        ),
+    ] = None

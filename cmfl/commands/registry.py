@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cmfl.commands.configuration_options import AgreedConfigurationOptions
-from cmfl.commands.console import AsJson, command_line, print_json, print_line, print_table
-from cmfl.commands.options import DEFAULT_RUN, RunToMake, expand_groups
+from cmfl.commands.console import (
+    AsJson,
+    command_line,
+    print_json,
+    print_line,
+    print_result,
+    print_table,
+    refuse_home_file,
+    write_result,
+)
+from cmfl.commands.options import DEFAULT_RUN, Commands, RunToMake
 from cmfl.commands.sender import (
     KeyFile,
     KeyPassword,
@@ -20,7 +29,6 @@ from cmfl.commands.sender import (
     only_keystore,
     read_keystore,
 )
-from cmfl.commands.sources import refuse_home_file, write_result
 from ledger.io.folders import is_written_into
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Address
@@ -41,10 +49,9 @@ RegistryFile = Annotated[
 MOST_FILES = 20_000
 DEFAULT_REGISTRY = Path("registry.json")
 
-registry_app = typer.Typer(help="The owners of a run that is to be deployed.", no_args_is_help=True)
+registry_app = Commands(help="The owners of a run that is to be deployed.", no_args_is_help=True)
 
 
-@expand_groups
 def register(
     keystore: KeyFile,
     out: Annotated[Path, typer.Option(help="The entry; no existing file is replaced.")],
@@ -84,19 +91,18 @@ def register(
     entry = signed_entry(signer, run, proposal, count, digest)
     write_result(out, encode_entry(entry))
     address = checksum(signer.address)
-    if json:
-        entry_fields = {"run": run, "client": address, "samples": count, "data": digest}
-        print_json(entry_fields | {"configuration": proposal, "entry": str(out)})
-        return
-    print_line(f"{out}: {address} registers for run {run} with {count} samples")
-    print_line(f"settings 0x{proposal.hex()}")
+    fields = {"run": run, "client": address, "samples": count, "data": digest}
     words = ["registry", "gather", out.parent, "--out", DEFAULT_REGISTRY, *agreed.words()]
-    print_line(f"whoever deploys goes on with: {command_line(*words)}")
-    print_line(f"once the entries of all owners are in {out.parent}")
+    lines = (
+        f"{out}: {address} registers for run {run} with {count} samples",
+        f"settings 0x{proposal.hex()}",
+        f"whoever deploys goes on with: {command_line(*words)}",
+        f"once the entries of all owners are in {out.parent}",
+    )
+    print_result(fields | {"configuration": proposal, "entry": str(out)}, lines, as_json=json)
 
 
 @registry_app.command("gather")
-@expand_groups
 def gather(
     entries: Annotated[
         list[Path], typer.Argument(metavar="FILES", help="Entries, or folders of them.")
@@ -159,11 +165,7 @@ def show_registry(
 
 
 def agreed_owners(file: Path, run: str, configuration: Configuration) -> Owners:
-    """Return the clients of a registry, who have agreed to this run and its settings.
-
-    Raises:
-        ConfigurationError: the registry is damaged, or they have agreed to other settings.
-    """
+    """Return the clients of a registry, who must have agreed to this run and its settings."""
     from clients.onboarding.registration import read_registry
 
     registry = read_registry(file)
@@ -217,7 +219,7 @@ def _require_new(out: Path) -> None:
         raise ConfigurationError(f"--out {out}: the file exists already, and is not overwritten")
 
 
-keys_app = typer.Typer(help="Keys of clients.", no_args_is_help=True)
+keys_app = Commands(help="Keys of clients.", no_args_is_help=True)
 
 
 @keys_app.command("new")
@@ -288,8 +290,7 @@ def _print_address(
     from ledger.chain.addresses import checksum
 
     shown = checksum(address)
-    if json:
-        proof = {} if is_proven is None else {"is_proven": is_proven}
-        print_json({"address": shown, "keystore": str(keystore)} | proof)
-        return
-    print_line(f"{shown} of {keystore}" + (": it signs" if is_proven else ""))
+    proof = {} if is_proven is None else {"is_proven": is_proven}
+    answer = {"address": shown, "keystore": str(keystore)} | proof
+    line = f"{shown} of {keystore}" + (": it signs" if is_proven else "")
+    print_result(answer, [line], as_json=json)

@@ -17,6 +17,8 @@ from cmfl.commands.console import (
     print_csv,
     print_cursor,
     print_line,
+    print_lines,
+    print_page,
     print_response,
     print_table,
     shortened,
@@ -27,12 +29,12 @@ from cmfl.commands.options import (
     Api,
     ApiTokenFile,
     ChainId,
+    Commands,
     Cursor,
+    HistoryOptions,
     Limit,
     RunName,
-    expand_groups,
 )
-from cmfl.commands.sources import HistoryOptions
 from cmfl.commands.streams import results
 from cmfl.where import RemoteService, Target, deployment_at, open_history
 from ledger.history.queries import AskedRole, Order, RoundStatus
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from ledger.history.answers_rounds import FullRound, RoundNumbers, RoundSummary
 
 
-rounds_app = typer.Typer(help="The recorded rounds.", no_args_is_help=True)
+rounds_app = Commands(help="The recorded rounds.", no_args_is_help=True)
 
 Round = Annotated[int, typer.Argument(min=1, max=2**32 - 1, help="Number of the round.")]
 _DIGEST = re.compile(types.EITHER_FORM_ANY_CASE)
@@ -55,7 +57,6 @@ _ROUND_COLUMNS = ("round", "status", "ranked", "accepted", "views", "block", "mo
 
 
 @rounds_app.command("list")
-@expand_groups
 def list_rounds(
     source: HistoryOptions,
     limit: Limit = 20,
@@ -100,15 +101,12 @@ def list_rounds(
         name = history.address
     if json:
         print_response(page)
-        return
-    rows = [_row(entry) for entry in page["rounds"]]
-    shown = [[shortened(row[column]) for column in _ROUND_COLUMNS] for row in rows]
-    print_table(f"rounds of {name}", _ROUND_COLUMNS, shown)
-    print_cursor(page["next_cursor"])
+    else:
+        shown = [[shortened(value) for value in _row(entry).values()] for entry in page["rounds"]]
+        print_page(page, f"rounds of {name}", _ROUND_COLUMNS, shown)
 
 
 @rounds_app.command("show")
-@expand_groups
 def show_round(
     source: HistoryOptions,
     round_or_digest: Annotated[
@@ -143,8 +141,7 @@ def show_round(
         missing: list[str] = []
         if isinstance(history, LocalHistory):
             missing = history.missing_payloads(round_number)
-    for line in [*_summary(round_), *_left_out(round_), *missing]:
-        print_line(line)
+    print_lines([*_summary(round_), *_left_out(round_), *missing])
     ranked = [
         (entry["rank"], entry) for entry in round_["parts"]["updates"] if entry["rank"] is not None
     ]
@@ -160,7 +157,6 @@ def show_round(
 
 
 @rounds_app.command("explain")
-@expand_groups
 def explain(source: HistoryOptions, round_number: Round, json: AsJson = False) -> None:
     """Explain one round in plain words: accepted and refused updates, votes and election.
 
@@ -170,9 +166,8 @@ def explain(source: HistoryOptions, round_number: Round, json: AsJson = False) -
         explanation = history.explanation(round_number)
     if json:
         print_response(explanation)
-        return
-    for line in explanation["sentences"]:
-        print_line(line)
+    else:
+        print_lines(explanation["sentences"])
 
 
 def _round_number(value: str) -> int:
@@ -192,14 +187,13 @@ def _show_digest(target: Target, value: str, limit: int, cursor: str | None, *, 
     elif page["items"]:
         columns = ("kind", "round", "client")
         rows = [(item["kind"], item["round"], item["client"]) for item in page["items"]]
-        print_table(f"places of {page['digest'][:18]}…", columns, rows)
-        print_cursor(page["next_cursor"])
+        print_page(page, f"places of {page['digest'][:18]}…", columns, rows)
     else:
         print_line(f"{page['digest']} is not in this run.")
 
 
 def _row(entry: RoundSummary | RoundNumbers) -> dict[str, object]:
-    """Return a round's row, with views counted from 1."""
+    """Return a round by the columns of the table, with views counted from 1."""
     return {
         "round": entry["round"],
         "status": entry["status"],
@@ -269,7 +263,7 @@ def _left_out(round_: FullRound) -> list[str]:
     return lines
 
 
-clients_app = typer.Typer(
+clients_app = Commands(
     help="The registered clients and their part in the rounds.", no_args_is_help=True
 )
 
@@ -280,7 +274,6 @@ _ROUND = ("round", "status", "role", "committed", "rank", "distance", "outcome",
 
 
 @clients_app.command("list")
-@expand_groups
 def list_clients(
     source: HistoryOptions,
     limit: Limit = 1000,
@@ -312,7 +305,6 @@ def list_clients(
 
 
 @clients_app.command("show")
-@expand_groups
 def show_client(source: HistoryOptions, client: Client, json: AsJson = False) -> None:
     """Show one client: its address, samples and counts so far."""
     with open_history(source.target()) as history:
@@ -328,7 +320,6 @@ def show_client(source: HistoryOptions, client: Client, json: AsJson = False) ->
 
 
 @clients_app.command("rounds")
-@expand_groups
 def rounds(
     source: HistoryOptions,
     client: Client,
@@ -346,8 +337,7 @@ def rounds(
         return
     rows: Sequence[Mapping[str, Any]] = page["rounds"]
     shown = [[_cell(row, column) for column in _ROUND] for row in rows]
-    print_table(f"rounds of client {client}", _ROUND, shown)
-    print_cursor(page["next_cursor"])
+    print_page(page, f"rounds of client {client}", _ROUND, shown)
 
 
 def _reason(ban: Ban) -> str:

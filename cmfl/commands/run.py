@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cmfl.commands import console
-from cmfl.commands.configuration_options import ConfigurationOptions
+from cmfl.commands.configuration_options import ConfigurationOptions, Settings
 from cmfl.commands.console import (
     AsCsv,
     AsJson,
@@ -19,6 +19,8 @@ from cmfl.commands.console import (
     print_csv,
     print_json,
     print_line,
+    print_lines,
+    print_result,
     progress_of_rounds,
 )
 from cmfl.commands.deploy import resume_command
@@ -32,14 +34,11 @@ from cmfl.commands.options import (
     Rules,
     RunName,
     RunToMake,
-    Settings,
-    expand_groups,
 )
-from cmfl.commands.sender import Sender, command_on, missing_variables, print_next
-from cmfl.commands.sources import SenderOptions
+from cmfl.commands.sender import Sender, SenderOptions, command_on, missing_variables, print_next
 from cmfl.where import Target, opened_ledger
 from ledger.io.home import Home
-from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.errors import ChainError, CmflError, ConfigurationError
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration, TrackSection
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from ledger.io.home import RunPaths
 
 
-@expand_groups
 def run(
     home: HomeFolder = DEFAULT_HOME,
     name: RunToMake = DEFAULT_RUN,
@@ -81,7 +79,6 @@ def run(
     """
     from cmfl.simulating import play
     from ledger.chain.ports import NotServedError, TransactionTimeoutError
-    from ledger.protocol.errors import ChainError, ConfigurationError
 
     if accept_rollback and not resume:
         raise ConfigurationError("--accept-rollback goes with --resume")
@@ -124,7 +121,6 @@ def _configuration(
     """Return the configuration of a new run, or the recorded one of a run that is taken up."""
     from clients.configuration.loading import load
     from clients.runs.run_folder import recorded_configuration, require_new
-    from ledger.protocol.errors import ConfigurationError
 
     settings = (*configured.settings, *more)
     if resume:
@@ -218,8 +214,7 @@ def _watch(opened: OpenedRun, *, quiet: bool) -> list[RoundMetrics]:
     if quiet:
         return opened.go_on(lambda _: None)
     if console.chosen() is not Verbosity.QUIET:
-        for line in opened.population.clean.about:
-            print_line(line)
+        print_lines(opened.population.clean.about)
     total = opened.configuration.protocol.rounds
     with progress_of_rounds() as bar:
         finished = opened.simulation.chain is None
@@ -303,8 +298,7 @@ def _print(row: dict[str, Any]) -> None:
     else:
         print_line(" ".join(filter(None, (row.get("setting"), row["name"]))), bold=True)
         lines = [row["sentence"]]
-    for line in lines:
-        print_line(f"    {line}")
+    print_lines(f"    {line}" for line in lines)
 
 
 def _default(value: object) -> str:
@@ -351,11 +345,14 @@ def track(
     if rows:
         tags["head"] = rows[-1].head
     session.close(prefixed(tags), model)
-    if json:
-        print_json({"run": paths.name, "rounds": len(rows), "tracked": session.places})
-    else:
-        for tracker, place in session.places.items():
-            print_line(f"{len(rows)} rounds of {paths.name} are tracked by {tracker}: {place}")
+    print_result(
+        {"run": paths.name, "rounds": len(rows), "tracked": session.places},
+        [
+            f"{len(rows)} rounds of {paths.name} are tracked by {tracker}: {place}"
+            for tracker, place in session.places.items()
+        ],
+        as_json=json,
+    )
     if session.warnings:
         raise typer.Exit(WRONG)
 
@@ -415,7 +412,6 @@ def _verdict(where: Target, rules: tuple[str, ...]) -> str:
     from cmfl.auditing import AuditRequest
     from cmfl.commands.audit import audited_with_progress
     from cmfl.tracking import in_words
-    from ledger.protocol.errors import CmflError
 
     try:
         return in_words(audited_with_progress(where, AuditRequest(jobs=1, rules=rules)))

@@ -36,6 +36,7 @@ from cmfl.commands.options import (
     Api,
     ApiTokenFile,
     ChainId,
+    Commands,
     HomeFolder,
     RpcUrl,
     runs_of_home,
@@ -255,7 +256,7 @@ def _accepted_attackers(series: Series) -> float | None:
     return sum(malicious for _, malicious in counts) / total if total else None
 
 
-app = typer.Typer(help="Summaries of the runs of a home or a service.", no_args_is_help=True)
+app = Commands(help="Summaries of the runs of a home or a service.", no_args_is_help=True)
 
 CLAIMED = (
     "Accuracy and accepted attackers are the runs' own claims: claimed, not proven. "

@@ -11,8 +11,7 @@ import typer
 
 from cmfl.commands.console import print_line
 from cmfl.commands.interrupts import until_interrupted
-from cmfl.commands.options import DEFAULT_HOME, HomeFolder, expand_groups
-from cmfl.commands.sources import NodeOptions
+from cmfl.commands.options import DEFAULT_HOME, HomeFolder, NodeOptions
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -229,7 +228,6 @@ def _settings_error(error: ValidationError) -> ConfigurationError:
     return ConfigurationError(f"{_OPTIONS.get(name, name)}: {first['msg']}")
 
 
-@expand_groups
 def serve(
     home: HomeFolder = DEFAULT_HOME,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",

@@ -11,17 +11,28 @@ import typer
 
 from cmfl.arguments import naming
 from cmfl.commands import console
-from cmfl.commands.console import AsJson, Verbosity, complain, counting, print_json, print_line
-from cmfl.commands.exit_codes import WRONG, InterruptedCommand, code_of
-from cmfl.commands.options import Head, Rules, expand_groups
-from cmfl.commands.sender import keystore_key, private_keys
-from cmfl.commands.sources import (
-    AttestedOptions,
-    ContractOptions,
-    EvidenceOptions,
+from cmfl.commands.console import (
+    AsJson,
+    Verbosity,
+    complain,
+    counting,
+    print_json,
+    print_line,
+    print_lines,
+    print_result,
     require_writable,
     wrote_report,
 )
+from cmfl.commands.exit_codes import WRONG, InterruptedCommand, code_of
+from cmfl.commands.options import (
+    AttestedOptions,
+    Commands,
+    ContractOptions,
+    EvidenceOptions,
+    Head,
+    Rules,
+)
+from cmfl.commands.sender import keystore_key, private_keys
 from cmfl.commands.witness import WitnessOptions
 from cmfl.replaying import MOST_JOBS
 from cmfl.where import Target, download_bundle, download_proof, opened_ledger
@@ -48,7 +59,6 @@ Clients = Annotated[
 ]
 
 
-@expand_groups
 def verify_training(
     source: EvidenceOptions,
     round_number: Annotated[
@@ -188,15 +198,11 @@ def _end_of_training(
     """Print the result, write its report, and end with the verdict's code."""
     from json import dumps
 
-    if json:
-        print_json(result.as_dict())
-    else:
-        is_verbose = console.chosen() is Verbosity.VERBOSE
-        for line in result.lines(is_verbose=is_verbose):
-            print_line(line)
-        if is_signed and not result.unpublished:
-            attestations = "attestation" if result.published == 1 else "attestations"
-            print_line(f"{result.published} {attestations} signed: cmfl coverage shows them")
+    lines = [*result.lines(is_verbose=console.chosen() is Verbosity.VERBOSE)]
+    if is_signed and not result.unpublished:
+        attestations = "attestation" if result.published == 1 else "attestations"
+        lines.append(f"{result.published} {attestations} signed: cmfl coverage shows them")
+    print_result(result.as_dict(), lines, as_json=json)
     data = f"{dumps(result.as_dict(), indent=1, allow_nan=False)}\n".encode()
     written = report is None or wrote_report(report, data)
     if result.unpublished:
@@ -209,11 +215,7 @@ def _end_of_training(
 
 
 def read_bounds(round_number: int | None, rounds: str | None) -> tuple[int, int] | None:
-    """Return the first and the last round that are asked for; None for all.
-
-    Raises:
-        ConfigurationError: both options, or no range.
-    """
+    """Return the first and the last round that are asked for; None for all."""
     if rounds is None:
         return None if round_number is None else (round_number, round_number)
     if round_number is not None:
@@ -237,7 +239,7 @@ def _salts(salt: str | None, clients: tuple[int, ...]) -> dict[int, bytes]:
     return {clients[0]: salt_of(salt, "--salt")}
 
 
-app = typer.Typer(
+app = Commands(
     help="Check a client's part, a round, a bundle, the training or provenance.",
     no_args_is_help=True,
 )
@@ -252,7 +254,6 @@ Proof = Annotated[
 
 
 @app.command("client")
-@expand_groups
 def client(
     source: EvidenceOptions,
     round_number: RoundNumber,
@@ -299,7 +300,6 @@ def client(
 
 
 @app.command("round")
-@expand_groups
 def round_(
     source: EvidenceOptions,
     round_number: Annotated[int, typer.Argument(min=1, max=2**32 - 1, help="Of the round.")],
@@ -329,7 +329,6 @@ def round_(
 
 
 @app.command("bundle")
-@expand_groups
 def bundle(
     source: ContractOptions,
     file: Annotated[Path, typer.Argument(help="A bundle, as cmfl export bundle writes it.")],
@@ -356,7 +355,6 @@ def bundle(
 
 
 @app.command("attestation")
-@expand_groups
 def attestation(
     source: AttestedOptions,
     file: Annotated[
@@ -397,10 +395,8 @@ def attestation(
     )
     if not json:
         print_line(result.sentence, bold=True)
-        for difference in result.differences:
-            print_line(f"  {difference.sentence}")
-        for note in result.notes:
-            print_line(f"  note: {note}")
+        print_lines(f"  {difference.sentence}" for difference in result.differences)
+        print_lines(f"  note: {note}" for note in result.notes)
     _end(result, json=json)
 
 
@@ -413,14 +409,10 @@ def _show_round(result: RoundVerification, *, json: bool) -> NoReturn:
     if not json:
         print_line(result.sentence, bold=True)
         _show_steps(result.steps)
-        for step in result.audit:
-            for line in step_lines(step):
-                print_line(f"  {line}")
-        for finding in result.findings:
-            print_line(f"  {finding_line(finding)}")
+        print_lines(f"  {line}" for step in result.audit for line in step_lines(step))
+        print_lines(f"  {finding_line(finding)}" for finding in result.findings)
         _show_caveats(result.caveats)
-        for one in result.unchecked:
-            print_line(f"  not checked: {one.field} ({one.reason})")
+        print_lines(f"  not checked: {one.field} ({one.reason})" for one in result.unchecked)
     _end(result, json=json)
 
 
@@ -433,9 +425,7 @@ def _show_steps(steps: Sequence[VerificationStep]) -> None:
 
 
 def _show_caveats(caveats: tuple[Caveat, ...]) -> None:
-    """Print what is not proven."""
-    for caveat in caveats:
-        print_line(f"  note: {caveat.sentence}")
+    print_lines(f"  note: {caveat.sentence}" for caveat in caveats)
 
 
 def _end(

@@ -10,18 +10,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cmfl.commands import console
-from cmfl.commands.console import AsJson, Verbosity, complain, print_json, print_line, print_written
+from cmfl.commands.console import (
+    AsJson,
+    Verbosity,
+    complain,
+    print_line,
+    print_result,
+    print_written,
+    require_writable,
+    write_result,
+)
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE
 from cmfl.commands.interrupts import until_interrupted
-from cmfl.commands.options import expand_groups
+from cmfl.commands.options import Commands, ContractOptions
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
 from cmfl.commands.serve import AllowedHosts
-from cmfl.commands.sources import ContractOptions, require_writable, write_result
 from cmfl.where import Target, opened_ledger
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Domain
@@ -68,7 +76,7 @@ class WitnessOptions:
         return witnesses_of(self.witness_policy, places, self.checkpoint_max_age)
 
 
-witness_app = typer.Typer(
+witness_app = Commands(
     help="Cosign the checkpoints of logs that take nothing back.", no_args_is_help=True
 )
 
@@ -136,7 +144,7 @@ def _witness_key(name: str, keystore: list[Path], password_file: Path | None) ->
     return SigningKey.derived(secret, KeyUse.COSIGNATURE, name)
 
 
-log_app = typer.Typer(
+log_app = Commands(
     help="The heads of a run as a transparency log that witnesses cosign.", no_args_is_help=True
 )
 
@@ -150,7 +158,6 @@ LogName = Annotated[
 
 
 @log_app.command("key")
-@expand_groups
 def log_key(
     name: LogName, keystore: KeyFile, password_file: KeyPassword = None, *, source: ContractOptions
 ) -> None:
@@ -164,7 +171,6 @@ def log_key(
 
 
 @log_app.command("publish")
-@expand_groups
 def publish(
     name: LogName,
     keystore: KeyFile,
@@ -206,18 +212,14 @@ def publish(
             raise typer.Exit(FAILED) from error
     for failure in publication.failures:
         complain(failure)
-    response: dict[str, Any] = {
-        "log": publication.checkpoint.origin,
-        "rounds": publication.checkpoint.size,
-        "root": publication.checkpoint.root,
-        "cosigned": list(publication.cosigned),
-        "published": publication.is_published,
-    }
-    if json:
-        print_json(response)
-    else:
-        by = f", cosigned by {', '.join(publication.cosigned)}" if publication.cosigned else ""
-        print_line(f"{publication.checkpoint.origin} has {publication.checkpoint.size} rounds{by}")
+    checkpoint, cosigned = publication.checkpoint, publication.cosigned
+    by = f", cosigned by {', '.join(cosigned)}" if cosigned else ""
+    print_result(
+        {"log": checkpoint.origin, "rounds": checkpoint.size, "root": checkpoint.root}
+        | {"cosigned": list(cosigned), "published": publication.is_published},
+        [f"{checkpoint.origin} has {checkpoint.size} rounds{by}"],
+        as_json=json,
+    )
     if not publication.is_published:
         complain("that is no quorum of the policy: the checkpoint in place stays as it was")
         raise typer.Exit(INCOMPLETE)
@@ -257,16 +259,18 @@ def verify(place: LogPlace, log: LogKeys, json: AsJson = False) -> None:
     Exit code 1: a file does not, or another key has signed. 3: a file cannot be had.
     """
     _, checkpoint, entries = _read_log(place, log)
-    if json:
-        print_json({"log": checkpoint.origin, "rounds": len(entries), "root": checkpoint.root})
-        return
-    print_line(f"{checkpoint.origin}: {len(entries)} rounds, and every file hashes")
-    for line in entries[-1].decode("utf-8", "replace").splitlines() if entries else ():
-        print_line(f"  {line}")
+    newest = entries[-1].decode("utf-8", "replace").splitlines() if entries else []
+    print_result(
+        {"log": checkpoint.origin, "rounds": len(entries), "root": checkpoint.root},
+        [
+            f"{checkpoint.origin}: {len(entries)} rounds, and every file hashes",
+            *(f"  {line}" for line in newest),
+        ],
+        as_json=json,
+    )
 
 
 @log_app.command("compare")
-@expand_groups
 def compare(
     place: LogPlace, log: LogKeys, *, source: ContractOptions, json: AsJson = False
 ) -> None:
@@ -280,15 +284,14 @@ def compare(
     pairs = zip(entries, own, strict=False)
     differs = next((t for t, (theirs, ours) in enumerate(pairs, 1) if theirs != ours), None)
     is_missing = differs is None and len(own) < len(entries)
-    if json:
-        rounds = {"log_rounds": len(entries), "rounds": len(own)}
-        print_json({"log": checkpoint.origin, **rounds, "first_difference": differs})
-    elif differs is not None:
-        print_line(f"round {differs} is another in {checkpoint.origin}")
+    line = f"{len(entries)} rounds are the same, of {len(own)} that have ended"
+    if differs is not None:
+        line = f"round {differs} is another in {checkpoint.origin}"
     elif is_missing:
-        print_line(f"the run ends with round {len(own)}, {checkpoint.origin} with {len(entries)}")
-    else:
-        print_line(f"{len(entries)} rounds are the same, of {len(own)} that have ended")
+        line = f"the run ends with round {len(own)}, {checkpoint.origin} with {len(entries)}"
+    rounds = {"log_rounds": len(entries), "rounds": len(own)}
+    answer = {"log": checkpoint.origin, **rounds, "first_difference": differs}
+    print_result(answer, [line], as_json=json)
     if differs is not None or is_missing:
         raise typer.Exit(FAILED)
 
@@ -342,12 +345,13 @@ def head(
         complain(f"{proof}: {error}")
         raise typer.Exit(FAILED) from error
     is_met = policy.is_met(witnesses)
-    if json:
-        fields = {"round": entry.round, "head": entry.head, "contract": entry.domain.contract}
-        print_json({**fields, "chain_id": entry.domain.chain_id, "witnesses": list(witnesses)})
-    else:
-        by = ", ".join(witnesses) or "no witness"
-        print_line(f"round {entry.round}, cosigned by {by}: --head 0x{entry.head.hex()}")
+    fields = {"round": entry.round, "head": entry.head, "contract": entry.domain.contract}
+    by = ", ".join(witnesses) or "no witness"
+    print_result(
+        {**fields, "chain_id": entry.domain.chain_id, "witnesses": list(witnesses)},
+        [f"round {entry.round}, cosigned by {by}: --head 0x{entry.head.hex()}"],
+        as_json=json,
+    )
     if not is_met:
         complain("that is no quorum of the policy")
         raise typer.Exit(INCOMPLETE)

@@ -24,11 +24,12 @@ from cmfl.commands.console import (
     complain,
     print_json,
     print_line,
+    print_lines,
     print_table,
 )
 from cmfl.commands.exit_codes import FAILED, InterruptedCommand
 from cmfl.commands.interrupts import handled_with
-from cmfl.commands.options import MaxFee, MaxTip, expand_groups
+from cmfl.commands.options import MaxFee, MaxTip
 from cmfl.commands.sender import (
     BLOBS_VARIABLE,
     DEFAULT_WORKER,
@@ -37,8 +38,8 @@ from cmfl.commands.sender import (
     Sender,
     SharedPlaces,
     WorkerFolderPath,
+    option_words,
     print_next,
-    private_keys,
     quoted_place,
     quoted_url,
 )
@@ -51,13 +52,11 @@ if TYPE_CHECKING:
     from ledger.chain.rpc.node import RpcSettings, SendingNode
     from ledger.chain.rpc.rpc_chain import RpcChain
     from ledger.protocol.parameters import Parameters
-    from ledger.protocol.signing import KeySigner
 
 
 _log = logging.getLogger(__name__)
 
 
-@expand_groups
 def worker(
     context: typer.Context,
     options: ParticipantOptions,
@@ -104,23 +103,14 @@ def worker(
         _print_status(own, json=json)
         return
     from clients.worker.participants import HONEST
-    from clients.worker.process import WorkerOptions, WorkerTarget
+    from clients.worker.process import WorkerOptions
 
-    shared = options.shared()
-    target = WorkerTarget(
-        contract=shared.contract,
-        blobs=shared.blobs,
-        mailbox=shared.mailbox,
-        data=options.data,
-        settings=(f"machine.device={device}", *(options.setting or ())),
-        confirmations=options.confirmations,
-        allow_unknown_creation=options.allow_unknown_creation,
-    )
+    shared, target = options.shared(), options.target(f"machine.device={device}")
     with own.held(), _logged(log_format):
         settings_of_node = replace(
             Sender(max_fee=max_fee, max_tip=max_tip).settings(), request_timeout_seconds=rpc_timeout
         )
-        keys = private_keys(options.keystore or [], options.password_file)
+        keys = options.client_keys()
         _run(
             own,
             target,
@@ -239,8 +229,7 @@ def _print_status(own: WorkerFolder, *, json: bool) -> None:
         except (AttributeError, KeyError, TypeError) as error:
             message = f"{own.status}: a field of a status is wrong: {error}"
             raise ConfigurationError(message) from error
-        for line in lines:
-            print_line(line)
+        print_lines(lines)
     if was_killed:
         raise typer.Exit(FAILED)
 
@@ -286,7 +275,6 @@ def _lines(status: dict[str, Any], *, is_running: bool) -> Iterator[str]:
 PROBE_BYTES = 64
 
 
-@expand_groups
 def join(
     options: ParticipantOptions,
     genesis: Annotated[
@@ -300,16 +288,10 @@ def join(
     data and folder. Nothing is sent to the chain. Exit code 1 if something is missing.
     """
     from clients.onboarding.checks import CheckState, PreflightChecks
-    from clients.worker.process import WorkerTarget
     from ledger.protocol.signing import KeySigner
 
     shared = options.shared()
     expected = None if genesis is None else digest_of_head(genesis, "--genesis")
-
-    def open_keys() -> list[KeySigner]:
-        return [
-            KeySigner(key) for key in private_keys(options.keystore or [], options.password_file)
-        ]
 
     def open_node() -> SendingNode:
         from ledger.chain.rpc.node import SendingNode
@@ -317,18 +299,10 @@ def join(
         return SendingNode(shared.rpc_url, chain_id=shared.chain_id, genesis_hash=expected)
 
     ready = PreflightChecks(
-        WorkerTarget(
-            shared.contract,
-            shared.blobs,
-            shared.mailbox,
-            options.data,
-            tuple(options.setting or ()),
-            options.confirmations,
-            options.allow_unknown_creation,
-        ),
+        options.target(),
         options.folder,
         open_node,
-        open_keys,
+        lambda: [KeySigner(key) for key in options.client_keys()],
         wall=time.time(),
         probe=secrets.token_bytes(PROBE_BYTES),
         allow_predictable_seeds=options.allow_predictable_seeds,
@@ -355,15 +329,16 @@ def _worker_command(options: ParticipantOptions, shared: SharedPlaces) -> str:
 
     chain = ["--chain-id", shared.chain_id, "--contract", shared.contract]
     words: list[object] = ["worker", *chain]
-    for option, value in (
-        *(("--keystore", path) for path in options.keystore or ()),
-        ("--password-file", options.password_file),
-        ("--data", options.data),
-        ("--folder", options.folder),
-        ("--confirmations", options.confirmations),
-        *(("--set", setting) for setting in options.setting or ()),
-    ):
-        words += [] if value is None else [option, value]
+    words += option_words(
+        [
+            *(("--keystore", path) for path in options.keystore or ()),
+            ("--password-file", options.password_file),
+            ("--data", options.data),
+            ("--folder", options.folder),
+            ("--confirmations", options.confirmations),
+            *(("--set", setting) for setting in options.setting or ()),
+        ]
+    )
     words += [ALLOW_PREDICTABLE] if options.allow_predictable_seeds else []
     words += [ALLOW_UNKNOWN_CREATION] if options.allow_unknown_creation else []
     storage = (
@@ -419,8 +394,6 @@ def leave(
 
 def _round_of(worker: WorkerFolder) -> int | None:
     """Return the round in which the worker says it is; None if it has not said yet."""
-    from cmfl.commands.worker import status_of
-
     try:
         number = status_of(worker)[0].get("round")
     except ConfigurationError:
