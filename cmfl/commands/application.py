@@ -18,6 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 from typer.core import TyperGroup
 
 from cmfl.commands import (
@@ -41,23 +42,13 @@ from cmfl.commands import (
     witness,
     worker,
 )
-from cmfl.commands import audit as coverage
-from cmfl.commands import chain as contract
-from cmfl.commands import data as flower
-from cmfl.commands import registry as keys
-from cmfl.commands import rounds as clients
-from cmfl.commands import rounds as watch
-from cmfl.commands import witness as transparency_log
-from cmfl.commands import worker as join
-from cmfl.commands import worker as leave
-from cmfl.commands.console import Verbosity, complain, print_line
+from cmfl.commands.console import Verbosity, complain, print_line, shown_as_lines
 from cmfl.commands.demo import demo
 from cmfl.commands.exit_codes import FAULT, INCOMPLETE, INTERRUPTED, WRONG, InterruptedCommand
 from cmfl.commands.interrupts import interrupted_code
 from cmfl.commands.limits import limit_in_words, too_little_memory
 from cmfl.commands.options import Commands
 from cmfl.commands.streams import unprinted
-from cmfl.commands.witness import shown_as_lines
 from ledger.chain.ports import IncompleteLogsError
 from ledger.io.extras import missing_extra
 from ledger.protocol.errors import CmflError
@@ -106,27 +97,19 @@ _PANELS: dict[str, tuple[tuple[str, Any], ...]] = {
         *(("data", data.data_app), ("model", model.app)),
     ),
     "Audit: read the history, and verify it": (
-        *(("audit", audit.audit), ("coverage", coverage.coverage), ("verify", verify.app)),
-        *(("rounds", rounds.rounds_app), ("clients", clients.clients_app), ("export", export.app)),
-        ("contract", contract.contract_app),
+        *(("audit", audit.audit), ("coverage", audit.coverage), ("verify", verify.app)),
+        *(("rounds", rounds.rounds_app), ("clients", rounds.clients_app), ("export", export.app)),
+        ("contract", chain.contract_app),
     ),
     "Deploy a federation, and take part in one": (
-        *(
-            ("keys", keys.keys_app),
-            ("register", registry.register),
-            ("registry", registry.registry_app),
-        ),
-        *(("deploy", deploy.deploy), ("chain", chain.chain_app), ("join", join.join)),
-        *(("worker", worker.worker), ("leave", leave.leave), ("network", network.network)),
-        ("flower", flower.flower_app),
+        *(("keys", registry.keys_app), ("register", registry.register)),
+        *(("registry", registry.registry_app), ("deploy", deploy.deploy)),
+        *(("chain", chain.chain_app), ("join", worker.join), ("worker", worker.worker)),
+        *(("leave", worker.leave), ("network", network.network), ("flower", data.flower_app)),
     ),
     "Operate services and stores": (
-        *(("serve", serve.serve), ("watch", watch.watch), ("doctor", doctor.doctor)),
-        *(
-            ("blobs", blobs.app),
-            ("log", transparency_log.log_app),
-            ("witness", witness.witness_app),
-        ),
+        *(("serve", serve.serve), ("watch", rounds.watch), ("doctor", doctor.doctor)),
+        *(("blobs", blobs.app), ("log", witness.log_app), ("witness", witness.witness_app)),
     ),
 }
 for _panel, _commands in _PANELS.items():
@@ -158,7 +141,7 @@ def _print_version(value: bool) -> None:
 def cmfl(
     version: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--version",
             help="Print the versions of package, protocol and contract compiler.",
             callback=_print_version,

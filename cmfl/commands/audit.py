@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from cmfl.auditing import MOST_UNASKED, AuditRequest, audit_target, read_earlier
 from cmfl.commands.console import (
@@ -117,18 +118,15 @@ def audit(
     source: EvidenceOptions,
     head: Head = None,
     strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Take a remark for something that could not be checked."),
+        bool, Option("--strict", help="Take a remark for something that could not be checked.")
     ] = False,
     since: Annotated[
         Path | None,
-        typer.Option(
-            help="The JSON report of an earlier audit that passed: trust it for its rounds."
-        ),
+        Option(help="The JSON report of an earlier audit that passed: trust it for its rounds."),
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=1,
             max=MOST_JOBS,
             help=f"Processes that check rounds, each with the blobs of one in memory; as many as "
@@ -138,7 +136,7 @@ def audit(
     rules: Rules = None,
     training: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=1,
             help="Also repeat the training of so many drawn updates, and report their number by "
             "verdict beside the ten steps; no verdict of the audit changes. Needs torch and the "
@@ -146,7 +144,7 @@ def audit(
         ),
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(help="File of the JSON report; an existing file is replaced.")
+        Path | None, Option(help="File of the JSON report; an existing file is replaced.")
     ] = None,
     *,
     witnesses: WitnessOptions,
@@ -233,17 +231,17 @@ MARKS = {"same": "s", "other": "X", "disputed": "?", "none": "."}
 def coverage(
     source: EvidenceOptions,
     rounds: Annotated[
-        str | None, typer.Option(metavar="A..B", help="First and last round; else all.")
+        str | None, Option(metavar="A..B", help="First and last round; else all.")
     ] = None,
     mailbox: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="URL or folder with the attestations; else that of the blobs, or of the service."
         ),
     ] = None,
     auditor: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="ADDRESS",
             help="Count the attestations of this address; may be repeated; else everybody's.",
         ),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from cmfl.commands.console import AsJson, print_json, print_line, print_result, print_table
 from cmfl.commands.exit_codes import INCOMPLETE
@@ -36,7 +37,7 @@ class RunOptions(ContractOptions):
 
     address: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--contract",
             "--address",
             help="The contract, where there is no manifest.",
@@ -58,42 +59,39 @@ class StoreOptions:
 
     public_url: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help="URL that clients are given for this store, such as a proxy's; may be given "
             "several times. The address that it listens on if not given."
         ),
     ] = None
     keep_rounds: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=1,
             max=2**31 - 1,
             help="Number of newest rounds whose payloads and mail (but attestations, which stay) "
             "are retained; all if not given.",
         ),
     ] = None
-    max_blob_bytes: Annotated[
-        int, typer.Option(min=1, max=2**40, help="Largest accepted blob.")
-    ] = 256 * MEBIBYTE
+    max_blob_bytes: Annotated[int, Option(min=1, max=2**40, help="Largest accepted blob.")] = (
+        256 * MEBIBYTE
+    )
     quota_bytes: Annotated[
-        int, typer.Option(min=1, max=2**50, help="New blobs of one client in one round, bytes.")
+        int, Option(min=1, max=2**50, help="New blobs of one client in one round, bytes.")
     ] = 1024 * MEBIBYTE
     quota_blobs: Annotated[
-        int, typer.Option(min=1, max=10**6, help="New blobs of one client in one round.")
+        int, Option(min=1, max=10**6, help="New blobs of one client in one round.")
     ] = 1_000
     quota_mail_bytes: Annotated[
         int,
-        typer.Option(
-            min=1, max=2**40, help="New envelopes that one client sends in one round, bytes."
-        ),
+        Option(min=1, max=2**40, help="New envelopes that one client sends in one round, bytes."),
     ] = 32 * MEBIBYTE
     quota_envelopes: Annotated[
-        int,
-        typer.Option(min=1, max=10**6, help="New envelopes that one client sends in one round."),
+        int, Option(min=1, max=10**6, help="New envelopes that one client sends in one round.")
     ] = 2_000
     auditor: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="ADDRESS",
             help="May put attestations of any ended round, as registered clients may; may be "
             "repeated.",
@@ -127,7 +125,7 @@ class StoreOptions:
 @app.command("list")
 def list_blobs(
     source: RunBlobsOptions,
-    round_number: Annotated[int, typer.Option("--round", min=1, help="Number of the round.")],
+    round_number: Annotated[int, Option("--round", min=1, help="Number of the round.")],
     json: AsJson = False,
 ) -> None:
     """List the blobs that a decided round names, and whether they are there.
@@ -162,10 +160,10 @@ def list_blobs(
 def prune(
     source: RunBlobsOptions,
     keep_rounds: Annotated[
-        int, typer.Option(min=1, max=2**31 - 1, help="Number of newest rounds that stay whole.")
+        int, Option(min=1, max=2**31 - 1, help="Number of newest rounds that stay whole.")
     ],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Report what would be removed, and remove nothing.")
+        bool, Option("--dry-run", help="Report what would be removed, and remove nothing.")
     ] = False,
     json: AsJson = False,
 ) -> None:
@@ -205,7 +203,7 @@ def prune(
 @app.command("copy")
 def copy(
     source: RunBlobsOptions,
-    to: Annotated[str, typer.Option(help="Folder or URL of the other location.")],
+    to: Annotated[str, Option(help="Folder or URL of the other location.")],
 ) -> None:
     """Copy all blobs of a run to another location, so that workers can start there.
 
@@ -237,10 +235,10 @@ def copy(
 @app.command("serve")
 def serve(
     folder: Annotated[
-        Path | None, typer.Option(help="Folder of blobs and mail; else the home's.")
+        Path | None, Option(help="Folder of blobs and mail; else the home's.")
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8600,
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="Port to listen on.")] = 8600,
     *,
     source: RunOptions,
     store: StoreOptions,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
+from typer import Argument, Option
 
 from cmfl.commands.console import AsJson, command_line, complain, print_json, print_line
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE, InterruptedCommand
@@ -55,11 +56,11 @@ chain_app = Commands(
 def serve(
     home: HomeFolder = DEFAULT_HOME,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on, of this machine only.")
+        int, Option(min=0, max=65535, help="Port to listen on, of this machine only.")
     ] = 8545,
     block_time: Annotated[
         float | None,
-        typer.Option(
+        Option(
             min=0.1,
             max=3600,
             help="Seconds from block to block; by default each transaction gets a block.",
@@ -86,8 +87,8 @@ def serve(
 
 @chain_app.command("fund")
 def fund(
-    addresses: Annotated[list[str], typer.Argument(metavar="ADDRESS...", help="Accounts to fund.")],
-    amount: Annotated[str, typer.Option(help="Amount for each, in ether.")],
+    addresses: Annotated[list[str], Argument(metavar="ADDRESS...", help="Accounts to fund.")],
+    amount: Annotated[str, Option(help="Amount for each, in ether.")],
     home: HomeFolder = DEFAULT_HOME,
     *,
     node: CappedSenderOptions,

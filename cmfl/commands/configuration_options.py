@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from cmfl.commands.options import AllowPredictableSeeds
 
@@ -23,9 +23,7 @@ def _presets() -> list[str]:
 
 Settings = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", help="section.key=value, over preset or file; cmfl settings has all of them."
-    ),
+    Option("--set", help="section.key=value, over preset or file; cmfl settings has all of them."),
 ]
 
 
@@ -35,14 +33,14 @@ class ConfigurationOptions:
 
     preset: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--preset",
             help="digits (default, no attackers among the members), robust (against attackers), "
             "...: cmfl settings presets lists all.",
             autocompletion=_presets,
         ),
     ] = None
-    config: Annotated[Path | None, typer.Option("--config", help="A TOML file.")] = None
+    config: Annotated[Path | None, Option("--config", help="A TOML file.")] = None
     setting: Settings = None
 
     @property

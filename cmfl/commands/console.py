@@ -16,6 +16,7 @@ that quick work prints nothing; and after `LATEST` seconds in any case.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import shlex
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from rich.progress import Progress, TaskID
+from typer import Option
 
 from cmfl.arguments import naming
 from cmfl.commands.streams import others_on_standard_error, results
@@ -81,7 +83,7 @@ def _choose(parameter: typer.CallbackParam, value: bool) -> bool:
 def _options(
     verbose: Annotated[
         bool,
-        typer.Option(
+        Option(
             "-v",
             "--verbose",
             help="Also say what is logged, and where a fault of ours arose.",
@@ -91,7 +93,7 @@ def _options(
     ] = False,
     quiet: Annotated[
         bool,
-        typer.Option(
+        Option(
             "-q",
             "--quiet",
             help="Say nothing of progress, nor what is only worth knowing.",
@@ -129,9 +131,9 @@ def _only_one(context: typer.Context, value: bool) -> bool:
     return value
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.", is_eager=True)]
+AsJson = Annotated[bool, Option("--json", help="Print JSON for programs.", is_eager=True)]
 AsCsv = Annotated[
-    bool, typer.Option("--csv", help="Print the same rows as CSV for programs.", callback=_only_one)
+    bool, Option("--csv", help="Print the same rows as CSV for programs.", callback=_only_one)
 ]
 
 _WIDEST = 10_000
@@ -350,6 +352,46 @@ def shortened(value: object) -> object:
     if isinstance(text, str) and text.startswith("0x") and len(text) > 20:
         return f"{text[:10]}…{text[-6:]}"
     return value
+
+
+OURS = ("ledger", "clients", "api", "cmfl")
+
+_LEAST = {
+    Verbosity.QUIET: logging.ERROR,
+    Verbosity.USUAL: logging.WARNING,
+    Verbosity.VERBOSE: logging.INFO,
+}
+
+
+class _Lines(logging.Handler):
+    """Handler for standard error: warnings and worse; more with -v, only errors with -q."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record as one line, with its traceback if CMFL_DEBUG is set."""
+        if os.environ.get("CMFL_DEBUG"):
+            complain(f"{record.name}: {self.format(record)}")
+        elif record.levelno < _LEAST[chosen()]:
+            return
+        # The EVM logs tracebacks of errors that its caller handles.
+        elif record.name.partition(".")[0] in OURS:
+            complain(record.getMessage())
+
+
+@contextmanager
+def shown_as_lines() -> Iterator[None]:
+    """Print log records in this context."""
+    handler, root = _Lines(logging.INFO), logging.getLogger()
+    ours = [logging.getLogger(name) for name in OURS]
+    before = [logger.level for logger in ours]
+    root.addHandler(handler)
+    for logger in ours:
+        logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        for logger, level in zip(ours, before, strict=True):
+            logger.setLevel(level)
 
 
 def _console() -> Console:

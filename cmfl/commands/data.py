@@ -7,7 +7,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import (
@@ -33,10 +33,9 @@ _OF_OWN_DATA = ("features", "outputs", "about", "notes")
 
 data_app = Commands(help="Data sets: check and fetch their files.", no_args_is_help=True)
 
-Files = Annotated[Path, typer.Argument(metavar="PATH", help="The data file or folder.")]
+Files = Annotated[Path, Argument(metavar="PATH", help="The data file or folder.")]
 DataSetName = Annotated[
-    str | None,
-    typer.Option("--dataset", help="The data set; recognised from the files by default."),
+    str | None, Option("--dataset", help="The data set; recognised from the files by default.")
 ]
 
 
@@ -44,10 +43,10 @@ DataSetName = Annotated[
 def check(
     path: Files,
     dataset: DataSetName = None,
-    glove: Annotated[Path | None, typer.Option(help="Word vectors to check with the data.")] = None,
+    glove: Annotated[Path | None, Option(help="Word vectors to check with the data.")] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="data.options.label=species and others."),
+        Option("--set", metavar="KEY=VALUE", help="data.options.label=species and others."),
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -77,17 +76,14 @@ def check(
 
 @data_app.command("digest")
 def digest(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="The owner's samples.")],
+    path: Annotated[Path, Argument(metavar="FILE", help="The owner's samples.")],
     configured: ConfigurationOptions,
     keystore: Annotated[
-        list[Path] | None,
-        typer.Option(help="The owner's encrypted key, which determines the salt."),
+        list[Path] | None, Option(help="The owner's encrypted key, which determines the salt.")
     ] = None,
-    password_file: Annotated[
-        Path | None, typer.Option(help="Of the keystore; else asked for.")
-    ] = None,
+    password_file: Annotated[Path | None, Option(help="Of the keystore; else asked for.")] = None,
     salt: Annotated[
-        str | None, typer.Option(help="Salt of the owner's samples, 32 bytes in hex.")
+        str | None, Option(help="Salt of the owner's samples, 32 bytes in hex.")
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -124,8 +120,8 @@ def digest(
 
 @data_app.command("fetch")
 def fetch(
-    name: Annotated[str, typer.Argument(help="The data set.")],
-    destination: Annotated[Path, typer.Argument(metavar="DEST", help="The new folder.")],
+    name: Annotated[str, Argument(help="The data set.")],
+    destination: Annotated[Path, Argument(metavar="DEST", help="The new folder.")],
     json: AsJson = False,
 ) -> None:
     """Fetch a data set's files from the Hugging Face hub, or from HF_ENDPOINT, into a new folder.
@@ -178,7 +174,7 @@ def flower() -> None:
 
 @flower_app.command("new")
 def new(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the project.")],
+    folder: Annotated[Path, Argument(metavar="DIR", help="Folder of the project.")],
     options: ConfigurationOptions,
 ) -> None:
     """Write a project that flwr run runs: a ServerApp, a ClientApp and the run's settings.

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from typer import Option
 
 from cmfl.commands.console import (
     command_line,
@@ -176,14 +177,11 @@ MOST_PORTS = 100
 
 
 def demo(
-    home: Annotated[Path, typer.Option(help="A folder that is made anew.")] = Path("demo-home"),
-    seeds: Annotated[int, typer.Option(min=1, max=20, help="Runs of each kind.")] = 4,
-    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds of each run.")] = 40,
+    home: Annotated[Path, Option(help="A folder that is made anew.")] = Path("demo-home"),
+    seeds: Annotated[int, Option(min=1, max=20, help="Runs of each kind.")] = 4,
+    rounds: Annotated[int, Option(min=1, max=1000, help="Rounds of each run.")] = 40,
     port: Annotated[
-        int,
-        typer.Option(
-            min=1, max=65535, help="Of the REST service; the next free one if it is taken."
-        ),
+        int, Option(min=1, max=65535, help="Of the REST service; the next free one if it is taken.")
     ] = 8000,
 ) -> None:
     """Run, audit and compare on real digits, then serve the history."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import (
@@ -333,7 +334,7 @@ def deploy(
     registry: RegistryFile = None,
     allow_predictable_seeds: AllowPredictableSeeds = False,
     dry: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be sent and its cost; send nothing.")
+        bool, Option("--dry-run", help="Show what would be sent and its cost; send nothing.")
     ] = False,
     json: AsJson = False,
 ) -> None:

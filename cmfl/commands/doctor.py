@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
+from typer import Option
 
 from cmfl.commands.console import AsJson, counting, print_result, progress
 from cmfl.commands.exit_codes import FAILED
@@ -479,22 +480,21 @@ def doctor(
     *,
     node: NodeOptions,
     keystore: Annotated[
-        list[Path] | None, typer.Option(help="Encrypted key to look at.", envvar="CMFL_KEYSTORE")
+        list[Path] | None, Option(help="Encrypted key to look at.", envvar="CMFL_KEYSTORE")
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(min=1, max=65535, help="Of the REST service, which must be free; else 8000."),
+        Option(min=1, max=65535, help="Of the REST service, which must be free; else 8000."),
     ] = None,
     deep: Annotated[
-        bool,
-        typer.Option("--deep", help="Run every block again and hash every blob; takes its time."),
+        bool, Option("--deep", help="Run every block again and hash every blob; takes its time.")
     ] = False,
     preset: Annotated[
-        str | None, typer.Option(help="Say how clients of this preset would train.")
+        str | None, Option(help="Say how clients of this preset would train.")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="The same of a TOML file.")] = None,
+    config: Annotated[Path | None, Option(help="The same of a TOML file.")] = None,
     setting: Annotated[
-        list[str] | None, typer.Option("--set", help="section.key=value, over preset or file.")
+        list[str] | None, Option("--set", help="section.key=value, over preset or file.")
     ] = None,
     json: AsJson = False,
 ) -> None:

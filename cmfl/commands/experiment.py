@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from cmfl.commands.console import (
     AsCsv,
@@ -42,32 +43,27 @@ CELL_COLUMNS = ("cell", "final", "head", "current")
 app = Commands(help="Run, draw, report and audit experiments.", no_args_is_help=True)
 
 Name = Annotated[
-    str, typer.Argument(help="An experiment, or the path of a TOML file; see experiment list.")
+    str, Argument(help="An experiment, or the path of a TOML file; see experiment list.")
 ]
 NameOrAll = Annotated[
-    str, typer.Argument(help="An experiment, a TOML file's path, or all; see experiment list.")
+    str, Argument(help="An experiment, a TOML file's path, or all; see experiment list.")
 ]
-Out = Annotated[
-    Path, typer.Option("--out", help="Folder of the rows: NAME.jsonl, and the folder NAME.")
-]
+Out = Annotated[Path, Option("--out", help="Folder of the rows: NAME.jsonl, and the folder NAME.")]
 Data = Annotated[
-    Path | None, typer.Option("--data", help="Folder of the data files that experiments read.")
+    Path | None, Option("--data", help="Folder of the data files that experiments read.")
 ]
 Quick = Annotated[
-    bool, typer.Option("--quick", help="The experiment's small version; its rows are in quick/.")
+    bool, Option("--quick", help="The experiment's small version; its rows are in quick/.")
 ]
 Seeds = Annotated[
-    int | None,
-    typer.Option("--seeds", min=1, max=1000, help="How many seeds; else those that it names."),
+    int | None, Option("--seeds", min=1, max=1000, help="How many seeds; else those that it names.")
 ]
 DEFAULT_OUT = Path("experiments")
 
 
 @app.command("list")
 def list_(
-    name: Annotated[
-        str | None, typer.Argument(help="The experiment whose cells are listed.")
-    ] = None,
+    name: Annotated[str | None, Argument(help="The experiment whose cells are listed.")] = None,
     out: Out = DEFAULT_OUT,
     data: Data = None,
     quick: Quick = False,
@@ -107,7 +103,7 @@ def list_(
 def run(
     name: NameOrAll,
     seeds: Seeds = None,
-    jobs: Annotated[int, typer.Option(min=1, max=256, help="Cells that are run at once.")] = 2,
+    jobs: Annotated[int, Option(min=1, max=256, help="Cells that are run at once.")] = 2,
     quick: Quick = False,
     out: Out = DEFAULT_OUT,
     data: Data = None,
@@ -151,9 +147,9 @@ def run(
 def plot(
     name: NameOrAll = ALL,
     out: Out = DEFAULT_OUT,
-    to: Annotated[
-        Path, typer.Option(help="Folder of the figures, SVG and PNG; made if need be.")
-    ] = Path("figures"),
+    to: Annotated[Path, Option(help="Folder of the figures, SVG and PNG; made if need be.")] = Path(
+        "figures"
+    ),
     quick: Quick = False,
 ) -> None:
     """Draw the figures of all experiments that have rows, or of one.
@@ -175,7 +171,7 @@ def report(
     out: Out = DEFAULT_OUT,
     to: Annotated[
         Path | None,
-        typer.Option(help="The Markdown file, which replaces an existing one; else it is printed."),
+        Option(help="The Markdown file, which replaces an existing one; else it is printed."),
     ] = None,
     quick: Quick = False,
 ) -> None:
@@ -195,13 +191,12 @@ def report(
 @app.command("audit")
 def audit(
     name: Name,
-    cell: Annotated[str, typer.Argument(help="A cell that was on a chain; see experiment list.")],
+    cell: Annotated[str, Argument(help="A cell that was on a chain; see experiment list.")],
     out: Out = DEFAULT_OUT,
     data: Data = None,
     quick: Quick = False,
     home: Annotated[
-        Path | None,
-        typer.Option(help="A folder to make and keep, for cmfl rounds, audit and serve."),
+        Path | None, Option(help="A folder to make and keep, for cmfl rounds, audit and serve.")
     ] = None,
     json: AsJson = False,
 ) -> None:

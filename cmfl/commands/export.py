@@ -10,6 +10,7 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from cmfl.arguments import naming
 from cmfl.commands.console import (
@@ -42,7 +43,7 @@ def attestation(
     source: ProvenanceOptions,
     out: Out,
     sign: Annotated[
-        Path | None, typer.Option(help="Private key (PEM): write the statement in a DSSE envelope.")
+        Path | None, Option(help="Private key (PEM): write the statement in a DSSE envelope.")
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -80,7 +81,7 @@ def mlbom(source: ProvenanceOptions, out: Out, json: AsJson = False) -> None:
 
 def crate(
     source: ProvenanceOptions,
-    out: Annotated[Path, typer.Option(help="The folder to make, or an empty one.")],
+    out: Annotated[Path, Option(help="The folder to make, or an empty one.")],
     json: AsJson = False,
 ) -> None:
     """Write model, run document, settings and statement as an RO-Crate, a folder.
@@ -182,7 +183,7 @@ def proof(
     source: EvidenceOptions,
     round_number: RoundNumber,
     client_index: Annotated[
-        int, typer.Option("--client", min=0, max=2**32 - 1, help="Index of the client.")
+        int, Option("--client", min=0, max=2**32 - 1, help="Index of the client.")
     ],
     out: Out,
 ) -> None:
@@ -220,12 +221,12 @@ PAGE = 100
 @app.command("table")
 def table(
     source: HistoryOptions,
-    name: Annotated[TableName, typer.Argument(help="Table to write.")],
+    name: Annotated[TableName, Argument(help="Table to write.")],
     out: Annotated[
-        Path, typer.Option("--output", "--out", help="The file; an existing file is replaced.")
+        Path, Option("--output", "--out", help="The file; an existing file is replaced.")
     ],
     format: Annotated[  # noqa: A002 - the option's own word
-        TableFormat, typer.Option(help="Format of the file; parquet has typed columns.")
+        TableFormat, Option(help="Format of the file; parquet has typed columns.")
     ] = TableFormat.CSV,
 ) -> None:
     """Write all rounds, updates, participations or evidence as a table, oldest round first.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from cmfl.commands.console import (
     AsJson,
@@ -47,42 +48,38 @@ FORMATS = (SAFETENSORS, PEFT)
 @app.command("export")
 def export(
     out: Annotated[
-        Path,
-        typer.Option(
-            help="The file, which replaces an existing one; with --sign or peft a folder."
-        ),
+        Path, Option(help="The file, which replaces an existing one; with --sign or peft a folder.")
     ],
     home: HomeFolder = DEFAULT_HOME,
     run: RunName = None,
     round_number: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--round", min=1, max=2**32 - 1, help="The model after this round; the last by default."
         ),
     ] = None,
     average: Annotated[
-        int, typer.Option(min=1, max=1000, help="Mean of the last N models that rounds decided.")
+        int, Option(min=1, max=1000, help="Mean of the last N models that rounds decided.")
     ] = 1,
     address: Address = None,
     rpc_url: RpcUrl = None,
     chain_id: ChainId = None,
     blobs: Annotated[
-        str | None,
-        typer.Option(help="Location of the blobs, a URL or a folder; by default the home."),
+        str | None, Option(help="Location of the blobs, a URL or a folder; by default the home.")
     ] = None,
     form: Annotated[
         str,
-        typer.Option(
+        Option(
             "--format",
             help="safetensors: a file of the trained tensors; peft: a folder that PeftModel reads.",
         ),
     ] = SAFETENSORS,
     make_folder: Annotated[
-        bool, typer.Option("--make-folder", help="Make the folder of --out without asking.")
+        bool, Option("--make-folder", help="Make the folder of --out without asking.")
     ] = False,
     sign: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Private key (PEM): --out is a new folder with the model, the base of the model "
             "hf, and model.sig over all of it."
         ),
@@ -147,7 +144,7 @@ def export(
 
 @app.command("digest")
 def digest(
-    folder: Annotated[Path, typer.Argument(help="The folder of a base of the model hf.")],
+    folder: Annotated[Path, Argument(help="The folder of a base of the model hf.")],
 ) -> None:
     """Print the digest of a base's folder, which model.options.sha256 may state."""
     from clients.models.model import folder_digest
@@ -159,20 +156,18 @@ def digest(
 
 @app.command("evaluate")
 def evaluate(
-    file: Annotated[Path, typer.Argument(help="A model.safetensors of cmfl.")],
+    file: Annotated[Path, Argument(help="A model.safetensors of cmfl.")],
     home: HomeFolder = DEFAULT_HOME,
-    run: Annotated[str, typer.Option(help="The run with data and model.")] = "run",
-    preset: Annotated[
-        str | None, typer.Option(help="Data and model of a preset, not of a run.")
-    ] = None,
+    run: Annotated[str, Option(help="The run with data and model.")] = "run",
+    preset: Annotated[str | None, Option(help="Data and model of a preset, not of a run.")] = None,
     config: Annotated[
-        Path | None, typer.Option(help="Data and model of a TOML file, not of a run.")
+        Path | None, Option(help="Data and model of a TOML file, not of a run.")
     ] = None,
     setting: Annotated[
-        list[str] | None, typer.Option("--set", help="section.key=value, over run, preset or file.")
+        list[str] | None, Option("--set", help="section.key=value, over run, preset or file.")
     ] = None,
     training_loss: Annotated[
-        bool, typer.Option("--training-loss", help="Also the loss on all training samples.")
+        bool, Option("--training-loss", help="Also the loss on all training samples.")
     ] = False,
     json: AsJson = False,
 ) -> None:

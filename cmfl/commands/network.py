@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from clients.testnet import ChainKind, StoreKind
 from cmfl.commands import console
@@ -30,19 +31,17 @@ AUDIT_SECONDS = 1800.0
 
 def network(
     home: Annotated[
-        Path, typer.Option(help="Folder of the whole network; new or empty.")
+        Path, Option(help="Folder of the whole network; new or empty.")
     ] = DEFAULT_NETWORK,
-    workers: Annotated[
-        int, typer.Option(min=1, max=256, help="Processes that host the clients.")
-    ] = 12,
-    rounds: Annotated[int, typer.Option(min=1, help="How many rounds; the run has no more.")] = 10,
+    workers: Annotated[int, Option(min=1, max=256, help="Processes that host the clients.")] = 12,
+    rounds: Annotated[int, Option(min=1, help="How many rounds; the run has no more.")] = 10,
     chain: Annotated[
-        ChainKind, typer.Option(help=f"The node; {ANVIL_VARIABLE} may name anvil.")
+        ChainKind, Option(help=f"The node; {ANVIL_VARIABLE} may name anvil.")
     ] = ChainKind.EMBEDDED,
-    store: Annotated[StoreKind, typer.Option(help="Where blobs and mail are.")] = StoreKind.SERVED,
+    store: Annotated[StoreKind, Option(help="Where blobs and mail are.")] = StoreKind.SERVED,
     *,
     configured: ConfigurationOptions,
-    api: Annotated[bool, typer.Option("--api/--no-api", help="Run the audit service, too.")] = True,
+    api: Annotated[bool, Option("--api/--no-api", help="Run the audit service, too.")] = True,
     allow_predictable_seeds: AllowPredictableSeeds = False,
     json: AsJson = False,
 ) -> None:

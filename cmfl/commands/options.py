@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
+from typer import Option
 
 from cmfl import where
 from cmfl.where import API_SECONDS, RemoteService, Target
@@ -167,13 +168,13 @@ def contract_address(value: str | None) -> str | None:
 
 HomeFolder = Annotated[
     Path,
-    typer.Option(
+    Option(
         "--home", help="Folder of chain, blobs and runs.", envvar="CMFL_HOME", callback=_of_a_home
     ),
 ]
 Api = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--api",
         help="A service instead of a home: its URL, up to where /v1 begins.",
         is_eager=True,  # the options below and --home ask whether it is there
@@ -181,7 +182,7 @@ Api = Annotated[
 ]
 ApiTokenFile = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--api-token-file",
         help=f"For --api: the token that the service wants, else {API_TOKEN_VARIABLE} holds it.",
         callback=_for_a_service,
@@ -189,7 +190,7 @@ ApiTokenFile = Annotated[
 ]
 ApiTimeout = Annotated[
     int,
-    typer.Option(
+    Option(
         "--api-timeout",
         min=1,
         max=86_400,
@@ -199,7 +200,7 @@ ApiTimeout = Annotated[
 ]
 BlobsAt = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--blobs",
         help="Where the blobs are, a URL or a folder; else in the home.",
         callback=_of_a_home,
@@ -207,22 +208,20 @@ BlobsAt = Annotated[
 ]
 RunName = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--run", help="Which run; needed where the home has several.", autocompletion=runs_of_home
     ),
 ]
-RunToMake = Annotated[
-    str, typer.Option("--run", help="Name of the run.", autocompletion=runs_of_home)
-]
+RunToMake = Annotated[str, Option("--run", help="Name of the run.", autocompletion=runs_of_home)]
 Address = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--address", help="The contract, where there is no manifest.", callback=contract_address
     ),
 ]
 RpcUrl = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--rpc-url",
         help="A JSON-RPC node instead of the home's own chain, for which the variable is left "
         "empty.",
@@ -232,7 +231,7 @@ RpcUrl = Annotated[
 ]
 ChainId = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--chain-id",
         min=1,
         max=2**64 - 1,
@@ -243,7 +242,7 @@ ChainId = Annotated[
 ]
 MaxFee = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--max-fee",
         help="For a node: most gwei for each gas, base fee and tip together; 500 if not given.",
         envvar="CMFL_MAX_FEE",
@@ -252,7 +251,7 @@ MaxFee = Annotated[
 ]
 MaxTip = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--max-tip",
         help="For a node: most gwei of it as tip for the block's maker; 2 if not given.",
         envvar="CMFL_MAX_TIP",
@@ -261,14 +260,14 @@ MaxTip = Annotated[
 ]
 AllowPredictableSeeds = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--allow-predictable-seeds",
         help="Accept a run of several owners with beacon = none, whose seeds can be chosen.",
     ),
 ]
 Head = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--head",
         help="A head that an earlier audit printed: the run must pass through it.",
         callback=_head,
@@ -277,14 +276,14 @@ Head = Annotated[
 
 OutFile = Annotated[
     Path,
-    typer.Option(
+    Option(
         "--out", help="The file; an existing file is replaced, a device or pipe is written into."
     ),
 ]
 
 Rules = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--rules",
         metavar="FILE",
         help="Your copy of the file with the run's own distance; may be repeated. "
@@ -292,9 +291,9 @@ Rules = Annotated[
     ),
 ]
 
-Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")]
+Limit = Annotated[int, Option(min=1, max=1000, help="How many at most.")]
 Cursor = Annotated[
-    str | None, typer.Option(help="`next_cursor` of the page before, from the same query.")
+    str | None, Option(help="`next_cursor` of the page before, from the same query.")
 ]
 
 
@@ -353,8 +352,7 @@ class AttestedOptions(EvidenceOptions):
     """A contract whose audit and training count, from chain, blobs and mailbox."""
 
     mailbox: Annotated[
-        str | None,
-        typer.Option(help="URL or folder with auditors' verdicts; else that of the blobs."),
+        str | None, Option(help="URL or folder with auditors' verdicts; else that of the blobs.")
     ] = None
     rules: Rules = None
 
@@ -376,13 +374,11 @@ class ProvenanceOptions(AttestedOptions):
 
     round_number: Annotated[
         int | None,
-        typer.Option(
-            "--round", min=1, max=2**32 - 1, help="The model after this round; else the last."
-        ),
+        Option("--round", min=1, max=2**32 - 1, help="The model after this round; else the last."),
     ] = None
     auditor: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="ADDRESS",
             help="List the verdicts of this address alone; may be repeated; else everybody's.",
         ),

@@ -6,7 +6,7 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from cmfl.commands.configuration_options import AgreedConfigurationOptions
 from cmfl.commands.console import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 RegistryFile = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--registry",
         help="Registry of owners with keys of their own, written by cmfl registry gather.",
     ),
@@ -54,13 +54,12 @@ registry_app = Commands(help="The owners of a run that is to be deployed.", no_a
 
 def register(
     keystore: KeyFile,
-    out: Annotated[Path, typer.Option(help="The entry; no existing file is replaced.")],
+    out: Annotated[Path, Option(help="The entry; no existing file is replaced.")],
     samples: Annotated[
-        int | None, typer.Option(min=1, max=2**53 - 1, help="Number of your training samples.")
+        int | None, Option(min=1, max=2**53 - 1, help="Number of your training samples.")
     ] = None,
     data: Annotated[
-        Path | None,
-        typer.Option(help="File of your samples, to count them and register their digest."),
+        Path | None, Option(help="File of your samples, to count them and register their digest.")
     ] = None,
     password_file: KeyPassword = None,
     run: RunToMake = DEFAULT_RUN,
@@ -104,10 +103,8 @@ def register(
 
 @registry_app.command("gather")
 def gather(
-    entries: Annotated[
-        list[Path], typer.Argument(metavar="FILES", help="Entries, or folders of them.")
-    ],
-    out: Annotated[Path, typer.Option(help="The registry; no existing file is replaced.")],
+    entries: Annotated[list[Path], Argument(metavar="FILES", help="Entries, or folders of them.")],
+    out: Annotated[Path, Option(help="The registry; no existing file is replaced.")],
     agreed: AgreedConfigurationOptions,
     json: AsJson = False,
 ) -> None:
@@ -148,7 +145,7 @@ def gather(
 
 @registry_app.command("show")
 def show_registry(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A registry.")], json: AsJson = False
+    file: Annotated[Path, Argument(metavar="FILE", help="A registry.")], json: AsJson = False
 ) -> None:
     """Check a registry's signatures, order and digest, and list its clients."""
     from clients.onboarding.registration import read_registry
@@ -248,7 +245,7 @@ def show_key(
     keystore: KeyFile,
     password_file: KeyPassword = None,
     prove: Annotated[
-        bool, typer.Option("--prove", help="Decrypt it, and sign a random challenge.")
+        bool, Option("--prove", help="Decrypt it, and sign a random challenge.")
     ] = False,
     json: AsJson = False,
 ) -> None:

@@ -9,6 +9,7 @@ from json import dumps
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from cmfl.commands.console import (
     AsCsv,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 rounds_app = Commands(help="The recorded rounds.", no_args_is_help=True)
 
-Round = Annotated[int, typer.Argument(min=1, max=2**32 - 1, help="Number of the round.")]
+Round = Annotated[int, Argument(min=1, max=2**32 - 1, help="Number of the round.")]
 _DIGEST = re.compile(types.EITHER_FORM_ANY_CASE)
 _ROUND_COLUMNS = ("round", "status", "ranked", "accepted", "views", "block", "model")
 
@@ -60,28 +61,26 @@ _ROUND_COLUMNS = ("round", "status", "ranked", "accepted", "views", "block", "mo
 def list_rounds(
     source: HistoryOptions,
     limit: Limit = 20,
-    oldest: Annotated[bool, typer.Option("--oldest", help="Oldest first.")] = False,
-    status: Annotated[
-        RoundStatus | None, typer.Option(help="Only rounds with this status.")
-    ] = None,
-    client: Annotated[int | None, typer.Option(min=0, help="Only rounds with this client.")] = None,
-    role: Annotated[AskedRole | None, typer.Option(help="The part of the client in them.")] = None,
+    oldest: Annotated[bool, Option("--oldest", help="Oldest first.")] = False,
+    status: Annotated[RoundStatus | None, Option(help="Only rounds with this status.")] = None,
+    client: Annotated[int | None, Option(min=0, help="Only rounds with this client.")] = None,
+    role: Annotated[AskedRole | None, Option(help="The part of the client in them.")] = None,
     view_min: Annotated[
-        int, typer.Option(min=0, help="Only rounds decided in this view, from 0, or later.")
+        int, Option(min=0, help="Only rounds decided in this view, from 0, or later.")
     ] = 0,
     since_block: Annotated[
-        int | None, typer.Option(min=0, help="Only rounds that ended in this block or later.")
+        int | None, Option(min=0, help="Only rounds that ended in this block or later.")
     ] = None,
     until_block: Annotated[
-        int | None, typer.Option(min=0, help="Only rounds that ended in this block or before.")
+        int | None, Option(min=0, help="Only rounds that ended in this block or before.")
     ] = None,
     since: Annotated[
-        int | None, typer.Option(min=0, help="Only rounds that ended at this Unix time or later.")
+        int | None, Option(min=0, help="Only rounds that ended at this Unix time or later.")
     ] = None,
     until: Annotated[
-        int | None, typer.Option(min=0, help="Only rounds that ended at this Unix time or before.")
+        int | None, Option(min=0, help="Only rounds that ended at this Unix time or before.")
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="With --json: each round whole.")] = False,
+    full: Annotated[bool, Option("--full", help="With --json: each round whole.")] = False,
     cursor: Cursor = None,
     json: AsJson = False,
 ) -> None:
@@ -111,7 +110,7 @@ def show_round(
     source: HistoryOptions,
     round_or_digest: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="ROUND|DIGEST",
             help="Number of a round, or 64 hex digits of anything that a round names.",
         ),
@@ -267,7 +266,7 @@ clients_app = Commands(
     help="The registered clients and their part in the rounds.", no_args_is_help=True
 )
 
-Client = Annotated[int, typer.Argument(min=0, help="Index of the client.")]
+Client = Annotated[int, Argument(min=0, help="Index of the client.")]
 _COUNTS = ("sampled", "ranked", "accepted", "served", "scored", "refused", "voted", "incidents")
 _CLIENT_COLUMNS = ("client", "address", "samples", *_COUNTS, "banned_in_round")
 _ROUND = ("round", "status", "role", "committed", "rank", "distance", "outcome", "scores", "voted")
@@ -324,7 +323,7 @@ def rounds(
     source: HistoryOptions,
     client: Client,
     limit: Limit = 20,
-    oldest: Annotated[bool, typer.Option("--oldest", help="Oldest first.")] = False,
+    oldest: Annotated[bool, Option("--oldest", help="Oldest first.")] = False,
     cursor: Cursor = None,
     json: AsJson = False,
 ) -> None:
@@ -366,9 +365,7 @@ STILL_SECONDS = 60.0
 MOST_NAMED = 12
 """Late clients named in one line."""
 
-Poll = Annotated[
-    float, typer.Option("--poll", min=0.1, max=3_600, help="Seconds between two questions.")
-]
+Poll = Annotated[float, Option("--poll", min=0.1, max=3_600, help="Seconds between two questions.")]
 
 
 def watch(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from cmfl.commands import console
 from cmfl.commands.configuration_options import ConfigurationOptions, Settings
@@ -54,16 +55,12 @@ def run(
     name: RunToMake = DEFAULT_RUN,
     *,
     configured: ConfigurationOptions,
-    rounds: Annotated[int | None, typer.Option(help="Short for --set protocol.rounds=N.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Processes that train; changes no result.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Take a run up where it was cut off.")
-    ] = False,
+    rounds: Annotated[int | None, Option(help="Short for --set protocol.rounds=N.")] = None,
+    workers: Annotated[int | None, Option(help="Processes that train; changes no result.")] = None,
+    resume: Annotated[bool, Option("--resume", help="Take a run up where it was cut off.")] = False,
     accept_rollback: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--accept-rollback",
             help="With --resume: go on from a chain that lacks rounds which it had before.",
         ),
@@ -236,7 +233,7 @@ LISTS = ("presets", "data", "attacks", "faults", "rules")
 def settings(
     what: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="[SECTION|presets|data|attacks|faults|rules]",
             help="One section, such as protocol or malice; the presets; options and partitions of "
             "the data; or what a run may name: attacks, faults, rules. Every setting if not given.",

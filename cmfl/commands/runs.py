@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
+from typer import Argument
 
 from cmfl.commands.console import (
     AsCsv,
@@ -266,9 +267,7 @@ NOT_SERVED = (
     "The heads are claims of the service, too. It knows no run on the memory ledger, and no digest "
     "of a run's own settings file."
 )
-Name = Annotated[
-    str, typer.Argument(metavar="RUN", help="Name of the run.", autocompletion=runs_of_home)
-]
+Name = Annotated[str, Argument(metavar="RUN", help="Name of the run.", autocompletion=runs_of_home)]
 
 
 @app.command("list")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from typer import Option
 
 from cmfl.commands.console import command_line, print_lines
 from cmfl.commands.options import (
@@ -137,9 +138,9 @@ def in_ether(wei: int) -> str:
     return f"{wei / _WEI:.6g} ETH" if wei >= _WEI // 1_000_000 or wei == 0 else f"{wei} wei"
 
 
-KeyFile = Annotated[list[Path], typer.Option("--keystore", help="The keystore, an encrypted key.")]
+KeyFile = Annotated[list[Path], Option("--keystore", help="The keystore, an encrypted key.")]
 KeyPassword = Annotated[
-    Path | None, typer.Option("--password-file", help="The keystore's password; else asked for.")
+    Path | None, Option("--password-file", help="The keystore's password; else asked for.")
 ]
 
 MAX_KEYSTORE_BYTES = 100_000
@@ -215,7 +216,7 @@ class SenderOptions(NodeOptions):
 
     keystore: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             "--keystore",
             help=f"For a node: encrypted key of the sender, else {KEY_VARIABLE} holds the key.",
             envvar="CMFL_KEYSTORE",
@@ -224,7 +225,7 @@ class SenderOptions(NodeOptions):
     ] = None
     password_file: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--password-file",
             help="For a node: the keystore's password; else asked for.",
             callback=for_a_node,
@@ -232,7 +233,7 @@ class SenderOptions(NodeOptions):
     ] = None
     confirmations: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--confirmations",
             min=0,
             max=1000,
@@ -410,7 +411,7 @@ DEFAULT_WORKER = Path("cmfl-worker")
 
 WorkerFolderPath = Annotated[
     Path,
-    typer.Option(
+    Option(
         "--folder",
         help="Folder of this worker alone: journal, own updates, status.",
         envvar="CMFL_WORKER_FOLDER",
@@ -435,11 +436,11 @@ class ParticipantOptions:
     rpc_url: Annotated[
         str | None,
         # Eager: the limits of fees ask whether it is there.
-        typer.Option(help="A JSON-RPC node.", envvar=URL_VARIABLE, is_eager=True),
+        Option(help="A JSON-RPC node.", envvar=URL_VARIABLE, is_eager=True),
     ] = None
     chain_id: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=1,
             max=2**64 - 1,
             help="The chain id that the node must have.",
@@ -448,43 +449,39 @@ class ParticipantOptions:
     ] = None
     contract: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Address of the run's contract.", envvar="CMFL_CONTRACT", callback=contract_address
         ),
     ] = None
     blobs: Annotated[
         str | None,
-        typer.Option(
-            help="Where all participants publish: a folder or a URL.", envvar=BLOBS_VARIABLE
-        ),
+        Option(help="Where all participants publish: a folder or a URL.", envvar=BLOBS_VARIABLE),
     ] = None
     mailbox: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Where envelopes go; where the blobs are if not given.", envvar=MAILBOX_VARIABLE
         ),
     ] = None
     keystore: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             help=f"Key of a client, once for each; else {KEY_VARIABLE} holds the key of one.",
             envvar="CMFL_KEYSTORE",
         ),
     ] = None
     password_file: Annotated[
-        Path | None, typer.Option(help="Password of all keystores; else asked for.")
+        Path | None, Option(help="Password of all keystores; else asked for.")
     ] = None
-    data: Annotated[
-        Path | None, typer.Option(help="Where the training data are on this machine.")
-    ] = None
+    data: Annotated[Path | None, Option(help="Where the training data are on this machine.")] = None
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", help="section.key=value of this machine, such as machine.workers."),
+        Option("--set", help="section.key=value of this machine, such as machine.workers."),
     ] = None
     folder: WorkerFolderPath = DEFAULT_WORKER
     confirmations: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=0,
             max=1000,
             help="Blocks on top of one before it counts as final; what the chain calls final if "
@@ -494,7 +491,7 @@ class ParticipantOptions:
     allow_predictable_seeds: AllowPredictableSeeds = False
     allow_unknown_creation: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--allow-unknown-creation",
             help="Accept a contract whose creation code is not checkable.",
         ),

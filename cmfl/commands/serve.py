@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from cmfl.commands.console import print_line
 from cmfl.commands.interrupts import until_interrupted
@@ -25,7 +25,7 @@ MEBIBYTE = 2**20
 
 LogRequests = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--log-requests",
         help="Write a line of JSON for each request on standard error, without queries and tokens.",
         envvar="CMFL_API_LOG_REQUESTS",
@@ -34,7 +34,7 @@ LogRequests = Annotated[
 
 AllowedHosts = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--allowed-host",
         metavar="NAME",
         help="Name that a request's Host may have, such as a reverse proxy's; may be repeated. "
@@ -50,7 +50,7 @@ class ServiceOptions:
 
     tokens_file: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="File of bearer tokens, one per line; every request needs one of them. Without "
             "it anyone may read, and only this machine may start verifications.",
             envvar="CMFL_API_TOKENS_FILE",
@@ -58,7 +58,7 @@ class ServiceOptions:
     ] = None
     open_reading: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--open-reading",
             help="Require a token only to start a verification.",
             envvar="CMFL_API_OPEN_READING",
@@ -66,7 +66,7 @@ class ServiceOptions:
     ] = False
     origins: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--origin",
             help="Origin whose pages may read the answers, such as https://audit.example; may be "
             "given several times. This service's own pages always may.",
@@ -75,7 +75,7 @@ class ServiceOptions:
     ] = None
     root_path: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="PATH",
             help="Path below which a reverse proxy serves this service, such as /ledger; the proxy "
             "removes it from requests.",
@@ -85,7 +85,7 @@ class ServiceOptions:
     allowed_hosts: AllowedHosts = None
     requests_per_minute: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=1,
             max=1_000_000,
             help="Maximum number of requests of one address; no limit if not given.",
@@ -94,7 +94,7 @@ class ServiceOptions:
     ] = None
     trusted_proxies: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--trusted-proxy",
             help="Address or network of a proxy whose X-Forwarded-For is trusted; may be given "
             "several times. The header of any other sender is ignored.",
@@ -104,7 +104,7 @@ class ServiceOptions:
     log_requests: LogRequests = False
     mailbox: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Mailbox of the running federations, as their workers are given it: a folder, a "
             "server or a URL that fsspec knows. With it the dashboard shows late clients.",
             envvar="CMFL_API_MAILBOX",
@@ -112,7 +112,7 @@ class ServiceOptions:
     ] = None
     verifications: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--verifications/--no-verifications",
             help="Run audits on request.",
             envvar="CMFL_API_VERIFICATIONS",
@@ -120,7 +120,7 @@ class ServiceOptions:
     ] = True
     verification_memory: Annotated[
         int,
-        typer.Option(
+        Option(
             min=256,
             max=2**30,
             help="Memory of one audit, in MiB.",
@@ -129,7 +129,7 @@ class ServiceOptions:
     ] = 4_096
     verification_seconds: Annotated[
         int,
-        typer.Option(
+        Option(
             min=1,
             max=10**7,
             help="Time of one audit, in seconds of the clock and of a processor.",
@@ -138,7 +138,7 @@ class ServiceOptions:
     ] = 3_600
     rules: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="FILE",
             help="Your copy of a file with a run's own distance; may be repeated. "
             "Audits on request run it, if its sha256 is that of the run's document.",
@@ -230,8 +230,8 @@ def _settings_error(error: ValidationError) -> ConfigurationError:
 
 def serve(
     home: HomeFolder = DEFAULT_HOME,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8000,
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="Port to listen on.")] = 8000,
     *,
     node: NodeOptions,
     service: ServiceOptions,

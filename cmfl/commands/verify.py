@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+from typer import Argument, Option
 
 from cmfl.arguments import naming
 from cmfl.commands import console
@@ -53,9 +54,7 @@ _RANGE = re.compile(r"([0-9]{1,9})\.\.([0-9]{1,9})")
 
 Clients = Annotated[
     list[int] | None,
-    typer.Option(
-        "--client", min=0, max=2**32 - 1, help="Index of a client; may be repeated; else all."
-    ),
+    Option("--client", min=0, max=2**32 - 1, help="Index of a client; may be repeated; else all."),
 ]
 
 
@@ -63,49 +62,43 @@ def verify_training(
     source: EvidenceOptions,
     round_number: Annotated[
         int | None,
-        typer.Option("--round", min=1, max=2**32 - 1, help="One round; else all that have ended."),
+        Option("--round", min=1, max=2**32 - 1, help="One round; else all that have ended."),
     ] = None,
-    rounds: Annotated[
-        str | None, typer.Option(metavar="A..B", help="First and last round.")
-    ] = None,
+    rounds: Annotated[str | None, Option(metavar="A..B", help="First and last round.")] = None,
     client: Clients = None,
-    sample: Annotated[
-        int | None, typer.Option(min=1, help="Draw so many of these updates.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the draw.")] = 0,
+    sample: Annotated[int | None, Option(min=1, help="Draw so many of these updates.")] = None,
+    seed: Annotated[int, Option(min=0, help="Of the draw.")] = 0,
     data: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="The data set's files; with owners' own samples, the file of the one client, or a "
             "folder with 0xADDRESS.npz (or .safetensors) of each, and 0xADDRESS.salt beside it."
         ),
     ] = None,
     mailbox: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="URL or folder of a federation's mailbox, in which its clients state their "
             "environments; else that of the blobs."
         ),
     ] = None,
     salt: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="32 bytes in hex, of the one client's samples: compare these with their digest."
         ),
     ] = None,
     keystore: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             help="Encrypted key of a client of yours: the salt of its samples follows from it, and "
             "its updates are repeated if no --client is named; may be repeated."
         ),
     ] = None,
-    password_file: Annotated[
-        Path | None, typer.Option(help="Of the keystores; else asked for.")
-    ] = None,
+    password_file: Annotated[Path | None, Option(help="Of the keystores; else asked for.")] = None,
     poisoned: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--poisoned",
             help="Repeat a simulation's attackers on their poisoned samples, as they trained; else "
             "on the samples of its data_root.",
@@ -113,7 +106,7 @@ def verify_training(
     ] = False,
     trained_here: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--trained-here",
             help="Take updates whose environment nobody recorded to be trained in this machine's "
             "class: bits that differ are then another update.",
@@ -121,31 +114,31 @@ def verify_training(
     ] = False,
     setting: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--set",
             metavar="KEY=VALUE",
             help="Of this machine: model.name=FILE.py:CLASS, your copy of the run's own model, "
             "which is run; machine.isa=avx2, a cap of the instruction set; and others.",
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N or auto.")] = "cpu",
-    jobs: Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Processes that train.")] = 1,
+    device: Annotated[str, Option(help="cpu, cuda, cuda:N or auto.")] = "cpu",
+    jobs: Annotated[int, Option(min=1, max=MOST_JOBS, help="Processes that train.")] = 1,
     log: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Add each result to this file, and do not repeat what it has: to go on after an "
             "interruption. It holds the losses: keep it as you keep a key."
         ),
     ] = None,
     sign: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Encrypted key of an auditor, who need not be a client: sign the verdicts, and "
             "put them into the mailbox as attestations."
         ),
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(help="File of the JSON report; an existing file is replaced.")
+        Path | None, Option(help="File of the JSON report; an existing file is replaced.")
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -244,12 +237,10 @@ app = Commands(
     no_args_is_help=True,
 )
 
-RoundNumber = Annotated[
-    int, typer.Option("--round", min=1, max=2**32 - 1, help="Number of the round.")
-]
+RoundNumber = Annotated[int, Option("--round", min=1, max=2**32 - 1, help="Number of the round.")]
 Proof = Annotated[
     Path | None,
-    typer.Option("--proof", help="A proof that somebody sent; else it is made from the home."),
+    Option("--proof", help="A proof that somebody sent; else it is made from the home."),
 ]
 
 
@@ -258,7 +249,7 @@ def client(
     source: EvidenceOptions,
     round_number: RoundNumber,
     client_index: Annotated[
-        int, typer.Option("--client", min=0, max=2**32 - 1, help="Index of the client.")
+        int, Option("--client", min=0, max=2**32 - 1, help="Index of the client.")
     ],
     proof: Proof = None,
     head: Head = None,
@@ -302,7 +293,7 @@ def client(
 @app.command("round")
 def round_(
     source: EvidenceOptions,
-    round_number: Annotated[int, typer.Argument(min=1, max=2**32 - 1, help="Of the round.")],
+    round_number: Annotated[int, Argument(min=1, max=2**32 - 1, help="Of the round.")],
     head: Head = None,
     rules: Rules = None,
     json: AsJson = False,
@@ -331,7 +322,7 @@ def round_(
 @app.command("bundle")
 def bundle(
     source: ContractOptions,
-    file: Annotated[Path, typer.Argument(help="A bundle, as cmfl export bundle writes it.")],
+    file: Annotated[Path, Argument(help="A bundle, as cmfl export bundle writes it.")],
     head: Head = None,
     rules: Rules = None,
     json: AsJson = False,
@@ -359,13 +350,11 @@ def attestation(
     source: AttestedOptions,
     file: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             help="An in-toto statement, an ML-BOM, or the folder of an RO-Crate or a signed model."
         ),
     ],
-    key: Annotated[
-        Path | None, typer.Option(help="Public key (PEM) that must have signed it.")
-    ] = None,
+    key: Annotated[Path | None, Option(help="Public key (PEM) that must have signed it.")] = None,
     head: Head = None,
     *,
     witnesses: WitnessOptions,

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
-from cmfl.commands import console
 from cmfl.commands.console import (
     AsJson,
-    Verbosity,
     complain,
     print_line,
     print_result,
@@ -40,7 +35,7 @@ if TYPE_CHECKING:
     from ledger.transparency.notes import SigningKey
 
 
-WITNESS_POLICY = typer.Option(
+WITNESS_POLICY = Option(
     "--witness-policy",
     help="Known logs and witnesses, and how many of these are enough: a file as "
     "c2sp.org/tlog-policy has it.",
@@ -55,7 +50,7 @@ class WitnessOptions:
     witness_policy: WitnessPolicyFile = None
     checkpoint: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="PLACE",
             help="URL, folder or file of a log's checkpoint, beside the URLs of the policy; may be "
             "repeated.",
@@ -63,9 +58,7 @@ class WitnessOptions:
     ] = None
     checkpoint_max_age: Annotated[
         float | None,
-        typer.Option(
-            help="Hours since a witness has cosigned, for its word to count; 24 if not given."
-        ),
+        Option(help="Hours since a witness has cosigned, for its word to count; 24 if not given."),
     ] = None
 
     def witnesses(self) -> Witnesses | None:
@@ -81,7 +74,7 @@ witness_app = Commands(
 )
 
 WitnessName = Annotated[
-    str, typer.Option("--name", help="Name of the witness's key, such as witness.example.org.")
+    str, Option("--name", help="Name of the witness's key, such as witness.example.org.")
 ]
 
 
@@ -98,17 +91,17 @@ def witness_key(name: WitnessName, keystore: KeyFile, password_file: KeyPassword
 def serve_witness(
     name: WitnessName,
     keystore: KeyFile,
-    folder: Annotated[Path, typer.Option(help="Folder of the witness's state.")],
+    folder: Annotated[Path, Option(help="Folder of the witness's state.")],
     log: Annotated[
         list[str],
-        typer.Option(
+        Option(
             metavar="VKEY",
             help="Public key of a log to witness, as cmfl log key prints it; may be repeated.",
         ),
     ],
     password_file: KeyPassword = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8701,
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="Port to listen on.")] = 8701,
     allowed_host: AllowedHosts = None,
 ) -> None:
     """Cosign checkpoints of logs over HTTP, as c2sp.org/tlog-witness has it.
@@ -150,7 +143,7 @@ log_app = Commands(
 
 LogName = Annotated[
     str,
-    typer.Option(
+    Option(
         "--name",
         help="Your name for logs, such as example.org/cmfl; chain and contract are added to it.",
     ),
@@ -174,12 +167,11 @@ def log_key(
 def publish(
     name: LogName,
     keystore: KeyFile,
-    out: Annotated[Path, typer.Option(help="Folder of the log's files.")],
+    out: Annotated[Path, Option(help="Folder of the log's files.")],
     password_file: KeyPassword = None,
     witness_policy: WitnessPolicyFile = None,
     first: Annotated[
-        bool,
-        typer.Option("--first", help="Key that has signed nothing yet: sign without a quorum."),
+        bool, Option("--first", help="Key that has signed nothing yet: sign without a quorum.")
     ] = False,
     *,
     source: ContractOptions,
@@ -227,9 +219,9 @@ def publish(
 
 @log_app.command("serve")
 def serve_log(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the log's files.")],
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8700,
+    folder: Annotated[Path, Argument(metavar="DIR", help="Folder of the log's files.")],
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="Port to listen on.")] = 8700,
     allowed_host: AllowedHosts = None,
 ) -> None:
     """Serve the files of a log over HTTP; any server of static files does the same."""
@@ -248,8 +240,8 @@ def serve_log(
         )
 
 
-LogPlace = Annotated[str, typer.Argument(metavar="PLACE", help="URL or folder of the log's files.")]
-LogKeys = Annotated[list[str], typer.Option("--log", metavar="VKEY", help="Public key of the log.")]
+LogPlace = Annotated[str, Argument(metavar="PLACE", help="URL or folder of the log's files.")]
+LogKeys = Annotated[list[str], Option("--log", metavar="VKEY", help="Public key of the log.")]
 
 
 @log_app.command("verify")
@@ -301,9 +293,9 @@ def prove(
     place: LogPlace,
     log: LogKeys,
     round_number: Annotated[
-        int, typer.Option("--round", min=1, max=2**32 - 1, help="Number of the round.")
+        int, Option("--round", min=1, max=2**32 - 1, help="Number of the round.")
     ],
-    out: Annotated[Path, typer.Option(help="File of the proof; an existing file is replaced.")],
+    out: Annotated[Path, Option(help="File of the proof; an existing file is replaced.")],
 ) -> None:
     """Write a proof that the head of a round is in a log, to be checked offline.
 
@@ -323,7 +315,7 @@ def prove(
 
 @log_app.command("head")
 def head(
-    proof: Annotated[Path, typer.Argument(help="A proof, as cmfl log prove writes it.")],
+    proof: Annotated[Path, Argument(help="A proof, as cmfl log prove writes it.")],
     witness_policy: Annotated[Path, WITNESS_POLICY],
     json: AsJson = False,
 ) -> None:
@@ -397,43 +389,3 @@ def _log_key(
     origin = origin_of(name, domain)
     secret = keystore_key(only_keystore(keystore), password_file)
     return SigningKey.derived(secret, KeyUse.NOTE, origin)
-
-
-OURS = ("ledger", "clients", "api", "cmfl")
-
-_LEAST = {
-    Verbosity.QUIET: logging.ERROR,
-    Verbosity.USUAL: logging.WARNING,
-    Verbosity.VERBOSE: logging.INFO,
-}
-
-
-class _Lines(logging.Handler):
-    """Handler for standard error: warnings and worse; more with -v, only errors with -q."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print a record as one line, with its traceback if CMFL_DEBUG is set."""
-        if os.environ.get("CMFL_DEBUG"):
-            complain(f"{record.name}: {self.format(record)}")
-        elif record.levelno < _LEAST[console.chosen()]:
-            return
-        # The EVM logs tracebacks of errors that its caller handles.
-        elif record.name.partition(".")[0] in OURS:
-            complain(record.getMessage())
-
-
-@contextmanager
-def shown_as_lines() -> Iterator[None]:
-    """Print log records in this context."""
-    handler, root = _Lines(logging.INFO), logging.getLogger()
-    ours = [logging.getLogger(name) for name in OURS]
-    before = [logger.level for logger in ours]
-    root.addHandler(handler)
-    for logger in ours:
-        logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        root.removeHandler(handler)
-        for logger, level in zip(ours, before, strict=True):
-            logger.setLevel(level)

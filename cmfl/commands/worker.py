@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from cmfl.arguments import digest_of_head
 from cmfl.commands import console
@@ -61,32 +62,27 @@ def worker(
     context: typer.Context,
     options: ParticipantOptions,
     device: Annotated[
-        str, typer.Option(help="cpu, cuda, cuda:N, or auto for cuda where there is one.")
+        str, Option(help="cpu, cuda, cuda:N, or auto for cuda where there is one.")
     ] = "cpu",
     max_fee: MaxFee = None,
     max_tip: MaxTip = None,
     rpc_timeout: Annotated[
-        float, typer.Option(min=0.5, max=300, help="Seconds that one answer of the node may take.")
+        float, Option(min=0.5, max=300, help="Seconds that one answer of the node may take.")
     ] = 10.0,
     poll: Annotated[
-        float, typer.Option(min=0.05, max=60, help="Seconds between two polls of the chain.")
+        float, Option(min=0.05, max=60, help="Seconds between two polls of the chain.")
     ] = 0.5,
     metrics_port: Annotated[
-        int | None,
-        typer.Option(min=0, max=65535, help="Port for Prometheus, of this machine only."),
+        int | None, Option(min=0, max=65535, help="Port for Prometheus, of this machine only.")
     ] = None,
     accept_rollback: Annotated[
         bool,
-        typer.Option(
-            "--accept-rollback", help="Go on though the chain has taken back what was final."
-        ),
+        Option("--accept-rollback", help="Go on though the chain has taken back what was final."),
     ] = False,
-    log_format: Annotated[str, typer.Option(help="text, or json for an object a line.")] = "text",
+    log_format: Annotated[str, Option(help="text, or json for an object a line.")] = "text",
     status: Annotated[
         bool,
-        typer.Option(
-            "--status", help="Print what the folder's worker reports; exit 1 if it was killed."
-        ),
+        Option("--status", help="Print what the folder's worker reports; exit 1 if it was killed."),
     ] = False,
     json: AsJson = False,
 ) -> None:
@@ -278,7 +274,7 @@ PROBE_BYTES = 64
 def join(
     options: ParticipantOptions,
     genesis: Annotated[
-        str | None, typer.Option(help="Expected hash of block 0: 0x and 64 hex digits.")
+        str | None, Option(help="Expected hash of block 0: 0x and 64 hex digits.")
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -354,7 +350,7 @@ LOOK_SECONDS = 0.2
 def leave(
     folder: WorkerFolderPath = DEFAULT_WORKER,
     no_wait: Annotated[
-        bool, typer.Option("--no-wait", help="Ask it, and do not wait until it has ended.")
+        bool, Option("--no-wait", help="Ask it, and do not wait until it has ended.")
     ] = False,
     json: AsJson = False,
 ) -> None:
