@@ -137,7 +137,7 @@ def write_project(folder: Path, configuration: Configuration) -> None:
         raise ConfigurationError("machine.ledger = memory: a ServerApp plays on a chain")
     from clients.runs.flower.opening import FLWR
 
-    name, package = folder.resolve().name, folder / _package(folder)
+    name, package = folder.resolve().name, folder / folder.resolve().name.replace("-", "_")
     if not _NAME.fullmatch(name):
         raise ConfigurationError(
             f"{folder}: the folder's name becomes the app's: small letters, digits and hyphens, "
@@ -168,7 +168,3 @@ def write_project(folder: Path, configuration: Configuration) -> None:
         with (templates / app).open("rb") as source, (package / app).open("wb") as target:
             shutil.copyfileobj(source, target)
     (package / "run.toml").write_text(configuration.to_toml(), "utf-8")
-
-
-def _package(folder: Path) -> str:
-    return folder.resolve().name.replace("-", "_")

@@ -61,13 +61,7 @@ class Proof:
         return stated(self.parsed.round, self.parsed.client, self.parsed.statement)
 
     def save(self, path: str | Path) -> Path:
-        """Write the document, and return the path.
-
-        An existing file is replaced.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Write the document, and return the path; an existing file is replaced."""
         require(PATH, path=path)
         file = Path(path)
         write_named(file, self.data)
@@ -124,6 +118,8 @@ class Explanation(tuple[str, ...]):
 class Round:
     """One round of a run. What a home or service does not know of it is None.
 
+    Methods raise ConfigurationError for a run on the memory ledger, which records nothing.
+
     The chain records `status`, `ranked`, `accepted` and `views`; the others are claims of the run's
     own files, which no audit checks.
 
@@ -168,9 +164,6 @@ class Round:
         """Return the round in plain words: who took part, what was accepted, and why.
 
         The words report chain and record; `cmfl.audit` verifies these.
-
-        Raises:
-            ConfigurationError: the run was on the memory ledger, which records nothing.
         """
         with open_history(self._recorded()) as history:
             return Explanation(history.explanation(self.round)["sentences"])
@@ -180,19 +173,11 @@ class Round:
 
         Args:
             client: its index, from 0.
-
-        Raises:
-            ConfigurationError: there is no such client, or the run was on the memory ledger.
-            ServiceError: the service sent something else.
         """
         return make(self._recorded(), self.round, client)
 
     def full(self) -> FullRound:
-        """Return the round with all its parts, as `cmfl rounds show --json` prints it.
-
-        Raises:
-            ConfigurationError: the run was on the memory ledger.
-        """
+        """Return the round with all its parts, as `cmfl rounds show --json` prints it."""
         with open_history(self._recorded()) as history:
             return history.full_round(self.round)
 
@@ -361,11 +346,7 @@ class Run:
 
     @property
     def clients(self) -> Table:
-        """The registered clients, a row each, as `cmfl clients list --json` prints them.
-
-        Raises:
-            ConfigurationError: the run was on the memory ledger.
-        """
+        """The registered clients, a row each, as `cmfl clients list --json` prints them."""
         from ledger.protocol.parameters import MAX_CLIENTS
 
         if self.address is None:
@@ -376,11 +357,7 @@ class Run:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All settings of the run by their names, `section.key`.
-
-        Raises:
-            ConfigurationError: the run is not in a home, or its file cannot be read.
-        """
+        """All settings of the run by their names, `section.key`; its home alone has them."""
         from ledger.claims import recorded_settings
         from ledger.io.home import Home
 
@@ -399,11 +376,7 @@ class Run:
         return snapshot
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a pandas frame with a row for each round; see `Round` for its columns.
-
-        Raises:
-            ConfigurationError: pandas is not installed.
-        """
+        """Return a pandas frame with a row for each round; see `Round` for its columns."""
         return self.rounds.to_pandas()
 
     def explain(self, number: int = -1) -> Explanation:
@@ -416,13 +389,6 @@ class Run:
         Args:
             to: a file to write the figure to, `run.png` or `run.svg`; None for none.
             axes: of matplotlib, to draw on; new ones if not given.
-
-        Returns:
-            The axes, which a notebook shows.
-
-        Raises:
-            ConfigurationError: matplotlib is not installed, no accuracy is known, or the file
-                cannot be written.
         """
         snapshot = self.snapshot()
         title = self.name or str(snapshot.address)
@@ -435,9 +401,6 @@ class Run:
         """Copy the run's home to a new folder, and return the run there.
 
         A run without a home of its own is in a temporary one, which ends with this process.
-
-        Raises:
-            ConfigurationError: the run is in no home, or the folder is there already.
         """
         if self.home is None:
             raise ConfigurationError(f"{self.name}: is in no home that could be copied")
@@ -471,7 +434,14 @@ def read_snapshot(target: Target, name: str) -> Snapshot:
         paths = Home(target.home).run(name)
         claims = {row.round: values for row, values in whole_rows(paths)}
         if not paths.manifest.exists():
-            rounds = tuple(_in_memory(row) for row in claims.values())
+            rounds = tuple(
+                _round(
+                    *(row, row["round"], "decided" if row["decided"] else "abandoned"),
+                    row["views"],
+                    accepted=len(row["accepted"]),
+                )
+                for row in claims.values()
+            )
             planned = recorded_settings(paths).get("protocol.rounds")
             head, total = rounds[-1].head if rounds else None, int(planned) if planned else None
             return Snapshot(None, head, total, rounds)
@@ -480,11 +450,6 @@ def read_snapshot(target: Target, name: str) -> Snapshot:
         state, deployment = ledger.state(), ledger.deployment()
     rounds = _recorded_rounds(target, deployment.rounds, claims)
     return Snapshot(ledger.address, f"0x{state.head.hex()}", deployment.rounds, rounds)
-
-
-def _in_memory(row: dict[str, Any]) -> Round:
-    status = "decided" if row["decided"] else "abandoned"
-    return _round(row, row["round"], status, row["views"], accepted=len(row["accepted"]))
 
 
 def _round(claims: dict[str, Any], number: int, status: str, views: Any, **known: Any) -> Round:

@@ -253,11 +253,10 @@ def _play(
             note = "" if row.accuracy is None else f"accuracy {row.accuracy:.3f}"
             show(row.round, configuration.protocol.rounds, note)
 
-        play(target, name, configuration, lambda run: run.go_on(on_row), _warn, create=create)
+        def warn(sentence: str) -> None:
+            warnings.warn(sentence.removeprefix("warning: "), stacklevel=2)
 
-
-def _warn(sentence: str) -> None:
-    warnings.warn(sentence.removeprefix("warning: "), stacklevel=2)
+        play(target, name, configuration, lambda run: run.go_on(on_row), warn, create=create)
 
 
 @contextmanager

@@ -98,7 +98,7 @@ def described_run(home: Path, name: str, section: TrackSection) -> TrackedRun:
 
     paths = Home(home).run(name)
     parameters = {
-        key: _plain(text)
+        key: text if text[:1] != '"' else json.loads(text)
         for key, text in recorded_settings(paths).items()
         if not key.startswith("track.")
     }
@@ -510,11 +510,6 @@ def _require_database(uri: str) -> None:
             base.rollback()
     except sqlite3.Error as error:
         raise ConfigurationError(f"{path} cannot be opened for writing: {error}") from error
-
-
-def _plain(text: str) -> str:
-    value = json.loads(text)
-    return value if isinstance(value, str) else text
 
 
 def _in_words(error: Exception) -> str:

@@ -23,7 +23,6 @@ from typer.core import TyperGroup
 
 from cmfl.commands import (
     audit,
-    blobs,
     chain,
     console,
     data,
@@ -109,7 +108,7 @@ _PANELS: dict[str, tuple[tuple[str, Any], ...]] = {
     ),
     "Operate services and stores": (
         *(("serve", serve.serve), ("watch", rounds.watch), ("doctor", doctor.doctor)),
-        *(("blobs", blobs.app), ("log", witness.log_app), ("witness", witness.witness_app)),
+        *(("blobs", serve.blobs_app), ("log", witness.log_app), ("witness", witness.witness_app)),
     ),
 }
 for _panel, _commands in _PANELS.items():

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from cmfl.auditing import MOST_UNASKED, AuditRequest, audit_target, read_earlier
+from cmfl.auditing import (
+    MOST_UNASKED,
+    AuditRequest,
+    StopCheck,
+    audit_target,
+    check_stop,
+    read_earlier,
+)
 from cmfl.commands.console import (
     AsJson,
     counting,
@@ -26,13 +33,13 @@ from cmfl.commands.exit_codes import WRONG, code_of
 from cmfl.commands.options import EvidenceOptions, Head, Rules
 from cmfl.commands.verify import read_bounds
 from cmfl.commands.witness import WitnessOptions
+from cmfl.replaying import Coverage, coverage_of, drawn_training
 from cmfl.where import Target
 from ledger.claims import ClaimedRun
 from ledger.io.home import Home
+from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:
-    from cmfl.auditing import StopCheck
-    from cmfl.replaying import Coverage
     from ledger.audit.report import AuditReport
 
 
@@ -56,14 +63,14 @@ class HeadComparison:
 
     Attributes:
         round: after which both apply; None if nothing is claimed.
-        claimed: by the run's files, 0x-hex; None if nothing is.
         head: of the chain, 0x-hex; None if it has none, or was not asked.
+        claimed: by the run's files, 0x-hex; None if nothing is.
     """
 
     outcome: HeadOutcome
-    round: int | None
-    claimed: str | None
+    round: int | None = None
     head: str | None = None
+    claimed: str | None = None
 
     @property
     def contradicts(self) -> bool:
@@ -78,20 +85,20 @@ def compare_head(target: Target, claimed: ClaimedRun) -> HeadComparison:
     paths = Home(target.home).run(target.run or "")
     number = claimed.last_round
     if number is None:
-        return HeadComparison(HeadOutcome.UNCLAIMED, None, None)
+        return HeadComparison(HeadOutcome.UNCLAIMED)
     if not paths.manifest.exists() and was_in_memory(paths):
-        return HeadComparison(HeadOutcome.IN_MEMORY, number, claimed.head)
+        return HeadComparison(HeadOutcome.IN_MEMORY, number, claimed=claimed.head)
     with target.ledger_of(read_run_manifest(paths)) as ledger:
         if ledger is None:
-            return HeadComparison(HeadOutcome.NOT_ASKED, number, claimed.head)
+            return HeadComparison(HeadOutcome.NOT_ASKED, number, claimed=claimed.head)
         history = target.history(ledger.chain)
         ended = history.rounds(number, number) if 0 < number <= history.newest() else []
     end = ended[0].end if ended else None
     if end is None:
-        return HeadComparison(HeadOutcome.MISSING, number, claimed.head)
+        return HeadComparison(HeadOutcome.MISSING, number, claimed=claimed.head)
     head = f"0x{end.head.hex()}"
     same = HeadOutcome.MATCHES if head == claimed.head else HeadOutcome.DIFFERS
-    return HeadComparison(same, number, claimed.head, head)
+    return HeadComparison(same, number, head, claimed.head)
 
 
 def head_message(run: str, comparison: HeadComparison) -> str:
@@ -173,7 +180,10 @@ def audit(
     result = audited_with_progress(
         where, AuditRequest(head, strict, earlier, jobs, tuple(rules or ()), consulted)
     )
-    repeated = None if training is None else _repeated(where, training)
+    repeated = None
+    if training is not None:
+        with counting("training, updates") as show:
+            repeated = drawn_training(where, training, show)
     stop = _stop_of(where)
     if json:
         apart = {"training": repeated, "early_stop": None if stop is None else asdict(stop)}
@@ -196,20 +206,10 @@ def audited_with_progress(where: Target, request: AuditRequest) -> AuditReport:
 
 def _stop_of(where: Target) -> StopCheck | None:
     """Return what is known of an early stop; what cannot be read is the audit's to name."""
-    from cmfl.auditing import check_stop
-    from ledger.protocol.errors import CmflError
-
     try:
         return check_stop(where)
     except (CmflError, OSError):
         return None
-
-
-def _repeated(where: Target, sample: int) -> dict[str, Any]:
-    from cmfl.replaying import drawn_training
-
-    with counting("training, updates") as show:
-        return drawn_training(where, sample, show)
 
 
 def _training_line(repeated: dict[str, Any]) -> str:
@@ -254,8 +254,6 @@ def coverage(
     auditor's word, and anybody can sign with a new key: name the auditors that you trust. Where
     auditors disagree, all of them are shown; whoever repeats the update finds out who is false.
     """
-    from cmfl.replaying import Coverage, coverage_of
-
     bounds = read_bounds(None, rounds)
     result = Coverage(coverage_of(source.target(), bounds, auditor or (), mailbox))
     print_result(result.as_dict(), _lines(result), as_json=json)

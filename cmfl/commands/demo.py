@@ -10,7 +10,6 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -80,29 +79,19 @@ class SeedResults(NamedTuple):
     reports: dict[str, AuditReport]
 
 
-class DemoStep(StrEnum):
-    """A kind of work, named as the progress bar shows it."""
-
-    RECORDED = "rounds on the ledger"
-    AVERAGED = "rounds of FedAvg"
-    AUDITED = "audits"
+RECORDED, AVERAGED, AUDITED = "rounds on the ledger", "rounds of FedAvg", "audits"
+"""Kinds of work, named as the progress bar shows them."""
 
 
-class StepDone(NamedTuple):
-    """One more round or audit of a run."""
-
-    run: str
-    step: DemoStep
-
-
-def cells_of(seed: int, rounds: int) -> list[Cell]:
-    """Return the runs of one seed in their order: attacked ones first."""
+def cells_of(seed: int, rounds: int) -> dict[str, Cell]:
+    """Return the runs of one seed by their names, attacked ones first."""
     from clients.experiments.definition import definition_of
     from clients.experiments.plan import plan_experiment
 
     changes = {"seeds": [seed], "settings": [f"protocol.rounds={rounds}"]}
     definition = definition_of(EXPERIMENT, "demo").model_copy(update=changes)
-    return list(plan_experiment("demo", definition).cells)
+    cells = plan_experiment("demo", definition).cells
+    return {f"{cell.method.name}-{cell.condition}-seed{cell.seed}": cell for cell in cells}
 
 
 def play_all(jobs: list[SeedRuns]) -> list[SeedResults]:
@@ -115,28 +104,26 @@ def play_all(jobs: list[SeedRuns]) -> list[SeedResults]:
     with progress(*columns, TimeElapsedColumn(), TextColumn("{task.fields[said]}")) as bar:
         steps = steps_of(len(jobs), jobs[0].rounds)
         tasks = {step: bar.add_task(step, total=total, said="") for step, total in steps.items()}
-
-        def on_progress(done: StepDone) -> None:
-            bar.update(tasks[done.step], advance=1, said=done.run)
-
         with task_pool(min(len(jobs), os.cpu_count() or 1)) as pool:
-            return pool.run(play_seed, jobs, on_progress)
+            return pool.run(
+                play_seed, jobs, lambda done: bar.update(tasks[done[0]], advance=1, said=done[1])
+            )
 
 
-def steps_of(seeds: int, rounds: int) -> dict[DemoStep, int]:
+def steps_of(seeds: int, rounds: int) -> dict[str, int]:
     """Return the number of steps of each kind."""
-    cells = cells_of(0, rounds)
+    cells = cells_of(0, rounds).values()
     recorded = seeds * sum(cell.is_recorded for cell in cells)
     averaged = seeds * len(cells) - recorded
-    return {
-        DemoStep.RECORDED: recorded * rounds,
-        DemoStep.AVERAGED: averaged * rounds,
-        DemoStep.AUDITED: recorded,
-    }
+    return {RECORDED: recorded * rounds, AVERAGED: averaged * rounds, AUDITED: recorded}
 
 
-def play_seed(job: SeedRuns, report: Callable[[StepDone], None]) -> SeedResults:
-    """Play all runs of one seed, audit those on the ledger, and report each round and audit."""
+def play_seed(job: SeedRuns, report: Callable[[tuple[str, str]], None]) -> SeedResults:
+    """Play all runs of one seed, and audit those on the ledger.
+
+    Args:
+        report: takes the kind of work and the run after each round and each audit.
+    """
     from clients.experiments.kinds import kind_named, play_run
     from clients.experiments.run import on_chain, row_of, task_of
     from clients.runs.open_run import open_run
@@ -146,15 +133,12 @@ def play_seed(job: SeedRuns, report: Callable[[StepDone], None]) -> SeedResults:
     rows, reports = [], {}
     # Not durable: after a power cut the demo starts from the beginning.
     blobs = FolderBlobs(Home(job.home).blobs)
-    cells = {
-        f"{cell.method.name}-{cell.condition}-seed{cell.seed}": cell
-        for cell in cells_of(job.seed, job.rounds)
-    }
+    cells = cells_of(job.seed, job.rounds)
     chain_id = next(iter(cells.values())).configuration.chain_id()
     with Target(job.home).writer(new_chain_id=chain_id) as chain:
         for name, cell in cells.items():
-            kind = DemoStep.RECORDED if cell.is_recorded else DemoStep.AVERAGED
-            task = task_of(cell, partial(report, StepDone(name, kind)))
+            kind = RECORDED if cell.is_recorded else AVERAGED
+            task = task_of(cell, partial(report, (kind, name)))
             if cell.is_recorded:
                 with open_run(job.home, name, on_chain(cell.configuration), chain, blobs) as run:
                     result = play_run(run, task)
@@ -166,7 +150,7 @@ def play_seed(job: SeedRuns, report: Callable[[StepDone], None]) -> SeedResults:
         target = Target(job.home, name)
         with target.reader() as chain_as_read:
             reports[name] = audit(target.ledger(chain_as_read), target.blobs())
-        report(StepDone(name, DemoStep.AUDITED))
+        report((AUDITED, name))
     return SeedResults(rows, reports)
 
 
@@ -192,12 +176,8 @@ def demo(
     with _made_anew(home):
         _introduce(home, seeds, rounds)
         print_line()
-        played = play_all(
-            [
-                SeedRuns(home / f"seed{seed}" if seed else home, seed, rounds)
-                for seed in range(seeds)
-            ]
-        )
+        homes = [home, *(home / f"seed{seed}" for seed in range(1, seeds))]
+        played = play_all([SeedRuns(each, seed, rounds) for seed, each in enumerate(homes)])
         reports = {name: report for seed in played for name, report in seed.reports.items()}
         print_line()
         shown = _round_to_show(reports[SHOWN_RUN])
@@ -210,13 +190,12 @@ def demo(
         _show_audits(reports)
         print_line()
         print_line(f"All this took {time.monotonic() - begun:.0f} s. Look further:")
-        for words in (("rounds", "list"), ("rounds", "explain", shown), ("clients", "list")):
+        look = ("rounds", "list"), ("rounds", "explain", shown), ("clients", "list"), ("audit",)
+        for words in look:
             print_line(f"  {command_line(*words, '--home', home, '--run', SHOWN_RUN)}")
-        print_line(f"  {command_line('audit', '--home', home, '--run', SHOWN_RUN)}")
-        if worst := min(
-            filter(None, (code_of(each.outcome) for each in reports.values())), default=0
-        ):
-            raise typer.Exit(worst)
+        codes = {code_of(each.outcome) for each in reports.values()} - {0}
+        if codes:
+            raise typer.Exit(min(codes))
         _serve(home, SHOWN_RUN, port)
 
 
@@ -246,8 +225,8 @@ def _introduce(home: Path, seeds: int, rounds: int) -> None:
         "0."
     )
     print_prose(
-        f"{steps[DemoStep.RECORDED]} rounds are recorded and audited; to compare with, "
-        f"{steps[DemoStep.AVERAGED]} of FedAvg are played beside them, which has no committee and "
+        f"{steps[RECORDED]} rounds are recorded and audited; to compare with, "
+        f"{steps[AVERAGED]} of FedAvg are played beside them, which has no committee and "
         "so nothing to record."
     )
 

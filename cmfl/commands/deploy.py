@@ -254,11 +254,8 @@ def _on_node(where: Target, plan: DryRun, document: RunDocument, sender: Sender)
             hints.append(COMMIT_WINDOW)
         if plan.contract is None and _waits(node, Home(where.home).run(plan.run)):
             hints.append(CREATION_WAITS)
-    gas = sum(step.gas for step in steps)
-    return DryRun(
-        *(plan.run, plan.contract, account, tuple(steps), gas, price),
-        *(plan.active, plan.commit_blocks, tuple(hints)),
-    )
+    found = replace(plan, sender=account, steps=tuple(steps), hints=tuple(hints))
+    return replace(found, gas=sum(step.gas for step in steps), price=price)
 
 
 def _price(

@@ -7,7 +7,7 @@ import platform
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -74,12 +74,7 @@ ENOUGH_BYTES = 100_000_000
 
 
 def machine_checks(home: Path, asked_port: int | None) -> list[Check]:
-    """Return the checks of installation and machine.
-
-    Args:
-        home: of the runs; it need not exist.
-        asked_port: that must be free; None to say whether the usual one is.
-    """
+    """Return the checks of installation and machine; a port that is asked for must be free."""
     return [
         ("python", platform.python_version),
         ("signatures", _signatures),
@@ -192,13 +187,12 @@ def training_checks(
 
         return lambda: say(load(preset, config, settings))
 
-    return [("training", about(_planned)), ("committee", about(_risk)), ("attacks", about(_regime))]
+    def risk(configuration: Configuration) -> str:
+        from clients.configuration.tested_regime import risk_sentence
 
+        return risk_sentence(configuration.parameters(dimension=1))
 
-def _risk(configuration: Configuration) -> str:
-    from clients.configuration.tested_regime import risk_sentence
-
-    return risk_sentence(configuration.parameters(dimension=1))
+    return [("training", about(_planned)), ("committee", about(risk)), ("attacks", about(_regime))]
 
 
 def _planned(configuration: Configuration) -> str:
@@ -226,18 +220,12 @@ def _regime(configuration: Configuration) -> str:
 
 
 def node_checks(where: Target, keystore: Path | None) -> list[Check]:
-    """Return the checks of a node and of the sender's key, as far as one is named.
-
-    Args:
-        where: names the node, or none.
-        keystore: the sender's encrypted key; None for the one in the environment.
-    """
-    listed: list[Check] = []
+    """Return the checks of a node and of the sender's key, as far as one is named."""
+    node: list[Check] = [("node", lambda: _node(where))]
+    account: list[Check] = [("account", lambda: _account(where, keystore))]
     if where.rpc_url is not None:
-        listed.append(("node", lambda: _node(where)))
-    if where.rpc_url is not None or keystore is not None:
-        listed.append(("account", lambda: _account(where, keystore)))
-    return listed
+        return node + account
+    return account if keystore is not None else []
 
 
 def _node(where: Target) -> str:
@@ -281,64 +269,41 @@ def _address(keystore: Path | None) -> tuple[str | None, str]:
 _NAME = re.compile(types.BARE)
 
 
-@dataclass(slots=True)
-class _Listing:
-    """The files of a folder of blobs."""
-
-    digests: list[Digest] = field(default_factory=list)
-    size_bytes: int = 0
-    empty: list[str] = field(default_factory=list)
-    unfinished: int = 0
-    others: int = 0
-
-
 def check_blobs(blobs: FolderBlobs, *, deep: bool) -> str:
-    """Return what is in the folder, in a sentence.
-
-    Args:
-        blobs: the folder.
-        deep: whether each blob is read and hashed.
-    """
-    listing = _listed(blobs)
-    damaged = listing.empty + (_damaged(blobs, listing.digests) if deep else [])
+    """Return what is in the folder, in a sentence; `deep` reads and hashes each blob."""
+    sizes: dict[str, int] = {}
+    unfinished = others = 0
+    for path in sorted(blobs.folder.glob("*/*")):
+        if path.name.startswith(WRITING):
+            unfinished += 1
+        elif not _NAME.fullmatch(path.name) or path.parent.name != path.name[:2]:
+            others += 1
+        else:
+            sizes[path.name] = path.stat().st_size
+    damaged = [f"blob {name} is empty" for name, size in sizes.items() if size == 0]
+    damaged += _damaged(blobs, sizes) if deep else []
     if damaged:
         more = f" and {len(damaged) - 1} more" if len(damaged) > 1 else ""
         raise BlobError(
             f"{damaged[0]}{more}: put the blob back from a copy, or remove it; without it an audit "
             f"stays incomplete"
         )
-    sentence = f"{len(listing.digests)} blobs, {listing.size_bytes / 1e6:.1f} MB"
+    sentence = f"{len(sizes)} blobs, {sum(sizes.values()) / 1e6:.1f} MB"
     if deep:
         sentence += ", each hashed"
-    if listing.unfinished:
-        sentence += f"; {listing.unfinished} unfinished files, which the next writer removes"
-    if listing.others:
-        sentence += f"; {listing.others} other files, which are ignored"
+    if unfinished:
+        sentence += f"; {unfinished} unfinished files, which the next writer removes"
+    if others:
+        sentence += f"; {others} other files, which are ignored"
     return sentence
 
 
-def _listed(blobs: FolderBlobs) -> _Listing:
-    listing = _Listing()
-    for path in sorted(blobs.folder.glob("*/*")):
-        if path.name.startswith(WRITING):
-            listing.unfinished += 1
-        elif not _NAME.fullmatch(path.name) or path.parent.name != path.name[:2]:
-            listing.others += 1
-        else:
-            size = path.stat().st_size
-            listing.digests.append(Digest(bytes.fromhex(path.name)))
-            listing.size_bytes += size
-            if size == 0:
-                listing.empty.append(f"blob {path.name} is empty")
-    return listing
-
-
-def _damaged(blobs: FolderBlobs, digests: list[Digest]) -> list[str]:
+def _damaged(blobs: FolderBlobs, names: Iterable[str]) -> list[str]:
     damaged = []
     with progress() as bar:
-        for digest in bar.track(digests, description="blobs"):
+        for name in bar.track(list(names), description="blobs"):
             try:
-                blobs.get(digest)
+                blobs.get(Digest(bytes.fromhex(name)))
             except BlobMissingError:
                 continue  # a writer has put another in its place meanwhile
             except BlobError as error:

@@ -52,7 +52,7 @@ def attestation(
     The run is audited before; nothing is written about one whose audit does not pass.
     """
     from cmfl.provenance.documents import PAYLOAD_TYPE, json_bytes, statement
-    from cmfl.provenance.signatures import require_private_key, signed_envelope
+    from cmfl.provenance.verify import require_private_key, signed_envelope
 
     require_writable(out, as_json=json)
     if sign is not None:

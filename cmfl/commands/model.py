@@ -212,7 +212,7 @@ def _require_form(form: str, address: str | None) -> None:
 def _require_signable(out: Path, key: Path, average: int) -> None:
     """Refuse a mean, a key that cannot sign, and a folder that has other files."""
     from cmfl.commands.console import require_new
-    from cmfl.provenance.signatures import require_private_key
+    from cmfl.provenance.verify import require_private_key
 
     if average > 1:
         raise ConfigurationError(
@@ -228,7 +228,7 @@ def _write_signed(
 ) -> None:
     """Write a signed folder with a model, and with the base of one that is adapters."""
     from cmfl.commands.console import whole_folder
-    from cmfl.provenance.signatures import bound_base, copy_base, sign_folder
+    from cmfl.provenance.verify import bound_base, copy_base, sign_folder
 
     bound = bound_base(document)
     if bound is not None and where.address is not None:

@@ -93,7 +93,8 @@ _HEAD = re.compile(types.PREFIXED_ANY_CASE)
 
 def for_a_node(context: typer.Context, parameter: typer.CallbackParam, value: T) -> T | None:
     """Reject a typed option that needs a node if none is named; ignore its variable then."""
-    if context.params.get("rpc_url") is not None or not _is_given(context, parameter):
+    is_given = _source(context, parameter) not in {"DEFAULT", "DEFAULT_MAP"}
+    if context.params.get("rpc_url") is not None or not is_given:
         return value
     if not _is_typed(context, parameter):
         return None
@@ -125,10 +126,6 @@ def _for_a_service(context: typer.Context, parameter: typer.CallbackParam, value
     if context.params.get("api") is None and _is_typed(context, parameter):
         raise ConfigurationError(f"{parameter.opts[0]} has no effect without --api")
     return value
-
-
-def _is_given(context: typer.Context, parameter: typer.CallbackParam) -> bool:
-    return _source(context, parameter) not in {"DEFAULT", "DEFAULT_MAP"}
 
 
 def _is_typed(context: typer.Context, parameter: typer.CallbackParam) -> bool:

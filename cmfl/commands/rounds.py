@@ -45,7 +45,7 @@ from ledger.protocol.types import ClientId, Digest
 
 if TYPE_CHECKING:
     from api.client.deployment import RemoteDeployment
-    from api.schemas.federation import ActiveClient, FederationAnswer, OpenRound, PacedRound
+    from api.schemas.federation import FederationAnswer, OpenRound, PacedRound
     from ledger.history.answers import Ban
     from ledger.history.answers_rounds import FullRound, RoundNumbers, RoundSummary
 
@@ -458,7 +458,11 @@ def line_of(answer: FederationAnswer) -> str:
         if client["late_since"] is not None
     }
     if late:
-        named = [_awaited(late[client]) for client in open_round["late"] if client in late]
+        named = [
+            f"{client} ({', '.join(awaited['act'] for awaited in late[client]['awaited'])})"
+            for client in open_round["late"]
+            if client in late
+        ]
         rest = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
         parts.append(f"late: {', '.join(named[:MOST_NAMED])}{rest}")
     if not answer["mailbox"]["read"]:
@@ -482,10 +486,6 @@ def _stage(open_round: OpenRound) -> str:
         return "both votes are certified, the decision is pending"
     published = sum(client["payload"] is not None for client in clients)
     return f"{stage}, {published} of {committed} payloads published"
-
-
-def _awaited(client: ActiveClient) -> str:
-    return f"{client['client']} ({', '.join(awaited['act'] for awaited in client['awaited'])})"
 
 
 def _ended(answer: FederationAnswer, before: FederationAnswer | None) -> list[str]:

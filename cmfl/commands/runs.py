@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -26,6 +26,7 @@ from cmfl.commands.console import (
     print_csv,
     print_json,
     print_line,
+    print_lines,
     print_prose,
     print_table,
     shortened,
@@ -72,6 +73,22 @@ RunSummary: TypeAlias = dict[str, Any]
 def summary(name: str, **known: object) -> RunSummary:
     """Return what is known of a run, with None for all else."""
     return {**dict.fromkeys(COLUMNS), "run": name, **known}
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceOptions:
+    """A home, and a node whose chain has some of its runs, or a service."""
+
+    home: HomeFolder = DEFAULT_HOME
+    rpc_url: RpcUrl = None
+    chain_id: ChainId = None
+    api: Api = None
+    api_token_file: ApiTokenFile = None
+
+    def target(self, run: str | None = None) -> Target:
+        """Return where the runs are, or one of them."""
+        remote = RemoteService.of(self.api, self.api_token_file)
+        return Target(self.home, run, rpc_url=self.rpc_url, chain_id=self.chain_id, remote=remote)
 
 
 @contextmanager
@@ -271,15 +288,7 @@ Name = Annotated[str, Argument(metavar="RUN", help="Name of the run.", autocompl
 
 
 @app.command("list")
-def list_runs(
-    home: HomeFolder = DEFAULT_HOME,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
-    api: Api = None,
-    api_token_file: ApiTokenFile = None,
-    json: AsJson = False,
-    csv: AsCsv = False,
-) -> None:
+def list_runs(place: PlaceOptions, json: AsJson = False, csv: AsCsv = False) -> None:
     """List the runs of a home: rounds, accuracy and its floor, accepted attackers, head.
 
     The floor is the accuracy of always answering the commonest class. Rounds and head are read from
@@ -288,9 +297,7 @@ def list_runs(
     """
     rows: list[RunSummary] = []
     faults: list[Exception] = []
-    remote = RemoteService.of(api, api_token_file)
-    target = Target(home, rpc_url=rpc_url, chain_id=chain_id, remote=remote)
-    with open_run_summaries(target) as runs:
+    with open_run_summaries(place.target()) as runs:
         for name in runs.names():
             try:
                 rows.append(runs.row(name))
@@ -302,22 +309,14 @@ def list_runs(
         elif json:
             print_json(rows)
         else:
-            _print_list(runs, rows, is_remote=api is not None)
+            _print_list(runs, rows)
     for fault in faults:
         complain(str(fault))
     raise typer.Exit(WRONG if faults else 0)
 
 
 @app.command("show")
-def show(
-    name: Name,
-    home: HomeFolder = DEFAULT_HOME,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
-    api: Api = None,
-    api_token_file: ApiTokenFile = None,
-    json: AsJson = False,
-) -> None:
+def show(name: Name, place: PlaceOptions, json: AsJson = False) -> None:
     """Show one run: its summary and its settings.
 
     The head that its files claim is compared with the chain; a difference is reported with a
@@ -326,25 +325,17 @@ def show(
     from cmfl.commands.audit import head_message
     from ledger.early_stop import claimed_stop
 
-    remote = RemoteService.of(api, api_token_file)
-    target = Target(home, name, rpc_url=rpc_url, chain_id=chain_id, remote=remote)
+    target = place.target(name)
+    is_remote = target.remote is not None
     with open_run_summaries(target) as runs:
         row, settings = runs.row(name), runs.settings(name)
         comparison = _head_of(target, row)
-        stop = None if remote is not None else claimed_stop(Home(home).run(name))
-        if json:
-            chain = {
-                "outcome": comparison.outcome.value,
-                "round": comparison.round,
-                "head": comparison.head,
-                "claimed": comparison.claimed,
-            }
-            ended = {} if stop is None else {"early_stop": asdict(stop)}
-            print_json({**row, "chain": chain, **ended, "settings": settings})
-            verdict = ""
-        else:
-            verdict = _verdict(runs, row)
-    if not json:
+        stop = None if is_remote else claimed_stop(Home(target.home).run(name))
+        verdict = "" if json else _verdict(runs, row)
+    if json:
+        ended = {} if stop is None else {"early_stop": asdict(stop)}
+        print_json({**row, "chain": asdict(comparison), **ended, "settings": settings})
+    else:
         for key, value in row.items():
             if key == "unread" and value is None:
                 continue
@@ -352,7 +343,7 @@ def show(
         print_line(verdict)
         if stop is not None:
             print_line(stop.sentence)
-        if remote is not None:
+        if is_remote:
             print_prose(NOT_SERVED)
         elif row["unread"] is None and not comparison.contradicts:
             print_line(head_message(name, comparison))
@@ -368,11 +359,11 @@ def _head_of(target: Target, row: RunSummary) -> HeadComparison:
     from ledger.claims import claimed_run
 
     if target.remote is not None:
-        return HeadComparison(HeadOutcome.NOT_ASKED, row["rounds"], row["head"])
+        return HeadComparison(HeadOutcome.NOT_ASKED, row["rounds"], claimed=row["head"])
     return compare_head(target, claimed_run(Home(target.home).run(row["run"])))
 
 
-def _print_list(runs: HomeRuns | ServiceRuns, rows: list[RunSummary], *, is_remote: bool) -> None:
+def _print_list(runs: HomeRuns | ServiceRuns, rows: list[RunSummary]) -> None:
     columns = ("run", "ledger", "rounds", "accuracy", "floor", "accepted_attackers", "head")
     shown = []
     for row in rows:
@@ -380,18 +371,14 @@ def _print_list(runs: HomeRuns | ServiceRuns, rows: list[RunSummary], *, is_remo
         rounds = row | {"rounds": f"{_shown(row['rounds'])}{of}"}
         shown.append([_shown(rounds[column]) for column in columns])
     print_table(f"runs of {runs.place}", [each.replace("_", " ") for each in columns], shown)
-    for row in rows:
-        if _is_below(row):
-            print_line(_verdict(runs, row), bold=True)
-    for row in rows:
-        if row["unread"] is not None:
-            print_line(row["unread"])
+    for row in filter(_is_below, rows):
+        print_line(_verdict(runs, row), bold=True)
+    print_lines(row["unread"] for row in rows if row["unread"] is not None)
     print_prose(CLAIMED)
-    if is_remote:
+    if isinstance(runs, ServiceRuns):
         print_prose(NOT_SERVED)
         readable = [row["run"] for row in rows if row["ledger"] is not None]
-        for sentence in filter(None, map(runs.unknown, readable)):
-            print_line(sentence)
+        print_lines(filter(None, map(runs.unknown, readable)))
 
 
 def _verdict(runs: HomeRuns | ServiceRuns, row: RunSummary) -> str:

@@ -1,23 +1,41 @@
-"""`cmfl serve`: the REST service over a home, read-only, while runs go on."""
+"""`cmfl serve` and `cmfl blobs`: the history over REST, and a store for several machines."""
 
 from __future__ import annotations
 
 import socket
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from typer import Option
 
-from cmfl.commands.console import print_line
+from cmfl.commands.console import AsJson, print_json, print_line, print_result, print_table
+from cmfl.commands.exit_codes import INCOMPLETE
 from cmfl.commands.interrupts import until_interrupted
-from cmfl.commands.options import DEFAULT_HOME, HomeFolder, NodeOptions
+from cmfl.commands.options import (
+    DEFAULT_HOME,
+    BlobsAt,
+    Commands,
+    ContractOptions,
+    HomeFolder,
+    NodeOptions,
+    contract_address,
+)
+from cmfl.where import Target
+from ledger.chain.ports import ChainReader
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
     from api.settings import Settings
+    from api.store.permissions import StoreSettings
+    from ledger.chain.contract.ledger import CommitteeLedger
+    from ledger.protocol.types import Digest
+    from ledger.storage.blobs import BlobStore
 
 
 MAX_TOKENS_BYTES = 65_536
@@ -260,3 +278,298 @@ def is_port_taken(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+blobs_app = Commands(
+    help="Published blobs: list, remove, copy, and serve to other machines.", no_args_is_help=True
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions(ContractOptions):
+    """A contract, which --contract names as well as --address."""
+
+    address: Annotated[
+        str | None,
+        Option(
+            "--contract",
+            "--address",
+            help="The contract, where there is no manifest.",
+            callback=contract_address,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunBlobsOptions(RunOptions):
+    """Options that name a run, and where its blobs are."""
+
+    blobs: BlobsAt = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """The URLs and bounds of a store."""
+
+    public_url: Annotated[
+        list[str] | None,
+        Option(
+            help="URL that clients are given for this store, such as a proxy's; may be given "
+            "several times. The address that it listens on if not given."
+        ),
+    ] = None
+    keep_rounds: Annotated[
+        int | None,
+        Option(
+            min=1,
+            max=2**31 - 1,
+            help="Number of newest rounds whose payloads and mail (but attestations, which stay) "
+            "are retained; all if not given.",
+        ),
+    ] = None
+    max_blob_bytes: Annotated[int, Option(min=1, max=2**40, help="Largest accepted blob.")] = (
+        256 * MEBIBYTE
+    )
+    quota_bytes: Annotated[
+        int, Option(min=1, max=2**50, help="New blobs of one client in one round, bytes.")
+    ] = 1024 * MEBIBYTE
+    quota_blobs: Annotated[
+        int, Option(min=1, max=10**6, help="New blobs of one client in one round.")
+    ] = 1_000
+    quota_mail_bytes: Annotated[
+        int,
+        Option(min=1, max=2**40, help="New envelopes that one client sends in one round, bytes."),
+    ] = 32 * MEBIBYTE
+    quota_envelopes: Annotated[
+        int, Option(min=1, max=10**6, help="New envelopes that one client sends in one round.")
+    ] = 2_000
+    auditor: Annotated[
+        list[str] | None,
+        Option(
+            metavar="ADDRESS",
+            help="May put attestations of any ended round, as registered clients may; may be "
+            "repeated.",
+        ),
+    ] = None
+    log_requests: LogRequests = False
+
+    def settings(self, folder: Path) -> StoreSettings:
+        """Return the settings of the store over a folder."""
+        from api.store.permissions import MAX_AUDITORS, StoreSettings
+        from ledger.chain.addresses import to_canonical
+        from ledger.protocol.types import Address
+
+        auditors = frozenset(Address(to_canonical(each)) for each in self.auditor or ())
+        if len(auditors) > MAX_AUDITORS:
+            raise ConfigurationError(f"--auditor: {len(auditors)} are more than {MAX_AUDITORS}")
+        return StoreSettings(
+            folder=folder,
+            public_urls=tuple(self.public_url or ()),
+            max_blob_bytes=self.max_blob_bytes,
+            quota_bytes=self.quota_bytes,
+            quota_blobs=self.quota_blobs,
+            quota_mail_bytes=self.quota_mail_bytes,
+            quota_envelopes=self.quota_envelopes,
+            auditors=auditors,
+            keep_rounds=self.keep_rounds,
+            logs_requests=self.log_requests,
+        )
+
+
+@blobs_app.command("list")
+def list_blobs(
+    source: RunBlobsOptions,
+    round_number: Annotated[int, Option("--round", min=1, help="Number of the round.")],
+    json: AsJson = False,
+) -> None:
+    """List the blobs that a decided round names, and whether they are there.
+
+    cmfl blobs prune removes the payloads of old rounds; the other blobs are the record.
+    """
+    from ledger.actors.retention import blobs_of_round
+
+    target = source.target()
+    published = target.published()
+    with target.reader() as chain:
+        named = blobs_of_round(target.complete_ledger(chain), published, round_number)
+    if named is None:
+        raise ConfigurationError(f"round {round_number} has no decision, and so names no blobs")
+    rows = [
+        {
+            "use": str(blob.use),
+            "client": blob.client,
+            "sha256": blob.digest.hex(),
+            "is_there": published.has(blob.digest),
+        }
+        for blob in named
+    ]
+    if json:
+        print_json({"round": round_number, "blobs": rows})
+        return
+    cells = [[*list(row.values())[:3], "yes" if row["is_there"] else "no"] for row in rows]
+    print_table(f"blobs of round {round_number}", ("use", "client", "sha256", "there"), cells)
+
+
+@blobs_app.command("prune")
+def prune(
+    source: RunBlobsOptions,
+    keep_rounds: Annotated[
+        int, Option(min=1, max=2**31 - 1, help="Number of newest rounds that stay whole.")
+    ],
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Report what would be removed, and remove nothing.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Remove payloads and mail of old rounds, but no attestations or environments.
+
+    Records, vectors and models stay too. An audit of such a round names what is missing, and ends
+    incomplete (exit code 3).
+    """
+    from ledger.actors.retention import removable_payloads
+    from ledger.chain.contract.ledger import FinalLedger
+    from ledger.storage.opening import store_at
+
+    target = source.target()
+    store = target.blobs() if target.blobs_at is None else store_at(target.blobs_at)
+    with target.reader() as chain:
+        ledger = target.complete_ledger(chain)
+        pinned = _blobs_of_other_runs(target, chain, ledger.address, store)
+        final = FinalLedger.of(ledger)
+        # A reorganisation may need a payload again; so may the head, which is not final.
+        removable = sorted(
+            removable_payloads(final, store, keep_rounds, pinned)
+            & removable_payloads(ledger, store, keep_rounds, pinned)
+        )
+        present = [digest for digest in removable if store.has(digest)]
+        if not dry_run:
+            for digest in present:
+                store.remove(digest)
+            _remove_mail(target, ledger, final.state().round - keep_rounds)
+    payloads, gone = [digest.hex() for digest in present], len(removable) - len(present)
+    verb = "would be removed" if dry_run else "removed"
+    print_result(
+        {"removed": not dry_run, "payloads": payloads, "gone_before": gone},
+        [f"{len(present)} payloads {verb}; {gone} were gone already"],
+        as_json=json,
+    )
+
+
+@blobs_app.command("copy")
+def copy(
+    source: RunBlobsOptions,
+    to: Annotated[str, Option(help="Folder or URL of the other location.")],
+) -> None:
+    """Copy all blobs of a run to another location, so that workers can start there.
+
+    Each blob is compared with its name. Exit code 3: a blob that the run names is missing.
+    """
+    from ledger.actors.retention import blobs_named_by_run
+    from ledger.protocol.errors import BlobMissingError
+    from ledger.protocol.types import NO_DIGEST
+    from ledger.storage.opening import store_at
+
+    target = source.target()
+    published, copies = target.published(), store_at(to)
+    with target.reader() as chain:
+        # A round without incidents names them by zeros.
+        named = sorted(blobs_named_by_run(target.complete_ledger(chain), published) - {NO_DIGEST})
+    copied, missing = 0, 0
+    for digest in named:
+        try:
+            copies.put(published.get(digest))
+            copied += 1
+        except BlobMissingError:
+            missing += 0 if copies.has(digest) else 1
+    copies.sync()
+    print_line(f"{copied} blobs are there now; {missing} are missing")
+    if missing:
+        raise typer.Exit(INCOMPLETE)
+
+
+@blobs_app.command("serve")
+def serve_blobs(
+    folder: Annotated[
+        Path | None, Option(help="Folder of blobs and mail; else the home's.")
+    ] = None,
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="Port to listen on.")] = 8600,
+    *,
+    source: RunOptions,
+    store: StoreOptions,
+) -> None:
+    """Serve blobs and mail between machines: anyone reads, the contract's clients write.
+
+    A writer sends the signature of a registered client that is not banned, for a round that is
+    open or next to the open one, and for this store's URL: an upload that is signed for another
+    store is refused. Attestations of ended rounds are put by their auditors: clients, and those
+    whom --auditor names. There is no TLS: use a proxy on an open network.
+    """
+    from api.store.app import serve as serve_store
+
+    target = source.target()
+    home_folder = target.blobs().folder
+    served = home_folder if folder is None else folder
+    if not served.is_dir() and not served.parent.is_dir():
+        option = f"--home {source.home}" if folder is None else f"--folder {folder}"
+        raise ConfigurationError(f"{option}: there is no folder in which {served} could be made")
+    with ExitStack() as stack:
+        pinned = None
+        is_homes = served.resolve() == home_folder.resolve()
+        if is_homes and served.is_dir():
+            # A process that is alone in a home removes unfinished files there.
+            stack.enter_context(target.own_folder())
+        chain = stack.enter_context(target.reader())
+        stack.enter_context(until_interrupted())
+        ledger = target.ledger(chain)
+        if is_homes and store.keep_rounds is not None:
+            pinned = partial(_blobs_of_other_runs, target, chain, ledger.address, target.blobs())
+            pinned()
+        serve_store(
+            store.settings(served),
+            ledger,
+            host,
+            port,
+            lambda url: print_line(
+                f"{url} keeps blobs and mail of {ledger.address} in {served}, until Ctrl-C"
+            ),
+            pinned,
+        )
+
+
+def _remove_mail(target: Target, ledger: CommitteeLedger, before_round: int) -> None:
+    """Remove the mail of old rounds from the folder of the blobs, if it is on this machine."""
+    from ledger.storage.mailbox import remove_mail
+    from ledger.storage.objects import LocationKind, parse_locations
+
+    folder = target.blobs().folder
+    if target.blobs_at is not None:
+        location, *others = parse_locations("blobs", target.blobs_at)
+        if others or location.kind is not LocationKind.FOLDER:
+            return
+        folder = Path(location.text)
+    remove_mail(folder, ledger.domain(), before_round)
+
+
+def _blobs_of_other_runs(
+    target: Target, chain: ChainReader, address: str, blobs: BlobStore
+) -> set[Digest]:
+    """Return the blobs that the other runs of a home name."""
+    from ledger.actors.retention import blobs_named_by_run
+    from ledger.chain.contract.deploy import connect
+    from ledger.chain.contract.event_log import complete_ledger
+    from ledger.chain.contract.manifest import read_run_manifest
+    from ledger.io.home import Home
+
+    named: set[Digest] = set()
+    for paths in Home(target.home).deployed():
+        manifest = read_run_manifest(paths)
+        if manifest.address == address:
+            continue
+        if manifest.genesis_hash != f"0x{chain.genesis_hash.hex()}":
+            raise ConfigurationError(
+                f"run {paths.name!r} of {target.home} is on another chain, and old payloads may "
+                f"be its own too"
+            )
+        named |= blobs_named_by_run(complete_ledger(connect(chain, manifest)), blobs)
+    return named

@@ -11,6 +11,7 @@ import typer
 from typer import Argument, Option
 
 from cmfl.arguments import naming
+from cmfl.auditing import trusted_by
 from cmfl.commands import console
 from cmfl.commands.console import (
     AsJson,
@@ -446,23 +447,18 @@ def _made(
         return made, _trust(ledger, round_number, head)
 
 
-def _trust(ledger: CommitteeLedger, round_number: int, head: str | None) -> Trusted:
-    """Return a head that was kept, else what the contract says of the round."""
-    from cmfl.verifying import trusted_head
-    from ledger.audit.proofs.trust import read_trusted_contract
-
-    return trusted_head(head) if head is not None else read_trusted_contract(ledger, round_number)
-
-
 def _trusted(where: Target, round_number: int, head: str | None) -> Trusted | None:
     """Return what the options say to trust; None if they name neither a head nor a chain."""
-    from cmfl.verifying import trusted_head
-
-    if head is not None:
-        return trusted_head(head)
-    if where.rpc_url is not None and where.address is None:
+    if head is None and where.rpc_url is not None and where.address is None:
         raise ConfigurationError("--rpc-url needs --address: the contract that is trusted")
-    if where.rpc_url is None and (where.remote is not None or not where.chain_file.exists()):
-        return None
-    with opened_ledger(where) as ledger:
-        return _trust(ledger, round_number, None)
+    has_chain = where.remote is None and where.chain_file.exists()
+    named = where if where.rpc_url is not None or has_chain else None
+    return trusted_by(named, round_number, head)
+
+
+def _trust(ledger: CommitteeLedger, round_number: int, head: str | None) -> Trusted:
+    """Return a head that was kept, else what the contract has of the round."""
+    from ledger.audit.proofs.trust import read_trusted_contract
+
+    kept = trusted_by(None, round_number, head)
+    return read_trusted_contract(ledger, round_number) if kept is None else kept
