@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cmfl.arguments import LIST, PATH, checked, digest_of_head, naming, require
 from cmfl.display import Table, tracking
@@ -20,16 +20,28 @@ from cmfl.inputs import reference
 from cmfl.opening import target_of
 from cmfl.recorded import Proof, Run, read
 from cmfl.where import Target, chain_id_of, opened_ledger, target_on_node
+from ledger.audit.anchors import MAX_REPORT_BYTES, EarlierAudit, read_report, report_bytes
+from ledger.audit.engine import AuditOptions
+from ledger.audit.engine import audit as run_audit
+from ledger.audit.proofs.proof_verification import ProofVerification, verify_proof
+from ledger.audit.proofs.trust import Trusted, TrustedHead, read_trusted_contract
+from ledger.audit.report import AuditReport
+from ledger.audit.report_text import readable
+from ledger.audit.worker_pool import AuditWorkers
+from ledger.chain.addresses import to_canonical
+from ledger.chain.round_ledger import ends_after
+from ledger.claims import claimed_rounds
+from ledger.distances.fast import usable_cores
+from ledger.early_stop import SECTION, EarlyStopRule, stop_after
+from ledger.io.folders import write_named
+from ledger.io.home import read_file
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.protocol.documents.run import decode_run
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.types import ClientId
-
-if TYPE_CHECKING:
-    from ledger.audit.anchors import EarlierAudit
-    from ledger.audit.proofs.proof_verification import ProofVerification
-    from ledger.audit.proofs.trust import Trusted
-    from ledger.audit.report import AuditReport
-    from ledger.transparency.checkpoints import CheckpointEvidence
-    from ledger.transparency.policy import WitnessPolicy
+from ledger.protocol.types import Address, ClientId
+from ledger.transparency.checkpoints import DEFAULT_MAX_AGE_SECONDS, CheckpointEvidence
+from ledger.transparency.policy import MAX_POLICY_BYTES, NONE, WitnessPolicy, parse_policy
+from ledger.transparency.tiles import run_suffix
 
 
 class StopOutcome(StrEnum):
@@ -57,12 +69,6 @@ class StopCheck:
 
 def check_stop(target: Target) -> StopCheck | None:
     """Return what is known of a run's early stop; None if its document has no such rule."""
-    from ledger.chain.round_ledger import ends_after
-    from ledger.claims import claimed_rounds
-    from ledger.early_stop import SECTION, EarlyStopRule, stop_after
-    from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-    from ledger.protocol.documents.run import decode_run
-
     with target.reader() as chain:
         ledger = target.ledger(chain)
         deployment = ledger.deployment()
@@ -108,10 +114,7 @@ class Witnesses:
 
     def evidence(self, chain_id: int, address: str) -> CheckpointEvidence:
         """Return what logs and witnesses say of a run now; nothing of its chain is read."""
-        from ledger.chain.addresses import to_canonical
-        from ledger.protocol.types import Address
         from ledger.transparency.collecting import collect
-        from ledger.transparency.tiles import run_suffix
 
         suffix = run_suffix(chain_id, Address(to_canonical(address)))
         logs = [log for log in self.policy.logs if log.name.endswith(suffix)]
@@ -132,9 +135,6 @@ def witnesses_of(
     Args:
         max_age_hours: of a cosignature that counts; None for the default.
     """
-    from ledger.transparency.checkpoints import DEFAULT_MAX_AGE_SECONDS
-    from ledger.transparency.policy import NONE
-
     # NaN is neither below nor above a bound, and would let any cosignature count.
     if max_age_hours is not None and not 0 <= max_age_hours <= MAX_AGE_HOURS:
         raise ConfigurationError(
@@ -156,9 +156,6 @@ def witnesses_of(
 
 def policy_in(path: Path) -> WitnessPolicy:
     """Return the policy in a file, as `--witness-policy` names it."""
-    from ledger.io.home import read_file
-    from ledger.transparency.policy import MAX_POLICY_BYTES, parse_policy
-
     with naming(f"--witness-policy {path}"):
         data = read_file(path, MAX_POLICY_BYTES)
     try:
@@ -198,8 +195,6 @@ class Audit:
     @property
     def lines(self) -> list[str]:
         """The report as `cmfl audit` prints it."""
-        from ledger.audit.report_text import readable
-
         return readable(self.report)
 
     @property
@@ -247,9 +242,6 @@ class Audit:
 
         An existing file is replaced.
         """
-        from ledger.audit.anchors import report_bytes
-        from ledger.io.folders import write_named
-
         require(PATH, path=path)
         file = Path(path)
         write_named(file, report_bytes(self.report))
@@ -358,11 +350,6 @@ def audit_target(
     target: Target, request: AuditRequest, on_progress: Callable[[int, int], None]
 ) -> AuditReport:
     """Audit what a target names; `on_progress` takes the rounds that are done, and their number."""
-    from ledger.audit.engine import AuditOptions
-    from ledger.audit.engine import audit as run_audit
-    from ledger.audit.worker_pool import AuditWorkers
-    from ledger.distances.fast import usable_cores
-
     jobs = min(usable_cores(), MOST_UNASKED) if request.jobs is None else request.jobs
     known_head = None if request.head is None else digest_of_head(request.head)
     workers = None if jobs == 1 else AuditWorkers(jobs, target.published)
@@ -384,9 +371,6 @@ def audit_target(
 
 def read_earlier(path: Path, argument: str) -> EarlierAudit:
     """Return the audit behind a report."""
-    from ledger.audit.anchors import MAX_REPORT_BYTES, read_report
-    from ledger.io.home import read_file
-
     with naming(f"{argument} {path}"):
         return read_report(read_file(path, MAX_REPORT_BYTES))
 
@@ -515,8 +499,6 @@ def verify(
         EncodingError: the file is no proof.
         ChainError: the chain cannot be read.
     """
-    from ledger.audit.proofs.proof_verification import verify_proof
-
     sent = proof if isinstance(proof, Proof) else read(Path(proof))
     number = sent.round if round is None else round
     who = ClientId(sent.client if client is None else client)
@@ -537,8 +519,6 @@ def verify(
 
 def trusted_by(target: Target | None, number: int, head: str | None) -> Trusted | None:
     """Return what a proof of a round is held against: a head that was kept, else a contract."""
-    from ledger.audit.proofs.trust import TrustedHead, read_trusted_contract
-
     if head is not None:
         return TrustedHead(digest_of_head(head))
     if target is None:

@@ -15,16 +15,21 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 from cmfl.arguments import PATH, WHOLE, naming, require
 from cmfl.display import Table, draw_rounds, html_table, text_table, write
 from cmfl.where import Target, download_proof, open_deployment, open_history, opened_ledger
+from ledger.audit.proofs.proof import MAX_PROOF_BYTES, ClientProof, stated
+from ledger.audit.proofs.proof_document import proof_bytes, read_proof
+from ledger.audit.proofs.proof_maker import make_proof
+from ledger.claims import recorded_settings, whole_rows
+from ledger.history.answers_rounds import FullRound
+from ledger.history.queries import Order, RoundQuery
 from ledger.io.folders import write_named
+from ledger.io.home import Home, read_file
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.parameters import MAX_CLIENTS
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-
-    from ledger.audit.proofs.proof import ClientProof
-    from ledger.history.answers_rounds import FullRound
 
 
 class Proof:
@@ -36,8 +41,6 @@ class Proof:
 
     def __init__(self, data: bytes) -> None:
         """Read the document."""
-        from ledger.audit.proofs.proof_document import read_proof
-
         if not isinstance(data, bytes):
             raise ConfigurationError(f"data = {data!r:.80}: must be bytes")
         self.data = data
@@ -56,8 +59,6 @@ class Proof:
     @property
     def statement(self) -> str:
         """The claim in a sentence; `cmfl.verify` checks it."""
-        from ledger.audit.proofs.proof import stated
-
         return stated(self.parsed.round, self.parsed.client, self.parsed.statement)
 
     def save(self, path: str | Path) -> Path:
@@ -73,9 +74,6 @@ class Proof:
 
 def make(target: Target, number: int, client: int) -> Proof:
     """Return the proof of a client's part in a round, from chain and blobs or from a service."""
-    from ledger.audit.proofs.proof_document import proof_bytes
-    from ledger.audit.proofs.proof_maker import make_proof
-
     require(WHOLE, client=client)
     if client < 0:
         raise ConfigurationError(f"client {client}: clients are counted from 0")
@@ -88,9 +86,6 @@ def make(target: Target, number: int, client: int) -> Proof:
 
 def read(path: Path) -> Proof:
     """Return the proof in a file."""
-    from ledger.audit.proofs.proof import MAX_PROOF_BYTES
-    from ledger.io.home import read_file
-
     with naming(path):
         return Proof(read_file(path, MAX_PROOF_BYTES))
 
@@ -347,8 +342,6 @@ class Run:
     @property
     def clients(self) -> Table:
         """The registered clients, a row each, as `cmfl clients list --json` prints them."""
-        from ledger.protocol.parameters import MAX_CLIENTS
-
         if self.address is None:
             raise ConfigurationError(f"{self.name}: the memory ledger records no clients")
         with open_history(self.target) as history:
@@ -358,9 +351,6 @@ class Run:
     @property
     def settings(self) -> dict[str, Any]:
         """All settings of the run by their names, `section.key`; its home alone has them."""
-        from ledger.claims import recorded_settings
-        from ledger.io.home import Home
-
         if self.home is None:
             raise ConfigurationError(f"{self.name}: the settings are in the run's home alone")
         texts = recorded_settings(Home(self.home).run(self.name))
@@ -424,9 +414,6 @@ class Run:
 
 def read_snapshot(target: Target, name: str) -> Snapshot:
     """Return the run as it is now, of a service, a chain or the memory ledger."""
-    from ledger.claims import recorded_settings, whole_rows
-    from ledger.io.home import Home
-
     if target.remote is not None:
         return _of_service(target)
     claims: dict[int, dict[str, Any]] = {}
@@ -476,8 +463,6 @@ def _recorded_rounds(
     target: Target, total: int, claims: dict[int, dict[str, Any]]
 ) -> tuple[Round, ...]:
     """Return the rounds of the chain or the service, with what the run's files claim of each."""
-    from ledger.history.queries import Order, RoundQuery
-
     query = RoundQuery("rounds", Order.OLDEST)
     with open_history(target) as history:
         entries = history.rounds(query, min(total, MOST_ROUNDS), None)["rounds"]

@@ -11,11 +11,15 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clients.datasets.own_data import Data
+from clients.runs.flower.nodes import Nodes
+from clients.runs.metrics import RoundMetrics
 from cmfl.arguments import checked
 from cmfl.display import tracking
 from cmfl.inputs import PRESET_RULE, USUAL_RATE, Parts, apply_keywords, put_parts, reference
 from cmfl.opening import opened_home
 from cmfl.recorded import Run
+from cmfl.tracking import TrackingSession, audited_in_place, logged, require_apart
 from cmfl.where import Target, made_if_needed
 from ledger.early_stop import EarlyStop
 from ledger.io.home import Home
@@ -24,9 +28,6 @@ from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
-    from clients.datasets.own_data import Data
-    from clients.runs.flower.nodes import Nodes
-    from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import OpenedRun
     from cmfl.commands.sender import Sender
 
@@ -70,7 +71,6 @@ def play(
         accept_rollback: whether to go on from a chain that lacks rounds which it had before.
     """
     from clients.runs.open_run import open_memory_run, open_run
-    from cmfl.tracking import TrackingSession, audited_in_place, logged, require_apart
 
     require_apart(configuration.track, target.home)
     trackers, new_chain_id = TrackingSession(configuration.track, warn), configuration.chain_id()

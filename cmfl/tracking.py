@@ -22,8 +22,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditReport
+from ledger.chain.contract.deploy import connect
+from ledger.chain.contract.manifest import read_run_manifest
 from ledger.chain.ports import ChainReader
+from ledger.claims import recorded_settings, whole_rows
 from ledger.io.extras import missing_extra
 from ledger.io.home import Home
 from ledger.protocol.encoding import sha256
@@ -93,9 +97,6 @@ def described_run(home: Path, name: str, section: TrackSection) -> TrackedRun:
 
     A run on the memory ledger has no contract: its key follows from its place.
     """
-    from ledger.chain.contract.manifest import read_run_manifest
-    from ledger.claims import recorded_settings
-
     paths = Home(home).run(name)
     parameters = {
         key: text if text[:1] != '"' else json.loads(text)
@@ -118,8 +119,6 @@ def described_run(home: Path, name: str, section: TrackSection) -> TrackedRun:
 
 def recorded_rows(home: Path, name: str) -> list[TrackedRow]:
     """Return all rows of a run (EncodingError: a line is no row); none if not played here."""
-    from ledger.claims import whole_rows
-
     return [tracked_row(values) for _, values in whole_rows(Home(home).run(name))]
 
 
@@ -245,8 +244,6 @@ def logged(
 def audited_in_place(opened: OpenedRun, chain: ChainReader, blobs: BlobReader) -> str:
     """Return the outcome of an audit of a run whose chain is open, in words."""
     from clients.configuration.run_configuration import rule_sources
-    from ledger.audit.engine import AuditOptions, audit
-    from ledger.chain.contract.deploy import connect
 
     assert opened.manifest is not None, "a run on a chain has a manifest"
     try:

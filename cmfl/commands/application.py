@@ -13,36 +13,16 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from copy import copy
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Option
 from typer.core import TyperGroup
 
-from cmfl.commands import (
-    audit,
-    chain,
-    console,
-    data,
-    deploy,
-    doctor,
-    experiment,
-    export,
-    model,
-    network,
-    registry,
-    rounds,
-    run,
-    runs,
-    serve,
-    verify,
-    witness,
-    worker,
-)
+from cmfl.commands import console
 from cmfl.commands.console import Verbosity, complain, print_line, shown_as_lines
-from cmfl.commands.demo import demo
 from cmfl.commands.exit_codes import FAULT, INCOMPLETE, INTERRUPTED, WRONG, InterruptedCommand
 from cmfl.commands.interrupts import interrupted_code
 from cmfl.commands.limits import limit_in_words, too_little_memory
@@ -80,43 +60,142 @@ class PanelledGroup(TyperGroup):
                 )
 
 
-app = Commands(
-    name="cmfl",
-    cls=PanelledGroup,
-    help="Committee-based federated learning on a ledger that enforces every decision.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-_PANELS: dict[str, tuple[tuple[str, Any], ...]] = {
-    "Simulate runs, compare them, and take their models": (
-        *(("demo", demo), ("run", run.run), ("runs", runs.app)),
-        *(("experiment", experiment.app), ("settings", run.settings), ("track", run.track)),
-        *(("data", data.data_app), ("model", model.app)),
-    ),
-    "Audit: read the history, and verify it": (
-        *(("audit", audit.audit), ("coverage", audit.coverage), ("verify", verify.app)),
-        *(("rounds", rounds.rounds_app), ("clients", rounds.clients_app), ("export", export.app)),
-        ("contract", chain.contract_app),
-    ),
-    "Deploy a federation, and take part in one": (
-        *(("keys", registry.keys_app), ("register", registry.register)),
-        *(("registry", registry.registry_app), ("deploy", deploy.deploy)),
-        *(("chain", chain.chain_app), ("join", worker.join), ("worker", worker.worker)),
-        *(("leave", worker.leave), ("network", network.network), ("flower", data.flower_app)),
-    ),
-    "Operate services and stores": (
-        *(("serve", serve.serve), ("watch", rounds.watch), ("doctor", doctor.doctor)),
-        *(("blobs", serve.blobs_app), ("log", witness.log_app), ("witness", witness.witness_app)),
-    ),
+_PANELS: dict[str, dict[str, tuple[str, str]]] = {
+    "Simulate runs, compare them, and take their models": {
+        "demo": ("demo:demo", "Run, audit and compare on real digits, then serve the history."),
+        "run": ("run:run", "Run simulated rounds until the last one, or take a run up again."),
+        "settings": (
+            "run:settings",
+            "Show every setting with its default, what it may be, and what it is.",
+        ),
+        "track": (
+            "run:track",
+            "Log a recorded run to MLflow, TensorBoard or Weights & Biases, and the verdict of an "
+            "audit.",
+        ),
+        "runs": ("runs:app", "Summaries of the runs of a home or a service."),
+        "experiment": ("experiment:app", "Run, draw, report and audit experiments."),
+        "data": ("data:data_app", "Data sets: check and fetch their files."),
+        "model": ("model:app", "Models as files: model.safetensors."),
+    },
+    "Audit: read the history, and verify it": {
+        "audit": ("audit:audit", "Check every round from the chain and the blobs alone."),
+        "coverage": (
+            "audit:coverage",
+            "Show which updates have been repeated by auditors: rounds by clients, and their "
+            "verdicts.",
+        ),
+        "verify": (
+            "verify:app",
+            "Check a client's part, a round, a bundle, the training or provenance.",
+        ),
+        "rounds": ("rounds:rounds_app", "The recorded rounds."),
+        "clients": (
+            "rounds:clients_app",
+            "The registered clients and their part in the rounds.",
+        ),
+        "export": (
+            "export:app",
+            "Write a proof, a round, the model's provenance, or a table for others.",
+        ),
+        "contract": (
+            "chain:contract_app",
+            "The contract: its interface, and whether its code is the published one.",
+        ),
+    },
+    "Deploy a federation, and take part in one": {
+        "register": (
+            "registry:register",
+            "Write a signed entry: your address, your number of samples, and the settings you "
+            "agree to.",
+        ),
+        "deploy": (
+            "deploy:deploy",
+            "Deploy a run's contract, without a round; repeating it changes nothing.",
+        ),
+        "join": (
+            "worker:join",
+            "Check all that you need to take part, say what is missing, and print how to begin.",
+        ),
+        "worker": (
+            "worker:worker",
+            "Take part in a run with one or more clients until it is over.",
+        ),
+        "leave": (
+            "worker:leave",
+            "Ask a worker to finish its round and end; its clients stay registered.",
+        ),
+        "network": (
+            "network:network",
+            "Run a federation of separate worker processes on this machine, and audit it.",
+        ),
+        "keys": ("registry:keys_app", "Keys of clients."),
+        "registry": ("registry:registry_app", "The owners of a run that is to be deployed."),
+        "chain": (
+            "chain:chain_app",
+            "Serve the home's own chain to other programs; fund accounts.",
+        ),
+        "flower": ("data:flower_app", "Projects of Flower in whose rounds a committee decides."),
+    },
+    "Operate services and stores": {
+        "serve": (
+            "serve:serve",
+            "Serve the round history over REST, with a dashboard; /openapi.json describes it.",
+        ),
+        "watch": (
+            "rounds:watch",
+            "Follow the open round of a live federation: its stage, and who is late.",
+        ),
+        "doctor": (
+            "doctor:doctor",
+            "Check installation, home and node; exit 1 if something is wrong.",
+        ),
+        "blobs": (
+            "serve:blobs_app",
+            "Published blobs: list, remove, copy, and serve to other machines.",
+        ),
+        "log": (
+            "witness:log_app",
+            "The heads of a run as a transparency log that witnesses cosign.",
+        ),
+        "witness": (
+            "witness:witness_app",
+            "Cosign the checkpoints of logs that take nothing back.",
+        ),
+    },
 }
-for _panel, _commands in _PANELS.items():
-    for _name, _command in _commands:
-        if isinstance(_command, typer.Typer):
-            app.add_typer(_command, name=_name, rich_help_panel=_panel)
-        else:
-            app.command(_name, rich_help_panel=_panel)(_command)
+"""The commands and groups of commands of each panel: where they are, and what they are for."""
+
+
+def application(only: str | None = None, *, is_listed: bool = False) -> typer.Typer:
+    """Return the application with all commands, or with one of them, whose module is imported.
+
+    Args:
+        is_listed: whether the commands are only listed: then no module is imported.
+    """
+    made = Commands(
+        name="cmfl",
+        cls=PanelledGroup,
+        help="Committee-based federated learning on a ledger that enforces every decision.",
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback()(cmfl)
+    for panel, commands in _PANELS.items():
+        for name, (place, text) in commands.items():
+            if only not in {None, name}:
+                continue
+            if is_listed:
+                made.command(name, help=text, rich_help_panel=panel)(lambda: None)
+                continue
+            module, _, attribute = place.partition(":")
+            command = getattr(import_module(f"cmfl.commands.{module}"), attribute)
+            if isinstance(command, typer.Typer):
+                made.add_typer(command, name=name, help=text, rich_help_panel=panel)
+            else:
+                made.command(name, rich_help_panel=panel)(command)
+    return made
 
 
 def _print_version(value: bool) -> None:
@@ -136,7 +215,6 @@ def _print_version(value: bool) -> None:
     raise typer.Exit
 
 
-@app.callback()
 def cmfl(
     version: Annotated[
         bool,
@@ -164,18 +242,15 @@ def main(behaviour: WorkerBehaviour | None = None) -> int:
 
 
 @cache
-def _command_line(first: str = "") -> Callable[..., int | None]:
+def command_for(first: str = "") -> Callable[..., int | None]:
     """Return the click command for a command line that begins with this word.
 
-    To make all commands takes a tenth of a second: if the word names one, only that one is made.
+    To import the modules of all commands takes long. Completion in a shell needs them.
     """
-    chosen = copy(app)
-    chosen.registered_commands = [each for each in app.registered_commands if each.name == first]
-    chosen.registered_groups = [each for each in app.registered_groups if each.name == first]
-    is_named = bool(chosen.registered_commands or chosen.registered_groups)
-    if first and not is_named:
-        return _command_line()
-    command = typer.main.get_command(chosen if is_named else app)
+    is_named = any(first in commands for commands in _PANELS.values())
+    is_listed = not is_named and "_CMFL_COMPLETE" not in os.environ
+    made = application(first if is_named else None, is_listed=is_listed)
+    command = typer.main.get_command(made)
     console.add_to_all(command)
     return command
 
@@ -184,7 +259,7 @@ def _run_command(behaviour: WorkerBehaviour | None) -> int:
     started = time.monotonic()
     try:
         # Typer's standalone mode would add two lines of usage to every wrong option.
-        verdict = _command_line(*sys.argv[1:2])(standalone_mode=False, obj=behaviour)
+        verdict = command_for(*sys.argv[1:2])(standalone_mode=False, obj=behaviour)
     except Exception as error:  # noqa: BLE001 - each has an exit code and a message
         code, message = _explained(error)
         is_debugging = os.environ.get("CMFL_DEBUG") or console.chosen() is Verbosity.VERBOSE

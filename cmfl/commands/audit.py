@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Option
@@ -35,12 +35,13 @@ from cmfl.commands.verify import read_bounds
 from cmfl.commands.witness import WitnessOptions
 from cmfl.replaying import Coverage, coverage_of, drawn_training
 from cmfl.where import Target
+from ledger.audit.anchors import report_bytes
+from ledger.audit.report import AuditReport
+from ledger.audit.report_text import readable
+from ledger.chain.contract.manifest import read_run_manifest, was_in_memory
 from ledger.claims import ClaimedRun
 from ledger.io.home import Home
 from ledger.protocol.errors import CmflError
-
-if TYPE_CHECKING:
-    from ledger.audit.report import AuditReport
 
 
 class HeadOutcome(StrEnum):
@@ -80,8 +81,6 @@ class HeadComparison:
 
 def compare_head(target: Target, claimed: ClaimedRun) -> HeadComparison:
     """Return the comparison of the last head that a run claims in its files with its chain."""
-    from ledger.chain.contract.manifest import read_run_manifest, was_in_memory
-
     paths = Home(target.home).run(target.run or "")
     number = claimed.last_round
     if number is None:
@@ -168,9 +167,6 @@ def audit(
     that lacks rounds they have seen, or has others, contradicts; without a quorum it is exit code
     3.
     """
-    from ledger.audit.anchors import report_bytes
-    from ledger.audit.report_text import readable
-
     if report is not None:
         require_writable(report, "--report", as_json=json)
     where = source.target()

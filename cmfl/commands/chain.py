@@ -31,25 +31,29 @@ from cmfl.commands.options import (
 from cmfl.commands.sender import ETHER_DECIMALS, CappedSenderOptions, in_ether, wei_of
 from cmfl.commands.streams import results
 from cmfl.where import Target
+from ledger.chain.addresses import eip55
+from ledger.chain.contract.abi import Artifact, artifact
+from ledger.chain.contract.deploy import code_violation, is_published
+from ledger.chain.contract.ledger import CommitteeLedger
+from ledger.chain.contract.manifest import read_run_manifest
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.evm import TEST_KEYS, address_of
 from ledger.chain.ports import (
     ChainWriter,
     NotServedError,
     Receipt,
     TransactionTimeoutError,
+    UncheckableCreationError,
     require_plain_sender,
 )
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.abi import Artifact
-    from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.rpc.rpc_chain import RpcChain
     from ledger.chain.rpc.sender import InFlightTransaction
 
 
-chain_app = Commands(
-    help="Serve the home's own chain to other programs; fund accounts.", no_args_is_help=True
-)
+chain_app = Commands()
 
 
 @chain_app.command("serve")
@@ -140,8 +144,6 @@ class Payment:
 
 def recipients(addresses: Sequence[str]) -> list[str]:
     """Return the accounts to pay, EIP-55, each of them once."""
-    from ledger.chain.addresses import eip55
-
     if len(addresses) > MOST_RECIPIENTS:
         raise ConfigurationError(f"{len(addresses)} accounts: at most {MOST_RECIPIENTS} at once")
     accounts: list[str] = []
@@ -163,7 +165,6 @@ def pay(chain: ChainWriter, accounts: Sequence[str], wei: int) -> list[Payment]:
 
     The message of a failure or an interruption names who was paid, who may be, and who was not.
     """
-    from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.rpc.rpc_chain import RpcChain
 
     require_plain_sender(chain, chain.sender)
@@ -259,8 +260,6 @@ def _polled(pending: InFlightTransaction) -> Receipt | None:
 
 
 def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:
-    from ledger.chain.embedded.evm import TEST_KEYS, address_of
-
     print_line(f"{url} serves chain {chain.chain_id}, at block {chain.head().number}, until Ctrl-C")
     if block_time is None:
         print_line("Each transaction gets a block of its own; there are no other blocks.")
@@ -274,17 +273,12 @@ def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:
 
 SOURCE = "committee_ledger.vy"
 
-contract_app = Commands(
-    help="The contract: its interface, and whether its code is the published one.",
-    no_args_is_help=True,
-)
+contract_app = Commands()
 
 
 @contract_app.command("abi")
 def abi() -> None:
     """Print the contract's ABI as JSON, as wallets, explorers and libraries read it."""
-    from ledger.chain.contract.abi import artifact
-
     results().write(json_.dumps([*artifact().abi.values()], indent=1) + "\n")
 
 
@@ -295,12 +289,6 @@ def verify(source: ContractOptions, json: AsJson = False) -> None:
     The sources are installed with this program. Plain vyper compiles them to the same bytes.
     Exit code 1: code, creation or an installed source differs. 3: the creation is not checkable.
     """
-    from ledger.chain.contract.abi import artifact
-    from ledger.chain.contract.deploy import code_violation, is_published
-    from ledger.chain.contract.ledger import CommitteeLedger
-    from ledger.chain.contract.manifest import read_run_manifest
-    from ledger.chain.ports import UncheckableCreationError
-
     expected = artifact()
     target = source.target()
     with target.reader() as chain:

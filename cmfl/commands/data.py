@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Option
 
+from clients.datasets.files.hub import fetch as fetch_files
+from clients.datasets.own_samples import salt_of
+from clients.datasets.registry import data_set_named
+from clients.datasets.summary import DataContents, verify_files
 from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import (
     AsJson,
@@ -20,18 +24,17 @@ from cmfl.commands.console import (
 )
 from cmfl.commands.options import Commands
 from cmfl.commands.sender import keystore_key, only_keystore
+from ledger.chain.addresses import checksum
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from clients.datasets.summary import DataContents
-
+from ledger.protocol.signing import KeySigner, data_salt
 
 _MOST_SHOWN = 20
 """Classes that are listed one by one; --json has all."""
 
 _OF_OWN_DATA = ("features", "outputs", "about", "notes")
 
-data_app = Commands(help="Data sets: check and fetch their files.", no_args_is_help=True)
+data_app = Commands()
 
 Files = Annotated[Path, Argument(metavar="PATH", help="The data file or folder.")]
 DataSetName = Annotated[
@@ -55,8 +58,6 @@ def check(
     An owner's own file is checked with --dataset own and the form that the run declares, --set
     data.options.shape=[...] and others; its digest takes the owner's key: `cmfl data digest`.
     """
-    from clients.datasets.summary import verify_files
-
     options = {}
     if setting:
         from clients.configuration.parsing import data_options
@@ -93,10 +94,6 @@ def digest(
     is given. The run document has the digest in `experiment.data.digests`, under its `data_root`.
     """
     from clients.configuration.owners import samples_with_salt
-    from clients.datasets.own_samples import salt_of
-    from ledger.chain.addresses import checksum
-    from ledger.protocol.encoding import to_hex
-    from ledger.protocol.signing import KeySigner, data_salt
 
     if (salt is None) == (not keystore):
         raise ConfigurationError(
@@ -128,9 +125,6 @@ def fetch(
 
     No other command uses the network for data.
     """
-    from clients.datasets.files.hub import fetch as fetch_files
-    from clients.datasets.registry import data_set_named
-
     data_set = data_set_named(name)
     if data_set.hub is None:
         raise ConfigurationError(f"data set {name!r} is not on the hub")
@@ -162,9 +156,7 @@ def _lines(contents: DataContents) -> list[str]:
     return [samples, f"samples of {len(counts):,} classes: {shown}"]
 
 
-flower_app = Commands(
-    help="Projects of Flower in whose rounds a committee decides.", no_args_is_help=True
-)
+flower_app = Commands()
 
 
 @flower_app.callback()

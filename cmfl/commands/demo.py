@@ -17,6 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from typer import Option
 
+from api.settings import Settings
+from clients.experiments.definition import definition_of
+from clients.experiments.report import format_estimate
+from clients.experiments.rows import LAST_ROUNDS, CellRow
 from cmfl.commands.console import (
     command_line,
     print_line,
@@ -29,14 +33,20 @@ from cmfl.commands.exit_codes import code_of
 from cmfl.commands.interrupts import until_interrupted
 from cmfl.commands.serve import is_port_taken
 from cmfl.commands.streams import results as result_stream
-from cmfl.where import Target
+from cmfl.where import Target, open_history
+from ledger.audit.checks.scores import FALSE_SCORES
+from ledger.audit.engine import audit
+from ledger.audit.report import AuditOutcome, AuditReport
+from ledger.audit.report_text import readable
+from ledger.io.extras import require_extra
+from ledger.io.folders import sole_process
 from ledger.io.home import DISK, Home
+from ledger.io.processes import task_pool
 from ledger.protocol.errors import ConfigurationError
+from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
     from clients.experiments.plan import Cell
-    from clients.experiments.rows import CellRow
-    from ledger.audit.report import AuditReport
 
 
 ATTACKED = "attacked"
@@ -85,7 +95,6 @@ RECORDED, AVERAGED, AUDITED = "rounds on the ledger", "rounds of FedAvg", "audit
 
 def cells_of(seed: int, rounds: int) -> dict[str, Cell]:
     """Return the runs of one seed by their names, attacked ones first."""
-    from clients.experiments.definition import definition_of
     from clients.experiments.plan import plan_experiment
 
     changes = {"seeds": [seed], "settings": [f"protocol.rounds={rounds}"]}
@@ -97,8 +106,6 @@ def cells_of(seed: int, rounds: int) -> dict[str, Cell]:
 def play_all(jobs: list[SeedRuns]) -> list[SeedResults]:
     """Run and audit everything with a progress bar, one process for each seed."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-
-    from ledger.io.processes import task_pool
 
     columns = (TextColumn("{task.description:20}"), BarColumn(), MofNCompleteColumn())
     with progress(*columns, TimeElapsedColumn(), TextColumn("{task.fields[said]}")) as bar:
@@ -127,8 +134,6 @@ def play_seed(job: SeedRuns, report: Callable[[tuple[str, str]], None]) -> SeedR
     from clients.experiments.kinds import kind_named, play_run
     from clients.experiments.run import on_chain, row_of, task_of
     from clients.runs.open_run import open_run
-    from ledger.audit.engine import audit
-    from ledger.storage.blobs import FolderBlobs
 
     rows, reports = [], {}
     # Not durable: after a power cut the demo starts from the beginning.
@@ -169,8 +174,6 @@ def demo(
     ] = 8000,
 ) -> None:
     """Run, audit and compare on real digits, then serve the history."""
-    from ledger.io.extras import require_extra
-
     begun = time.monotonic()
     require_extra("api", "the demo's service needs")
     with _made_anew(home):
@@ -202,8 +205,6 @@ def demo(
 @contextmanager
 def _made_anew(home: Path) -> Iterator[None]:
     """Make the folder anew and hold it; never delete what a demo did not make, or uses now."""
-    from ledger.io.folders import sole_process
-
     mark = home / "made-by-cmfl-demo"
     if home.exists() and not mark.exists():
         raise ConfigurationError(f"--home {home} exists and was not made by a demo: name another")
@@ -233,15 +234,11 @@ def _introduce(home: Path, seeds: int, rounds: int) -> None:
 
 def _round_to_show(report: AuditReport) -> int:
     """Return the last round with a false score that was caught, 1 if there is none."""
-    from ledger.audit.checks.scores import FALSE_SCORES
-
     caught = [f.round for f in report.findings if f.kind == FALSE_SCORES]
     return max((number for number in caught if number is not None), default=1)
 
 
 def _show_round(home: Path, shown: int) -> None:
-    from cmfl.where import open_history
-
     with open_history(Target(home, SHOWN_RUN)) as history:
         sentences = history.explanation(shown)["sentences"]
     print_line(f"Round {shown} of {SHOWN_RUN}, in plain words", bold=True)
@@ -257,7 +254,6 @@ def results_of(rows: list[CellRow]) -> dict[str, Any]:
     from dataclasses import asdict
     from statistics import fmean
 
-    from clients.experiments.rows import LAST_ROUNDS
     from clients.training.environment import environment_here
 
     seeds, rounds = len({row.seed for row in rows}), rows[0].rounds
@@ -283,8 +279,6 @@ def results_of(rows: list[CellRow]) -> dict[str, Any]:
 
 def show_table(results: dict[str, Any]) -> None:
     """Print the accuracy of the models, and the share of attackers' updates in them."""
-    from clients.experiments.report import format_estimate
-
     seeds = results["seeds"]
     over = f"mean ± standard error over {seeds} seeds" if seeds > 1 else "one seed"
     print_table(
@@ -310,9 +304,6 @@ def show_table(results: dict[str, Any]) -> None:
 
 def _show_audits(reports: dict[str, AuditReport]) -> None:
     """Print one audit in full, and how many of all passed."""
-    from ledger.audit.report import AuditOutcome
-    from ledger.audit.report_text import readable
-
     print_line(f"Audit of {SHOWN_RUN}, from chain and blobs alone", bold=True)
     # Not folded: a head and a command are to be copied whole.
     print_lines(readable(reports[SHOWN_RUN]))
@@ -323,7 +314,6 @@ def _show_audits(reports: dict[str, AuditReport]) -> None:
 def _serve(home: Path, run: str, port: int) -> None:
     """Serve the history: until interrupted at a terminal, else just long enough to show it."""
     from api.serve import serve
-    from api.settings import Settings
 
     requested, port = port, free_port(port)
     if port != requested:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
+from clients.datasets.own import OWN
 from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import (
     AsJson,
@@ -46,16 +47,29 @@ from cmfl.commands.sender import (
     variable_in_shell,
 )
 from cmfl.where import Target
+from ledger.chain.contract.deploy import (
+    DEPLOYMENT_GAS,
+    connect,
+    creation_data,
+    deployment_for,
+    earlier_creation,
+    read_intent,
+)
+from ledger.chain.contract.ledger import CommitteeLedger, LedgerWriter
+from ledger.chain.contract.manifest import Manifest, read_run_manifest
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.ports import require_plain_sender
+from ledger.chain.rpc import fees
+from ledger.chain.rpc.fees import Fees
 from ledger.io.home import Home, RunPaths
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import Beacon
 
 if TYPE_CHECKING:
     from clients.configuration.owners import Owners
     from clients.configuration.schema import Configuration
-    from ledger.chain.contract.manifest import Manifest
-    from ledger.chain.rpc.fees import Fees
     from ledger.chain.rpc.node import RpcSettings, SendingNode
-    from ledger.protocol.documents.run import RunDocument
 
 
 _GWEI = 10**9
@@ -155,10 +169,6 @@ def dry_run(
 
 def rehearsed(document: RunDocument) -> list[PlannedTransaction]:
     """Carry out a deployment on a private chain, and return its transactions."""
-    from ledger.chain.contract.deploy import DEPLOYMENT_GAS, creation_data, deployment_for
-    from ledger.chain.contract.ledger import LedgerWriter
-    from ledger.chain.embedded.embedded_chain import EmbeddedChain
-
     deployment, batches = deployment_for(document)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -179,9 +189,6 @@ def rehearsed(document: RunDocument) -> list[PlannedTransaction]:
 
 def _deployed(where: Target, name: str, document: RunDocument) -> tuple[str | None, int]:
     """Return the run's contract, if there is one, and the number of its registered clients."""
-    from ledger.chain.contract.deploy import connect, deployment_for
-    from ledger.chain.contract.manifest import read_run_manifest
-
     paths = Home(where.home).run(name)
     if not paths.manifest.exists():
         return _interrupted(where, paths, document)
@@ -198,14 +205,6 @@ def _deployed(where: Target, name: str, document: RunDocument) -> tuple[str | No
 
 def _interrupted(where: Target, paths: RunPaths, document: RunDocument) -> tuple[str | None, int]:
     """Return the contract of an interrupted attempt without manifest."""
-    from ledger.chain.contract.deploy import (
-        creation_data,
-        deployment_for,
-        earlier_creation,
-        read_intent,
-    )
-    from ledger.chain.contract.ledger import CommitteeLedger
-
     if (intent := read_intent(paths)) is None:
         return None, 0
     creation = creation_data(deployment_for(document)[0])
@@ -225,11 +224,7 @@ def _node(where: Target, settings: RpcSettings | None = None) -> SendingNode:
 
 def _on_node(where: Target, plan: DryRun, document: RunDocument, sender: Sender) -> DryRun:
     """Return the deployment with what a node says of its gas, and what it costs there."""
-    from ledger.chain.contract.deploy import creation_data, deployment_for
-    from ledger.chain.ports import require_plain_sender
-    from ledger.chain.rpc import fees
     from ledger.chain.rpc.wire import to_hex
-    from ledger.protocol.types import Beacon
 
     settings, account, hints = sender.settings(), sender.address(), []
     with _node(where, settings) as node:
@@ -271,8 +266,6 @@ def _price(
 
 def _waits(node: SendingNode, paths: RunPaths) -> bool:
     """Return whether an earlier attempt may have a pending creation."""
-    from ledger.chain.contract.deploy import read_intent
-
     if paths.manifest.exists() or (intent := read_intent(paths)) is None:
         return False
     mined, counted = (node.nonce(intent.deployer, pending=pending) for pending in (False, True))
@@ -408,8 +401,6 @@ def resume_command(where: Target, name: str, sender: Sender) -> str:
 def _print_join(where: Target, configuration: Configuration, manifest: Manifest) -> None:
     """Print the command with which each owner continues, without its key."""
     from clients.configuration.parsing import ALLOW_PREDICTABLE
-    from clients.datasets.own import OWN
-    from ledger.protocol.types import Beacon
 
     words: list[object] = ["join", "--chain-id", manifest.chain_id]
     words += ["--contract", manifest.address, "--blobs", Home(where.home).blobs.absolute()]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 from typer import Option
 
+from clients.configuration.tested_regime import regime_warnings, risk_sentence
 from cmfl.commands.console import AsJson, counting, print_result, progress
 from cmfl.commands.exit_codes import FAILED
 from cmfl.commands.options import DEFAULT_HOME, KEY_VARIABLE, HomeFolder, NodeOptions
@@ -28,14 +29,24 @@ from cmfl.commands.sender import (
 )
 from cmfl.commands.serve import is_port_taken
 from cmfl.where import Target
+from ledger.actors.journal import count_statements, require_journal
+from ledger.chain.contract.abi import artifact
+from ledger.chain.contract.manifest import read_run_manifest, require_unplayed, was_in_memory
+from ledger.chain.embedded.file.chain_store import read_note, require_one_name
+from ledger.chain.round_ledger import ends_after
+from ledger.claims import claimed_run
+from ledger.distances.fast import fallback_reason
 from ledger.io.home import RUN_NAME, WRITING, Home, RunPaths
 from ledger.protocol import types
+from ledger.protocol.encoding import keccak256
 from ledger.protocol.errors import BlobError, BlobMissingError, ChainError, CmflError, EncodingError
-from ledger.protocol.types import Digest
+from ledger.protocol.ledger_state import LedgerStage, RoundDecided
+from ledger.protocol.signing import KeySigner, recover
+from ledger.protocol.types import NO_DIGEST, Digest
+from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
-    from ledger.storage.blobs import FolderBlobs
 
 
 LONGEST = 2_000
@@ -88,9 +99,6 @@ def machine_checks(home: Path, asked_port: int | None) -> list[Check]:
 
 
 def _signatures() -> str:
-    from ledger.protocol.encoding import keccak256
-    from ledger.protocol.signing import KeySigner, recover
-
     signer = KeySigner(keccak256(b"PUBLIC TEST KEY of cmfl doctor"))
     digest = keccak256(b"a message")
     if recover(digest, signer.sign(digest)) != signer.address:
@@ -101,7 +109,6 @@ def _signatures() -> str:
 def _artefact() -> str:
     """Compare the contract's sources with the compiled artefact."""
     from cmfl.commands.chain import differing_sources
-    from ledger.chain.contract.abi import artifact
 
     for name in differing_sources(artifact()):
         raise CmflError(
@@ -112,8 +119,6 @@ def _artefact() -> str:
 
 
 def _distances() -> str:
-    from ledger.distances.fast import fallback_reason
-
     reason = fallback_reason()
     slower = f"by NumPy, which is about five times slower: {reason}"
     return slower if reason else "compiled for this processor"
@@ -188,8 +193,6 @@ def training_checks(
         return lambda: say(load(preset, config, settings))
 
     def risk(configuration: Configuration) -> str:
-        from clients.configuration.tested_regime import risk_sentence
-
         return risk_sentence(configuration.parameters(dimension=1))
 
     return [("training", about(_planned)), ("committee", about(risk)), ("attacks", about(_regime))]
@@ -211,8 +214,6 @@ def _planned(configuration: Configuration) -> str:
 
 def _regime(configuration: Configuration) -> str:
     """Say whether the run is within what its rules were attacked in."""
-    from clients.configuration.tested_regime import regime_warnings
-
     warnings = regime_warnings(configuration)
     if not warnings:
         return "within the regime that the rules were attacked in"
@@ -328,8 +329,6 @@ def home_checks(where: Target, *, deep: bool) -> list[Check]:
 
 
 def _chain(where: Target, *, deep: bool) -> str:
-    from ledger.chain.embedded.file.chain_store import require_one_name
-
     if not where.chain_file.exists():
         _require_none_noted(where)
         return f"none yet in {where.home}"
@@ -358,8 +357,6 @@ def _chain(where: Target, *, deep: bool) -> str:
 
 
 def _require_none_noted(where: Target) -> None:
-    from ledger.chain.embedded.file.chain_store import read_note
-
     if (noted := read_note(where.chain_file)) is not None:
         raise ChainError(
             f"{where.chain_file} is gone, though block {noted.number}, 0x{noted.hash.hex()}, was "
@@ -368,12 +365,6 @@ def _require_none_noted(where: Target) -> None:
 
 
 def _run(where: Target, run: RunPaths) -> str:
-    from ledger.actors.journal import require_journal
-    from ledger.chain.contract.manifest import read_run_manifest, require_unplayed, was_in_memory
-    from ledger.chain.round_ledger import ends_after
-    from ledger.protocol.ledger_state import LedgerStage, RoundDecided
-    from ledger.protocol.types import NO_DIGEST
-
     if not RUN_NAME.fullmatch(run.path.name):
         raise CmflError("the folder's name is not that of a run: rename it, or take it away")
     if not run.manifest.exists():
@@ -417,7 +408,6 @@ def _run(where: Target, run: RunPaths) -> str:
 def _require_claimed_head(where: Target) -> None:
     """Reject rows that the chain contradicts: a resume would reject them."""
     from cmfl.commands.audit import compare_head, head_message
-    from ledger.claims import claimed_run
 
     name = where.run or ""
     try:
@@ -431,8 +421,6 @@ def _require_claimed_head(where: Target) -> None:
 
 def _journals(where: Target) -> str:
     """Return what the runs' keys have signed: without it they may sign nothing any more."""
-    from ledger.actors.journal import count_statements
-
     counts = [
         f"{path.absolute().parent.name}: {count_statements(path)} statements"
         for path in Home(where.home).journals()

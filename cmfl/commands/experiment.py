@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
+from clients.experiments.definition import definition_named, name_of, names
+from clients.experiments.figures import draw
+from clients.experiments.report import report as make_report
+from clients.experiments.rows import CellRow, ExperimentRows, read_experiments
 from cmfl.commands.console import (
     AsCsv,
     AsJson,
@@ -28,19 +32,21 @@ from cmfl.commands.console import (
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG, InterruptedCommand, code_of
 from cmfl.commands.options import Commands
 from cmfl.commands.sender import option_words
+from ledger.audit.report import AuditOutcome
+from ledger.audit.report_text import readable
+from ledger.io.extras import require_extra
+from ledger.io.processes import TaskPool, task_pool
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.experiments.plan import ExperimentPlan
     from clients.experiments.repetition import RepeatedCell
-    from clients.experiments.rows import CellRow, ExperimentRows
     from clients.experiments.run import ExperimentProgress, RowStore
-    from ledger.io.processes import TaskPool
 
 ALL = "all"
 CELL_COLUMNS = ("cell", "final", "head", "current")
 
-app = Commands(help="Run, draw, report and audit experiments.", no_args_is_help=True)
+app = Commands()
 
 Name = Annotated[
     str, Argument(help="An experiment, or the path of a TOML file; see experiment list.")
@@ -117,7 +123,6 @@ def run(
     not be run. 3: an audit was incomplete.
     """
     from clients.experiments.run import require_data
-    from ledger.io.processes import task_pool
 
     names = _runnable(data) if name == ALL else [name]
     planned = [_planned(experiment, seeds, data, out, is_quick=quick) for experiment in names]
@@ -157,9 +162,6 @@ def plot(
     The key figure of a definition names their kinds; else they follow from its axes. Nothing is
     averaged but seeds.
     """
-    from clients.experiments.figures import draw
-    from ledger.io.extras import require_extra
-
     require_extra("plots", "figures need")
     paths = draw(_rows(name, out, is_quick=quick), to)
     print_line(f"{len(paths)} files in {to}")
@@ -179,8 +181,6 @@ def report(
 
     The report is one Markdown file.
     """
-    from clients.experiments.report import report as make_report
-
     text = make_report(_rows(name, out, is_quick=quick))
     if to is None:
         print_lines(text.splitlines())
@@ -219,8 +219,6 @@ def audit(
 
 def _tell(found: RepeatedCell, *, as_json: bool) -> None:
     """Print what became of a repeated cell, and end with its exit code."""
-    from ledger.audit.report_text import readable
-
     if as_json:
         document = {"differing": found.differing, "report": found.report.as_dict()}
         print_json({"cell": found.row.cell, "outcome": str(found.outcome), **document})
@@ -238,7 +236,6 @@ def _planned(
     name: str, seeds: int | None, data: Path | None, out: Path, *, is_quick: bool
 ) -> tuple[ExperimentPlan, RowStore]:
     """Return what an experiment runs, and where its rows are."""
-    from clients.experiments.definition import definition_named, name_of
     from clients.experiments.plan import plan_experiment
     from clients.experiments.run import RowStore
 
@@ -252,8 +249,6 @@ def _folder(out: Path, *, is_quick: bool) -> Path:
 
 
 def _experiments() -> Iterator[dict[str, Any]]:
-    from clients.experiments.definition import definition_named, names
-
     for name in names():
         definition = definition_named(name)
         yield {
@@ -269,7 +264,6 @@ def _experiments() -> Iterator[dict[str, Any]]:
 
 def _runnable(data: Path | None) -> list[str]:
     """Return the experiments whose files are there, and print the others as left out."""
-    from clients.experiments.definition import definition_named, names
     from clients.experiments.plan import missing_files
 
     runnable = []
@@ -301,7 +295,6 @@ def _run(
 ) -> dict[str, Any]:
     """Run one experiment with a progress bar, and return its results."""
     from clients.experiments.run import run_experiment as run_all
-    from ledger.audit.report import AuditOutcome
 
     with progress_of_rounds() as bar:
         task = bar.add_task(f"{place}, rounds", total=None, said="")
@@ -336,6 +329,4 @@ def _code(results: Iterable[dict[str, Any]]) -> int:
 
 def _rows(name: str, out: Path, *, is_quick: bool) -> dict[str, ExperimentRows]:
     """Return the rows of one experiment, or of all that have some."""
-    from clients.experiments.rows import read_experiments
-
     return read_experiments(_folder(out, is_quick=is_quick), None if name == ALL else name)

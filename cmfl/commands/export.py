@@ -13,30 +13,39 @@ import typer
 from typer import Argument, Option
 
 from cmfl.arguments import naming
+from cmfl.auditing import AuditRequest
 from cmfl.commands.console import (
     AsJson,
     complain,
     print_json,
     print_lines,
     print_written,
+    require_new,
     require_writable,
+    whole_folder,
     write_result,
 )
 from cmfl.commands.exit_codes import code_of
 from cmfl.commands.options import Commands, EvidenceOptions, HistoryOptions, ProvenanceOptions
 from cmfl.commands.options import OutFile as Out
 from cmfl.commands.verify import RoundNumber
+from cmfl.recorded import make
 from cmfl.where import download_bundle, open_history, opened_ledger
-from ledger.history.queries import Order
+from ledger.audit.bundles.bundle_verification import RoundVerification, export_bundle
+from ledger.audit.report import AuditOutcome
+from ledger.audit.report_text import readable
+from ledger.history import export
+from ledger.history.export import CsvTable, Row
+from ledger.history.local import LocalHistory
+from ledger.history.queries import Order, RoundQuery
 from ledger.io.folders import writing_named
+from ledger.io.home import DISK
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ServiceError
 
 if TYPE_CHECKING:
     from api.client.deployment import RemoteDeployment
     from cmfl.provenance.facts import RunFacts
-    from ledger.audit.bundles.bundle_verification import RoundVerification
-    from ledger.history.export import CsvTable, Row
-    from ledger.history.local import LocalHistory
 
 
 def attestation(
@@ -88,9 +97,7 @@ def crate(
 
     The run is audited before; nothing is written about one whose audit does not pass.
     """
-    from cmfl.commands.console import require_new, whole_folder
     from cmfl.provenance.documents import crate_files
-    from ledger.io.home import DISK
 
     require_new(out)
     facts = audited_facts(source, as_json=json)
@@ -102,11 +109,8 @@ def crate(
 
 def audited_facts(source: ProvenanceOptions, *, as_json: bool) -> RunFacts:
     """Audit a run, and return its facts; end the command if the audit does not pass."""
-    from cmfl.auditing import AuditRequest
     from cmfl.commands.audit import audited_with_progress
     from cmfl.provenance.facts import RoundNotEndedError, read_facts
-    from ledger.audit.report import AuditOutcome
-    from ledger.audit.report_text import readable
 
     where = source.target()
     report = audited_with_progress(where, AuditRequest(rules=tuple(source.rules or ())))
@@ -128,8 +132,6 @@ def audited_facts(source: ProvenanceOptions, *, as_json: bool) -> RunFacts:
 
 
 def _report(out: Path, facts: RunFacts, form: str, *, as_json: bool) -> None:
-    from ledger.protocol.encoding import to_hex
-
     if as_json:
         head = {"round": facts.round, "head": to_hex(facts.head)}
         print_json({"file": str(out), "form": form, **head})
@@ -140,10 +142,7 @@ def _report(out: Path, facts: RunFacts, form: str, *, as_json: bool) -> None:
 
 _AS_SENT = "as the service sent it, and not checked yet: cmfl verify {} does"
 
-app = Commands(
-    help="Write a proof, a round, the model's provenance, or a table for others.",
-    no_args_is_help=True,
-)
+app = Commands()
 
 
 @app.command("bundle")
@@ -154,8 +153,6 @@ def bundle(
 
     It is checked on the way, but for one that comes from a service.
     """
-    from ledger.audit.bundles.bundle_verification import export_bundle
-
     require_writable(out, as_json=json)
     target = source.target()
     verification: RoundVerification | None = None
@@ -188,8 +185,6 @@ def proof(
     out: Out,
 ) -> None:
     """Write what became of a client in a round into a file, for cmfl verify client --proof."""
-    from cmfl.recorded import make
-
     require_writable(out)
     target = source.target()
     made = make(target, round_number, client_index)
@@ -233,8 +228,6 @@ def table(
 
     SQL databases and data frames load it. It reports chain and records; cmfl audit verifies these.
     """
-    from ledger.history import export
-
     require_writable(out, "--output")
     columns: CsvTable[Any] = getattr(export, name.name)
     target = source.target()
@@ -260,8 +253,6 @@ def _pages(
     history: LocalHistory | RemoteDeployment, name: TableName, columns: CsvTable[Any]
 ) -> Iterator[list[Row]]:
     """Yield the rows of each page of rounds, oldest first."""
-    from ledger.history.queries import RoundQuery
-
     cursor, query = None, RoundQuery(order=Order.OLDEST)
     while True:
         if name is TableName.EVIDENCE:

@@ -16,7 +16,9 @@ from cmfl.commands.console import (
     print_json,
     print_line,
     refuse_home_file,
+    require_new,
     whole,
+    whole_folder,
     write_result,
 )
 from cmfl.commands.options import (
@@ -29,17 +31,20 @@ from cmfl.commands.options import (
     RunName,
 )
 from cmfl.where import Target
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.io.folders import is_standard_output
+from ledger.io.home import DISK, RunPaths
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.protocol.documents.run import RunDocument, decode_run
+from ledger.protocol.encoding import sha256, to_hex, vector_bytes, vector_from_bytes
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
-    from ledger.chain.contract.ledger import CommitteeLedger
-    from ledger.io.home import RunPaths
-    from ledger.protocol.documents.run import RunDocument
 
-app = Commands(help="Models as files: model.safetensors.", no_args_is_help=True)
+app = Commands()
 
 SAFETENSORS, PEFT = "safetensors", "peft"
 FORMATS = (SAFETENSORS, PEFT)
@@ -96,10 +101,6 @@ def export(
     digests of the models in the mean.
     """
     from clients.models.model_file import encode_model, mean_model, run_facts
-    from ledger.io.home import DISK
-    from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-    from ledger.protocol.documents.run import decode_run
-    from ledger.protocol.encoding import sha256, to_hex, vector_bytes, vector_from_bytes
 
     _require_form(form, address)
     _require_folder(out, is_made=make_folder)
@@ -211,7 +212,6 @@ def _require_form(form: str, address: str | None) -> None:
 
 def _require_signable(out: Path, key: Path, average: int) -> None:
     """Refuse a mean, a key that cannot sign, and a folder that has other files."""
-    from cmfl.commands.console import require_new
     from cmfl.provenance.verify import require_private_key
 
     if average > 1:
@@ -227,7 +227,6 @@ def _write_signed(
     out: Path, key: Path, where: Target, document: RunDocument, write: Callable[[Path], None]
 ) -> None:
     """Write a signed folder with a model, and with the base of one that is adapters."""
-    from cmfl.commands.console import whole_folder
     from cmfl.provenance.verify import bound_base, copy_base, sign_folder
 
     bound = bound_base(document)
@@ -267,8 +266,6 @@ def _inputs_of(paths: RunPaths, document: RunDocument) -> Configuration:
 
 def _named(ledger: CommitteeLedger, round_number: int | None) -> tuple[int, Digest, Digest]:
     """Return the round of the requested model, the model's digest, and the ledger's head then."""
-    from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
-
     if round_number is None:
         state = ledger.state()
         for recorded in ledger.outcomes(1):
@@ -286,8 +283,6 @@ def _named(ledger: CommitteeLedger, round_number: int | None) -> tuple[int, Dige
 
 def _last_models(ledger: CommitteeLedger, number: int, count: int) -> list[Digest]:
     """Return the last models that rounds decided up to a round, the oldest first."""
-    from ledger.protocol.ledger_state import RoundDecided
-
     events = [recorded.event for recorded in ledger.outcomes(number, descending=False)]
     models = [event.model for event in events if isinstance(event, RoundDecided)]
     if len(models) < count:

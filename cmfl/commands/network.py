@@ -11,17 +11,25 @@ import typer
 from typer import Option
 
 from clients.testnet import ChainKind, StoreKind
+from clients.testnet.watch import (
+    LogFollower,
+    NetworkSummary,
+    NetworkSupervisor,
+    RoundWatch,
+    WatchedRound,
+)
 from cmfl.commands import console
 from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import AsJson, Verbosity, complain, print_json, print_line
 from cmfl.commands.exit_codes import INCOMPLETE, InterruptedCommand
 from cmfl.commands.options import AllowPredictableSeeds
+from ledger.io.forked_commands import CommandError
 from ledger.protocol.errors import ConfigurationError
+from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
     from clients.testnet.network import LocalNetwork, NetworkSettings
-    from clients.testnet.watch import NetworkSummary, WatchedRound
 
 ANVIL_VARIABLE = "CMFL_ANVIL"
 DEFAULT_NETWORK = Path("cmfl-network")
@@ -53,7 +61,6 @@ def network(
     """
     from clients.configuration.parsing import plain_values, require_unpredictable
     from clients.testnet.network import PACES, LocalNetwork, NetworkSettings, fitted_to_pace
-    from ledger.io.forked_commands import CommandError
 
     changes = (*configured.settings, f"protocol.rounds={rounds}")
     values = plain_values(configured.preset, configured.config, changes)
@@ -109,9 +116,6 @@ def _require_playable(home: Path, workers: int, configuration: Configuration) ->
 
 def _play(federation: LocalNetwork, rounds: int, say: Callable[[str], None]) -> NetworkSummary:
     import time
-
-    from clients.testnet.watch import LogFollower, NetworkSupervisor, RoundWatch
-    from ledger.storage.blobs import FolderBlobs
 
     logs = LogFollower(federation.settings.home / "logs")
     shows_logs = console.chosen() is Verbosity.VERBOSE

@@ -34,6 +34,9 @@ from ledger.protocol.errors import ChainError, ConfigurationError
 class Commands(typer.Typer):
     """Commands whose parameters may be groups of options."""
 
+    def __init__(self, **how: Any) -> None:
+        super().__init__(no_args_is_help=True, **how)
+
     def command(self, name: str | None = None, **how: Any) -> Callable[..., Any]:
         """Register a command, with the fields of its groups in place of the groups."""
         register = super().command(name, **how)

@@ -29,8 +29,11 @@ from cmfl.commands.sender import (
     only_keystore,
     read_keystore,
 )
+from ledger.chain.addresses import checksum
 from ledger.io.folders import is_written_into
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.parameters import MIN_ACTIVE, MINIMUM_FEDERATION
+from ledger.protocol.signing import GROUP_ORDER, KeySigner, challenge_digest, recover
 from ledger.protocol.types import Address
 
 if TYPE_CHECKING:
@@ -49,7 +52,7 @@ RegistryFile = Annotated[
 MOST_FILES = 20_000
 DEFAULT_REGISTRY = Path("registry.json")
 
-registry_app = Commands(help="The owners of a run that is to be deployed.", no_args_is_help=True)
+registry_app = Commands()
 
 
 def register(
@@ -76,8 +79,6 @@ def register(
     """
     from clients.configuration.owners import owner_samples
     from clients.onboarding.registration import encode_entry, proposal_digest, signed_entry
-    from ledger.chain.addresses import checksum
-    from ledger.protocol.signing import KeySigner
 
     if not agreed.has_source:
         raise ConfigurationError("give the settings that you agree to: --config or --preset")
@@ -115,7 +116,6 @@ def gather(
     that deploys the run.
     """
     from clients.onboarding.registration import combined_registry, encode_registry, read_entry
-    from ledger.protocol.parameters import MIN_ACTIVE, MINIMUM_FEDERATION
 
     _require_new(out)
     if not agreed.has_source and (agreed.settings or agreed.allow_predictable_seeds):
@@ -187,8 +187,6 @@ def _require_signed(where: str, registry: Registry, configuration: Configuration
 
 
 def _view(registry: Registry) -> dict[str, Any]:
-    from ledger.chain.addresses import checksum
-
     return {
         "run": registry.run,
         "registry": registry.digest,
@@ -216,7 +214,7 @@ def _require_new(out: Path) -> None:
         raise ConfigurationError(f"--out {out}: the file exists already, and is not overwritten")
 
 
-keys_app = Commands(help="Keys of clients.", no_args_is_help=True)
+keys_app = Commands()
 
 
 @keys_app.command("new")
@@ -227,7 +225,6 @@ def new(keystore: KeyFile, password_file: KeyPassword = None, json: AsJson = Fal
     it. A key whose keystore or password is lost cannot be restored.
     """
     from clients.onboarding.keystores import write_keystore
-    from ledger.protocol.signing import GROUP_ORDER, KeySigner
 
     path = only_keystore(keystore)
     if path.exists():
@@ -266,9 +263,6 @@ def show_key(
 
 def _proven(keystore: Path, password_file: Path | None) -> Address:
     """Return the address that a keystore's key signs for."""
-    from ledger.chain.addresses import checksum
-    from ledger.protocol.signing import KeySigner, challenge_digest, recover
-
     signer = KeySigner(keystore_key(keystore, password_file))
     challenge = challenge_digest(secrets.token_bytes(32))
     address = recover(challenge, signer.sign(challenge))
@@ -284,8 +278,6 @@ def _proven(keystore: Path, password_file: Path | None) -> Address:
 def _print_address(
     address: bytes, keystore: Path, *, json: bool, is_proven: bool | None = None
 ) -> None:
-    from ledger.chain.addresses import checksum
-
     shown = checksum(address)
     proof = {} if is_proven is None else {"is_proven": is_proven}
     answer = {"address": shown, "keystore": str(keystore)} | proof

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
+from api.schemas.federation import FederationAnswer, OpenRound, PacedRound
 from cmfl.commands.console import (
     AsCsv,
     AsJson,
@@ -38,19 +39,20 @@ from cmfl.commands.options import (
 )
 from cmfl.commands.streams import results
 from cmfl.where import RemoteService, Target, deployment_at, open_history
-from ledger.history.queries import AskedRole, Order, RoundStatus
+from ledger.history.answers import Ban
+from ledger.history.answers_rounds import FullRound, RoundNumbers, RoundSummary
+from ledger.history.local import LocalHistory
+from ledger.history.queries import AskedRole, Order, RoundQuery, RoundStatus, Span
 from ledger.protocol import types
 from ledger.protocol.errors import ConfigurationError, ServiceError
-from ledger.protocol.types import ClientId, Digest
+from ledger.protocol.ledger_state import SIGNED_TWICE, StatementKind
+from ledger.protocol.types import DROPOUTS, REFUSALS, ClientId, Digest, RefusalReason
 
 if TYPE_CHECKING:
     from api.client.deployment import RemoteDeployment
-    from api.schemas.federation import FederationAnswer, OpenRound, PacedRound
-    from ledger.history.answers import Ban
-    from ledger.history.answers_rounds import FullRound, RoundNumbers, RoundSummary
 
 
-rounds_app = Commands(help="The recorded rounds.", no_args_is_help=True)
+rounds_app = Commands()
 
 Round = Annotated[int, Argument(min=1, max=2**32 - 1, help="Number of the round.")]
 _DIGEST = re.compile(types.EITHER_FORM_ANY_CASE)
@@ -85,8 +87,6 @@ def list_rounds(
     json: AsJson = False,
 ) -> None:
     """List rounds, newest first."""
-    from ledger.history.queries import RoundQuery, Span
-
     if role is not None and client is None:
         raise ConfigurationError("--role needs --client")
     order = Order.OLDEST if oldest else Order.NEWEST
@@ -124,8 +124,6 @@ def show_round(
     For a digest, show its places: kind, round and client. It is the sha256 of a file, a commitment,
     a seed, a root, a result, a head, a block or a transaction.
     """
-    from ledger.history.local import LocalHistory
-
     target = source.target()
     if _DIGEST.fullmatch(round_or_digest):
         _show_digest(target, round_or_digest, limit, cursor, json=json)
@@ -236,8 +234,6 @@ def _summary(round_: FullRound) -> list[str]:
 
 def _left_out(round_: FullRound) -> list[str]:
     """Return the dropouts and the refused scores of a decision, with reasons."""
-    from ledger.protocol.types import DROPOUTS, REFUSALS, RefusalReason
-
     if round_["record"] is None or not round_["record"]["available"]:
         return []
     parts = round_["parts"]
@@ -262,9 +258,7 @@ def _left_out(round_: FullRound) -> list[str]:
     return lines
 
 
-clients_app = Commands(
-    help="The registered clients and their part in the rounds.", no_args_is_help=True
-)
+clients_app = Commands()
 
 Client = Annotated[int, Argument(min=0, help="Index of the client.")]
 _COUNTS = ("sampled", "ranked", "accepted", "served", "scored", "refused", "voted", "incidents")
@@ -341,8 +335,6 @@ def rounds(
 
 def _reason(ban: Ban) -> str:
     """Return why a client is banned, and where the chain holds the proof."""
-    from ledger.protocol.ledger_state import SIGNED_TWICE, StatementKind
-
     twice = ban["signed_twice"]
     reason = SIGNED_TWICE[StatementKind(twice["code"]) if twice else None]
     return f"{reason}: block {ban['block']}, transaction {ban['transaction']}"

@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
+from clients.configuration import settings_reference as reference
+from clients.configuration.tested_regime import regime_warnings
+from clients.runs.metrics import RoundMetrics
+from cmfl.auditing import AuditRequest
 from cmfl.commands import console
 from cmfl.commands.configuration_options import ConfigurationOptions, Settings
 from cmfl.commands.console import (
@@ -37,17 +41,30 @@ from cmfl.commands.options import (
     RunToMake,
 )
 from cmfl.commands.sender import Sender, SenderOptions, command_on, missing_variables, print_next
+from cmfl.simulating import PlayedRun, play
+from cmfl.tracking import (
+    NOT_AUDITED,
+    TrackedRow,
+    TrackingSession,
+    described_run,
+    in_words,
+    prefixed,
+    recorded_rows,
+    require_apart,
+    tracked_row,
+)
 from cmfl.where import Target, opened_ledger
-from ledger.io.home import Home
+from ledger.chain.ports import NotServedError, TransactionTimeoutError
+from ledger.chain.round_ledger import ends_after
+from ledger.claims import is_below_floor
+from ledger.io.home import Home, RunPaths, read_text
+from ledger.io.parsing import MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ChainError, CmflError, ConfigurationError
+from ledger.protocol.ledger_state import RoundDecided
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration, TrackSection
-    from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import OpenedRun
-    from cmfl.simulating import PlayedRun
-    from cmfl.tracking import TrackedRow
-    from ledger.io.home import RunPaths
 
 
 def run(
@@ -74,9 +91,6 @@ def run(
     --set model.name=FILE.py:CLASS. Every setting with its default and what it may be, every attack
     and every fault: cmfl settings.
     """
-    from cmfl.simulating import play
-    from ledger.chain.ports import NotServedError, TransactionTimeoutError
-
     if accept_rollback and not resume:
         raise ConfigurationError("--accept-rollback goes with --resume")
     more = {"protocol.rounds": rounds, "machine.workers": workers}
@@ -143,7 +157,6 @@ def _report(
 ) -> None:
     """Print the result of a run, where its files are, and the commands that go on."""
     from clients.models.model import perplexity
-    from ledger.claims import is_below_floor
 
     if as_json:
         print_json(result)
@@ -180,8 +193,6 @@ def _report(
 
 def _warn(configuration: Configuration) -> None:
     """Say on standard error where a run that is attacked lies outside the tested regime."""
-    from clients.configuration.tested_regime import regime_warnings
-
     if configuration.malice.attack is None:
         return
     for warning in regime_warnings(configuration):
@@ -246,8 +257,6 @@ def settings(
 
     A setting is given as --set section.key=value, or in a TOML file; see docs/configuration.md.
     """
-    from clients.configuration import settings_reference as reference
-
     lists: dict[str, Callable[[], Sequence[Any]]] = {
         "presets": reference.presets,
         "data": lambda: [*_of_section("data"), *reference.data_settings()],
@@ -267,8 +276,6 @@ def settings(
 
 def _of_section(section: str | None) -> list[Any]:
     """Return the settings of a section; all for None."""
-    from clients.configuration import settings_reference as reference
-
     every = reference.settings()
     places = {row["name"]: row["name"].rpartition(".")[0] for row in every}
     matching = [row for row in every if section in {None, row["name"], places[row["name"]]}]
@@ -319,15 +326,6 @@ def track(
     track.tensorboard=FOLDER and track.wandb=FOLDER. To repeat it adds what is new, and nothing
     twice. Exit code 2 if one of them fails.
     """
-    from cmfl.tracking import (
-        NOT_AUDITED,
-        TrackingSession,
-        described_run,
-        prefixed,
-        recorded_rows,
-        require_apart,
-    )
-
     where = Target(home, run, rpc_url=rpc_url, chain_id=chain_id)
     paths = _paths(where)
     section = _section(paths, tuple(setting or ()))
@@ -366,8 +364,6 @@ def _paths(where: Target) -> RunPaths:
 def _section(paths: RunPaths, settings: tuple[str, ...]) -> TrackSection:
     """Return the trackers of a run's file, with settings over them."""
     from clients.configuration.parsing import tracked_by
-    from ledger.io.home import read_text
-    from ledger.io.parsing import MAX_TOML_BYTES, parse_toml
 
     recorded = parse_toml(read_text(paths.configuration, MAX_TOML_BYTES)).get("track", {})
     for each in settings:
@@ -384,10 +380,6 @@ def _section(paths: RunPaths, settings: tuple[str, ...]) -> TrackSection:
 
 def _rows_of_chain(where: Target) -> list[TrackedRow]:
     """Return what the chain has of each round, for a run that was not played in this home."""
-    from cmfl.tracking import tracked_row
-    from ledger.chain.round_ledger import ends_after
-    from ledger.protocol.ledger_state import RoundDecided
-
     with opened_ledger(where) as ledger:
         ends = ends_after(ledger, 0)
     return [
@@ -406,9 +398,7 @@ def _rows_of_chain(where: Target) -> list[TrackedRow]:
 
 def _verdict(where: Target, rules: tuple[str, ...]) -> str:
     """Return what an audit says now, or why there was none."""
-    from cmfl.auditing import AuditRequest
     from cmfl.commands.audit import audited_with_progress
-    from cmfl.tracking import in_words
 
     try:
         return in_words(audited_with_progress(where, AuditRequest(jobs=1, rules=rules)))

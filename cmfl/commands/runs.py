@@ -46,13 +46,25 @@ from cmfl.commands.options import (
 from cmfl.opening import names_in
 from cmfl.recorded import last_known
 from cmfl.where import RemoteService, Target, chain_at, require_no_node
+from ledger.chain.contract.manifest import (
+    read_run_manifest,
+    require_unplayed,
+    settings_digest,
+    was_in_memory,
+)
+from ledger.chain.round_ledger import last_ended
+from ledger.claims import claimed_run, is_below_floor, recorded_settings, settings_by_name
+from ledger.early_stop import claimed_stop
+from ledger.history.answers import DeploymentSummary, Series
 from ledger.io.home import Home, RunPaths
+from ledger.protocol import canonical
+from ledger.protocol.documents.run import decode_run
 from ledger.protocol.errors import CmflError, ConfigurationError, ServiceError
+from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from api.client.service import Service
     from cmfl.commands.audit import HeadComparison
-    from ledger.history.answers import DeploymentSummary, Series
 
 
 MAX_RUNS = 1_024
@@ -115,9 +127,6 @@ class HomeRuns:
 
     def row(self, name: str) -> RunSummary:
         """Return the summary of a run."""
-        from ledger.chain.contract.manifest import settings_digest, was_in_memory
-        from ledger.claims import claimed_run
-
         paths = self._paths(name)
         claimed = claimed_run(paths)
         planned = self.settings(name).get("protocol.rounds", "")
@@ -135,9 +144,6 @@ class HomeRuns:
         )
 
     def _on_chain(self, paths: RunPaths) -> dict[str, object]:
-        from ledger.chain.contract.manifest import read_run_manifest, require_unplayed
-        from ledger.chain.round_ledger import last_ended
-
         if not paths.manifest.exists():
             require_unplayed(paths)
             return {"rounds": 0}
@@ -151,8 +157,6 @@ class HomeRuns:
 
     def settings(self, name: str) -> dict[str, str]:
         """Return the settings by their full names, as TOML."""
-        from ledger.claims import recorded_settings
-
         return recorded_settings(self._paths(name))
 
     def unknown(self, name: str) -> str:  # noqa: ARG002 - as of a service
@@ -201,11 +205,6 @@ class ServiceRuns:
 
     def settings(self, name: str) -> dict[str, str]:
         """Return the settings in the run document, by their full names, as TOML."""
-        from ledger.claims import settings_by_name
-        from ledger.protocol import canonical
-        from ledger.protocol.documents.run import decode_run
-        from ledger.protocol.types import Digest
-
         digest = Digest(bytes.fromhex(self._deployment(name)["config"][2:]))
         document = decode_run(self._remote.blobs().get(digest, canonical.MAX_DOCUMENT_BYTES))
         parameters = document.parameters
@@ -274,7 +273,7 @@ def _accepted_attackers(series: Series) -> float | None:
     return sum(malicious for _, malicious in counts) / total if total else None
 
 
-app = Commands(help="Summaries of the runs of a home or a service.", no_args_is_help=True)
+app = Commands()
 
 CLAIMED = (
     "Accuracy and accepted attackers are the runs' own claims: claimed, not proven. "
@@ -323,7 +322,6 @@ def show(name: Name, place: PlaceOptions, json: AsJson = False) -> None:
     warning and exit code 1. The claims of a service are not compared.
     """
     from cmfl.commands.audit import head_message
-    from ledger.early_stop import claimed_stop
 
     target = place.target(name)
     is_remote = target.remote is not None
@@ -356,7 +354,6 @@ def show(name: Name, place: PlaceOptions, json: AsJson = False) -> None:
 def _head_of(target: Target, row: RunSummary) -> HeadComparison:
     """Return the comparison of a run's claimed head with the chain; a service is not asked."""
     from cmfl.commands.audit import HeadComparison, HeadOutcome, compare_head
-    from ledger.claims import claimed_run
 
     if target.remote is not None:
         return HeadComparison(HeadOutcome.NOT_ASKED, row["rounds"], claimed=row["head"])
@@ -398,8 +395,6 @@ def _verdict(runs: HomeRuns | ServiceRuns, row: RunSummary) -> str:
 
 
 def _is_below(row: RunSummary) -> bool:
-    from ledger.claims import is_below_floor
-
     return row["floor"] is not None and is_below_floor(row["accuracy"], row["floor"])
 
 

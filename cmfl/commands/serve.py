@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
+from api.settings import Settings
+from api.store.permissions import MAX_AUDITORS, StoreSettings
 from cmfl.commands.console import AsJson, print_json, print_line, print_result, print_table
 from cmfl.commands.exit_codes import INCOMPLETE
 from cmfl.commands.interrupts import until_interrupted
@@ -25,17 +27,23 @@ from cmfl.commands.options import (
     contract_address,
 )
 from cmfl.where import Target
+from ledger.actors.retention import blobs_named_by_run, blobs_of_round, removable_payloads
+from ledger.chain.addresses import to_canonical
+from ledger.chain.contract.deploy import connect
+from ledger.chain.contract.event_log import complete_ledger
+from ledger.chain.contract.ledger import CommitteeLedger, FinalLedger
+from ledger.chain.contract.manifest import read_run_manifest
 from ledger.chain.ports import ChainReader
-from ledger.protocol.errors import ConfigurationError
+from ledger.io.home import Home, read_text
+from ledger.io.user_code import require_source
+from ledger.protocol.errors import BlobMissingError, ConfigurationError
+from ledger.protocol.types import NO_DIGEST, Address, Digest
+from ledger.storage.blobs import BlobStore
+from ledger.storage.mailbox import remove_mail
+from ledger.storage.objects import LocationKind, parse_locations
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
-
-    from api.settings import Settings
-    from api.store.permissions import StoreSettings
-    from ledger.chain.contract.ledger import CommitteeLedger
-    from ledger.protocol.types import Digest
-    from ledger.storage.blobs import BlobStore
 
 
 MAX_TOKENS_BYTES = 65_536
@@ -168,10 +176,6 @@ class ServiceOptions:
         """Return the settings of the service."""
         from pydantic import ValidationError
 
-        from api.settings import Settings
-        from ledger.io.user_code import require_source
-        from ledger.storage.objects import parse_locations
-
         if self.open_reading and self.tokens_file is None:
             raise ConfigurationError("--open-reading has no effect without --tokens-file")
         if self.mailbox is not None:
@@ -215,8 +219,6 @@ _OPTIONS = {
 
 def _read_tokens(path: Path | None) -> tuple[str, ...]:
     """Return the tokens in a file; no error shows one of them."""
-    from ledger.io.home import read_text
-
     if path is None:
         return ()
     try:
@@ -280,9 +282,7 @@ def is_port_taken(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-blobs_app = Commands(
-    help="Published blobs: list, remove, copy, and serve to other machines.", no_args_is_help=True
-)
+blobs_app = Commands()
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,10 +355,6 @@ class StoreOptions:
 
     def settings(self, folder: Path) -> StoreSettings:
         """Return the settings of the store over a folder."""
-        from api.store.permissions import MAX_AUDITORS, StoreSettings
-        from ledger.chain.addresses import to_canonical
-        from ledger.protocol.types import Address
-
         auditors = frozenset(Address(to_canonical(each)) for each in self.auditor or ())
         if len(auditors) > MAX_AUDITORS:
             raise ConfigurationError(f"--auditor: {len(auditors)} are more than {MAX_AUDITORS}")
@@ -386,8 +382,6 @@ def list_blobs(
 
     cmfl blobs prune removes the payloads of old rounds; the other blobs are the record.
     """
-    from ledger.actors.retention import blobs_of_round
-
     target = source.target()
     published = target.published()
     with target.reader() as chain:
@@ -426,8 +420,6 @@ def prune(
     Records, vectors and models stay too. An audit of such a round names what is missing, and ends
     incomplete (exit code 3).
     """
-    from ledger.actors.retention import removable_payloads
-    from ledger.chain.contract.ledger import FinalLedger
     from ledger.storage.opening import store_at
 
     target = source.target()
@@ -464,9 +456,6 @@ def copy(
 
     Each blob is compared with its name. Exit code 3: a blob that the run names is missing.
     """
-    from ledger.actors.retention import blobs_named_by_run
-    from ledger.protocol.errors import BlobMissingError
-    from ledger.protocol.types import NO_DIGEST
     from ledger.storage.opening import store_at
 
     target = source.target()
@@ -539,9 +528,6 @@ def serve_blobs(
 
 def _remove_mail(target: Target, ledger: CommitteeLedger, before_round: int) -> None:
     """Remove the mail of old rounds from the folder of the blobs, if it is on this machine."""
-    from ledger.storage.mailbox import remove_mail
-    from ledger.storage.objects import LocationKind, parse_locations
-
     folder = target.blobs().folder
     if target.blobs_at is not None:
         location, *others = parse_locations("blobs", target.blobs_at)
@@ -555,12 +541,6 @@ def _blobs_of_other_runs(
     target: Target, chain: ChainReader, address: str, blobs: BlobStore
 ) -> set[Digest]:
     """Return the blobs that the other runs of a home name."""
-    from ledger.actors.retention import blobs_named_by_run
-    from ledger.chain.contract.deploy import connect
-    from ledger.chain.contract.event_log import complete_ledger
-    from ledger.chain.contract.manifest import read_run_manifest
-    from ledger.io.home import Home
-
     named: set[Digest] = set()
     for paths in Home(target.home).deployed():
         manifest = read_run_manifest(paths)

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from typer import Argument, Option
 
+from clients.datasets.own_samples import salt_of
+from clients.replay.replayed_update import TrainingReplay
 from cmfl.arguments import naming
-from cmfl.auditing import trusted_by
+from cmfl.auditing import AuditRequest, trusted_by
 from cmfl.commands import console
 from cmfl.commands.console import (
     AsJson,
@@ -36,19 +38,24 @@ from cmfl.commands.options import (
 )
 from cmfl.commands.sender import keystore_key, private_keys
 from cmfl.commands.witness import WitnessOptions
-from cmfl.replaying import MOST_JOBS
+from cmfl.recorded import read
+from cmfl.replaying import MOST_JOBS, ReplayRequest, replay_target
 from cmfl.where import Target, download_bundle, download_proof, opened_ledger
+from ledger.audit.bundles.bundle import read_manifest
+from ledger.audit.bundles.bundle_verification import RoundVerification, make_bundle, verify_bundle
+from ledger.audit.bundles.container import open_bundle
+from ledger.audit.proofs.proof import ClientProof
+from ledger.audit.proofs.proof_maker import make_proof
+from ledger.audit.proofs.proof_verification import ProofVerification, verify_proof
+from ledger.audit.proofs.trust import Caveat, Trusted, VerificationStep, read_trusted_contract
+from ledger.audit.report import AuditOutcome
+from ledger.audit.report_text import finding_line, step_lines
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from clients.replay.replayed_update import TrainingReplay
     from cmfl.provenance.verify import DocumentVerification
-    from ledger.audit.bundles.bundle_verification import RoundVerification
-    from ledger.audit.proofs.proof import ClientProof
-    from ledger.audit.proofs.proof_verification import ProofVerification
-    from ledger.audit.proofs.trust import Caveat, Trusted, VerificationStep
-    from ledger.chain.contract.ledger import CommitteeLedger
-    from ledger.protocol.types import ClientId
 
 
 _RANGE = re.compile(r"([0-9]{1,9})\.\.([0-9]{1,9})")
@@ -152,8 +159,6 @@ def verify_training(
     another. 3: none is another, but something could not be checked. 2: with --sign, a mailbox that
     does not take the attestations; the result is shown and written all the same.
     """
-    from cmfl.replaying import ReplayRequest, replay_target
-
     if report is not None:
         require_writable(report, "--report", as_json=json)
     where = source.target()
@@ -222,8 +227,6 @@ def read_bounds(round_number: int | None, rounds: str | None) -> tuple[int, int]
 
 def _salts(salt: str | None, clients: tuple[int, ...]) -> dict[int, bytes]:
     """Return the salt of the one client's samples."""
-    from clients.datasets.own_samples import salt_of
-
     if salt is None:
         return {}
     if len(clients) != 1:
@@ -233,10 +236,7 @@ def _salts(salt: str | None, clients: tuple[int, ...]) -> dict[int, bytes]:
     return {clients[0]: salt_of(salt, "--salt")}
 
 
-app = Commands(
-    help="Check a client's part, a round, a bundle, the training or provenance.",
-    no_args_is_help=True,
-)
+app = Commands()
 
 RoundNumber = Annotated[int, Option("--round", min=1, max=2**32 - 1, help="Number of the round.")]
 Proof = Annotated[
@@ -265,11 +265,6 @@ def client(
     is trusted for nothing of it. Exit code 0: proven. 1: the proof is contradicted. 3: something
     could not be checked.
     """
-    from cmfl.recorded import read
-    from ledger.audit.proofs.proof_verification import verify_proof
-    from ledger.audit.report import AuditOutcome
-    from ledger.protocol.types import ClientId
-
     who = ClientId(client_index)
     where = source.target()
     if proof is not None:
@@ -305,8 +300,6 @@ def round_(
     contract on a chain that is trusted: --rpc-url with --address. Exit code 0: everything was
     checked and is true. 1: a contradiction. 3: something could not be checked.
     """
-    from ledger.audit.bundles.bundle_verification import make_bundle, verify_bundle
-
     where = source.target()
     if where.remote is not None:
         trusted_there = _trusted(where, round_number, head)
@@ -334,10 +327,6 @@ def bundle(
     trusted: --rpc-url with --address, or the home's own. Exit code 0: everything was checked and is
     true. 1: a contradiction. 3: something could not be checked.
     """
-    from ledger.audit.bundles.bundle import read_manifest
-    from ledger.audit.bundles.bundle_verification import verify_bundle
-    from ledger.audit.bundles.container import open_bundle
-
     where = source.target()
     with naming(file), open_bundle(file) as parts:
         manifest = read_manifest(parts.manifest, parts)
@@ -371,7 +360,6 @@ def attestation(
     has gone on since. 1: a field is false, the audit fails, or the document is about another
     contract or chain. 3: something could not be derived.
     """
-    from cmfl.auditing import AuditRequest
     from cmfl.commands.audit import audited_with_progress
     from cmfl.provenance.documents import read_document
     from cmfl.provenance.verify import verify_document
@@ -394,8 +382,6 @@ app.command("training")(verify_training)
 
 
 def _show_round(result: RoundVerification, *, json: bool) -> NoReturn:
-    from ledger.audit.report_text import finding_line, step_lines
-
     if not json:
         print_line(result.sentence, bold=True)
         _show_steps(result.steps)
@@ -439,8 +425,6 @@ def _made(
     where: Target, round_number: int, who: ClientId, head: str | None
 ) -> tuple[ClientProof, Trusted]:
     """Return a proof, and what it is held against, both from one block."""
-    from ledger.audit.proofs.proof_maker import make_proof
-
     with opened_ledger(where) as ledger:
         whole = head is not None
         made = make_proof(ledger, where.published(), round_number, who, whole=whole)
@@ -458,7 +442,5 @@ def _trusted(where: Target, round_number: int, head: str | None) -> Trusted | No
 
 def _trust(ledger: CommitteeLedger, round_number: int, head: str | None) -> Trusted:
     """Return a head that was kept, else what the contract has of the round."""
-    from ledger.audit.proofs.trust import read_trusted_contract
-
     kept = trusted_by(None, round_number, head)
     return read_trusted_contract(ledger, round_number) if kept is None else kept

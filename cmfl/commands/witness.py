@@ -6,11 +6,12 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
+from cmfl.auditing import Witnesses, policy_in, witnesses_of
 from cmfl.commands.console import (
     AsJson,
     complain,
@@ -26,14 +27,27 @@ from cmfl.commands.options import Commands, ContractOptions
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
 from cmfl.commands.serve import AllowedHosts
 from cmfl.where import Target, opened_ledger
+from ledger.io.folders import sole_process
+from ledger.io.home import read_file
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Domain
-
-if TYPE_CHECKING:
-    from cmfl.auditing import Witnesses
-    from ledger.transparency.checkpoints import Checkpoint
-    from ledger.transparency.notes import SigningKey
-
+from ledger.transparency import policy as proofs
+from ledger.transparency import publishing
+from ledger.transparency.checkpoints import Checkpoint, open_checkpoint
+from ledger.transparency.notes import (
+    KeyUse,
+    LogConflictError,
+    NoteError,
+    ProofError,
+    SigningKey,
+    TileError,
+    WitnessError,
+    parse_vkey,
+    require_key_name,
+)
+from ledger.transparency.policy import MAX_PROOF_BYTES, parse_proof, verified_head
+from ledger.transparency.tiles import head_entries, origin_of, read_entries
+from ledger.transparency.witness_folder import WitnessFolder
 
 WITNESS_POLICY = Option(
     "--witness-policy",
@@ -63,15 +77,11 @@ class WitnessOptions:
 
     def witnesses(self) -> Witnesses | None:
         """Return whom to ask; None for nobody."""
-        from cmfl.auditing import witnesses_of
-
         places = tuple(self.checkpoint or ())
         return witnesses_of(self.witness_policy, places, self.checkpoint_max_age)
 
 
-witness_app = Commands(
-    help="Cosign the checkpoints of logs that take nothing back.", no_args_is_help=True
-)
+witness_app = Commands()
 
 WitnessName = Annotated[
     str, Option("--name", help="Name of the witness's key, such as witness.example.org.")
@@ -112,9 +122,6 @@ def serve_witness(
     """
     from api.http.server import serve_app
     from api.transparency.server import create_witness
-    from ledger.io.folders import sole_process
-    from ledger.transparency.notes import KeyUse, parse_vkey
-    from ledger.transparency.witness_folder import WitnessFolder
 
     logs = [parse_vkey(each, KeyUse.NOTE) for each in log]
     signer = _witness_key(name, keystore, password_file)
@@ -130,16 +137,12 @@ def serve_witness(
 
 
 def _witness_key(name: str, keystore: list[Path], password_file: Path | None) -> SigningKey:
-    from ledger.transparency.notes import KeyUse, SigningKey, require_key_name
-
     require_key_name(name)
     secret = keystore_key(only_keystore(keystore), password_file)
     return SigningKey.derived(secret, KeyUse.COSIGNATURE, name)
 
 
-log_app = Commands(
-    help="The heads of a run as a transparency log that witnesses cosign.", no_args_is_help=True
-)
+log_app = Commands()
 
 LogName = Annotated[
     str,
@@ -185,11 +188,6 @@ def publish(
     1: the chain contradicts what this key has signed. 3: fewer witnesses than the policy asks for
     have cosigned, and the checkpoint in place stays.
     """
-    from cmfl.auditing import policy_in
-    from ledger.io.folders import sole_process
-    from ledger.transparency import publishing
-    from ledger.transparency.notes import LogConflictError
-
     target = source.target()
     policy = None if witness_policy is None else policy_in(witness_policy)
     # The chain is read under the lock: else rounds that another process publishes meanwhile would
@@ -301,8 +299,6 @@ def prove(
 
     It has the form of c2sp.org/tlog-proof, and all cosignatures of the checkpoint.
     """
-    from ledger.transparency import policy as proofs
-
     require_writable(out)
     note, checkpoint, entries = _read_log(place, log)
     if round_number > len(entries):
@@ -324,11 +320,6 @@ def head(
     Exit code 1: a signature or the proof does not hold. 3: fewer witnesses than the policy asks for
     have cosigned the log.
     """
-    from cmfl.auditing import policy_in
-    from ledger.io.home import read_file
-    from ledger.transparency.notes import NoteError, ProofError
-    from ledger.transparency.policy import MAX_PROOF_BYTES, parse_proof, verified_head
-
     policy = policy_in(witness_policy)
     sent = parse_proof(read_file(proof, MAX_PROOF_BYTES))
     try:
@@ -351,10 +342,7 @@ def head(
 
 def _read_log(place: str, log: list[str]) -> tuple[bytes, Checkpoint, list[bytes]]:
     """Return a log's checkpoint, as a note and opened, and its entries, or end for why not."""
-    from ledger.transparency.checkpoints import open_checkpoint
     from ledger.transparency.collecting import checkpoint_at, file_at, shown
-    from ledger.transparency.notes import KeyUse, NoteError, TileError, WitnessError, parse_vkey
-    from ledger.transparency.tiles import read_entries
 
     keys = [parse_vkey(each, KeyUse.NOTE) for each in log]
     try:
@@ -371,8 +359,6 @@ def _read_log(place: str, log: list[str]) -> tuple[bytes, Checkpoint, list[bytes
 
 def _entries_of(target: Target, *, is_final: bool) -> tuple[Domain, list[bytes]]:
     """Return a run's domain, and the entries of its rounds: of the final ones, or of all."""
-    from ledger.transparency.tiles import head_entries
-
     with opened_ledger(target) as ledger:
         domain = ledger.domain()
         last = ledger.chain.finalized() if is_final else ledger.chain.head().number
@@ -383,9 +369,6 @@ def _entries_of(target: Target, *, is_final: bool) -> tuple[Domain, list[bytes]]
 def _log_key(
     name: str, domain: Domain, keystore: list[Path], password_file: Path | None
 ) -> SigningKey:
-    from ledger.transparency.notes import KeyUse, SigningKey
-    from ledger.transparency.tiles import origin_of
-
     origin = origin_of(name, domain)
     secret = keystore_key(only_keystore(keystore), password_file)
     return SigningKey.derived(secret, KeyUse.NOTE, origin)

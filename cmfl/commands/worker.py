@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
+from clients.worker.background import Moment
+from clients.worker.participants import HONEST
 from cmfl.arguments import digest_of_head
 from cmfl.commands import console
 from cmfl.commands.console import (
@@ -44,7 +46,13 @@ from cmfl.commands.sender import (
     quoted_place,
     quoted_url,
 )
+from ledger.chain.addresses import checksum
+from ledger.chain.contract.deploy import ALLOW_UNKNOWN_CREATION
+from ledger.chain.ports import require_plain_sender
+from ledger.io.home import DISK
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.signing import KeySigner
 
 if TYPE_CHECKING:
     from clients.onboarding.checks import FinalityLag
@@ -52,7 +60,6 @@ if TYPE_CHECKING:
     from clients.worker.status import WorkerFolder
     from ledger.chain.rpc.node import RpcSettings, SendingNode
     from ledger.chain.rpc.rpc_chain import RpcChain
-    from ledger.protocol.parameters import Parameters
 
 
 _log = logging.getLogger(__name__)
@@ -98,7 +105,6 @@ def worker(
     if status:
         _print_status(own, json=json)
         return
-    from clients.worker.participants import HONEST
     from clients.worker.process import WorkerOptions
 
     shared, target = options.shared(), options.target(f"machine.device={device}")
@@ -136,10 +142,8 @@ def _run(
     json: bool,
 ) -> None:
     from clients.onboarding.checks import finality_lag
-    from clients.worker.background import Moment
     from clients.worker.process import Startup, WorkerLoop, find_deployed_run, open_worker
     from clients.worker.status import StatusFile, WorkerMetrics, serve_metrics, worker_status
-    from ledger.protocol.signing import KeySigner
 
     signers = [KeySigner(key) for key in keys]
     end = threading.Event()
@@ -173,11 +177,8 @@ def _run(
 
 def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) -> RpcChain:
     """Return the node; the worker's richest account pays for all of its clients."""
-    from ledger.chain.addresses import checksum
-    from ledger.chain.ports import require_plain_sender
     from ledger.chain.rpc.node import RpcReader
     from ledger.chain.rpc.rpc_chain import RpcChain
-    from ledger.protocol.signing import KeySigner
 
     with RpcReader(url, chain_id=chain_id, settings=settings) as node:
         accounts = [checksum(KeySigner(key).address) for key in keys]
@@ -284,7 +285,6 @@ def join(
     data and folder. Nothing is sent to the chain. Exit code 1 if something is missing.
     """
     from clients.onboarding.checks import CheckState, PreflightChecks
-    from ledger.protocol.signing import KeySigner
 
     shared = options.shared()
     expected = None if genesis is None else digest_of_head(genesis, "--genesis")
@@ -321,7 +321,6 @@ def join(
 def _worker_command(options: ParticipantOptions, shared: SharedPlaces) -> str:
     """Return the command that starts the worker, with secrets and URLs as variables."""
     from clients.configuration.parsing import ALLOW_PREDICTABLE
-    from ledger.chain.contract.deploy import ALLOW_UNKNOWN_CREATION
 
     chain = ["--chain-id", shared.chain_id, "--contract", shared.contract]
     words: list[object] = ["worker", *chain]
@@ -360,7 +359,6 @@ def leave(
     worker on the same folder. A worker that is killed meanwhile has not been asked any more.
     """
     from clients.worker.status import WorkerFolder
-    from ledger.io.home import DISK
 
     worker = WorkerFolder(folder)
     if not worker.is_held():
