@@ -12,7 +12,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
@@ -60,111 +60,58 @@ class PanelledGroup(TyperGroup):
                 )
 
 
-_PANELS: dict[str, dict[str, tuple[str, str]]] = {
-    "Simulate runs, compare them, and take their models": {
-        "demo": ("demo:demo", "Run, audit and compare on real digits, then serve the history."),
-        "run": ("run:run", "Run simulated rounds until the last one, or take a run up again."),
-        "settings": (
-            "run:settings",
-            "Show every setting with its default, what it may be, and what it is.",
-        ),
-        "track": (
-            "run:track",
-            "Log a recorded run to MLflow, TensorBoard or Weights & Biases, and the verdict of an "
-            "audit.",
-        ),
-        "runs": ("runs:app", "Summaries of the runs of a home or a service."),
-        "experiment": ("experiment:app", "Run, draw, report and audit experiments."),
-        "data": ("data:data_app", "Data sets: check and fetch their files."),
-        "model": ("model:app", "Models as files: model.safetensors."),
-    },
-    "Audit: read the history, and verify it": {
-        "audit": ("audit:audit", "Check every round from the chain and the blobs alone."),
-        "coverage": (
-            "audit:coverage",
-            "Show which updates have been repeated by auditors: rounds by clients, and their "
-            "verdicts.",
-        ),
-        "verify": (
-            "verify:app",
-            "Check a client's part, a round, a bundle, the training or provenance.",
-        ),
-        "rounds": ("rounds:rounds_app", "The recorded rounds."),
-        "clients": (
-            "rounds:clients_app",
-            "The registered clients and their part in the rounds.",
-        ),
-        "export": (
-            "export:app",
-            "Write a proof, a round, the model's provenance, or a table for others.",
-        ),
-        "contract": (
-            "chain:contract_app",
-            "The contract: its interface, and whether its code is the published one.",
-        ),
-    },
-    "Deploy a federation, and take part in one": {
-        "register": (
-            "registry:register",
-            "Write a signed entry: your address, your number of samples, and the settings you "
-            "agree to.",
-        ),
-        "deploy": (
-            "deploy:deploy",
-            "Deploy a run's contract, without a round; repeating it changes nothing.",
-        ),
-        "join": (
-            "worker:join",
-            "Check all that you need to take part, say what is missing, and print how to begin.",
-        ),
-        "worker": (
-            "worker:worker",
-            "Take part in a run with one or more clients until it is over.",
-        ),
-        "leave": (
-            "worker:leave",
-            "Ask a worker to finish its round and end; its clients stay registered.",
-        ),
-        "network": (
-            "network:network",
-            "Run a federation of separate worker processes on this machine, and audit it.",
-        ),
-        "keys": ("registry:keys_app", "Keys of clients."),
-        "registry": ("registry:registry_app", "The owners of a run that is to be deployed."),
-        "chain": (
-            "chain:chain_app",
-            "Serve the home's own chain to other programs; fund accounts.",
-        ),
-        "flower": ("data:flower_app", "Projects of Flower in whose rounds a committee decides."),
-    },
-    "Operate services and stores": {
-        "serve": (
-            "serve:serve",
-            "Serve the round history over REST, with a dashboard; /openapi.json describes it.",
-        ),
-        "watch": (
-            "rounds:watch",
-            "Follow the open round of a live federation: its stage, and who is late.",
-        ),
-        "doctor": (
-            "doctor:doctor",
-            "Check installation, home and node; exit 1 if something is wrong.",
-        ),
-        "blobs": (
-            "serve:blobs_app",
-            "Published blobs: list, remove, copy, and serve to other machines.",
-        ),
-        "log": (
-            "witness:log_app",
-            "The heads of a run as a transparency log that witnesses cosign.",
-        ),
-        "witness": (
-            "witness:witness_app",
-            "Cosign the checkpoints of logs that take nothing back.",
-        ),
-    },
-}
-"""The commands and groups of commands of each panel: where they are, and what they are for."""
+_COMMANDS = """
+Simulate runs, compare them, and take their models
+  demo       demo       Run, audit and compare on real digits, then serve the history.
+  run        run        Run simulated rounds until the last one, or take a run up again.
+  settings   run        Show every setting with its default, what it may be, and what it is.
+  track      run        Log a recorded run to MLflow, TensorBoard or Weights & Biases, and an audit.
+  runs       runs       Summaries of the runs of a home or a service.
+  experiment experiment Run, draw, report and audit experiments.
+  data       data       Data sets: check and fetch their files.
+  model      model      Models as files: model.safetensors.
+Audit: read the history, and verify it
+  audit      audit      Check every round from the chain and the blobs alone.
+  coverage   audit      Show which updates have been repeated by auditors: rounds by clients.
+  verify     verify     Check a client's part, a round, a bundle, the training or provenance.
+  rounds     rounds     The recorded rounds.
+  clients    rounds     The registered clients and their part in the rounds.
+  export     export     Write a proof, a round, the model's provenance, or a table for others.
+  contract   chain      The contract: its interface, and whether its code is the published one.
+Deploy a federation, and take part in one
+  register   registry   Write a signed entry: your address, your number of samples, the settings.
+  deploy     deploy     Deploy a run's contract, without a round; repeating it changes nothing.
+  join       worker     Check all that you need to take part, say what is missing, and print more.
+  worker     worker     Take part in a run with one or more clients until it is over.
+  leave      worker     Ask a worker to finish its round and end; its clients stay registered.
+  network    network    Run a federation of separate worker processes on this machine, audited.
+  keys       registry   Keys of clients.
+  registry   registry   The owners of a run that is to be deployed.
+  chain      chain      Serve the home's own chain to other programs; fund accounts.
+  flower     data       Projects of Flower in whose rounds a committee decides.
+Operate services and stores
+  serve      serve      Serve the round history over REST, with a dashboard; /openapi.json has it.
+  watch      rounds     Follow the open round of a live federation: its stage, and who is late.
+  doctor     doctor     Check installation, home and node; exit 1 if something is wrong.
+  blobs      serve      Published blobs: list, remove, copy, and serve to other machines.
+  log        witness    The heads of a run as a transparency log that witnesses cosign.
+  witness    witness    Cosign the checkpoints of logs that take nothing back.
+"""
+"""Panels, and the commands of each: name, module, and the sentence of a list, which it may cut.
+
+The module has a command under its own name, and a group of commands as NAME_app.
+"""
+
+
+def _listed() -> Iterator[tuple[str, str, str, str]]:
+    """Yield panel, name, module and sentence of each command."""
+    panel = ""
+    for line in _COMMANDS.strip().splitlines():
+        if line.startswith("  "):
+            name, module, text = line.split(maxsplit=2)
+            yield panel, name, module, text
+        else:
+            panel = line
 
 
 def application(only: str | None = None, *, is_listed: bool = False) -> typer.Typer:
@@ -182,19 +129,18 @@ def application(only: str | None = None, *, is_listed: bool = False) -> typer.Ty
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     made.callback()(cmfl)
-    for panel, commands in _PANELS.items():
-        for name, (place, text) in commands.items():
-            if only not in {None, name}:
-                continue
-            if is_listed:
-                made.command(name, help=text, rich_help_panel=panel)(lambda: None)
-                continue
-            module, _, attribute = place.partition(":")
-            command = getattr(import_module(f"cmfl.commands.{module}"), attribute)
-            if isinstance(command, typer.Typer):
-                made.add_typer(command, name=name, help=text, rich_help_panel=panel)
-            else:
-                made.command(name, rich_help_panel=panel)(command)
+    for panel, name, module, text in _listed():
+        if only not in {None, name}:
+            continue
+        if is_listed:
+            made.command(name, help=text, rich_help_panel=panel)(lambda: None)
+            continue
+        commands = import_module(f"cmfl.commands.{module}")
+        if hasattr(commands, f"{name}_app"):
+            group = getattr(commands, f"{name}_app")
+            made.add_typer(group, name=name, help=text, rich_help_panel=panel)
+        else:
+            made.command(name, rich_help_panel=panel)(getattr(commands, name))
     return made
 
 
@@ -247,7 +193,7 @@ def command_for(first: str = "") -> Callable[..., int | None]:
 
     To import the modules of all commands takes long. Completion in a shell needs them.
     """
-    is_named = any(first in commands for commands in _PANELS.values())
+    is_named = any(first == name for _, name, _, _ in _listed())
     is_listed = not is_named and "_CMFL_COMPLETE" not in os.environ
     made = application(first if is_named else None, is_listed=is_listed)
     command = typer.main.get_command(made)

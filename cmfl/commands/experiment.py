@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 ALL = "all"
 CELL_COLUMNS = ("cell", "final", "head", "current")
 
-app = Commands()
+experiment_app = Commands()
 
 Name = Annotated[
     str, Argument(help="An experiment, or the path of a TOML file; see experiment list.")
@@ -67,7 +67,7 @@ Seeds = Annotated[
 DEFAULT_OUT = Path("experiments")
 
 
-@app.command("list")
+@experiment_app.command("list")
 def list_(
     name: Annotated[str | None, Argument(help="The experiment whose cells are listed.")] = None,
     out: Out = DEFAULT_OUT,
@@ -105,7 +105,7 @@ def list_(
         )
 
 
-@app.command("run")
+@experiment_app.command("run")
 def run(
     name: NameOrAll,
     seeds: Seeds = None,
@@ -148,7 +148,7 @@ def run(
     raise typer.Exit(_code(results))
 
 
-@app.command("plot")
+@experiment_app.command("plot")
 def plot(
     name: NameOrAll = ALL,
     out: Out = DEFAULT_OUT,
@@ -167,7 +167,7 @@ def plot(
     print_line(f"{len(paths)} files in {to}")
 
 
-@app.command("report")
+@experiment_app.command("report")
 def report(
     name: NameOrAll = ALL,
     out: Out = DEFAULT_OUT,
@@ -188,7 +188,7 @@ def report(
         write_result(to, text.encode(), "--to")
 
 
-@app.command("audit")
+@experiment_app.command("audit")
 def audit(
     name: Name,
     cell: Annotated[str, Argument(help="A cell that was on a chain; see experiment list.")],

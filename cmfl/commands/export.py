@@ -142,10 +142,10 @@ def _report(out: Path, facts: RunFacts, form: str, *, as_json: bool) -> None:
 
 _AS_SENT = "as the service sent it, and not checked yet: cmfl verify {} does"
 
-app = Commands()
+export_app = Commands()
 
 
-@app.command("bundle")
+@export_app.command("bundle")
 def bundle(
     source: EvidenceOptions, round_number: RoundNumber, out: Out, json: AsJson = False
 ) -> None:
@@ -175,7 +175,7 @@ def bundle(
     print_written(out, text)
 
 
-@app.command("proof")
+@export_app.command("proof")
 def proof(
     source: EvidenceOptions,
     round_number: RoundNumber,
@@ -213,7 +213,7 @@ PAGE = 100
 """Rounds that are read at once."""
 
 
-@app.command("table")
+@export_app.command("table")
 def table(
     source: HistoryOptions,
     name: Annotated[TableName, Argument(help="Table to write.")],
@@ -267,6 +267,6 @@ def _pages(
             raise ValueError("a page has no rounds, and is not the last")
 
 
-app.command("attestation")(attestation)
-app.command("crate")(crate)
-app.command("mlbom")(mlbom)
+export_app.command("attestation")(attestation)
+export_app.command("crate")(crate)
+export_app.command("mlbom")(mlbom)

@@ -44,13 +44,13 @@ from ledger.protocol.types import Digest
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
 
-app = Commands()
+model_app = Commands()
 
 SAFETENSORS, PEFT = "safetensors", "peft"
 FORMATS = (SAFETENSORS, PEFT)
 
 
-@app.command("export")
+@model_app.command("export")
 def export(
     out: Annotated[
         Path, Option(help="The file, which replaces an existing one; with --sign or peft a folder.")
@@ -143,7 +143,7 @@ def export(
         _print({"file": str(out), "says": facts, **size}, as_json=json)
 
 
-@app.command("digest")
+@model_app.command("digest")
 def digest(
     folder: Annotated[Path, Argument(help="The folder of a base of the model hf.")],
 ) -> None:
@@ -155,7 +155,7 @@ def digest(
     print_line(folder_digest("path", folder).partition(":")[2])
 
 
-@app.command("evaluate")
+@model_app.command("evaluate")
 def evaluate(
     file: Annotated[Path, Argument(help="A model.safetensors of cmfl.")],
     home: HomeFolder = DEFAULT_HOME,

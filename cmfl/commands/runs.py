@@ -273,7 +273,7 @@ def _accepted_attackers(series: Series) -> float | None:
     return sum(malicious for _, malicious in counts) / total if total else None
 
 
-app = Commands()
+runs_app = Commands()
 
 CLAIMED = (
     "Accuracy and accepted attackers are the runs' own claims: claimed, not proven. "
@@ -286,7 +286,7 @@ NOT_SERVED = (
 Name = Annotated[str, Argument(metavar="RUN", help="Name of the run.", autocompletion=runs_of_home)]
 
 
-@app.command("list")
+@runs_app.command("list")
 def list_runs(place: PlaceOptions, json: AsJson = False, csv: AsCsv = False) -> None:
     """List the runs of a home: rounds, accuracy and its floor, accepted attackers, head.
 
@@ -314,7 +314,7 @@ def list_runs(place: PlaceOptions, json: AsJson = False, csv: AsCsv = False) -> 
     raise typer.Exit(WRONG if faults else 0)
 
 
-@app.command("show")
+@runs_app.command("show")
 def show(name: Name, place: PlaceOptions, json: AsJson = False) -> None:
     """Show one run: its summary and its settings.
 

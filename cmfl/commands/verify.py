@@ -236,7 +236,7 @@ def _salts(salt: str | None, clients: tuple[int, ...]) -> dict[int, bytes]:
     return {clients[0]: salt_of(salt, "--salt")}
 
 
-app = Commands()
+verify_app = Commands()
 
 RoundNumber = Annotated[int, Option("--round", min=1, max=2**32 - 1, help="Number of the round.")]
 Proof = Annotated[
@@ -245,7 +245,7 @@ Proof = Annotated[
 ]
 
 
-@app.command("client")
+@verify_app.command("client")
 def client(
     source: EvidenceOptions,
     round_number: RoundNumber,
@@ -286,7 +286,7 @@ def client(
     _end(result, json=json)
 
 
-@app.command("round")
+@verify_app.command("round")
 def round_(
     source: EvidenceOptions,
     round_number: Annotated[int, Argument(min=1, max=2**32 - 1, help="Of the round.")],
@@ -313,7 +313,7 @@ def round_(
     _show_round(result, json=json)
 
 
-@app.command("bundle")
+@verify_app.command("bundle")
 def bundle(
     source: ContractOptions,
     file: Annotated[Path, Argument(help="A bundle, as cmfl export bundle writes it.")],
@@ -335,7 +335,7 @@ def bundle(
     _show_round(result, json=json)
 
 
-@app.command("attestation")
+@verify_app.command("attestation")
 def attestation(
     source: AttestedOptions,
     file: Annotated[
@@ -378,7 +378,7 @@ def attestation(
     _end(result, json=json)
 
 
-app.command("training")(verify_training)
+verify_app.command("training")(verify_training)
 
 
 def _show_round(result: RoundVerification, *, json: bool) -> NoReturn:
