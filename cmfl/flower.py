@@ -61,7 +61,7 @@ def server_app(settings: str | Path) -> ServerApp:
         target = Target(home, name, chain_id=chain_id or None)
         configuration = _settings(settings)
         nodes = GridNodes(grid)
-        played = play(target, name, configuration, _go_on, _log.warning, nodes=nodes)
+        played = play(target, configuration, _go_on, _log.warning, nodes=nodes)
         if played.stop is not None:
             _log.info("cmfl: %s", played.stop.sentence)
         _log.info("cmfl: contract %s, head 0x%s", played.address, played.head.hex())

@@ -446,7 +446,6 @@ def _round(claims: dict[str, Any], number: int, status: str, views: Any, **known
 
 
 def _of_service(target: Target) -> Snapshot:
-    """Return the run as the service tells it."""
     with open_deployment(target) as deployment:
         details, series = deployment.details(), deployment.series()
     columns: dict[str, Any] = dict(series["claimed"] or {})

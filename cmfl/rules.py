@@ -140,7 +140,6 @@ def accept(
 
 
 def _rows(updates: ArrayLike, references: ArrayLike) -> tuple[Any, Any]:
-    """Return updates and references as float32 matrices."""
     rows, members = matrix("updates", updates), matrix("references", references)
     if rows.shape[1] != members.shape[1]:
         raise ValueError(f"updates of {rows.shape[1]} numbers and references of {members.shape[1]}")

@@ -241,20 +241,21 @@ def logged(
     session.close(prefixed(tags), paths.model if section.model else None)
 
 
-def audited_in_place(opened: OpenedRun, chain: ChainReader, blobs: BlobReader) -> str:
-    """Return the outcome of an audit of a run whose chain is open, in words."""
+def audited_in_place(opened: OpenedRun, chain: ChainReader, blobs: BlobReader) -> AuditReport:
+    """Audit a run whose chain is open."""
     from clients.configuration.run_configuration import rule_sources
 
     assert opened.manifest is not None, "a run on a chain has a manifest"
+    options = AuditOptions(rules=rule_sources(opened.configuration))
+    return audit(connect(chain, opened.manifest), blobs, options)
+
+
+def in_words(make_audit: Callable[[], AuditReport]) -> str:
+    """Return an audit's outcome and how many rounds it is about, or why there was none."""
     try:
-        options = AuditOptions(rules=rule_sources(opened.configuration))
-        return in_words(audit(connect(chain, opened.manifest), blobs, options))
+        report = make_audit()
     except (CmflError, OSError) as error:
         return f"not checkable: {error}"
-
-
-def in_words(report: AuditReport) -> str:
-    """Return an audit's outcome, and how many rounds it is about."""
     return f"{report.outcome}, {report.rounds} rounds"
 
 

@@ -163,7 +163,6 @@ def chain_at(service: Service, chain_id: int | None) -> str:
 
 
 def _only(meant: list[str], served: list[str], what: str) -> str:
-    """Return the only match."""
     if len(meant) == 1:
         return meant[0]
     named = ", ".join(served[:_MOST_NAMED]) or "nothing"

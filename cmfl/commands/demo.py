@@ -303,7 +303,6 @@ def show_table(results: dict[str, Any]) -> None:
 
 
 def _show_audits(reports: dict[str, AuditReport]) -> None:
-    """Print one audit in full, and how many of all passed."""
     print_line(f"Audit of {SHOWN_RUN}, from chain and blobs alone", bold=True)
     # Not folded: a head and a command are to be copied whole.
     print_lines(readable(reports[SHOWN_RUN]))

@@ -107,7 +107,6 @@ def _signatures() -> str:
 
 
 def _artefact() -> str:
-    """Compare the contract's sources with the compiled artefact."""
     from cmfl.commands.chain import differing_sources
 
     for name in differing_sources(artifact()):
@@ -213,7 +212,6 @@ def _planned(configuration: Configuration) -> str:
 
 
 def _regime(configuration: Configuration) -> str:
-    """Say whether the run is within what its rules were attacked in."""
     warnings = regime_warnings(configuration)
     if not warnings:
         return "within the regime that the rules were attacked in"

@@ -235,7 +235,6 @@ def _tell(found: RepeatedCell, *, as_json: bool) -> None:
 def _planned(
     name: str, seeds: int | None, data: Path | None, out: Path, *, is_quick: bool
 ) -> tuple[ExperimentPlan, RowStore]:
-    """Return what an experiment runs, and where its rows are."""
     from clients.experiments.plan import plan_experiment
     from clients.experiments.run import RowStore
 
@@ -328,5 +327,4 @@ def _code(results: Iterable[dict[str, Any]]) -> int:
 
 
 def _rows(name: str, out: Path, *, is_quick: bool) -> dict[str, ExperimentRows]:
-    """Return the rows of one experiment, or of all that have some."""
     return read_experiments(_folder(out, is_quick=is_quick), None if name == ALL else name)

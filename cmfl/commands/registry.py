@@ -175,7 +175,6 @@ def agreed_owners(file: Path, run: str, configuration: Configuration) -> Owners:
 
 
 def _require_signed(where: str, registry: Registry, configuration: Configuration) -> None:
-    """Reject owners who have signed for other settings."""
     from clients.onboarding.registration import proposal_digest
 
     proposed = proposal_digest(configuration)

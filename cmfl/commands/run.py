@@ -59,7 +59,7 @@ from ledger.chain.round_ledger import ends_after
 from ledger.claims import is_below_floor
 from ledger.io.home import Home, RunPaths, read_text
 from ledger.io.parsing import MAX_TOML_BYTES, parse_toml
-from ledger.protocol.errors import ChainError, CmflError, ConfigurationError
+from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.ledger_state import RoundDecided
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def run(
     sender = node.sender()
     try:
         played = play(
-            *(where, name, configuration, lambda opened: _watch(opened, quiet=json), complain),
+            *(where, configuration, lambda opened: _watch(opened, quiet=json), complain),
             create=not resume,
             sender=sender,
             accept_rollback=accept_rollback,
@@ -275,7 +275,6 @@ def settings(
 
 
 def _of_section(section: str | None) -> list[Any]:
-    """Return the settings of a section; all for None."""
     every = reference.settings()
     places = {row["name"]: row["name"].rpartition(".")[0] for row in every}
     matching = [row for row in every if section in {None, row["name"], places[row["name"]]}]
@@ -326,6 +325,8 @@ def track(
     track.tensorboard=FOLDER and track.wandb=FOLDER. To repeat it adds what is new, and nothing
     twice. Exit code 2 if one of them fails.
     """
+    from cmfl.commands.audit import audited_with_progress
+
     where = Target(home, run, rpc_url=rpc_url, chain_id=chain_id)
     paths = _paths(where)
     section = _section(paths, tuple(setting or ()))
@@ -336,7 +337,9 @@ def track(
     model = paths.model if section.model and paths.model.exists() else None
     # A run on the memory ledger has no manifest, and no chain to audit.
     audited = section.audit and paths.manifest.exists()
-    tags = {"audit": _verdict(where, tuple(rules or ())) if audited else NOT_AUDITED}
+    request = AuditRequest(jobs=1, rules=tuple(rules or ()))
+    verdict = in_words(lambda: audited_with_progress(where, request)) if audited else NOT_AUDITED
+    tags = {"audit": verdict}
     if rows:
         tags["head"] = rows[-1].head
     session.close(prefixed(tags), model)
@@ -394,13 +397,3 @@ def _rows_of_chain(where: Target) -> list[TrackedRow]:
         )
         for end in ends
     ]
-
-
-def _verdict(where: Target, rules: tuple[str, ...]) -> str:
-    """Return what an audit says now, or why there was none."""
-    from cmfl.commands.audit import audited_with_progress
-
-    try:
-        return in_words(audited_with_progress(where, AuditRequest(jobs=1, rules=rules)))
-    except (CmflError, OSError) as error:
-        return f"not checkable: {error}"

@@ -258,7 +258,6 @@ class ServiceRuns:
 
 
 def _is_sparse(series: Series) -> bool:
-    """Return whether a series has only some of the rounds."""
     numbers = series["round"]
     return bool(numbers) and len(numbers) < numbers[-1]
 

@@ -226,7 +226,6 @@ def read_bounds(round_number: int | None, rounds: str | None) -> tuple[int, int]
 
 
 def _salts(salt: str | None, clients: tuple[int, ...]) -> dict[int, bytes]:
-    """Return the salt of the one client's samples."""
     if salt is None:
         return {}
     if len(clients) != 1:
@@ -393,7 +392,6 @@ def _show_round(result: RoundVerification, *, json: bool) -> NoReturn:
 
 
 def _show_steps(steps: Sequence[VerificationStep]) -> None:
-    """Print each step with what was expected and what was computed."""
     for step in steps:
         print_line(f"  {_MARKS[step.is_ok]}  {step.name}: {step.name.sentence}")
         print_line(f"      expected {_text(step.expected)}")

@@ -554,7 +554,6 @@ def _parsed(data: bytes) -> Any:
 
 
 def _at(value: Any, *names: str) -> Any:
-    """Return a member of nested maps; None where there is none."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value
