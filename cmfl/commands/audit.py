@@ -19,16 +19,7 @@ from cmfl.auditing import (
     check_stop,
     read_earlier,
 )
-from cmfl.commands.console import (
-    AsJson,
-    counting,
-    print_json,
-    print_line,
-    print_lines,
-    print_result,
-    require_writable,
-    wrote_report,
-)
+from cmfl.commands import console
 from cmfl.commands.exit_codes import WRONG, code_of
 from cmfl.commands.options import EvidenceOptions, Head, Rules
 from cmfl.commands.verify import read_bounds
@@ -154,7 +145,7 @@ def audit(
     ] = None,
     *,
     witnesses: WitnessOptions,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Check every round from the chain and the blobs alone.
 
@@ -168,7 +159,7 @@ def audit(
     3.
     """
     if report is not None:
-        require_writable(report, "--report", as_json=json)
+        console.require_writable(report, "--report", as_json=json)
     where = source.target()
     where.require_chain_of_its_own()
     consulted = witnesses.witnesses()
@@ -178,25 +169,25 @@ def audit(
     )
     repeated = None
     if training is not None:
-        with counting("training, updates") as show:
+        with console.counting("training, updates") as show:
             repeated = drawn_training(where, training, show)
     stop = _stop_of(where)
     if json:
         apart = {"training": repeated, "early_stop": None if stop is None else asdict(stop)}
-        print_json(result.as_dict() | {key: each for key, each in apart.items() if each})
+        console.print_json(result.as_dict() | {key: each for key, each in apart.items() if each})
     else:
         if repeated is not None:
-            print_line(_training_line(repeated))
+            console.print_line(_training_line(repeated))
         if stop is not None:
-            print_line(f"early stop, apart from the ten steps: {stop.sentence}")
-        print_lines(readable(result))
-    written = report is None or wrote_report(report, report_bytes(result))
+            console.print_line(f"early stop, apart from the ten steps: {stop.sentence}")
+        console.print_lines(readable(result))
+    written = report is None or console.wrote_report(report, report_bytes(result))
     raise typer.Exit(code_of(result.outcome) or (0 if written else WRONG))
 
 
 def audited_with_progress(where: Target, request: AuditRequest) -> AuditReport:
     """Audit a run, and show how far it is."""
-    with counting("audit, rounds") as show:
+    with console.counting("audit, rounds") as show:
         return audit_target(where, request, show)
 
 
@@ -242,7 +233,7 @@ def coverage(
             help="Count the attestations of this address; may be repeated; else everybody's.",
         ),
     ] = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Show which updates have been repeated by auditors: rounds by clients, and their verdicts.
 
@@ -252,7 +243,7 @@ def coverage(
     """
     bounds = read_bounds(None, rounds)
     result = Coverage(coverage_of(source.target(), bounds, auditor or (), mailbox))
-    print_result(result.as_dict(), _lines(result), as_json=json)
+    console.print_result(result.as_dict(), _lines(result), as_json=json)
 
 
 def _lines(result: Coverage) -> Iterator[str]:

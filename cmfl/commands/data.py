@@ -13,15 +13,8 @@ from clients.datasets.files.hub import fetch as fetch_files
 from clients.datasets.own_samples import salt_of
 from clients.datasets.registry import data_set_named
 from clients.datasets.summary import DataContents, verify_files
+from cmfl.commands import console
 from cmfl.commands.configuration_options import ConfigurationOptions
-from cmfl.commands.console import (
-    AsJson,
-    command_line,
-    print_json,
-    print_line,
-    print_lines,
-    print_result,
-)
 from cmfl.commands.options import Commands
 from cmfl.commands.sender import keystore_key, only_keystore
 from ledger.chain.addresses import checksum
@@ -51,7 +44,7 @@ def check(
         list[str] | None,
         Option("--set", metavar="KEY=VALUE", help="data.options.label=species and others."),
     ] = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Read all files as a run would, and say what they contain; the first fault is exit code 2.
 
@@ -68,11 +61,11 @@ def check(
         found = asdict(contents)
         if not contents.about:  # a data set of this project: its names and outputs are fixed
             found = {key: found[key] for key in found if key not in _OF_OWN_DATA}
-        print_json({"dataset": contents.dataset, "sound": True} | found)
+        console.print_json({"dataset": contents.dataset, "sound": True} | found)
         return
-    print_line(f"{path}: {contents.dataset}, all files are valid")
+    console.print_line(f"{path}: {contents.dataset}, all files are valid")
     notes = [f"note: {note}" for note in contents.notes]
-    print_lines([*_lines(contents), *contents.about, *notes])
+    console.print_lines([*_lines(contents), *contents.about, *notes])
 
 
 @data_app.command("digest")
@@ -86,7 +79,7 @@ def digest(
     salt: Annotated[
         str | None, Option(help="Salt of the owner's samples, 32 bytes in hex.")
     ] = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Print the salted digest of an owner's samples, as `cmfl register --data` registers it.
 
@@ -112,14 +105,14 @@ def digest(
         client, secret = checksum(signer.address), data_salt(signer)
     count, value = samples_with_salt(configuration, path, secret)
     answer = {"client": client, "samples": count, "data": value}
-    print_result(answer, [to_hex(value)], as_json=json)
+    console.print_result(answer, [to_hex(value)], as_json=json)
 
 
 @data_app.command("fetch")
 def fetch(
     name: Annotated[str, Argument(help="The data set.")],
     destination: Annotated[Path, Argument(metavar="DEST", help="The new folder.")],
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Fetch a data set's files from the Hugging Face hub, or from HF_ENDPOINT, into a new folder.
 
@@ -130,9 +123,9 @@ def fetch(
         raise ConfigurationError(f"data set {name!r} is not on the hub")
     files = fetch_files(data_set.hub, destination)
     lines = [f"{file} ({file.stat().st_size:,} bytes)" for file in files]
-    print_result(
+    console.print_result(
         {"dataset": name, "files": [str(file) for file in files]},
-        [*lines, f"check with: {command_line('data', 'check', destination)}"],
+        [*lines, f"check with: {console.command_line('data', 'check', destination)}"],
         as_json=json,
     )
 
@@ -178,8 +171,8 @@ def new(
     configuration = options.load()
     write_project(folder, configuration)
     clients = configuration.protocol.clients
-    print_line(f"{folder}: a project of Flower with {clients} clients")
-    print_line(
+    console.print_line(f"{folder}: a project of Flower with {clients} clients")
+    console.print_line(
         f"run it with: FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 FLWR_TELEMETRY_ENABLED=0 "
         f"flwr run {quote(str(folder))} --stream --federation-config num-supernodes={clients}"
     )

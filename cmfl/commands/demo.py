@@ -21,14 +21,7 @@ from api.settings import Settings
 from clients.experiments.definition import definition_of
 from clients.experiments.report import format_estimate
 from clients.experiments.rows import LAST_ROUNDS, CellRow
-from cmfl.commands.console import (
-    command_line,
-    print_line,
-    print_lines,
-    print_prose,
-    print_table,
-    progress,
-)
+from cmfl.commands import console
 from cmfl.commands.exit_codes import code_of
 from cmfl.commands.interrupts import until_interrupted
 from cmfl.commands.serve import is_port_taken
@@ -108,7 +101,7 @@ def play_all(jobs: list[SeedRuns]) -> list[SeedResults]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description:20}"), BarColumn(), MofNCompleteColumn())
-    with progress(*columns, TimeElapsedColumn(), TextColumn("{task.fields[said]}")) as bar:
+    with console.progress(*columns, TimeElapsedColumn(), TextColumn("{task.fields[said]}")) as bar:
         steps = steps_of(len(jobs), jobs[0].rounds)
         tasks = {step: bar.add_task(step, total=total, said="") for step, total in steps.items()}
         with task_pool(min(len(jobs), os.cpu_count() or 1)) as pool:
@@ -178,24 +171,26 @@ def demo(
     require_extra("api", "the demo's service needs")
     with _made_anew(home):
         _introduce(home, seeds, rounds)
-        print_line()
+        console.print_line()
         homes = [home, *(home / f"seed{seed}" for seed in range(1, seeds))]
         played = play_all([SeedRuns(each, seed, rounds) for seed, each in enumerate(homes)])
         reports = {name: report for seed in played for name, report in seed.reports.items()}
-        print_line()
+        console.print_line()
         shown = _round_to_show(reports[SHOWN_RUN])
         _show_round(home, shown)
-        print_line()
+        console.print_line()
         results = results_of([row for seed in played for row in seed.rows])
         DISK.write_whole(home / "results.json", f"{json.dumps(results, indent=1)}\n".encode())
         show_table(results)
-        print_line()
+        console.print_line()
         _show_audits(reports)
-        print_line()
-        print_line(f"All this took {time.monotonic() - begun:.0f} s. Look further:")
+        console.print_line()
+        console.print_line(f"All this took {time.monotonic() - begun:.0f} s. Look further:")
         look = ("rounds", "list"), ("rounds", "explain", shown), ("clients", "list"), ("audit",)
         for words in look:
-            print_line(f"  {command_line(*words, '--home', home, '--run', SHOWN_RUN)}")
+            console.print_line(
+                f"  {console.command_line(*words, '--home', home, '--run', SHOWN_RUN)}"
+            )
         codes = {code_of(each.outcome) for each in reports.values()} - {0}
         if codes:
             raise typer.Exit(min(codes))
@@ -218,14 +213,14 @@ def _made_anew(home: Path) -> Iterator[None]:
 
 def _introduce(home: Path, seeds: int, rounds: int) -> None:
     steps = steps_of(seeds, rounds)
-    print_prose(
+    console.print_prose(
         "60 clients hold non-IID parts of real digits; half are active in a round, 12 of these as "
         "its committee. In attacked runs 30 % of the clients send the opposite of their update, "
         "and one other lies about its scores whenever it is a member. The contract enforces each "
         f"decision, on a local EVM. Each seed has a chain of its own, {home}/chain.sqlite for seed "
         "0."
     )
-    print_prose(
+    console.print_prose(
         f"{steps[RECORDED]} rounds are recorded and audited; to compare with, "
         f"{steps[AVERAGED]} of FedAvg are played beside them, which has no committee and "
         "so nothing to record."
@@ -241,9 +236,9 @@ def _round_to_show(report: AuditReport) -> int:
 def _show_round(home: Path, shown: int) -> None:
     with open_history(Target(home, SHOWN_RUN)) as history:
         sentences = history.explanation(shown)["sentences"]
-    print_line(f"Round {shown} of {SHOWN_RUN}, in plain words", bold=True)
+    console.print_line(f"Round {shown} of {SHOWN_RUN}, in plain words", bold=True)
     for line in sentences:
-        print_prose(line)
+        console.print_prose(line)
 
 
 def results_of(rows: list[CellRow]) -> dict[str, Any]:
@@ -281,7 +276,7 @@ def show_table(results: dict[str, Any]) -> None:
     """Print the accuracy of the models, and the share of attackers' updates in them."""
     seeds = results["seeds"]
     over = f"mean ± standard error over {seeds} seeds" if seeds > 1 else "one seed"
-    print_table(
+    console.print_table(
         f"Test accuracy, mean of the last {results['last rounds']} rounds: {over}",
         ("method", *RESULT_COLUMNS),
         [
@@ -289,12 +284,12 @@ def show_table(results: dict[str, Any]) -> None:
             for method, values in results["methods"].items()
         ],
     )
-    print_prose(
+    console.print_prose(
         "Accepted attackers: the share of the updates in the model that attackers sent. "
         f"A model that always answers the most frequent class scores "
         f"{results['most frequent class']:.3f}."
     )
-    print_prose(
+    console.print_prose(
         "Strategies I and II are the paper's, for a committee without attackers. I accepts the "
         "updates nearest to the committee. II accepts the farthest, and so accepts attackers. "
         "III is made for attackers: it accepts the updates within a right angle of the round's "
@@ -303,11 +298,13 @@ def show_table(results: dict[str, Any]) -> None:
 
 
 def _show_audits(reports: dict[str, AuditReport]) -> None:
-    print_line(f"Audit of {SHOWN_RUN}, from chain and blobs alone", bold=True)
+    console.print_line(f"Audit of {SHOWN_RUN}, from chain and blobs alone", bold=True)
     # Not folded: a head and a command are to be copied whole.
-    print_lines(readable(reports[SHOWN_RUN]))
+    console.print_lines(readable(reports[SHOWN_RUN]))
     passed = sum(report.outcome is AuditOutcome.PASSED for report in reports.values())
-    print_line(f"{passed} of {len(reports)} runs on the ledger pass their audit.", bold=True)
+    console.print_line(
+        f"{passed} of {len(reports)} runs on the ledger pass their audit.", bold=True
+    )
 
 
 def _serve(home: Path, run: str, port: int) -> None:
@@ -316,19 +313,21 @@ def _serve(home: Path, run: str, port: int) -> None:
 
     requested, port = port, free_port(port)
     if port != requested:
-        print_line(f"Port {requested} is taken, and {port} is the next that is free.")
+        console.print_line(f"Port {requested} is taken, and {port} is the next that is free.")
     address, settings = f"http://127.0.0.1:{port}", Settings(home=home)
     if result_stream().isatty():
-        print_line()
+        console.print_line()
         _print_links(home, run, address)
-        print_line("Ctrl-C ends the service.")
+        console.print_line("Ctrl-C ends the service.")
         with until_interrupted():
             serve(settings, "127.0.0.1", port)
         return
     threading.Thread(target=serve, args=(settings, "127.0.0.1", port), daemon=True).start()
-    print_line(f"REST service at {address} answered: {_deployments(address)} runs.")
+    console.print_line(f"REST service at {address} answered: {_deployments(address)} runs.")
     _print_links(home, run, address)
-    print_line(f"Start it again with: {command_line('serve', '--home', home, '--port', port)}")
+    console.print_line(
+        f"Start it again with: {console.command_line('serve', '--home', home, '--port', port)}"
+    )
 
 
 def free_port(port: int) -> int:
@@ -347,9 +346,9 @@ def _print_links(home: Path, run: str, address: str) -> None:
     where = Target(home, run)
     with where.reader() as chain:
         path = where.history(chain).path
-    print_line(f"{run} on the dashboard:")
-    print_line(f"  {address}/dashboard/#/runs/{path.chain.name}/{path.address}", bold=True)
-    print_line(f"All runs: {address}/dashboard/  REST: {address}/openapi.json")
+    console.print_line(f"{run} on the dashboard:")
+    console.print_line(f"  {address}/dashboard/#/runs/{path.chain.name}/{path.address}", bold=True)
+    console.print_line(f"All runs: {address}/dashboard/  REST: {address}/openapi.json")
 
 
 def _deployments(address: str) -> int:

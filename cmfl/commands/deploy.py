@@ -16,15 +16,8 @@ import typer
 from typer import Option
 
 from clients.datasets.own import OWN
+from cmfl.commands import console
 from cmfl.commands.configuration_options import ConfigurationOptions
-from cmfl.commands.console import (
-    AsJson,
-    command_line,
-    complain,
-    print_json,
-    print_line,
-    print_result,
-)
 from cmfl.commands.exit_codes import WRONG
 from cmfl.commands.options import (
     DEFAULT_HOME,
@@ -275,41 +268,43 @@ def _waits(node: SendingNode, paths: RunPaths) -> bool:
 def print_dry_run(plan: DryRun) -> None:
     """Print a deployment that was not carried out."""
     if plan.contract is not None:
-        print_line(f"run {plan.run} is deployed already, as contract {plan.contract}")
+        console.print_line(f"run {plan.run} is deployed already, as contract {plan.contract}")
     for step in plan.steps:
         subject = "creation" if step.kind == CREATION else f"{step.clients} clients"
         source = "the node's estimate" if step.counted == BY_NODE else "on a private chain"
-        print_line(f"{subject:<14}{step.gas:>12,} gas ({source}; sent with {step.gas_limit:,})")
-    print_line(f"{'all':<14}{plan.gas:>12,} gas in {len(plan.steps)} transactions")
+        console.print_line(
+            f"{subject:<14}{step.gas:>12,} gas ({source}; sent with {step.gas_limit:,})"
+        )
+    console.print_line(f"{'all':<14}{plan.gas:>12,} gas in {len(plan.steps)} transactions")
     if plan.price is None:
-        print_line("costs nothing: the home's own chain has test money only")
+        console.print_line("costs nothing: the home's own chain has test money only")
     else:
         _print_price(plan, plan.price)
     if COMMIT_WINDOW in plan.hints:
-        print_line(
+        console.print_line(
             f"each transaction has a block of its own there: where {plan.active} clients "
             f"send their own commitments, protocol.commit_blocks = {plan.commit_blocks} is too "
             "short for all of them"
         )
     if CREATION_WAITS in plan.hints:
-        print_line(
+        console.print_line(
             "an earlier attempt was cut off while its creation waited for a block: it would be "
             "sent again with the same nonce, so that one contract comes of both"
         )
-    print_line("nothing was sent, and nothing was written")
+    console.print_line("nothing was sent, and nothing was written")
 
 
 def _print_price(plan: DryRun, price: Price) -> None:
     each = price.base_fee + price.tip
-    print_line(
+    console.print_line(
         f"costs {in_ether(price.cost)} at {each / _GWEI:.6g} gwei for each gas: base fee "
         f"{price.base_fee / _GWEI:.6g}, tip {price.tip / _GWEI:.6g}"
     )
     if price.balance is None:
-        print_line(f"the sender must own {in_ether(price.needed)}; who it is, nobody said")
+        console.print_line(f"the sender must own {in_ether(price.needed)}; who it is, nobody said")
         return
     enough = "not enough" if price.is_short else "enough"
-    print_line(
+    console.print_line(
         f"{plan.sender} owns {in_ether(price.balance)}; nodes ask for {in_ether(price.needed)} "
         f"(limits at {price.most / _GWEI:.6g} gwei): {enough}"
     )
@@ -326,7 +321,7 @@ def deploy(
     dry: Annotated[
         bool, Option("--dry-run", help="Show what would be sent and its cost; send nothing.")
     ] = False,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Deploy a run's contract, without a round; repeating it changes nothing.
 
@@ -346,7 +341,7 @@ def deploy(
     where, sender = node.chain_of(home), node.sender()
     if dry:
         outcome = dry_run(where, name, configuration, owners, sender)
-        print_json(asdict(outcome)) if json else print_dry_run(outcome)
+        console.print_json(asdict(outcome)) if json else print_dry_run(outcome)
         raise typer.Exit(0 if outcome.is_affordable else WRONG)
     with (
         where.writer(sender) as chain,
@@ -358,14 +353,14 @@ def deploy(
             protocol.strategy, protocol.beacon, mines_at_once=chain.mines_at_once()
         )
     if warning is not None:
-        complain(f"warning: {warning}")
+        console.complain(f"warning: {warning}")
     lines = (
         f"contract {manifest.address} on chain {manifest.chain_id}",
         f"created in block {manifest.block} by transaction {manifest.transaction}",
         f"run document {manifest.config}",
         f"manifest {Home(home).run(name).manifest}",
     )
-    print_result(asdict(manifest), lines, as_json=json)
+    console.print_result(asdict(manifest), lines, as_json=json)
     if json:
         return
     if owners is None:
@@ -395,7 +390,7 @@ def resume_command(where: Target, name: str, sender: Sender) -> str:
             ("--confirmations", sender.confirmations),
         ]
     )
-    return f"{command_line(*words)}{shown_url}"
+    return f"{console.command_line(*words)}{shown_url}"
 
 
 def _print_join(where: Target, configuration: Configuration, manifest: Manifest) -> None:
@@ -408,14 +403,16 @@ def _print_join(where: Target, configuration: Configuration, manifest: Manifest)
         words.append(ALLOW_PREDICTABLE)
     url, values = variable_in_shell(URL_VARIABLE), {}
     if where.rpc_url is None:
-        serve = command_line("chain", "serve", "--home", where.home, "--block-time", 1)
-        print_line(f"serve the chain to the owners with: {serve}")
+        serve = console.command_line("chain", "serve", "--home", where.home, "--block-time", 1)
+        console.print_line(f"serve the chain to the owners with: {serve}")
         values = {URL_VARIABLE: "the URL that it prints"}
     else:
         url = quoted_url(where.rpc_url)
-    command = f"{command_line(*words)} --rpc-url {url}"
+    command = f"{console.command_line(*words)} --rpc-url {url}"
     if configuration.data.name == OWN.name or configuration.data.path is not None:
         command += f" --data {variable_in_shell(DATA_VARIABLE)}"
     print_next("each owner goes on with", command, values)
-    print_line(f"its key is that of --keystore or CMFL_KEYSTORE, a file, or of {KEY_VARIABLE}")
-    print_line("on another machine --blobs is the URL of a store: cmfl blobs serve --help")
+    console.print_line(
+        f"its key is that of --keystore or CMFL_KEYSTORE, a file, or of {KEY_VARIABLE}"
+    )
+    console.print_line("on another machine --blobs is the URL of a store: cmfl blobs serve --help")

@@ -15,20 +15,7 @@ from clients.experiments.definition import definition_named, name_of, names
 from clients.experiments.figures import draw
 from clients.experiments.report import report as make_report
 from clients.experiments.rows import CellRow, ExperimentRows, read_experiments
-from cmfl.commands.console import (
-    AsCsv,
-    AsJson,
-    command_line,
-    complain,
-    print_csv,
-    print_json,
-    print_line,
-    print_lines,
-    print_table,
-    progress,
-    progress_of_rounds,
-    write_result,
-)
+from cmfl.commands import console
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG, InterruptedCommand, code_of
 from cmfl.commands.options import Commands
 from cmfl.commands.sender import option_words
@@ -74,32 +61,32 @@ def list_(
     data: Data = None,
     quick: Quick = False,
     seeds: Seeds = None,
-    json: AsJson = False,
-    csv: AsCsv = False,
+    json: console.AsJson = False,
+    csv: console.AsCsv = False,
 ) -> None:
     """List the experiments, or the cells of one with their results."""
     if name is None or name == ALL:
         rows = list(_experiments())
         if csv:
-            print_csv(list(rows[0]), rows)
+            console.print_csv(list(rows[0]), rows)
         elif json:
-            print_json(rows)
+            console.print_json(rows)
         else:
             columns = ("experiment", "number", "title", "methods", "conditions", "seeds", "files")
-            print_table("Experiments", columns, [tuple(row.values()) for row in rows])
+            console.print_table("Experiments", columns, [tuple(row.values()) for row in rows])
         return
     plan, store = _planned(name, seeds, data, out, is_quick=quick)
     rows_by_cell = {row.cell: row for row in store.rows().cells}
     cells = [_cell(plan, cell.name, rows_by_cell.get(cell.name)) for cell in plan.cells]
     if csv or json:
-        print_csv(CELL_COLUMNS, cells) if csv else print_json(cells)
+        console.print_csv(CELL_COLUMNS, cells) if csv else console.print_json(cells)
         return
     there = sum(cell["current"] is True for cell in cells)
     title = f"{plan.definition.title}: {there} of {len(cells)} cells have their row"
-    print_table(title, CELL_COLUMNS, [tuple(cell.values()) for cell in cells])
+    console.print_table(title, CELL_COLUMNS, [tuple(cell.values()) for cell in cells])
     others = sum(plan.row_digest(row) != row.digest for row in rows_by_cell.values())
     if others:
-        print_line(
+        console.print_line(
             f"{others} rows in {store.path} are of another version of this experiment, or of cells "
             f"that it does not have now: experiment run adds none to them"
         )
@@ -113,7 +100,7 @@ def run(
     quick: Quick = False,
     out: Out = DEFAULT_OUT,
     data: Data = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Run the cells that have no row yet.
 
@@ -139,12 +126,12 @@ def run(
         words: list[object] = ["--jobs", jobs, "--out", out]
         words += option_words([("--seeds", seeds), ("--data", data)])
         words += ["--quick"] if quick else []
-        again = command_line("experiment", "run", name, *words)
+        again = console.command_line("experiment", "run", name, *words)
         raise InterruptedCommand(
             f"interrupted; all rows are saved; continue with: {again}"
         ) from error
     if json:
-        print_json(results)
+        console.print_json(results)
     raise typer.Exit(_code(results))
 
 
@@ -164,7 +151,7 @@ def plot(
     """
     require_extra("plots", "figures need")
     paths = draw(_rows(name, out, is_quick=quick), to)
-    print_line(f"{len(paths)} files in {to}")
+    console.print_line(f"{len(paths)} files in {to}")
 
 
 @experiment_app.command("report")
@@ -183,9 +170,9 @@ def report(
     """
     text = make_report(_rows(name, out, is_quick=quick))
     if to is None:
-        print_lines(text.splitlines())
+        console.print_lines(text.splitlines())
     else:
-        write_result(to, text.encode(), "--to")
+        console.write_result(to, text.encode(), "--to")
 
 
 @experiment_app.command("audit")
@@ -198,7 +185,7 @@ def audit(
     home: Annotated[
         Path | None, Option(help="A folder to make and keep, for cmfl rounds, audit and serve.")
     ] = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Repeat a cell's run on a fresh chain, require the row's head and numbers, and audit it.
 
@@ -210,7 +197,7 @@ def audit(
     plan, store = _planned(name, None, data, out, is_quick=quick)
     if home is not None and home.exists():
         raise ConfigurationError(f"--home {home}: is there already; name a folder to make")
-    with tempfile.TemporaryDirectory() as folder, progress() as bar:
+    with tempfile.TemporaryDirectory() as folder, console.progress() as bar:
         task = bar.add_task("rounds", total=plan.cell(cell).rounds)
         place = Path(folder) / "home" if home is None else home
         repeated = repeat_cell(plan, store, cell, place, lambda: bar.advance(task))
@@ -221,14 +208,18 @@ def _tell(found: RepeatedCell, *, as_json: bool) -> None:
     """Print what became of a repeated cell, and end with its exit code."""
     if as_json:
         document = {"differing": found.differing, "report": found.report.as_dict()}
-        print_json({"cell": found.row.cell, "outcome": str(found.outcome), **document})
+        console.print_json({"cell": found.row.cell, "outcome": str(found.outcome), **document})
     else:
-        print_lines([*readable(found.report), ""])
-        print_lines(f"{found.row.cell}: {line}" for line in found.differing)
+        console.print_lines([*readable(found.report), ""])
+        console.print_lines(f"{found.row.cell}: {line}" for line in found.differing)
         if found.differing:
-            print_line("DIFFERS: another machine, torch build or version trains to other bytes")
+            console.print_line(
+                "DIFFERS: another machine, torch build or version trains to other bytes"
+            )
         else:
-            print_line(f"{found.row.cell} came out again: the same head, and all its numbers")
+            console.print_line(
+                f"{found.row.cell} came out again: the same head, and all its numbers"
+            )
     raise typer.Exit(code_of(found.outcome))
 
 
@@ -270,7 +261,7 @@ def _runnable(data: Path | None) -> list[str]:
         missing = missing_files(definition_named(name), data)
         if missing:
             where = "--data is not given" if data is None else f"there is none in {data}"
-            complain(f"{name} is left out: it reads {missing[0]}, and {where}")
+            console.complain(f"{name} is left out: it reads {missing[0]}, and {where}")
         else:
             runnable.append(name)
     return runnable
@@ -295,7 +286,7 @@ def _run(
     """Run one experiment with a progress bar, and return its results."""
     from clients.experiments.run import run_experiment as run_all
 
-    with progress_of_rounds() as bar:
+    with console.progress_of_rounds() as bar:
         task = bar.add_task(f"{place}, rounds", total=None, said="")
 
         def show(now: ExperimentProgress) -> None:
@@ -303,11 +294,11 @@ def _run(
 
         done = run_all(plan, store, processes, show)
     for failure in done.failures:
-        complain(f"{failure.job}: {failure.reason}")
+        console.complain(f"{failure.job}: {failure.reason}")
     verdicts = [row.ledger.verdict for row in store.rows().cells if row.ledger is not None]
     passed = sum(verdict == AuditOutcome.PASSED for verdict in verdicts)
     if not quiet:
-        print_line(
+        console.print_line(
             f"{plan.experiment}: {len(done.rows)} new rows in {store.path}; {passed} of "
             f"{len(verdicts)} runs on a chain pass their audit"
         )

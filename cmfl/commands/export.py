@@ -14,17 +14,7 @@ from typer import Argument, Option
 
 from cmfl.arguments import naming
 from cmfl.auditing import AuditRequest
-from cmfl.commands.console import (
-    AsJson,
-    complain,
-    print_json,
-    print_lines,
-    print_written,
-    require_new,
-    require_writable,
-    whole_folder,
-    write_result,
-)
+from cmfl.commands import console
 from cmfl.commands.exit_codes import code_of
 from cmfl.commands.options import Commands, EvidenceOptions, HistoryOptions, ProvenanceOptions
 from cmfl.commands.options import OutFile as Out
@@ -54,7 +44,7 @@ def attestation(
     sign: Annotated[
         Path | None, Option(help="Private key (PEM): write the statement in a DSSE envelope.")
     ] = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Write an in-toto statement about the model, for cmfl verify attestation and other tools.
 
@@ -63,18 +53,18 @@ def attestation(
     from cmfl.provenance.documents import PAYLOAD_TYPE, json_bytes, statement
     from cmfl.provenance.verify import require_private_key, signed_envelope
 
-    require_writable(out, as_json=json)
+    console.require_writable(out, as_json=json)
     if sign is not None:
         require_private_key(sign)
     facts = audited_facts(source, as_json=json)
     data = json_bytes(statement(facts))
     if sign is not None:
         data = json_bytes(signed_envelope(data, PAYLOAD_TYPE, sign))
-    write_result(out, data)
+    console.write_result(out, data)
     _report(out, facts, "in-toto statement", as_json=json)
 
 
-def mlbom(source: ProvenanceOptions, out: Out, json: AsJson = False) -> None:
+def mlbom(source: ProvenanceOptions, out: Out, json: console.AsJson = False) -> None:
     """Write the model and what it follows from as a CycloneDX bill of materials (ML-BOM).
 
     The run is audited before; nothing is written about one whose audit does not pass.
@@ -82,16 +72,16 @@ def mlbom(source: ProvenanceOptions, out: Out, json: AsJson = False) -> None:
     from cmfl.provenance.documents import json_bytes
     from cmfl.provenance.documents import mlbom as made
 
-    require_writable(out, as_json=json)
+    console.require_writable(out, as_json=json)
     facts = audited_facts(source, as_json=json)
-    write_result(out, json_bytes(made(facts)))
+    console.write_result(out, json_bytes(made(facts)))
     _report(out, facts, "CycloneDX ML-BOM", as_json=json)
 
 
 def crate(
     source: ProvenanceOptions,
     out: Annotated[Path, Option(help="The folder to make, or an empty one.")],
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Write model, run document, settings and statement as an RO-Crate, a folder.
 
@@ -99,9 +89,9 @@ def crate(
     """
     from cmfl.provenance.documents import crate_files
 
-    require_new(out)
+    console.require_new(out)
     facts = audited_facts(source, as_json=json)
-    with whole_folder(out) as folder:
+    with console.whole_folder(out) as folder:
         for name, data in crate_files(facts).items():
             DISK.write_whole(folder / name, data)
     _report(out, facts, "RO-Crate", as_json=json)
@@ -116,10 +106,10 @@ def audited_facts(source: ProvenanceOptions, *, as_json: bool) -> RunFacts:
     report = audited_with_progress(where, AuditRequest(rules=tuple(source.rules or ())))
     if report.outcome is not AuditOutcome.PASSED:
         if as_json:
-            print_json({"file": None, "audit": report.as_dict()})
+            console.print_json({"file": None, "audit": report.as_dict()})
         else:
-            print_lines(readable(report))
-        complain("nothing was written: a document is about a run whose audit passes")
+            console.print_lines(readable(report))
+        console.complain("nothing was written: a document is about a run whose audit passes")
         raise typer.Exit(code_of(report.outcome))
     number, auditors = source.round_number, source.auditor or ()
     facts = read_facts(where, number, auditors=auditors, mailbox=source.mailbox)
@@ -134,10 +124,10 @@ def audited_facts(source: ProvenanceOptions, *, as_json: bool) -> RunFacts:
 def _report(out: Path, facts: RunFacts, form: str, *, as_json: bool) -> None:
     if as_json:
         head = {"round": facts.round, "head": to_hex(facts.head)}
-        print_json({"file": str(out), "form": form, **head})
+        console.print_json({"file": str(out), "form": form, **head})
     else:
         text = f"{form} of the model after round {facts.round}, head {to_hex(facts.head)}"
-        print_written(out, text)
+        console.print_written(out, text)
 
 
 _AS_SENT = "as the service sent it, and not checked yet: cmfl verify {} does"
@@ -147,13 +137,13 @@ export_app = Commands()
 
 @export_app.command("bundle")
 def bundle(
-    source: EvidenceOptions, round_number: RoundNumber, out: Out, json: AsJson = False
+    source: EvidenceOptions, round_number: RoundNumber, out: Out, json: console.AsJson = False
 ) -> None:
     """Write all that checking one round needs into a file, for cmfl verify bundle.
 
     It is checked on the way, but for one that comes from a service.
     """
-    require_writable(out, as_json=json)
+    console.require_writable(out, as_json=json)
     target = source.target()
     verification: RoundVerification | None = None
     with naming(f"--out {out}"):
@@ -169,10 +159,10 @@ def bundle(
                 copyfileobj(sent, file)
     if json:
         outcome = None if verification is None else str(verification.outcome)
-        print_json({"file": str(out), "round": round_number, "outcome": outcome})
+        console.print_json({"file": str(out), "round": round_number, "outcome": outcome})
         return
     text = _AS_SENT.format("bundle FILE") if verification is None else verification.sentence
-    print_written(out, text)
+    console.print_written(out, text)
 
 
 @export_app.command("proof")
@@ -185,12 +175,12 @@ def proof(
     out: Out,
 ) -> None:
     """Write what became of a client in a round into a file, for cmfl verify client --proof."""
-    require_writable(out)
+    console.require_writable(out)
     target = source.target()
     made = make(target, round_number, client_index)
-    write_result(out, made.data)
+    console.write_result(out, made.data)
     as_sent = _AS_SENT.format("client --proof FILE")
-    print_written(out, made.statement if target.remote is None else as_sent)
+    console.print_written(out, made.statement if target.remote is None else as_sent)
 
 
 class TableName(StrEnum):
@@ -228,7 +218,7 @@ def table(
 
     SQL databases and data frames load it. It reports chain and records; cmfl audit verifies these.
     """
-    require_writable(out, "--output")
+    console.require_writable(out, "--output")
     columns: CsvTable[Any] = getattr(export, name.name)
     target = source.target()
     with open_history(target) as history:
@@ -246,7 +236,7 @@ def table(
             if target.remote is None:
                 raise
             raise ServiceError(f"the {name} do not fit their table: {error}") from error
-    print_written(out, f"the {name} of {history.address}, not verified: cmfl audit does")
+    console.print_written(out, f"the {name} of {history.address}, not verified: cmfl audit does")
 
 
 def _pages(

@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from cmfl.commands.console import (
-    AsJson,
-    print_json,
-    print_line,
-    refuse_home_file,
-    require_new,
-    whole,
-    whole_folder,
-    write_result,
-)
+from cmfl.commands import console
 from cmfl.commands.options import (
     DEFAULT_HOME,
     Address,
@@ -89,7 +80,7 @@ def export(
             "hf, and model.sig over all of it."
         ),
     ] = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Write the model that the ledger names, its tensors by name and shape.
 
@@ -129,7 +120,7 @@ def export(
             return
         data = encode_model(vector, document.layout, facts)
         if sign is None:
-            write_result(out, data)
+            console.write_result(out, data)
         else:
             DISK.write_whole(path / "model.safetensors", data)
 
@@ -152,7 +143,7 @@ def digest(
 
     if not folder.is_dir():
         raise ConfigurationError(f"{folder}: is no folder")
-    print_line(folder_digest("path", folder).partition(":")[2])
+    console.print_line(folder_digest("path", folder).partition(":")[2])
 
 
 @model_app.command("evaluate")
@@ -170,7 +161,7 @@ def evaluate(
     training_loss: Annotated[
         bool, Option("--training-loss", help="Also the loss on all training samples.")
     ] = False,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Load a file into its model and print accuracy and loss on the whole test set.
 
@@ -220,7 +211,7 @@ def _require_signable(out: Path, key: Path, average: int) -> None:
             "leave one of them out"
         )
     require_private_key(key)
-    require_new(out)
+    console.require_new(out)
 
 
 def _write_signed(
@@ -235,7 +226,7 @@ def _write_signed(
             "--sign of the model hf takes its base, which the run's own configuration names: leave "
             "out --address"
         )
-    with whole_folder(out) as folder:
+    with console.whole_folder(out) as folder:
         write(folder)
         if bound is not None:
             options = _inputs_of(where.run_paths(), document).model.options
@@ -245,7 +236,7 @@ def _write_signed(
 
 def _require_folder(out: Path, *, is_made: bool) -> None:
     """Ask whether a missing folder is to be made; it is made with the file."""
-    refuse_home_file(out)
+    console.refuse_home_file(out)
     folder = out.parent
     if is_made or folder.is_dir():
         return
@@ -295,10 +286,10 @@ def _last_models(ledger: CommitteeLedger, number: int, count: int) -> list[Diges
 
 def _print(facts: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
-        print_json(facts)
+        console.print_json(facts)
         return
     metadata = facts.get("says", {}).items()
     lines = {name: value for name, value in facts.items() if name != "says"}
     for name, value in (lines | {f"says {name}": value for name, value in metadata}).items():
-        shown = f"{value:.4f}" if isinstance(value, float) else whole(value)
-        print_line(f"{name:15} {shown}".rstrip())
+        shown = f"{value:.4f}" if isinstance(value, float) else console.whole(value)
+        console.print_line(f"{name:15} {shown}".rstrip())

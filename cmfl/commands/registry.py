@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+from cmfl.commands import console
 from cmfl.commands.configuration_options import AgreedConfigurationOptions
-from cmfl.commands.console import (
-    AsJson,
-    command_line,
-    print_json,
-    print_line,
-    print_result,
-    print_table,
-    refuse_home_file,
-    write_result,
-)
 from cmfl.commands.options import DEFAULT_RUN, Commands, RunToMake
 from cmfl.commands.sender import (
     KeyFile,
@@ -68,7 +59,7 @@ def register(
     run: RunToMake = DEFAULT_RUN,
     *,
     agreed: AgreedConfigurationOptions,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Write a signed entry: your address, your number of samples, and the settings you agree to.
 
@@ -89,17 +80,19 @@ def register(
     signer = KeySigner(keystore_key(path, password_file))
     count, digest = owner_samples(configuration, samples, data, signer)
     entry = signed_entry(signer, run, proposal, count, digest)
-    write_result(out, encode_entry(entry))
+    console.write_result(out, encode_entry(entry))
     address = checksum(signer.address)
     fields = {"run": run, "client": address, "samples": count, "data": digest}
     words = ["registry", "gather", out.parent, "--out", DEFAULT_REGISTRY, *agreed.words()]
     lines = (
         f"{out}: {address} registers for run {run} with {count} samples",
         f"settings 0x{proposal.hex()}",
-        f"whoever deploys goes on with: {command_line(*words)}",
+        f"whoever deploys goes on with: {console.command_line(*words)}",
         f"once the entries of all owners are in {out.parent}",
     )
-    print_result(fields | {"configuration": proposal, "entry": str(out)}, lines, as_json=json)
+    console.print_result(
+        fields | {"configuration": proposal, "entry": str(out)}, lines, as_json=json
+    )
 
 
 @registry_app.command("gather")
@@ -107,7 +100,7 @@ def gather(
     entries: Annotated[list[Path], Argument(metavar="FILES", help="Entries, or folders of them.")],
     out: Annotated[Path, Option(help="The registry; no existing file is replaced.")],
     agreed: AgreedConfigurationOptions,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Check the owners' entries and combine them into one registry, ordered by address.
 
@@ -127,25 +120,28 @@ def gather(
         configuration = agreed.load_agreed(clients)
         _require_signed("the entries", registry, configuration)
         words = ["deploy", "--registry", out, "--run", registry.run]
-        command = command_line(*words, *agreed.words(clients))
-    write_result(out, encode_registry(registry))
+        command = console.command_line(*words, *agreed.words(clients))
+    console.write_result(out, encode_registry(registry))
     if json:
-        print_json(_view(registry) | {"file": str(out), "command": command})
+        console.print_json(_view(registry) | {"file": str(out), "command": command})
         return
-    print_line(f"{out}: {len(registry.entries)} clients of run {registry.run}")
-    print_line(f"registry 0x{registry.digest.hex()}", bold=True)
-    print_line(f"settings 0x{registry.configuration.hex()}")
+    console.print_line(f"{out}: {len(registry.entries)} clients of run {registry.run}")
+    console.print_line(f"registry 0x{registry.digest.hex()}", bold=True)
+    console.print_line(f"settings 0x{registry.configuration.hex()}")
     if command is not None:
-        print_line(f"go on with: {command}")
+        console.print_line(f"go on with: {command}")
     elif len(registry.entries) < MIN_ACTIVE:
-        print_line(f"too few for a run yet: {MINIMUM_FEDERATION}")
+        console.print_line(f"too few for a run yet: {MINIMUM_FEDERATION}")
     else:
-        print_line("with the settings, --config or --preset and --set, it prints how to go on")
+        console.print_line(
+            "with the settings, --config or --preset and --set, it prints how to go on"
+        )
 
 
 @registry_app.command("show")
 def show_registry(
-    file: Annotated[Path, Argument(metavar="FILE", help="A registry.")], json: AsJson = False
+    file: Annotated[Path, Argument(metavar="FILE", help="A registry.")],
+    json: console.AsJson = False,
 ) -> None:
     """Check a registry's signatures, order and digest, and list its clients."""
     from clients.onboarding.registration import read_registry
@@ -153,12 +149,12 @@ def show_registry(
     registry = read_registry(file)
     view = _view(registry)
     if json:
-        print_json(view)
+        console.print_json(view)
         return
     rows = [(client["client"], client["address"], client["samples"]) for client in view["clients"]]
-    print_table(f"clients of run {registry.run}", ("client", "address", "samples"), rows)
-    print_line(f"registry 0x{registry.digest.hex()}", bold=True)
-    print_line(f"settings 0x{registry.configuration.hex()}")
+    console.print_table(f"clients of run {registry.run}", ("client", "address", "samples"), rows)
+    console.print_line(f"registry 0x{registry.digest.hex()}", bold=True)
+    console.print_line(f"settings 0x{registry.configuration.hex()}")
 
 
 def agreed_owners(file: Path, run: str, configuration: Configuration) -> Owners:
@@ -208,7 +204,7 @@ def _files(paths: list[Path]) -> list[Path]:
 
 
 def _require_new(out: Path) -> None:
-    refuse_home_file(out)
+    console.refuse_home_file(out)
     if out.exists() and not is_written_into(out):
         raise ConfigurationError(f"--out {out}: the file exists already, and is not overwritten")
 
@@ -217,7 +213,7 @@ keys_app = Commands()
 
 
 @keys_app.command("new")
-def new(keystore: KeyFile, password_file: KeyPassword = None, json: AsJson = False) -> None:
+def new(keystore: KeyFile, password_file: KeyPassword = None, json: console.AsJson = False) -> None:
     """Make a new key, write its keystore, and print its address; nothing is overwritten.
 
     The keystore has version 3, as Ethereum's wallets and nodes use it, and only its owner can read
@@ -243,7 +239,7 @@ def show_key(
     prove: Annotated[
         bool, Option("--prove", help="Decrypt it, and sign a random challenge.")
     ] = False,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Print the address of a keystore; without --prove no password is asked for."""
     path = only_keystore(keystore)
@@ -281,4 +277,4 @@ def _print_address(
     proof = {} if is_proven is None else {"is_proven": is_proven}
     answer = {"address": shown, "keystore": str(keystore)} | proof
     line = f"{shown} of {keystore}" + (": it signs" if is_proven else "")
-    print_result(answer, [line], as_json=json)
+    console.print_result(answer, [line], as_json=json)

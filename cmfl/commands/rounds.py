@@ -12,20 +12,7 @@ import typer
 from typer import Argument, Option
 
 from api.schemas.federation import FederationAnswer, OpenRound, PacedRound
-from cmfl.commands.console import (
-    AsCsv,
-    AsJson,
-    complain,
-    print_csv,
-    print_cursor,
-    print_line,
-    print_lines,
-    print_page,
-    print_response,
-    print_table,
-    shortened,
-    whole,
-)
+from cmfl.commands import console
 from cmfl.commands.options import (
     Address,
     Api,
@@ -84,7 +71,7 @@ def list_rounds(
     ] = None,
     full: Annotated[bool, Option("--full", help="With --json: each round whole.")] = False,
     cursor: Cursor = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """List rounds, newest first."""
     if role is not None and client is None:
@@ -99,10 +86,12 @@ def list_rounds(
         page = history.rounds(query, limit, cursor, full=full and json)
         name = history.address
     if json:
-        print_response(page)
+        console.print_response(page)
     else:
-        shown = [[shortened(value) for value in _row(entry).values()] for entry in page["rounds"]]
-        print_page(page, f"rounds of {name}", _ROUND_COLUMNS, shown)
+        shown = [
+            [console.shortened(value) for value in _row(entry).values()] for entry in page["rounds"]
+        ]
+        console.print_page(page, f"rounds of {name}", _ROUND_COLUMNS, shown)
 
 
 @rounds_app.command("show")
@@ -117,7 +106,7 @@ def show_round(
     ],
     limit: Limit = 20,
     cursor: Cursor = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Show one round: its ranking, its sets, its model. cmfl audit verifies them.
 
@@ -132,13 +121,13 @@ def show_round(
     with open_history(target) as history:
         round_ = history.full_round(round_number)
         if json:
-            print_response(round_)
+            console.print_response(round_)
             return
         # A service's explanation names the payloads that it lacks; here the lines are added.
         missing: list[str] = []
         if isinstance(history, LocalHistory):
             missing = history.missing_payloads(round_number)
-    print_lines([*_summary(round_), *_left_out(round_), *missing])
+    console.print_lines([*_summary(round_), *_left_out(round_), *missing])
     ranked = [
         (entry["rank"], entry) for entry in round_["parts"]["updates"] if entry["rank"] is not None
     ]
@@ -146,15 +135,15 @@ def show_round(
     rows = [
         (
             *(rank + 1, entry["client"], entry["distance"], entry["outcome"] == "accepted"),
-            shortened(entry["payload"]),
+            console.shortened(entry["payload"]),
         )
         for rank, entry in sorted(ranked, key=lambda pair: pair[0])
     ]
-    print_table(f"ranking of round {round_number}", columns, rows)
+    console.print_table(f"ranking of round {round_number}", columns, rows)
 
 
 @rounds_app.command("explain")
-def explain(source: HistoryOptions, round_number: Round, json: AsJson = False) -> None:
+def explain(source: HistoryOptions, round_number: Round, json: console.AsJson = False) -> None:
     """Explain one round in plain words: accepted and refused updates, votes and election.
 
     The words report chain and record; cmfl audit verifies these.
@@ -162,9 +151,9 @@ def explain(source: HistoryOptions, round_number: Round, json: AsJson = False) -
     with open_history(source.target()) as history:
         explanation = history.explanation(round_number)
     if json:
-        print_response(explanation)
+        console.print_response(explanation)
     else:
-        print_lines(explanation["sentences"])
+        console.print_lines(explanation["sentences"])
 
 
 def _round_number(value: str) -> int:
@@ -180,13 +169,13 @@ def _show_digest(target: Target, value: str, limit: int, cursor: str | None, *, 
     with open_history(target) as history:
         page = history.digest(digest, limit, cursor)
     if json:
-        print_response(page)
+        console.print_response(page)
     elif page["items"]:
         columns = ("kind", "round", "client")
         rows = [(item["kind"], item["round"], item["client"]) for item in page["items"]]
-        print_page(page, f"places of {page['digest'][:18]}…", columns, rows)
+        console.print_page(page, f"places of {page['digest'][:18]}…", columns, rows)
     else:
-        print_line(f"{page['digest']} is not in this run.")
+        console.print_line(f"{page['digest']} is not in this run.")
 
 
 def _row(entry: RoundSummary | RoundNumbers) -> dict[str, object]:
@@ -229,7 +218,7 @@ def _summary(round_: FullRound) -> list[str]:
         ("primaries", primaries),
         ("head", round_["head"]),
     ]
-    return [f"{name:15} {whole(value)}" for name, value in named if value]
+    return [f"{name:15} {console.whole(value)}" for name, value in named if value]
 
 
 def _left_out(round_: FullRound) -> list[str]:
@@ -271,8 +260,8 @@ def list_clients(
     source: HistoryOptions,
     limit: Limit = 1000,
     cursor: Cursor = None,
-    json: AsJson = False,
-    csv: AsCsv = False,
+    json: console.AsJson = False,
+    csv: console.AsCsv = False,
 ) -> None:
     """List the registered clients with their samples and their counts so far.
 
@@ -281,35 +270,35 @@ def list_clients(
     with open_history(source.target()) as history:
         page = history.clients(limit, cursor)
     if json:
-        print_response(page)
+        console.print_response(page)
         return
     rows: Sequence[Mapping[str, Any]] = page["clients"]
     if csv:
-        print_csv(_CLIENT_COLUMNS, rows)
+        console.print_csv(_CLIENT_COLUMNS, rows)
         return
-    shown = [[shortened(row[column]) for column in _CLIENT_COLUMNS] for row in rows]
-    print_table("clients", (*_CLIENT_COLUMNS[:-1], "banned in"), shown)
+    shown = [[console.shortened(row[column]) for column in _CLIENT_COLUMNS] for row in rows]
+    console.print_table("clients", (*_CLIENT_COLUMNS[:-1], "banned in"), shown)
     if page["records_missing"]:
-        print_line(
+        console.print_line(
             f"The records of {page['records_missing']} rounds are missing: the outcomes of their "
             "scores are unknown."
         )
-    print_cursor(page["next_cursor"])
+    console.print_cursor(page["next_cursor"])
 
 
 @clients_app.command("show")
-def show_client(source: HistoryOptions, client: Client, json: AsJson = False) -> None:
+def show_client(source: HistoryOptions, client: Client, json: console.AsJson = False) -> None:
     """Show one client: its address, samples and counts so far."""
     with open_history(source.target()) as history:
         response = history.client(client)
     if json:
-        print_response(response)
+        console.print_response(response)
         return
     for name, value in response["client"].items():
         if name != "links":
-            print_line(f"{name:15} {'' if value is None else value}".rstrip())
+            console.print_line(f"{name:15} {'' if value is None else value}".rstrip())
     if response["ban"] is not None:
-        print_line(f"{'reason':15} {_reason(response['ban'])}")
+        console.print_line(f"{'reason':15} {_reason(response['ban'])}")
 
 
 @clients_app.command("rounds")
@@ -319,18 +308,18 @@ def rounds(
     limit: Limit = 20,
     oldest: Annotated[bool, Option("--oldest", help="Oldest first.")] = False,
     cursor: Cursor = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Show one client's rounds: rank, outcome, scores and votes."""
     order = Order.OLDEST if oldest else Order.NEWEST
     with open_history(source.target()) as history:
         page = history.client_rounds(client, order, limit, cursor)
     if json:
-        print_response(page)
+        console.print_response(page)
         return
     rows: Sequence[Mapping[str, Any]] = page["rounds"]
     shown = [[_cell(row, column) for column in _ROUND] for row in rows]
-    print_page(page, f"rounds of client {client}", _ROUND, shown)
+    console.print_page(page, f"rounds of client {client}", _ROUND, shown)
 
 
 def _reason(ban: Ban) -> str:
@@ -367,7 +356,7 @@ def watch(
     address: Address = None,
     chain_id: ChainId = None,
     poll: Poll = 1.0,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Follow the open round of a live federation: its stage, and who is late.
 
@@ -386,10 +375,10 @@ def watch(
         answer = _poll(deployment, poll)
         block = answer["as_of"]
         if answer["stage"] != "finished" and still.is_news(block["hash"], time.monotonic()):
-            complain(f"no block for {STILL_SECONDS:g} s: {block['number']} is the newest")
+            console.complain(f"no block for {STILL_SECONDS:g} s: {block['number']} is the newest")
         for line in _ended(answer, before):
             if not json:
-                print_line(line)
+                console.print_line(line)
         if (line := line_of(answer)) != last_line:
             last_line = line
             if json:
@@ -397,7 +386,7 @@ def watch(
                 results().write(dumps(answer) + "\n")
                 results().flush()
             else:
-                print_line(line)
+                console.print_line(line)
         before = answer
 
 
@@ -415,7 +404,7 @@ def _poll(deployment: RemoteDeployment, poll: float) -> FederationAnswer:
             now = time.monotonic()
             if since is None:
                 since = now
-                complain(f"{error}; retrying for {AWAY_SECONDS:g} s")
+                console.complain(f"{error}; retrying for {AWAY_SECONDS:g} s")
             elif now - since >= AWAY_SECONDS:
                 raise
         time.sleep(poll)

@@ -16,18 +16,6 @@ from clients.runs.metrics import RoundMetrics
 from cmfl.auditing import AuditRequest
 from cmfl.commands import console
 from cmfl.commands.configuration_options import ConfigurationOptions, Settings
-from cmfl.commands.console import (
-    AsCsv,
-    AsJson,
-    Verbosity,
-    complain,
-    print_csv,
-    print_json,
-    print_line,
-    print_lines,
-    print_result,
-    progress_of_rounds,
-)
 from cmfl.commands.deploy import resume_command
 from cmfl.commands.exit_codes import WRONG, InterruptedCommand
 from cmfl.commands.options import (
@@ -83,7 +71,7 @@ def run(
         ),
     ] = False,
     node: SenderOptions,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Run simulated rounds until the last one, or take a run up again.
 
@@ -106,7 +94,7 @@ def run(
     sender = node.sender()
     try:
         played = play(
-            *(where, configuration, lambda opened: _watch(opened, quiet=json), complain),
+            *(where, configuration, lambda opened: _watch(opened, quiet=json), console.complain),
             create=not resume,
             sender=sender,
             accept_rollback=accept_rollback,
@@ -159,33 +147,35 @@ def _report(
     from clients.models.model import perplexity
 
     if as_json:
-        print_json(result)
+        console.print_json(result)
         return
     last = result["last"]
     if "early_stop" in result:
-        print_line(result["early_stop"])
+        console.print_line(result["early_stop"])
     elif last is None:
-        print_line(f"{name} had ended with round {result['round']} already")
+        console.print_line(f"{name} had ended with round {result['round']} already")
     place = "memory ledger" if result["address"] is None else f"contract {result['address']}"
-    print_line(f"{place}, head 0x{result['head'].hex()}")
+    console.print_line(f"{place}, head 0x{result['head'].hex()}")
     if result["address"] is None:
-        print_line("nothing of this run is recorded: it cannot be audited, nor taken up again")
+        console.print_line(
+            "nothing of this run is recorded: it cannot be audited, nor taken up again"
+        )
     if last and last["accuracy"] is not None:
-        print_line(f"accuracy {last['accuracy']:.3f}, floor {last['floor']:.3f}")
+        console.print_line(f"accuracy {last['accuracy']:.3f}, floor {last['floor']:.3f}")
     elif last and last.get("loss") is not None:
-        print_line(f"mean squared error {last['loss']:.4g}")
+        console.print_line(f"mean squared error {last['loss']:.4g}")
     if last and (value := perplexity(task, last.get("loss"))) is not None:
-        print_line(f"perplexity {value:.4g}")
+        console.print_line(f"perplexity {value:.4g}")
     if last and is_below_floor(last["accuracy"], last["floor"]):
-        print_line(
+        console.print_line(
             f"WARNING: {name} ends with accuracy {last['accuracy']:.3f}, below the "
             f"{last['floor']:.3f} of always answering the commonest class: this model is worth "
             f"nothing",
             bold=True,
         )
-    print_line(f"results are in {Home(where.home).run(name).path}")
+    console.print_line(f"results are in {Home(where.home).run(name).path}")
     for tracker, place in result.get("tracked", {}).items():
-        print_line(f"tracked by {tracker}: {place}")
+        console.print_line(f"tracked by {tracker}: {place}")
     print_next("look at them with", command_on(where, "runs", "show", name))
     if result["address"] is not None:
         print_next("audit it with", command_on(where, "audit", "--run", name))
@@ -196,7 +186,7 @@ def _warn(configuration: Configuration) -> None:
     if configuration.malice.attack is None:
         return
     for warning in regime_warnings(configuration):
-        complain(f"warning: outside the tested regime: {warning}; see docs/presets.md")
+        console.complain(f"warning: outside the tested regime: {warning}; see docs/presets.md")
 
 
 def _result(played: PlayedRun) -> dict[str, Any]:
@@ -218,13 +208,13 @@ def _watch(opened: OpenedRun, *, quiet: bool) -> list[RoundMetrics]:
     """Play the rounds that remain, and show how far they are."""
     if opened.without_row:
         rounds = ", ".join(map(str, opened.without_row))
-        complain(f"warning: metrics.jsonl lacks rounds {rounds}: their models are gone")
+        console.complain(f"warning: metrics.jsonl lacks rounds {rounds}: their models are gone")
     if quiet:
         return opened.go_on(lambda _: None)
-    if console.chosen() is not Verbosity.QUIET:
-        print_lines(opened.population.clean.about)
+    if console.chosen() is not console.Verbosity.QUIET:
+        console.print_lines(opened.population.clean.about)
     total = opened.configuration.protocol.rounds
-    with progress_of_rounds() as bar:
+    with console.progress_of_rounds() as bar:
         finished = opened.simulation.chain is None
         done = total if finished else opened.ledger.state().round - 1
         name = f"{opened.folder.paths.path.name}, rounds"
@@ -250,8 +240,8 @@ def settings(
             "the data; or what a run may name: attacks, faults, rules. Every setting if not given.",
         ),
     ] = None,
-    json: AsJson = False,
-    csv: AsCsv = False,
+    json: console.AsJson = False,
+    csv: console.AsCsv = False,
 ) -> None:
     """Show every setting with its default, what it may be, and what it is.
 
@@ -266,9 +256,9 @@ def settings(
     }
     rows = [*lists.get(what or "", lambda: _of_section(what))()]
     if csv:
-        print_csv(list(rows[0]), rows)
+        console.print_csv(list(rows[0]), rows)
     elif json:
-        print_json(rows)
+        console.print_json(rows)
     else:
         for row in rows:
             _print(row)
@@ -288,10 +278,12 @@ def _print(row: dict[str, Any]) -> None:
     """Print an entry as a block: name, allowed values, description."""
     if "may_be" in row:
         default = "must be given" if row["is_needed"] else _default(row["default"])
-        print_line(f"{row['name']}  ({default})", bold=True)
+        console.print_line(f"{row['name']}  ({default})", bold=True)
         lines = [row["sentence"], row["may_be"]]
     elif "sends" in row:
-        print_line(f"{row['name']}  (on {'what is sent' if row['on'] == 'update' else row['on']})")
+        console.print_line(
+            f"{row['name']}  (on {'what is sent' if row['on'] == 'update' else row['on']})"
+        )
         lines = [row["sends"], row["source"]]
         if row["factor"] is not None:
             lines.append(
@@ -299,9 +291,9 @@ def _print(row: dict[str, Any]) -> None:
                 f"{row['most']:g}"
             )
     else:
-        print_line(" ".join(filter(None, (row.get("setting"), row["name"]))), bold=True)
+        console.print_line(" ".join(filter(None, (row.get("setting"), row["name"]))), bold=True)
         lines = [row["sentence"]]
-    print_lines(f"    {line}" for line in lines)
+    console.print_lines(f"    {line}" for line in lines)
 
 
 def _default(value: object) -> str:
@@ -317,7 +309,7 @@ def track(
     rpc_url: RpcUrl = None,
     chain_id: ChainId = None,
     rules: Rules = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Log a recorded run to MLflow, TensorBoard or Weights & Biases, and the verdict of an audit.
 
@@ -331,7 +323,7 @@ def track(
     paths = _paths(where)
     section = _section(paths, tuple(setting or ()))
     require_apart(section, home)
-    session = TrackingSession(section, complain)
+    session = TrackingSession(section, console.complain)
     rows = recorded_rows(home, paths.name) or _rows_of_chain(where)
     session.open(described_run(home, paths.name, section), rows)
     model = paths.model if section.model and paths.model.exists() else None
@@ -343,7 +335,7 @@ def track(
     if rows:
         tags["head"] = rows[-1].head
     session.close(prefixed(tags), model)
-    print_result(
+    console.print_result(
         {"run": paths.name, "rounds": len(rows), "tracked": session.places},
         [
             f"{len(rows)} rounds of {paths.name} are tracked by {tracker}: {place}"

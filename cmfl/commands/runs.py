@@ -18,20 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 from typer import Argument
 
-from cmfl.commands.console import (
-    AsCsv,
-    AsJson,
-    command_line,
-    complain,
-    print_csv,
-    print_json,
-    print_line,
-    print_lines,
-    print_prose,
-    print_table,
-    shortened,
-    whole,
-)
+from cmfl.commands import console
 from cmfl.commands.exit_codes import FAILED, WRONG
 from cmfl.commands.options import (
     DEFAULT_HOME,
@@ -164,7 +151,7 @@ class HomeRuns:
         return ""
 
     def audit_of(self, name: str) -> str:
-        return command_line("audit", "--home", self._target.home, "--run", name)
+        return console.command_line("audit", "--home", self._target.home, "--run", name)
 
     def _paths(self, name: str) -> RunPaths:
         paths = Home(self._target.home).run(name)
@@ -230,7 +217,7 @@ class ServiceRuns:
         chain_id = self._chain.partition("-")[0]
         node = ("--rpc-url", "URL", "--chain-id", chain_id)
         address = self._deployment(name)["address"]
-        return command_line("audit", "--api", self.place, *node, "--address", address)
+        return console.command_line("audit", "--api", self.place, *node, "--address", address)
 
     def _deployment(self, name: str) -> DeploymentSummary:
         named = [deployment for deployment in self._all if deployment["run"] == name]
@@ -286,7 +273,9 @@ Name = Annotated[str, Argument(metavar="RUN", help="Name of the run.", autocompl
 
 
 @runs_app.command("list")
-def list_runs(place: PlaceOptions, json: AsJson = False, csv: AsCsv = False) -> None:
+def list_runs(
+    place: PlaceOptions, json: console.AsJson = False, csv: console.AsCsv = False
+) -> None:
     """List the runs of a home: rounds, accuracy and its floor, accepted attackers, head.
 
     The floor is the accuracy of always answering the commonest class. Rounds and head are read from
@@ -303,18 +292,18 @@ def list_runs(place: PlaceOptions, json: AsJson = False, csv: AsCsv = False) -> 
                 rows.append(summary(name))
                 faults.append(error)
         if csv:
-            print_csv(COLUMNS, rows)
+            console.print_csv(COLUMNS, rows)
         elif json:
-            print_json(rows)
+            console.print_json(rows)
         else:
             _print_list(runs, rows)
     for fault in faults:
-        complain(str(fault))
+        console.complain(str(fault))
     raise typer.Exit(WRONG if faults else 0)
 
 
 @runs_app.command("show")
-def show(name: Name, place: PlaceOptions, json: AsJson = False) -> None:
+def show(name: Name, place: PlaceOptions, json: console.AsJson = False) -> None:
     """Show one run: its summary and its settings.
 
     The head that its files claim is compared with the chain; a difference is reported with a
@@ -331,22 +320,22 @@ def show(name: Name, place: PlaceOptions, json: AsJson = False) -> None:
         verdict = "" if json else _verdict(runs, row)
     if json:
         ended = {} if stop is None else {"early_stop": asdict(stop)}
-        print_json({**row, "chain": asdict(comparison), **ended, "settings": settings})
+        console.print_json({**row, "chain": asdict(comparison), **ended, "settings": settings})
     else:
         for key, value in row.items():
             if key == "unread" and value is None:
                 continue
-            print_line(f"{key.replace('_', ' '):18} {_shown(value)}".rstrip())
-        print_line(verdict)
+            console.print_line(f"{key.replace('_', ' '):18} {_shown(value)}".rstrip())
+        console.print_line(verdict)
         if stop is not None:
-            print_line(stop.sentence)
+            console.print_line(stop.sentence)
         if is_remote:
-            print_prose(NOT_SERVED)
+            console.print_prose(NOT_SERVED)
         elif row["unread"] is None and not comparison.contradicts:
-            print_line(head_message(name, comparison))
-        print_table("settings", ("setting", "value"), list(settings.items()))
+            console.print_line(head_message(name, comparison))
+        console.print_table("settings", ("setting", "value"), list(settings.items()))
     if comparison.contradicts:
-        complain(f"WARNING: {head_message(name, comparison)}")
+        console.complain(f"WARNING: {head_message(name, comparison)}")
         raise typer.Exit(FAILED)
 
 
@@ -366,15 +355,17 @@ def _print_list(runs: HomeRuns | ServiceRuns, rows: list[RunSummary]) -> None:
         of = "" if None in {row["rounds"], row["of"]} else f"/{row['of']}"
         rounds = row | {"rounds": f"{_shown(row['rounds'])}{of}"}
         shown.append([_shown(rounds[column]) for column in columns])
-    print_table(f"runs of {runs.place}", [each.replace("_", " ") for each in columns], shown)
+    console.print_table(
+        f"runs of {runs.place}", [each.replace("_", " ") for each in columns], shown
+    )
     for row in filter(_is_below, rows):
-        print_line(_verdict(runs, row), bold=True)
-    print_lines(row["unread"] for row in rows if row["unread"] is not None)
-    print_prose(CLAIMED)
+        console.print_line(_verdict(runs, row), bold=True)
+    console.print_lines(row["unread"] for row in rows if row["unread"] is not None)
+    console.print_prose(CLAIMED)
     if isinstance(runs, ServiceRuns):
-        print_prose(NOT_SERVED)
+        console.print_prose(NOT_SERVED)
         readable = [row["run"] for row in rows if row["ledger"] is not None]
-        print_lines(filter(None, map(runs.unknown, readable)))
+        console.print_lines(filter(None, map(runs.unknown, readable)))
 
 
 def _verdict(runs: HomeRuns | ServiceRuns, row: RunSummary) -> str:
@@ -398,4 +389,4 @@ def _is_below(row: RunSummary) -> bool:
 
 
 def _shown(value: object) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else whole(shortened(value))
+    return f"{value:.3f}" if isinstance(value, float) else console.whole(console.shortened(value))

@@ -15,18 +15,6 @@ from clients.replay.replayed_update import TrainingReplay
 from cmfl.arguments import naming
 from cmfl.auditing import AuditRequest, trusted_by
 from cmfl.commands import console
-from cmfl.commands.console import (
-    AsJson,
-    Verbosity,
-    complain,
-    counting,
-    print_json,
-    print_line,
-    print_lines,
-    print_result,
-    require_writable,
-    wrote_report,
-)
 from cmfl.commands.exit_codes import WRONG, InterruptedCommand, code_of
 from cmfl.commands.options import (
     AttestedOptions,
@@ -148,7 +136,7 @@ def verify_training(
     report: Annotated[
         Path | None, Option(help="File of the JSON report; an existing file is replaced.")
     ] = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Repeat updates bit for bit, from the chain, the blobs and the owners' data.
 
@@ -160,7 +148,7 @@ def verify_training(
     does not take the attestations; the result is shown and written all the same.
     """
     if report is not None:
-        require_writable(report, "--report", as_json=json)
+        console.require_writable(report, "--report", as_json=json)
     where = source.target()
     where.require_chain_of_its_own()
     request = ReplayRequest(
@@ -181,7 +169,7 @@ def verify_training(
         attests=None if sign is None else keystore_key(sign, password_file),
     )
     try:
-        with counting("training, updates") as show:
+        with console.counting("training, updates") as show:
             result = replay_target(where, request, show)
     except KeyboardInterrupt as error:
         kept = "without --log no result was kept"
@@ -197,15 +185,15 @@ def _end_of_training(
     """Print the result, write its report, and end with the verdict's code."""
     from json import dumps
 
-    lines = [*result.lines(is_verbose=console.chosen() is Verbosity.VERBOSE)]
+    lines = [*result.lines(is_verbose=console.chosen() is console.Verbosity.VERBOSE)]
     if is_signed and not result.unpublished:
         attestations = "attestation" if result.published == 1 else "attestations"
         lines.append(f"{result.published} {attestations} signed: cmfl coverage shows them")
-    print_result(result.as_dict(), lines, as_json=json)
+    console.print_result(result.as_dict(), lines, as_json=json)
     data = f"{dumps(result.as_dict(), indent=1, allow_nan=False)}\n".encode()
-    written = report is None or wrote_report(report, data)
+    written = report is None or console.wrote_report(report, data)
     if result.unpublished:
-        complain(
+        console.complain(
             f"--sign: of the attestations {result.published} are in the mailbox, and the next is "
             f"not: {result.unpublished}; repeated with the same --log, nothing is trained again"
         )
@@ -253,7 +241,7 @@ def client(
     ],
     proof: Proof = None,
     head: Head = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Check what became of a client in a round: was its update used, and why or why not.
 
@@ -277,8 +265,8 @@ def client(
         found, trusted = _made(where, round_number, who, head)
     result = verify_proof(found, round_number, who, trusted)
     if not json:
-        print_line(result.sentence, bold=True)
-        is_verbose = console.chosen() is Verbosity.VERBOSE
+        console.print_line(result.sentence, bold=True)
+        is_verbose = console.chosen() is console.Verbosity.VERBOSE
         _show_steps([step for step in result.steps if is_verbose or step.is_ok is not True])
         if is_verbose or result.outcome is not AuditOutcome.PASSED:
             _show_caveats(result.caveats)
@@ -291,7 +279,7 @@ def round_(
     round_number: Annotated[int, Argument(min=1, max=2**32 - 1, help="Of the round.")],
     head: Head = None,
     rules: Rules = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Check one round by the ten steps of an audit, from chain and blobs.
 
@@ -318,7 +306,7 @@ def bundle(
     file: Annotated[Path, Argument(help="A bundle, as cmfl export bundle writes it.")],
     head: Head = None,
     rules: Rules = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Check the round in a bundle by the ten steps of an audit, with nothing but the file.
 
@@ -347,7 +335,7 @@ def attestation(
     head: Head = None,
     *,
     witnesses: WitnessOptions,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Check every field of what cmfl export attestation, crate or mlbom has written.
 
@@ -371,9 +359,9 @@ def attestation(
         document, where, lambda: audited_with_progress(where, request), source.mailbox, key
     )
     if not json:
-        print_line(result.sentence, bold=True)
-        print_lines(f"  {difference.sentence}" for difference in result.differences)
-        print_lines(f"  note: {note}" for note in result.notes)
+        console.print_line(result.sentence, bold=True)
+        console.print_lines(f"  {difference.sentence}" for difference in result.differences)
+        console.print_lines(f"  note: {note}" for note in result.notes)
     _end(result, json=json)
 
 
@@ -382,31 +370,33 @@ verify_app.command("training")(verify_training)
 
 def _show_round(result: RoundVerification, *, json: bool) -> NoReturn:
     if not json:
-        print_line(result.sentence, bold=True)
+        console.print_line(result.sentence, bold=True)
         _show_steps(result.steps)
-        print_lines(f"  {line}" for step in result.audit for line in step_lines(step))
-        print_lines(f"  {finding_line(finding)}" for finding in result.findings)
+        console.print_lines(f"  {line}" for step in result.audit for line in step_lines(step))
+        console.print_lines(f"  {finding_line(finding)}" for finding in result.findings)
         _show_caveats(result.caveats)
-        print_lines(f"  not checked: {one.field} ({one.reason})" for one in result.unchecked)
+        console.print_lines(
+            f"  not checked: {one.field} ({one.reason})" for one in result.unchecked
+        )
     _end(result, json=json)
 
 
 def _show_steps(steps: Sequence[VerificationStep]) -> None:
     for step in steps:
-        print_line(f"  {_MARKS[step.is_ok]}  {step.name}: {step.name.sentence}")
-        print_line(f"      expected {_text(step.expected)}")
-        print_line(f"      computed {_text(step.computed)}")
+        console.print_line(f"  {_MARKS[step.is_ok]}  {step.name}: {step.name.sentence}")
+        console.print_line(f"      expected {_text(step.expected)}")
+        console.print_line(f"      computed {_text(step.computed)}")
 
 
 def _show_caveats(caveats: tuple[Caveat, ...]) -> None:
-    print_lines(f"  note: {caveat.sentence}" for caveat in caveats)
+    console.print_lines(f"  note: {caveat.sentence}" for caveat in caveats)
 
 
 def _end(
     result: ProofVerification | RoundVerification | DocumentVerification, *, json: bool
 ) -> NoReturn:
     if json:
-        print_json(result.as_dict())
+        console.print_json(result.as_dict())
     raise typer.Exit(code_of(result.outcome))
 
 

@@ -12,15 +12,7 @@ import typer
 from typer import Argument, Option
 
 from cmfl.auditing import Witnesses, policy_in, witnesses_of
-from cmfl.commands.console import (
-    AsJson,
-    complain,
-    print_line,
-    print_result,
-    print_written,
-    require_writable,
-    write_result,
-)
+from cmfl.commands import console
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE
 from cmfl.commands.interrupts import until_interrupted
 from cmfl.commands.options import Commands, ContractOptions
@@ -94,7 +86,7 @@ def witness_key(name: WitnessName, keystore: KeyFile, password_file: KeyPassword
 
     It is derived from the keystore's, for this name alone.
     """
-    print_line(str(_witness_key(name, keystore, password_file).verifier))
+    console.print_line(str(_witness_key(name, keystore, password_file).verifier))
 
 
 @witness_app.command("serve")
@@ -131,7 +123,7 @@ def serve_witness(
             create_witness(state),
             host,
             port,
-            lambda url: print_line(f"{url} is the witness {signer.verifier}, until Ctrl-C"),
+            lambda url: console.print_line(f"{url} is the witness {signer.verifier}, until Ctrl-C"),
             allowed_host or (),
         )
 
@@ -163,7 +155,7 @@ def log_key(
     """
     with opened_ledger(source.target()) as ledger:
         domain = ledger.domain()
-    print_line(str(_log_key(name, domain, keystore, password_file).verifier))
+    console.print_line(str(_log_key(name, domain, keystore, password_file).verifier))
 
 
 @log_app.command("publish")
@@ -178,7 +170,7 @@ def publish(
     ] = False,
     *,
     source: ContractOptions,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Write the heads of all rounds that have ended as a log, and have witnesses cosign it.
 
@@ -198,20 +190,20 @@ def publish(
         try:
             publication = publishing.publish(entries, signer, out, policy, is_first=first)
         except LogConflictError as error:
-            complain(str(error))
+            console.complain(str(error))
             raise typer.Exit(FAILED) from error
     for failure in publication.failures:
-        complain(failure)
+        console.complain(failure)
     checkpoint, cosigned = publication.checkpoint, publication.cosigned
     by = f", cosigned by {', '.join(cosigned)}" if cosigned else ""
-    print_result(
+    console.print_result(
         {"log": checkpoint.origin, "rounds": checkpoint.size, "root": checkpoint.root}
         | {"cosigned": list(cosigned), "published": publication.is_published},
         [f"{checkpoint.origin} has {checkpoint.size} rounds{by}"],
         as_json=json,
     )
     if not publication.is_published:
-        complain("that is no quorum of the policy: the checkpoint in place stays as it was")
+        console.complain("that is no quorum of the policy: the checkpoint in place stays as it was")
         raise typer.Exit(INCOMPLETE)
 
 
@@ -233,7 +225,7 @@ def serve_log(
             create_static_log(folder),
             host,
             port,
-            lambda url: print_line(f"{url} serves the log in {folder}, until Ctrl-C"),
+            lambda url: console.print_line(f"{url} serves the log in {folder}, until Ctrl-C"),
             allowed_host or (),
         )
 
@@ -243,14 +235,14 @@ LogKeys = Annotated[list[str], Option("--log", metavar="VKEY", help="Public key 
 
 
 @log_app.command("verify")
-def verify(place: LogPlace, log: LogKeys, json: AsJson = False) -> None:
+def verify(place: LogPlace, log: LogKeys, json: console.AsJson = False) -> None:
     """Check that every file of a log hashes to its checkpoint, and that this is the log's.
 
     Exit code 1: a file does not, or another key has signed. 3: a file cannot be had.
     """
     _, checkpoint, entries = _read_log(place, log)
     newest = entries[-1].decode("utf-8", "replace").splitlines() if entries else []
-    print_result(
+    console.print_result(
         {"log": checkpoint.origin, "rounds": len(entries), "root": checkpoint.root},
         [
             f"{checkpoint.origin}: {len(entries)} rounds, and every file hashes",
@@ -262,7 +254,7 @@ def verify(place: LogPlace, log: LogKeys, json: AsJson = False) -> None:
 
 @log_app.command("compare")
 def compare(
-    place: LogPlace, log: LogKeys, *, source: ContractOptions, json: AsJson = False
+    place: LogPlace, log: LogKeys, *, source: ContractOptions, json: console.AsJson = False
 ) -> None:
     """Name the first round in which a log and a run differ.
 
@@ -281,7 +273,7 @@ def compare(
         line = f"the run ends with round {len(own)}, {checkpoint.origin} with {len(entries)}"
     rounds = {"log_rounds": len(entries), "rounds": len(own)}
     answer = {"log": checkpoint.origin, **rounds, "first_difference": differs}
-    print_result(answer, [line], as_json=json)
+    console.print_result(answer, [line], as_json=json)
     if differs is not None or is_missing:
         raise typer.Exit(FAILED)
 
@@ -299,21 +291,21 @@ def prove(
 
     It has the form of c2sp.org/tlog-proof, and all cosignatures of the checkpoint.
     """
-    require_writable(out)
+    console.require_writable(out)
     note, checkpoint, entries = _read_log(place, log)
     if round_number > len(entries):
         raise ConfigurationError(
             f"--round {round_number}: {checkpoint.origin} has {len(entries)} rounds"
         )
-    write_result(out, proofs.prove(entries, round_number - 1, note).encoded())
-    print_written(out, f"proves the head of round {round_number} in {checkpoint.origin}")
+    console.write_result(out, proofs.prove(entries, round_number - 1, note).encoded())
+    console.print_written(out, f"proves the head of round {round_number} in {checkpoint.origin}")
 
 
 @log_app.command("head")
 def head(
     proof: Annotated[Path, Argument(help="A proof, as cmfl log prove writes it.")],
     witness_policy: Annotated[Path, WITNESS_POLICY],
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Check a proof of a round's head, offline, and print the head for `--head` of other commands.
 
@@ -325,18 +317,18 @@ def head(
     try:
         entry, witnesses = verified_head(sent, policy)
     except (NoteError, ProofError) as error:
-        complain(f"{proof}: {error}")
+        console.complain(f"{proof}: {error}")
         raise typer.Exit(FAILED) from error
     is_met = policy.is_met(witnesses)
     fields = {"round": entry.round, "head": entry.head, "contract": entry.domain.contract}
     by = ", ".join(witnesses) or "no witness"
-    print_result(
+    console.print_result(
         {**fields, "chain_id": entry.domain.chain_id, "witnesses": list(witnesses)},
         [f"round {entry.round}, cosigned by {by}: --head 0x{entry.head.hex()}"],
         as_json=json,
     )
     if not is_met:
-        complain("that is no quorum of the policy")
+        console.complain("that is no quorum of the policy")
         raise typer.Exit(INCOMPLETE)
 
 
@@ -350,10 +342,10 @@ def _read_log(place: str, log: list[str]) -> tuple[bytes, Checkpoint, list[bytes
         checkpoint = open_checkpoint(note, keys).checkpoint
         return note, checkpoint, read_entries(checkpoint, partial(file_at, place))
     except (NoteError, TileError) as error:
-        complain(f"{shown(place)}: {error}")
+        console.complain(f"{shown(place)}: {error}")
         raise typer.Exit(FAILED) from error
     except WitnessError as error:
-        complain(str(error))
+        console.complain(str(error))
         raise typer.Exit(INCOMPLETE) from error
 
 

@@ -20,16 +20,6 @@ from clients.worker.background import Moment
 from clients.worker.participants import HONEST
 from cmfl.arguments import digest_of_head
 from cmfl.commands import console
-from cmfl.commands.console import (
-    AsJson,
-    Verbosity,
-    command_line,
-    complain,
-    print_json,
-    print_line,
-    print_lines,
-    print_table,
-)
 from cmfl.commands.exit_codes import FAILED, InterruptedCommand
 from cmfl.commands.interrupts import handled_with
 from cmfl.commands.options import MaxFee, MaxTip
@@ -91,7 +81,7 @@ def worker(
         bool,
         Option("--status", help="Print what the folder's worker reports; exit 1 if it was killed."),
     ] = False,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Take part in a run with one or more clients until it is over.
 
@@ -170,7 +160,7 @@ def _run(
                 loop = WorkerLoop(running, own, StatusFile(own.status), lambda: chain.sender, poll)
                 loop.run(lambda: Moment(time.time(), time.monotonic()), end.wait)
                 if json:
-                    print_json(
+                    console.print_json(
                         worker_status(running.worker, running.counts, loop.stand, chain.sender)
                     )
 
@@ -206,7 +196,7 @@ def _logged(style: str) -> Iterator[None]:
 
     if style not in set(LogFormat):
         raise ConfigurationError(f"--log-format {style[:40]}: must be one of text, json")
-    levels = {Verbosity.QUIET: logging.ERROR, Verbosity.USUAL: logging.INFO}
+    levels = {console.Verbosity.QUIET: logging.ERROR, console.Verbosity.USUAL: logging.INFO}
     level = levels.get(console.chosen(), logging.DEBUG)
     with logging_to(sys.stderr, LogFormat(style), level):
         yield
@@ -219,14 +209,14 @@ def _print_status(own: WorkerFolder, *, json: bool) -> None:
     status, is_running = status_of(own)
     was_killed = not is_running and status.get("stand") != WorkerState.ENDED
     if json:
-        print_json({**status, "is_running": is_running, "was_killed": was_killed})
+        console.print_json({**status, "is_running": is_running, "was_killed": was_killed})
     else:
         try:
             lines = list(_lines(status, is_running=is_running))
         except (AttributeError, KeyError, TypeError) as error:
             message = f"{own.status}: a field of a status is wrong: {error}"
             raise ConfigurationError(message) from error
-        print_lines(lines)
+        console.print_lines(lines)
     if was_killed:
         raise typer.Exit(FAILED)
 
@@ -277,7 +267,7 @@ def join(
     genesis: Annotated[
         str | None, Option(help="Expected hash of block 0: 0x and 64 hex digits.")
     ] = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Check all that you need to take part, say what is missing, and print how to begin.
 
@@ -309,10 +299,10 @@ def join(
     if json:
         clients, checks = ready.clients, [asdict(result) for result in results]
         about = {"ready": is_ready, "client": clients[0] if clients else None, "clients": clients}
-        print_json(about | {"checks": checks, "command": command})
+        console.print_json(about | {"checks": checks, "command": command})
     else:
         rows = [(result.check, str(result.state), result.found) for result in results]
-        print_table("what it takes to join", ("check", "state", "found"), rows)
+        console.print_table("what it takes to join", ("check", "state", "found"), rows)
         if is_ready:
             print_next("start with", command)
     raise typer.Exit(0 if is_ready else FAILED)
@@ -340,7 +330,7 @@ def _worker_command(options: ParticipantOptions, shared: SharedPlaces) -> str:
         f"--blobs {quoted_place(shared.blobs, BLOBS_VARIABLE)} "
         f"--mailbox {quoted_place(shared.mailbox, MAILBOX_VARIABLE)}"
     )
-    return f"{command_line(*words)} {storage} --rpc-url {quoted_url(shared.rpc_url)}"
+    return f"{console.command_line(*words)} {storage} --rpc-url {quoted_url(shared.rpc_url)}"
 
 
 LOOK_SECONDS = 0.2
@@ -351,7 +341,7 @@ def leave(
     no_wait: Annotated[
         bool, Option("--no-wait", help="Ask it, and do not wait until it has ended.")
     ] = False,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Ask a worker to finish its round and end; its clients stay registered.
 
@@ -367,7 +357,7 @@ def leave(
     DISK.write_whole(worker.leave, b"")
     if not json:
         which = "its round" if round_number is None else f"round {round_number}"
-        complain(f"{folder}: the worker ends after {which}")
+        console.complain(f"{folder}: the worker ends after {which}")
     has_ended = False
     try:
         while not no_wait and not (has_ended := not worker.is_held()):
@@ -375,15 +365,17 @@ def leave(
     except KeyboardInterrupt:
         raise InterruptedCommand("interrupted: the worker ends all the same") from None
     if has_ended and worker.leave.exists():
-        complain(
+        console.complain(
             f"{folder}: the worker was killed before it could leave: once it is restarted, ask it "
             f"again"
         )
     if json:
-        print_json({"round": round_number, "has_ended": has_ended})
+        console.print_json({"round": round_number, "has_ended": has_ended})
     elif has_ended:
         last = _round_of(worker)
-        print_line(f"{folder}: ended, with round {last} open" if last else f"{folder}: ended")
+        console.print_line(
+            f"{folder}: ended, with round {last} open" if last else f"{folder}: ended"
+        )
 
 
 def _round_of(worker: WorkerFolder) -> int | None:
