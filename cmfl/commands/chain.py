@@ -17,17 +17,10 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 from typer import Argument, Option
 
+from cmfl.commands import options
 from cmfl.commands.console import AsJson, command_line, complain, print_json, print_line
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE, InterruptedCommand
 from cmfl.commands.interrupts import until_interrupted
-from cmfl.commands.options import (
-    DEFAULT_HOME,
-    KEY_VARIABLE,
-    ChainId,
-    Commands,
-    ContractOptions,
-    HomeFolder,
-)
 from cmfl.commands.sender import ETHER_DECIMALS, CappedSenderOptions, in_ether, wei_of
 from cmfl.commands.streams import results
 from cmfl.where import Target
@@ -53,12 +46,12 @@ if TYPE_CHECKING:
     from ledger.chain.rpc.sender import InFlightTransaction
 
 
-chain_app = Commands()
+chain_app = options.Commands()
 
 
 @chain_app.command("serve")
 def serve(
-    home: HomeFolder = DEFAULT_HOME,
+    home: options.HomeFolder = options.DEFAULT_HOME,
     port: Annotated[
         int, Option(min=0, max=65535, help="Port to listen on, of this machine only.")
     ] = 8545,
@@ -70,7 +63,7 @@ def serve(
             help="Seconds from block to block; by default each transaction gets a block.",
         ),
     ] = None,
-    chain_id: ChainId = None,
+    chain_id: options.ChainId = None,
 ) -> None:
     """Serve the home's own chain over JSON-RPC on this machine.
 
@@ -93,7 +86,7 @@ def serve(
 def fund(
     addresses: Annotated[list[str], Argument(metavar="ADDRESS...", help="Accounts to fund.")],
     amount: Annotated[str, Option(help="Amount for each, in ether.")],
-    home: HomeFolder = DEFAULT_HOME,
+    home: options.HomeFolder = options.DEFAULT_HOME,
     *,
     node: CappedSenderOptions,
     json: AsJson = False,
@@ -267,13 +260,13 @@ def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:
         print_line(f"A block with all pending transactions is made every {block_time:g} s.")
     print_line("The server has no accounts and signs nothing: send signed transactions.")
     print_line(f"Genesis funds {address_of(TEST_KEYS[0])}, whose key is public and for tests only:")
-    print_line(f"  export {KEY_VARIABLE}=0x{TEST_KEYS[0].hex()}")
+    print_line(f"  export {options.KEY_VARIABLE}=0x{TEST_KEYS[0].hex()}")
     print_line(f"  {command_line('deploy', '--rpc-url', url, '--chain-id', chain.chain_id)}")
 
 
 SOURCE = "committee_ledger.vy"
 
-contract_app = Commands()
+contract_app = options.Commands()
 
 
 @contract_app.command("abi")
@@ -283,7 +276,7 @@ def abi() -> None:
 
 
 @contract_app.command("verify")
-def verify(source: ContractOptions, json: AsJson = False) -> None:
+def verify(source: options.ContractOptions, json: AsJson = False) -> None:
     """Compare a contract's code and creation with this version, and print how to compile it.
 
     The sources are installed with this program. Plain vyper compiles them to the same bytes.

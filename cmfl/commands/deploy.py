@@ -16,18 +16,9 @@ import typer
 from typer import Option
 
 from clients.datasets.own import OWN
-from cmfl.commands import console
+from cmfl.commands import console, options
 from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.exit_codes import WRONG
-from cmfl.commands.options import (
-    DEFAULT_HOME,
-    DEFAULT_RUN,
-    KEY_VARIABLE,
-    URL_VARIABLE,
-    AllowPredictableSeeds,
-    HomeFolder,
-    RunToMake,
-)
 from cmfl.commands.registry import RegistryFile, agreed_owners
 from cmfl.commands.sender import (
     DATA_VARIABLE,
@@ -311,13 +302,13 @@ def _print_price(plan: DryRun, price: Price) -> None:
 
 
 def deploy(
-    home: HomeFolder = DEFAULT_HOME,
-    name: RunToMake = DEFAULT_RUN,
+    home: options.HomeFolder = options.DEFAULT_HOME,
+    name: options.RunToMake = options.DEFAULT_RUN,
     *,
     configured: ConfigurationOptions,
     node: CappedSenderOptions,
     registry: RegistryFile = None,
-    allow_predictable_seeds: AllowPredictableSeeds = False,
+    allow_predictable_seeds: options.AllowPredictableSeeds = False,
     dry: Annotated[
         bool, Option("--dry-run", help="Show what would be sent and its cost; send nothing.")
     ] = False,
@@ -401,11 +392,11 @@ def _print_join(where: Target, configuration: Configuration, manifest: Manifest)
     words += ["--contract", manifest.address, "--blobs", Home(where.home).blobs.absolute()]
     if configuration.protocol.beacon is Beacon.NONE:
         words.append(ALLOW_PREDICTABLE)
-    url, values = variable_in_shell(URL_VARIABLE), {}
+    url, values = variable_in_shell(options.URL_VARIABLE), {}
     if where.rpc_url is None:
         serve = console.command_line("chain", "serve", "--home", where.home, "--block-time", 1)
         console.print_line(f"serve the chain to the owners with: {serve}")
-        values = {URL_VARIABLE: "the URL that it prints"}
+        values = {options.URL_VARIABLE: "the URL that it prints"}
     else:
         url = quoted_url(where.rpc_url)
     command = f"{console.command_line(*words)} --rpc-url {url}"
@@ -413,6 +404,6 @@ def _print_join(where: Target, configuration: Configuration, manifest: Manifest)
         command += f" --data {variable_in_shell(DATA_VARIABLE)}"
     print_next("each owner goes on with", command, values)
     console.print_line(
-        f"its key is that of --keystore or CMFL_KEYSTORE, a file, or of {KEY_VARIABLE}"
+        f"its key is that of --keystore or CMFL_KEYSTORE, a file, or of {options.KEY_VARIABLE}"
     )
     console.print_line("on another machine --blobs is the URL of a store: cmfl blobs serve --help")

@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from cmfl.commands import console
-from cmfl.commands.options import (
-    DEFAULT_HOME,
-    Address,
-    ChainId,
-    Commands,
-    HomeFolder,
-    RpcUrl,
-    RunName,
-)
+from cmfl.commands import console, options
 from cmfl.where import Target
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.io.folders import is_standard_output
@@ -35,7 +26,7 @@ from ledger.protocol.types import Digest
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
 
-model_app = Commands()
+model_app = options.Commands()
 
 SAFETENSORS, PEFT = "safetensors", "peft"
 FORMATS = (SAFETENSORS, PEFT)
@@ -46,8 +37,8 @@ def export(
     out: Annotated[
         Path, Option(help="The file, which replaces an existing one; with --sign or peft a folder.")
     ],
-    home: HomeFolder = DEFAULT_HOME,
-    run: RunName = None,
+    home: options.HomeFolder = options.DEFAULT_HOME,
+    run: options.RunName = None,
     round_number: Annotated[
         int | None,
         Option(
@@ -57,9 +48,9 @@ def export(
     average: Annotated[
         int, Option(min=1, max=1000, help="Mean of the last N models that rounds decided.")
     ] = 1,
-    address: Address = None,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
+    address: options.Address = None,
+    rpc_url: options.RpcUrl = None,
+    chain_id: options.ChainId = None,
     blobs: Annotated[
         str | None, Option(help="Location of the blobs, a URL or a folder; by default the home.")
     ] = None,
@@ -149,7 +140,7 @@ def digest(
 @model_app.command("evaluate")
 def evaluate(
     file: Annotated[Path, Argument(help="A model.safetensors of cmfl.")],
-    home: HomeFolder = DEFAULT_HOME,
+    home: options.HomeFolder = options.DEFAULT_HOME,
     run: Annotated[str, Option(help="The run with data and model.")] = "run",
     preset: Annotated[str | None, Option(help="Data and model of a preset, not of a run.")] = None,
     config: Annotated[

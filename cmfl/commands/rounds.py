@@ -12,18 +12,7 @@ import typer
 from typer import Argument, Option
 
 from api.schemas.federation import FederationAnswer, OpenRound, PacedRound
-from cmfl.commands import console
-from cmfl.commands.options import (
-    Address,
-    Api,
-    ApiTokenFile,
-    ChainId,
-    Commands,
-    Cursor,
-    HistoryOptions,
-    Limit,
-    RunName,
-)
+from cmfl.commands import console, options
 from cmfl.commands.streams import results
 from cmfl.where import RemoteService, Target, deployment_at, open_history
 from ledger.history.answers import Ban
@@ -39,7 +28,7 @@ if TYPE_CHECKING:
     from api.client.deployment import RemoteDeployment
 
 
-rounds_app = Commands()
+rounds_app = options.Commands()
 
 Round = Annotated[int, Argument(min=1, max=2**32 - 1, help="Number of the round.")]
 _DIGEST = re.compile(types.EITHER_FORM_ANY_CASE)
@@ -48,8 +37,8 @@ _ROUND_COLUMNS = ("round", "status", "ranked", "accepted", "views", "block", "mo
 
 @rounds_app.command("list")
 def list_rounds(
-    source: HistoryOptions,
-    limit: Limit = 20,
+    source: options.HistoryOptions,
+    limit: options.Limit = 20,
     oldest: Annotated[bool, Option("--oldest", help="Oldest first.")] = False,
     status: Annotated[RoundStatus | None, Option(help="Only rounds with this status.")] = None,
     client: Annotated[int | None, Option(min=0, help="Only rounds with this client.")] = None,
@@ -70,7 +59,7 @@ def list_rounds(
         int | None, Option(min=0, help="Only rounds that ended at this Unix time or before.")
     ] = None,
     full: Annotated[bool, Option("--full", help="With --json: each round whole.")] = False,
-    cursor: Cursor = None,
+    cursor: options.Cursor = None,
     json: console.AsJson = False,
 ) -> None:
     """List rounds, newest first."""
@@ -96,7 +85,7 @@ def list_rounds(
 
 @rounds_app.command("show")
 def show_round(
-    source: HistoryOptions,
+    source: options.HistoryOptions,
     round_or_digest: Annotated[
         str,
         Argument(
@@ -104,8 +93,8 @@ def show_round(
             help="Number of a round, or 64 hex digits of anything that a round names.",
         ),
     ],
-    limit: Limit = 20,
-    cursor: Cursor = None,
+    limit: options.Limit = 20,
+    cursor: options.Cursor = None,
     json: console.AsJson = False,
 ) -> None:
     """Show one round: its ranking, its sets, its model. cmfl audit verifies them.
@@ -143,7 +132,9 @@ def show_round(
 
 
 @rounds_app.command("explain")
-def explain(source: HistoryOptions, round_number: Round, json: console.AsJson = False) -> None:
+def explain(
+    source: options.HistoryOptions, round_number: Round, json: console.AsJson = False
+) -> None:
     """Explain one round in plain words: accepted and refused updates, votes and election.
 
     The words report chain and record; cmfl audit verifies these.
@@ -247,7 +238,7 @@ def _left_out(round_: FullRound) -> list[str]:
     return lines
 
 
-clients_app = Commands()
+clients_app = options.Commands()
 
 Client = Annotated[int, Argument(min=0, help="Index of the client.")]
 _COUNTS = ("sampled", "ranked", "accepted", "served", "scored", "refused", "voted", "incidents")
@@ -257,9 +248,9 @@ _ROUND = ("round", "status", "role", "committed", "rank", "distance", "outcome",
 
 @clients_app.command("list")
 def list_clients(
-    source: HistoryOptions,
-    limit: Limit = 1000,
-    cursor: Cursor = None,
+    source: options.HistoryOptions,
+    limit: options.Limit = 1000,
+    cursor: options.Cursor = None,
     json: console.AsJson = False,
     csv: console.AsCsv = False,
 ) -> None:
@@ -287,7 +278,9 @@ def list_clients(
 
 
 @clients_app.command("show")
-def show_client(source: HistoryOptions, client: Client, json: console.AsJson = False) -> None:
+def show_client(
+    source: options.HistoryOptions, client: Client, json: console.AsJson = False
+) -> None:
     """Show one client: its address, samples and counts so far."""
     with open_history(source.target()) as history:
         response = history.client(client)
@@ -303,11 +296,11 @@ def show_client(source: HistoryOptions, client: Client, json: console.AsJson = F
 
 @clients_app.command("rounds")
 def rounds(
-    source: HistoryOptions,
+    source: options.HistoryOptions,
     client: Client,
-    limit: Limit = 20,
+    limit: options.Limit = 20,
     oldest: Annotated[bool, Option("--oldest", help="Oldest first.")] = False,
-    cursor: Cursor = None,
+    cursor: options.Cursor = None,
     json: console.AsJson = False,
 ) -> None:
     """Show one client's rounds: rank, outcome, scores and votes."""
@@ -350,11 +343,11 @@ Poll = Annotated[float, Option("--poll", min=0.1, max=3_600, help="Seconds betwe
 
 
 def watch(
-    api: Api = None,
-    api_token_file: ApiTokenFile = None,
-    run: RunName = None,
-    address: Address = None,
-    chain_id: ChainId = None,
+    api: options.Api = None,
+    api_token_file: options.ApiTokenFile = None,
+    run: options.RunName = None,
+    address: options.Address = None,
+    chain_id: options.ChainId = None,
     poll: Poll = 1.0,
     json: console.AsJson = False,
 ) -> None:

@@ -13,34 +13,14 @@ from typer import Argument, Option
 from clients.configuration import settings_reference as reference
 from clients.configuration.tested_regime import regime_warnings
 from clients.runs.metrics import RoundMetrics
+from cmfl import tracking
 from cmfl.auditing import AuditRequest
-from cmfl.commands import console
+from cmfl.commands import console, options
 from cmfl.commands.configuration_options import ConfigurationOptions, Settings
 from cmfl.commands.deploy import resume_command
 from cmfl.commands.exit_codes import WRONG, InterruptedCommand
-from cmfl.commands.options import (
-    DEFAULT_HOME,
-    DEFAULT_RUN,
-    ChainId,
-    HomeFolder,
-    RpcUrl,
-    Rules,
-    RunName,
-    RunToMake,
-)
 from cmfl.commands.sender import Sender, SenderOptions, command_on, missing_variables, print_next
 from cmfl.simulating import PlayedRun, play
-from cmfl.tracking import (
-    NOT_AUDITED,
-    TrackedRow,
-    TrackingSession,
-    described_run,
-    in_words,
-    prefixed,
-    recorded_rows,
-    require_apart,
-    tracked_row,
-)
 from cmfl.where import Target, opened_ledger
 from ledger.chain.ports import NotServedError, TransactionTimeoutError
 from ledger.chain.round_ledger import ends_after
@@ -56,8 +36,8 @@ if TYPE_CHECKING:
 
 
 def run(
-    home: HomeFolder = DEFAULT_HOME,
-    name: RunToMake = DEFAULT_RUN,
+    home: options.HomeFolder = options.DEFAULT_HOME,
+    name: options.RunToMake = options.DEFAULT_RUN,
     *,
     configured: ConfigurationOptions,
     rounds: Annotated[int | None, Option(help="Short for --set protocol.rounds=N.")] = None,
@@ -303,12 +283,12 @@ def _default(value: object) -> str:
 
 
 def track(
-    home: HomeFolder = DEFAULT_HOME,
-    run: RunName = None,
+    home: options.HomeFolder = options.DEFAULT_HOME,
+    run: options.RunName = None,
     setting: Settings = None,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
-    rules: Rules = None,
+    rpc_url: options.RpcUrl = None,
+    chain_id: options.ChainId = None,
+    rules: options.Rules = None,
     json: console.AsJson = False,
 ) -> None:
     """Log a recorded run to MLflow, TensorBoard or Weights & Biases, and the verdict of an audit.
@@ -322,19 +302,23 @@ def track(
     where = Target(home, run, rpc_url=rpc_url, chain_id=chain_id)
     paths = _paths(where)
     section = _section(paths, tuple(setting or ()))
-    require_apart(section, home)
-    session = TrackingSession(section, console.complain)
-    rows = recorded_rows(home, paths.name) or _rows_of_chain(where)
-    session.open(described_run(home, paths.name, section), rows)
+    tracking.require_apart(section, home)
+    session = tracking.TrackingSession(section, console.complain)
+    rows = tracking.recorded_rows(home, paths.name) or _rows_of_chain(where)
+    session.open(tracking.described_run(home, paths.name, section), rows)
     model = paths.model if section.model and paths.model.exists() else None
     # A run on the memory ledger has no manifest, and no chain to audit.
     audited = section.audit and paths.manifest.exists()
     request = AuditRequest(jobs=1, rules=tuple(rules or ()))
-    verdict = in_words(lambda: audited_with_progress(where, request)) if audited else NOT_AUDITED
+    verdict = (
+        tracking.in_words(lambda: audited_with_progress(where, request))
+        if audited
+        else tracking.NOT_AUDITED
+    )
     tags = {"audit": verdict}
     if rows:
         tags["head"] = rows[-1].head
-    session.close(prefixed(tags), model)
+    session.close(tracking.prefixed(tags), model)
     console.print_result(
         {"run": paths.name, "rounds": len(rows), "tracked": session.places},
         [
@@ -373,12 +357,12 @@ def _section(paths: RunPaths, settings: tuple[str, ...]) -> TrackSection:
     return section
 
 
-def _rows_of_chain(where: Target) -> list[TrackedRow]:
+def _rows_of_chain(where: Target) -> list[tracking.TrackedRow]:
     """Return what the chain has of each round, for a run that was not played in this home."""
     with opened_ledger(where) as ledger:
         ends = ends_after(ledger, 0)
     return [
-        tracked_row(
+        tracking.tracked_row(
             {
                 "round": end.round,
                 "head": f"0x{end.head.hex()}",

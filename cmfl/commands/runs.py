@@ -18,18 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 from typer import Argument
 
-from cmfl.commands import console
+from cmfl.commands import console, options
 from cmfl.commands.exit_codes import FAILED, WRONG
-from cmfl.commands.options import (
-    DEFAULT_HOME,
-    Api,
-    ApiTokenFile,
-    ChainId,
-    Commands,
-    HomeFolder,
-    RpcUrl,
-    runs_of_home,
-)
 from cmfl.opening import names_in
 from cmfl.recorded import last_known
 from cmfl.where import RemoteService, Target, chain_at, require_no_node
@@ -78,11 +68,11 @@ def summary(name: str, **known: object) -> RunSummary:
 class PlaceOptions:
     """A home, and a node whose chain has some of its runs, or a service."""
 
-    home: HomeFolder = DEFAULT_HOME
-    rpc_url: RpcUrl = None
-    chain_id: ChainId = None
-    api: Api = None
-    api_token_file: ApiTokenFile = None
+    home: options.HomeFolder = options.DEFAULT_HOME
+    rpc_url: options.RpcUrl = None
+    chain_id: options.ChainId = None
+    api: options.Api = None
+    api_token_file: options.ApiTokenFile = None
 
     def target(self, run: str | None = None) -> Target:
         """Return where the runs are, or one of them."""
@@ -259,7 +249,7 @@ def _accepted_attackers(series: Series) -> float | None:
     return sum(malicious for _, malicious in counts) / total if total else None
 
 
-runs_app = Commands()
+runs_app = options.Commands()
 
 CLAIMED = (
     "Accuracy and accepted attackers are the runs' own claims: claimed, not proven. "
@@ -269,7 +259,9 @@ NOT_SERVED = (
     "The heads are claims of the service, too. It knows no run on the memory ledger, and no digest "
     "of a run's own settings file."
 )
-Name = Annotated[str, Argument(metavar="RUN", help="Name of the run.", autocompletion=runs_of_home)]
+Name = Annotated[
+    str, Argument(metavar="RUN", help="Name of the run.", autocompletion=options.runs_of_home)
+]
 
 
 @runs_app.command("list")

@@ -15,17 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from typer import Option
 
+from cmfl.commands import options
 from cmfl.commands.console import command_line, print_lines
-from cmfl.commands.options import (
-    KEY_VARIABLE,
-    URL_VARIABLE,
-    AllowPredictableSeeds,
-    MaxFee,
-    MaxTip,
-    NodeOptions,
-    contract_address,
-    for_a_node,
-)
+from cmfl.commands.options import KEY_VARIABLE, URL_VARIABLE
 from cmfl.where import Target
 from ledger.io.parsing import parse_json
 from ledger.protocol.errors import ChainError, ConfigurationError
@@ -67,9 +59,9 @@ def command_on(where: Target, *words: object) -> str:
     return f"{command_line(*words, '--chain-id', where.chain_id)} --rpc-url {url}"
 
 
-def option_words(options: Sequence[tuple[str, object]]) -> list[object]:
+def option_words(pairs: Sequence[tuple[str, object]]) -> list[object]:
     """Return options and their values as words of a command, without those that are None."""
-    return [word for name, value in options if value is not None for word in (name, value)]
+    return [word for name, value in pairs if value is not None for word in (name, value)]
 
 
 def missing_variables(command: str, descriptions: dict[str, str] | None = None) -> list[str]:
@@ -211,7 +203,7 @@ class Sender:
 
 
 @dataclass(frozen=True, slots=True)
-class SenderOptions(NodeOptions):
+class SenderOptions(options.NodeOptions):
     """A node, and the account that signs there."""
 
     keystore: Annotated[
@@ -220,7 +212,7 @@ class SenderOptions(NodeOptions):
             "--keystore",
             help=f"For a node: encrypted key of the sender, else {KEY_VARIABLE} holds the key.",
             envvar="CMFL_KEYSTORE",
-            callback=for_a_node,
+            callback=options.for_a_node,
         ),
     ] = None
     password_file: Annotated[
@@ -228,7 +220,7 @@ class SenderOptions(NodeOptions):
         Option(
             "--password-file",
             help="For a node: the keystore's password; else asked for.",
-            callback=for_a_node,
+            callback=options.for_a_node,
         ),
     ] = None
     confirmations: Annotated[
@@ -239,7 +231,7 @@ class SenderOptions(NodeOptions):
             max=1000,
             help="For a node: blocks on top of a transaction's own before it counts; 0 if not "
             "given.",
-            callback=for_a_node,
+            callback=options.for_a_node,
         ),
     ] = None
 
@@ -254,8 +246,8 @@ class SenderOptions(NodeOptions):
 class CappedSenderOptions(SenderOptions):
     """A node, and the account that signs there for limited fees."""
 
-    max_fee: MaxFee = None
-    max_tip: MaxTip = None
+    max_fee: options.MaxFee = None
+    max_tip: options.MaxTip = None
 
 
 def private_keys(keystores: Sequence[Path], password_file: Path | None) -> list[bytes]:
@@ -450,7 +442,9 @@ class ParticipantOptions:
     contract: Annotated[
         str | None,
         Option(
-            help="Address of the run's contract.", envvar="CMFL_CONTRACT", callback=contract_address
+            help="Address of the run's contract.",
+            envvar="CMFL_CONTRACT",
+            callback=options.contract_address,
         ),
     ] = None
     blobs: Annotated[
@@ -488,7 +482,7 @@ class ParticipantOptions:
             "not given.",
         ),
     ] = None
-    allow_predictable_seeds: AllowPredictableSeeds = False
+    allow_predictable_seeds: options.AllowPredictableSeeds = False
     allow_unknown_creation: Annotated[
         bool,
         Option(

@@ -14,18 +14,10 @@ from typer import Option
 
 from api.settings import Settings
 from api.store.permissions import MAX_AUDITORS, StoreSettings
+from cmfl.commands import options
 from cmfl.commands.console import AsJson, print_json, print_line, print_result, print_table
 from cmfl.commands.exit_codes import INCOMPLETE
 from cmfl.commands.interrupts import until_interrupted
-from cmfl.commands.options import (
-    DEFAULT_HOME,
-    BlobsAt,
-    Commands,
-    ContractOptions,
-    HomeFolder,
-    NodeOptions,
-    contract_address,
-)
 from cmfl.where import Target
 from ledger.actors.retention import blobs_named_by_run, blobs_of_round, removable_payloads
 from ledger.chain.addresses import to_canonical
@@ -249,11 +241,11 @@ def _settings_error(error: ValidationError) -> ConfigurationError:
 
 
 def serve(
-    home: HomeFolder = DEFAULT_HOME,
+    home: options.HomeFolder = options.DEFAULT_HOME,
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="Port to listen on.")] = 8000,
     *,
-    node: NodeOptions,
+    node: options.NodeOptions,
     service: ServiceOptions,
 ) -> None:
     """Serve the round history over REST, with a dashboard; /openapi.json describes it."""
@@ -282,11 +274,11 @@ def is_port_taken(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-blobs_app = Commands()
+blobs_app = options.Commands()
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions(ContractOptions):
+class RunOptions(options.ContractOptions):
     """A contract, which --contract names as well as --address."""
 
     address: Annotated[
@@ -295,7 +287,7 @@ class RunOptions(ContractOptions):
             "--contract",
             "--address",
             help="The contract, where there is no manifest.",
-            callback=contract_address,
+            callback=options.contract_address,
         ),
     ] = None
 
@@ -304,7 +296,7 @@ class RunOptions(ContractOptions):
 class RunBlobsOptions(RunOptions):
     """Options that name a run, and where its blobs are."""
 
-    blobs: BlobsAt = None
+    blobs: options.BlobsAt = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,8 @@ from clients.datasets.own_samples import salt_of
 from clients.replay.replayed_update import TrainingReplay
 from cmfl.arguments import naming
 from cmfl.auditing import AuditRequest, trusted_by
-from cmfl.commands import console
+from cmfl.commands import console, options
 from cmfl.commands.exit_codes import WRONG, InterruptedCommand, code_of
-from cmfl.commands.options import (
-    AttestedOptions,
-    Commands,
-    ContractOptions,
-    EvidenceOptions,
-    Head,
-    Rules,
-)
 from cmfl.commands.sender import keystore_key, private_keys
 from cmfl.commands.witness import WitnessOptions
 from cmfl.recorded import read
@@ -55,7 +47,7 @@ Clients = Annotated[
 
 
 def verify_training(
-    source: EvidenceOptions,
+    source: options.EvidenceOptions,
     round_number: Annotated[
         int | None,
         Option("--round", min=1, max=2**32 - 1, help="One round; else all that have ended."),
@@ -223,7 +215,7 @@ def _salts(salt: str | None, clients: tuple[int, ...]) -> dict[int, bytes]:
     return {clients[0]: salt_of(salt, "--salt")}
 
 
-verify_app = Commands()
+verify_app = options.Commands()
 
 RoundNumber = Annotated[int, Option("--round", min=1, max=2**32 - 1, help="Number of the round.")]
 Proof = Annotated[
@@ -234,13 +226,13 @@ Proof = Annotated[
 
 @verify_app.command("client")
 def client(
-    source: EvidenceOptions,
+    source: options.EvidenceOptions,
     round_number: RoundNumber,
     client_index: Annotated[
         int, Option("--client", min=0, max=2**32 - 1, help="Index of the client.")
     ],
     proof: Proof = None,
-    head: Head = None,
+    head: options.Head = None,
     json: console.AsJson = False,
 ) -> None:
     """Check what became of a client in a round: was its update used, and why or why not.
@@ -275,10 +267,10 @@ def client(
 
 @verify_app.command("round")
 def round_(
-    source: EvidenceOptions,
+    source: options.EvidenceOptions,
     round_number: Annotated[int, Argument(min=1, max=2**32 - 1, help="Of the round.")],
-    head: Head = None,
-    rules: Rules = None,
+    head: options.Head = None,
+    rules: options.Rules = None,
     json: console.AsJson = False,
 ) -> None:
     """Check one round by the ten steps of an audit, from chain and blobs.
@@ -302,10 +294,10 @@ def round_(
 
 @verify_app.command("bundle")
 def bundle(
-    source: ContractOptions,
+    source: options.ContractOptions,
     file: Annotated[Path, Argument(help="A bundle, as cmfl export bundle writes it.")],
-    head: Head = None,
-    rules: Rules = None,
+    head: options.Head = None,
+    rules: options.Rules = None,
     json: console.AsJson = False,
 ) -> None:
     """Check the round in a bundle by the ten steps of an audit, with nothing but the file.
@@ -324,7 +316,7 @@ def bundle(
 
 @verify_app.command("attestation")
 def attestation(
-    source: AttestedOptions,
+    source: options.AttestedOptions,
     file: Annotated[
         Path,
         Argument(
@@ -332,7 +324,7 @@ def attestation(
         ),
     ],
     key: Annotated[Path | None, Option(help="Public key (PEM) that must have signed it.")] = None,
-    head: Head = None,
+    head: options.Head = None,
     *,
     witnesses: WitnessOptions,
     json: console.AsJson = False,

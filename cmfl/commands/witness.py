@@ -23,20 +23,9 @@ from ledger.io.folders import sole_process
 from ledger.io.home import read_file
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Domain
+from ledger.transparency import notes, publishing
 from ledger.transparency import policy as proofs
-from ledger.transparency import publishing
 from ledger.transparency.checkpoints import Checkpoint, open_checkpoint
-from ledger.transparency.notes import (
-    KeyUse,
-    LogConflictError,
-    NoteError,
-    ProofError,
-    SigningKey,
-    TileError,
-    WitnessError,
-    parse_vkey,
-    require_key_name,
-)
 from ledger.transparency.policy import MAX_PROOF_BYTES, parse_proof, verified_head
 from ledger.transparency.tiles import head_entries, origin_of, read_entries
 from ledger.transparency.witness_folder import WitnessFolder
@@ -115,7 +104,7 @@ def serve_witness(
     from api.http.server import serve_app
     from api.transparency.server import create_witness
 
-    logs = [parse_vkey(each, KeyUse.NOTE) for each in log]
+    logs = [notes.parse_vkey(each, notes.KeyUse.NOTE) for each in log]
     signer = _witness_key(name, keystore, password_file)
     with sole_process(folder, "witness.lock"), until_interrupted():
         state = WitnessFolder(folder, logs, signer, time.time)
@@ -128,10 +117,10 @@ def serve_witness(
         )
 
 
-def _witness_key(name: str, keystore: list[Path], password_file: Path | None) -> SigningKey:
-    require_key_name(name)
+def _witness_key(name: str, keystore: list[Path], password_file: Path | None) -> notes.SigningKey:
+    notes.require_key_name(name)
     secret = keystore_key(only_keystore(keystore), password_file)
-    return SigningKey.derived(secret, KeyUse.COSIGNATURE, name)
+    return notes.SigningKey.derived(secret, notes.KeyUse.COSIGNATURE, name)
 
 
 log_app = Commands()
@@ -189,7 +178,7 @@ def publish(
         signer = _log_key(name, domain, keystore, password_file)
         try:
             publication = publishing.publish(entries, signer, out, policy, is_first=first)
-        except LogConflictError as error:
+        except notes.LogConflictError as error:
             console.complain(str(error))
             raise typer.Exit(FAILED) from error
     for failure in publication.failures:
@@ -316,7 +305,7 @@ def head(
     sent = parse_proof(read_file(proof, MAX_PROOF_BYTES))
     try:
         entry, witnesses = verified_head(sent, policy)
-    except (NoteError, ProofError) as error:
+    except (notes.NoteError, notes.ProofError) as error:
         console.complain(f"{proof}: {error}")
         raise typer.Exit(FAILED) from error
     is_met = policy.is_met(witnesses)
@@ -336,15 +325,15 @@ def _read_log(place: str, log: list[str]) -> tuple[bytes, Checkpoint, list[bytes
     """Return a log's checkpoint, as a note and opened, and its entries, or end for why not."""
     from ledger.transparency.collecting import checkpoint_at, file_at, shown
 
-    keys = [parse_vkey(each, KeyUse.NOTE) for each in log]
+    keys = [notes.parse_vkey(each, notes.KeyUse.NOTE) for each in log]
     try:
         note = checkpoint_at(place)
         checkpoint = open_checkpoint(note, keys).checkpoint
         return note, checkpoint, read_entries(checkpoint, partial(file_at, place))
-    except (NoteError, TileError) as error:
+    except (notes.NoteError, notes.TileError) as error:
         console.complain(f"{shown(place)}: {error}")
         raise typer.Exit(FAILED) from error
-    except WitnessError as error:
+    except notes.WitnessError as error:
         console.complain(str(error))
         raise typer.Exit(INCOMPLETE) from error
 
@@ -360,7 +349,7 @@ def _entries_of(target: Target, *, is_final: bool) -> tuple[Domain, list[bytes]]
 
 def _log_key(
     name: str, domain: Domain, keystore: list[Path], password_file: Path | None
-) -> SigningKey:
+) -> notes.SigningKey:
     origin = origin_of(name, domain)
     secret = keystore_key(only_keystore(keystore), password_file)
-    return SigningKey.derived(secret, KeyUse.NOTE, origin)
+    return notes.SigningKey.derived(secret, notes.KeyUse.NOTE, origin)
