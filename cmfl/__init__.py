@@ -27,14 +27,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from clients.datasets.own_data import Data
     from cmfl import aggregators, rules
-    from cmfl.auditing import Audit, audit
+    from cmfl.auditing import Audit, Verification, audit, verify
     from cmfl.comparison import Comparison, compare, sweep
     from cmfl.display import Table
     from cmfl.opening import connect, open, runs  # noqa: A004 - read as cmfl.open
     from cmfl.recorded import Explanation, Proof, Round, Rounds, Run
     from cmfl.replaying import Coverage, TrainingVerification, coverage, verify_training
     from cmfl.simulating import run
-    from cmfl.verifying import Verification, verify
     from ledger.protocol.errors import CmflError, ConfigurationError
 
     __version__: str
@@ -70,14 +69,13 @@ __all__ = [
 
 _MODULES = {
     "clients.datasets.own_data": "Data",
-    "cmfl.auditing": "Audit audit",
+    "cmfl.auditing": "Audit Verification audit verify",
     "cmfl.comparison": "Comparison compare sweep",
     "cmfl.display": "Table",
     "cmfl.opening": "connect open runs",
     "cmfl.recorded": "Explanation Proof Round Rounds Run",
     "cmfl.replaying": "Coverage TrainingVerification coverage verify_training",
     "cmfl.simulating": "run",
-    "cmfl.verifying": "Verification verify",
     "ledger.protocol.errors": "CmflError ConfigurationError",
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}

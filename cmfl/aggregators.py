@@ -6,6 +6,9 @@ in `clients.aggregators` names its paper.
 
     cmfl.aggregators.krum(updates, f=2)
     cmfl.aggregators.median(updates, pre=[("NNM", {"f": 2})])    # after nearest-neighbour mixing
+
+A function raises ConfigurationError for an unknown name, a wrong option, or too few updates for it;
+ValueError for shapes that do not fit and numbers that are not finite.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from clients.aggregators.rules import Aggregation, aggregator_named, pre_aggregator_named
 from cmfl.arguments import NUMBER, TABLE, TEXT, require, require_or_none
+from cmfl.rules import matrix, numbers
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -44,16 +48,12 @@ def fedavg(updates: ArrayLike, weights: ArrayLike | None = None, *, pre: Pre = (
         updates: shape (n, d).
         weights: of each, above 0, shape (n,); equal ones if not given.
         pre: pre-aggregators with their options, in order: "NNM" (f) and "Bucketing" (s).
-
-    Raises:
-        ConfigurationError: an option is wrong, or there are too few updates for it.
-        ValueError: the shapes do not fit.
     """
     return aggregate("FedAvg", updates, weights=weights, pre=pre)
 
 
 def median(updates: ArrayLike, *, pre: Pre = ()) -> Vector:
-    """Return the median of each coordinate; see `fedavg` for arguments and errors."""
+    """Return the median of each coordinate; see `fedavg` for the arguments."""
     return aggregate("Median", updates, pre=pre)
 
 
@@ -93,15 +93,8 @@ def geometric_median(
     """Return nearly the point with the smallest sum of distances, by Weiszfeld's steps.
 
     Args:
-        updates: shape (n, d).
-        weights: of each, above 0, shape (n,); equal ones if not given.
         nu: the smallest distance that is divided by, above 0.
         steps: how many, at least 1.
-        pre: pre-aggregators with their options.
-
-    Raises:
-        ConfigurationError: an option is wrong.
-        ValueError: the shapes do not fit.
     """
     require(NUMBER, nu=nu)
     options = {"nu": float(nu), "T": steps, "weighted": weights is not None}
@@ -114,15 +107,9 @@ def centered_clipping(
     """Return the last aggregate, moved by the clipped differences of the updates from it.
 
     Args:
-        updates: shape (n, d).
         tau: how far one update can pull, above 0, in units of an update's length.
         last: the aggregate of the round before, shape (d,); zeros if not given.
         steps: how many, at least 1.
-        pre: pre-aggregators with their options.
-
-    Raises:
-        ConfigurationError: an option is wrong.
-        ValueError: the shapes do not fit.
     """
     require(NUMBER, tau=tau)
     options = {"tau": float(tau), "L": steps}
@@ -149,12 +136,8 @@ def aggregate(
         last: the aggregate of the round before, shape (d,); zeros if not given.
         pre: pre-aggregators with their options, in order.
         rng: chance of a pre-aggregator such as Bucketing, which needs it.
-
-    Raises:
-        ConfigurationError: an unknown name or a wrong option, or too few updates for it.
-        ValueError: the shapes do not fit, or a number is not finite.
     """
-    rows = _matrix(updates)
+    rows = matrix("updates", updates, keeps_float64=True)
     require(TEXT, name=name)
     require_or_none(TABLE, options=options)
     try:
@@ -177,36 +160,15 @@ def aggregate(
     return selection.vector
 
 
-def _matrix(updates: ArrayLike) -> NDArray[Any]:
-    try:
-        rows = np.asarray(updates, dtype=None)
-        if rows.dtype not in {np.dtype(np.float32), np.dtype(np.float64)}:
-            rows = rows.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError("updates: the vectors differ in length, or are no numbers") from error
-    if rows.ndim != 2 or not rows.size:
-        raise ValueError(f"updates: must be a matrix with a vector in each row, not {rows.shape}")
-    if not np.isfinite(rows).all():
-        raise ValueError("updates: a number is not finite")
-    return rows
-
-
-def _floats(name: str, values: ArrayLike) -> Vector:
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} = {values!r:.80}: must be numbers") from error
-
-
 def _weights(weights: ArrayLike | None, count: int) -> Any:
-    values = np.ones(count) if weights is None else _floats("weights", weights)
+    values = np.ones(count) if weights is None else numbers("weights", weights)
     if values.shape != (count,) or not (np.isfinite(values).all() and (values > 0).all()):
         raise ValueError(f"weights: must be {count} finite numbers above 0")
     return values
 
 
 def _last(last: ArrayLike | None, dimension: int) -> Vector:
-    values = np.zeros(dimension) if last is None else _floats("last", last)
+    values = np.zeros(dimension) if last is None else numbers("last", last)
     if values.shape != (dimension,):
         raise ValueError(f"last: must have {dimension} numbers, not {values.shape}")
     return values

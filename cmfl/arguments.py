@@ -79,11 +79,7 @@ WHOLE = ArgumentRule("a whole number", _is_whole)
 
 
 def require(rule: ArgumentRule, **arguments: object) -> None:
-    """Refuse the first argument that breaks a rule.
-
-    Raises:
-        ConfigurationError: names argument, value and rule.
-    """
+    """Refuse the first argument that breaks a rule."""
     for name, value in arguments.items():
         if not rule.holds(value):
             raise ConfigurationError(f"{name} = {value!r:.80}: must be {rule.sentence}")
@@ -96,11 +92,7 @@ def require_each(rule: ArgumentRule, name: str, values: Iterable[object]) -> Non
 
 
 def require_or_none(rule: ArgumentRule, **arguments: object) -> None:
-    """Refuse the first argument that is neither None nor keeps a rule.
-
-    Raises:
-        ConfigurationError: names argument, value and rule.
-    """
+    """Refuse the first argument that is neither None nor keeps a rule."""
     given = {name: value for name, value in arguments.items() if value is not None}
     require(rule, **given)
 

@@ -1,4 +1,4 @@
-"""Audits of a run, their early stop check, and what witnesses state.
+"""Audits of a run, their early stop check, what witnesses state, and checks of proofs.
 
 The chain records the rule, by the digest of the run document, and how many rounds have ended. It
 records no measurement: that the rule was met is a claim of the run's own files.
@@ -12,21 +12,35 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cmfl.arguments import LIST, PATH, checked, digest_of_head, naming, require
 from cmfl.display import Table, tracking
 from cmfl.inputs import reference
 from cmfl.opening import target_of
-from cmfl.recorded import Run
-from cmfl.where import Target, chain_id_of
+from cmfl.recorded import Proof, Run, read
+from cmfl.where import Target, chain_id_of, opened_ledger, target_on_node
+from ledger.audit.anchors import MAX_REPORT_BYTES, EarlierAudit, read_report, report_bytes
+from ledger.audit.engine import AuditOptions
+from ledger.audit.engine import audit as run_audit
+from ledger.audit.proofs.recorded import read_trusted_contract
+from ledger.audit.proofs.verification import ProofVerification, Trusted, TrustedHead, verify_proof
+from ledger.audit.report import AuditReport
+from ledger.audit.report_text import readable
+from ledger.audit.worker_pool import AuditWorkers
+from ledger.chain.addresses import to_canonical
+from ledger.chain.round_ledger import ends_after
+from ledger.claims import SECTION, EarlyStopRule, claimed_rounds, stop_after
+from ledger.distances.fast import usable_cores
+from ledger.io.folders import write_named
+from ledger.io.home import read_file
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.protocol.documents.run import decode_run
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from ledger.audit.anchors import EarlierAudit
-    from ledger.audit.report import AuditReport
-    from ledger.transparency.checkpoints import CheckpointEvidence
-    from ledger.transparency.policy import WitnessPolicy
+from ledger.protocol.types import Address, ClientId
+from ledger.transparency.checkpoints import DEFAULT_MAX_AGE_SECONDS, CheckpointEvidence
+from ledger.transparency.policy import MAX_POLICY_BYTES, NONE, WitnessPolicy, parse_policy
+from ledger.transparency.tree import run_suffix
 
 
 class StopOutcome(StrEnum):
@@ -54,11 +68,6 @@ class StopCheck:
 
 def check_stop(target: Target) -> StopCheck | None:
     """Return what is known of a run's early stop; None if its document has no such rule."""
-    from ledger.chain.round_ledger import ends_after
-    from ledger.claims import SECTION, EarlyStopRule, claimed_rounds, stop_after
-    from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-    from ledger.protocol.documents.run import decode_run
-
     with target.reader() as chain:
         ledger = target.ledger(chain)
         deployment = ledger.deployment()
@@ -104,10 +113,7 @@ class Witnesses:
 
     def evidence(self, chain_id: int, address: str) -> CheckpointEvidence:
         """Return what logs and witnesses say of a run now; nothing of its chain is read."""
-        from ledger.chain.addresses import to_canonical
-        from ledger.protocol.types import Address
         from ledger.transparency.network import collect
-        from ledger.transparency.tree import run_suffix
 
         suffix = run_suffix(chain_id, Address(to_canonical(address)))
         logs = [log for log in self.policy.logs if log.name.endswith(suffix)]
@@ -128,9 +134,6 @@ def witnesses_of(
     Args:
         max_age_hours: of a cosignature that counts; None for the default.
     """
-    from ledger.transparency.checkpoints import DEFAULT_MAX_AGE_SECONDS
-    from ledger.transparency.policy import NONE
-
     # NaN is neither below nor above a bound, and would let any cosignature count.
     if max_age_hours is not None and not 0 <= max_age_hours <= MAX_AGE_HOURS:
         raise ConfigurationError(
@@ -152,9 +155,6 @@ def witnesses_of(
 
 def policy_in(path: Path) -> WitnessPolicy:
     """Return the policy in a file, as `--witness-policy` names it."""
-    from ledger.io.home import read_file
-    from ledger.transparency.policy import MAX_POLICY_BYTES, parse_policy
-
     with naming(f"--witness-policy {path}"):
         data = read_file(path, MAX_POLICY_BYTES)
     try:
@@ -194,8 +194,6 @@ class Audit:
     @property
     def lines(self) -> list[str]:
         """The report as `cmfl audit` prints it."""
-        from ledger.audit.report_text import readable
-
         return readable(self.report)
 
     @property
@@ -242,13 +240,7 @@ class Audit:
         """Write the report, which a later audit can build on, and return the path.
 
         An existing file is replaced.
-
-        Raises:
-            OSError: it cannot be written.
         """
-        from ledger.audit.anchors import report_bytes
-        from ledger.io.folders import write_named
-
         require(PATH, path=path)
         file = Path(path)
         write_named(file, report_bytes(self.report))
@@ -357,11 +349,6 @@ def audit_target(
     target: Target, request: AuditRequest, on_progress: Callable[[int, int], None]
 ) -> AuditReport:
     """Audit what a target names; `on_progress` takes the rounds that are done, and their number."""
-    from ledger.audit.engine import AuditOptions
-    from ledger.audit.engine import audit as run_audit
-    from ledger.audit.worker_pool import AuditWorkers
-    from ledger.distances.fast import usable_cores
-
     jobs = min(usable_cores(), MOST_UNASKED) if request.jobs is None else request.jobs
     known_head = None if request.head is None else digest_of_head(request.head)
     workers = None if jobs == 1 else AuditWorkers(jobs, target.published)
@@ -383,9 +370,6 @@ def audit_target(
 
 def read_earlier(path: Path, argument: str) -> EarlierAudit:
     """Return the audit behind a report."""
-    from ledger.audit.anchors import MAX_REPORT_BYTES, read_report
-    from ledger.io.home import read_file
-
     with naming(f"{argument} {path}"):
         return read_report(read_file(path, MAX_REPORT_BYTES))
 
@@ -426,3 +410,117 @@ def audited_target(
         raise ConfigurationError("rpc_url= needs address=: of the contract that you trust")
     asked = chain_id_of(rpc_url) if chain_id is None else chain_id
     return Target(target.home, target.run, address, rpc_url, asked, place, remote)
+
+
+class Verification:
+    """The result of checking a proof.
+
+    Attributes:
+        result: of the ledger's verification, with all comparisons.
+    """
+
+    def __init__(self, result: ProofVerification) -> None:
+        self.result = result
+
+    @property
+    def outcome(self) -> str:
+        """Return "passed" (proven), "failed" (contradicted) or "incomplete"."""
+        return str(self.result.outcome)
+
+    @property
+    def passed(self) -> bool:
+        """True if the statement is proven."""
+        return self.outcome == "passed"
+
+    @property
+    def sentence(self) -> str:
+        """The proven statement, or the refusal, in a sentence."""
+        return self.result.sentence
+
+    @property
+    def steps(self) -> Table:
+        """The comparisons: name, what was expected, what was computed, whether they agree."""
+        return Table(
+            {
+                "step": str(step.name),
+                "expected": step.expected,
+                "computed": step.computed,
+                "ok": step.is_ok,
+            }
+            for step in self.result.steps
+        )
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Sentences about what is not proven, however the comparisons end."""
+        return tuple(caveat.sentence for caveat in self.result.caveats)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the result as plain data, as `cmfl verify client --json` prints it."""
+        return self.result.as_dict()
+
+    def __repr__(self) -> str:
+        return f"<cmfl.Verification {self.sentence}>"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(self.sentence)}</p>{self.steps._repr_html_()}"
+
+
+@checked
+def verify(
+    proof: Proof | str | Path,
+    *,
+    round: int | None = None,  # noqa: A002 - read as verify(..., round=3)
+    client: int | None = None,
+    head: str | None = None,
+    run: Run | str | Path | None = None,
+    rpc_url: str | None = None,
+    address: str | None = None,
+    chain_id: int | None = None,
+) -> Verification:
+    """Check a proof that somebody sent, from what you trust: a head, a run of yours, or a contract.
+
+    Args:
+        proof: what `Round.prove` made, or the path of its file.
+        round: the round that you asked about; None for the proof's own.
+        client: the client that you asked about; None for the proof's own.
+        head: a head that you have kept, 0x-hex.
+        run: your own run or home, whose chain is trusted.
+        rpc_url: a node that you trust, with `address`.
+        address: of the contract on the node's chain, 0x-hex.
+        chain_id: that the node must have; None accepts the node's own.
+
+    Returns:
+        The verification; without anything that is trusted it is "incomplete".
+
+    Raises:
+        ConfigurationError: more than one thing is to be trusted, or an argument is wrong.
+        EncodingError: the file is no proof.
+        ChainError: the chain cannot be read.
+    """
+    sent = proof if isinstance(proof, Proof) else read(Path(proof))
+    number = sent.round if round is None else round
+    who = ClientId(sent.client if client is None else client)
+    if sum(each is not None for each in (head, run, rpc_url)) > 1:
+        raise ConfigurationError("trust one of head=, run= and rpc_url=")
+    if (rpc_url is None) != (address is None):
+        raise ConfigurationError("rpc_url= and address= go together: node and contract")
+    target: Target | None = None
+    if run is not None:
+        target = run.target if isinstance(run, Run) else target_of(Path(run), None)
+    elif rpc_url is not None and address is not None:
+        target = target_on_node(rpc_url, address, chain_id)
+    if target is not None and target.remote is not None:
+        raise ConfigurationError("run: a service is not trusted; name head= or rpc_url= instead")
+    trusted = trusted_by(target, number, head)
+    return Verification(verify_proof(sent.parsed, number, who, trusted))
+
+
+def trusted_by(target: Target | None, number: int, head: str | None) -> Trusted | None:
+    """Return what a proof of a round is held against: a head that was kept, else a contract."""
+    if head is not None:
+        return TrustedHead(digest_of_head(head))
+    if target is None:
+        return None
+    with opened_ledger(target) as ledger:
+        return read_trusted_contract(ledger, number)

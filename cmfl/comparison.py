@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from cmfl.arguments import LIST, TABLE, TEXT, checked, require, require_or_none
 from cmfl.display import Table, tracking
-from cmfl.homes import temporary_folder
 from cmfl.inputs import (
     USUAL_RATE,
     Parts,
@@ -23,6 +22,7 @@ from cmfl.inputs import (
     put_parts,
     reference,
 )
+from cmfl.opening import temporary_folder
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

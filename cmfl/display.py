@@ -46,21 +46,13 @@ class Table(list[dict[str, Any]]):
         return tuple(self[0]) if self else ()
 
     def column(self, name: str) -> list[Any]:
-        """Return the values of one column.
-
-        Raises:
-            ConfigurationError: there is no such column.
-        """
+        """Return the values of one column."""
         if name not in self.columns:
             raise ConfigurationError(f"no column {name!r}; there are {', '.join(self.columns)}")
         return [row[name] for row in self]
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the rows as a pandas frame, one column each.
-
-        Raises:
-            ConfigurationError: pandas is not installed.
-        """
+        """Return the rows as a pandas frame, one column each."""
         try:
             import pandas as pd
         except ImportError as error:
@@ -209,11 +201,7 @@ class _Lines:
 
 @naming_extras()
 def new_axes(count: int = 1, *, columns: int = 3) -> list[Axes]:
-    """Return the axes of a new figure of pyplot, which notebooks show.
-
-    Args:
-        columns: panels in a row at most.
-    """
+    """Return the axes of a new figure of pyplot, at most so many columns of panels."""
     from matplotlib import pyplot as plt
 
     wide = min(columns, count)
@@ -250,7 +238,6 @@ def draw_rounds(
 
     Args:
         rows: of its rounds, with the columns of `Round`.
-        floor: accuracy of always answering the commonest class, if it is known.
         axes: to draw on; new ones if not given.
     """
     measured = [row for row in rows if row["accuracy"] is not None]

@@ -61,7 +61,7 @@ def server_app(settings: str | Path) -> ServerApp:
         target = Target(home, name, chain_id=chain_id or None)
         configuration = _settings(settings)
         nodes = GridNodes(grid)
-        played = play(target, name, configuration, _go_on, _log.warning, nodes=nodes)
+        played = play(target, configuration, _go_on, _log.warning, nodes=nodes)
         if played.stop is not None:
             _log.info("cmfl: %s", played.stop.sentence)
         _log.info("cmfl: contract %s, head 0x%s", played.address, played.head.hex())
@@ -137,7 +137,7 @@ def write_project(folder: Path, configuration: Configuration) -> None:
         raise ConfigurationError("machine.ledger = memory: a ServerApp plays on a chain")
     from clients.runs.flower.opening import FLWR
 
-    name, package = folder.resolve().name, folder / _package(folder)
+    name, package = folder.resolve().name, folder / folder.resolve().name.replace("-", "_")
     if not _NAME.fullmatch(name):
         raise ConfigurationError(
             f"{folder}: the folder's name becomes the app's: small letters, digits and hyphens, "
@@ -168,7 +168,3 @@ def write_project(folder: Path, configuration: Configuration) -> None:
         with (templates / app).open("rb") as source, (package / app).open("wb") as target:
             shutil.copyfileobj(source, target)
     (package / "run.toml").write_text(configuration.to_toml(), "utf-8")
-
-
-def _package(folder: Path) -> str:
-    return folder.resolve().name.replace("-", "_")

@@ -15,9 +15,7 @@ from ledger.io.home import DISK
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-    from clients.datasets.own_data import Data
+    pass
 
 
 MOST_NEAR = 3
@@ -26,9 +24,9 @@ MOST_NEAR = 3
 @cache
 def setting_names() -> tuple[str, ...]:
     """Return the names of all settings, `section.key`, in the order of the sections."""
-    from clients.configuration.schema import Configuration
+    from clients.configuration.settings_reference import settings
 
-    return tuple(_names_in(Configuration, ""))
+    return tuple(row["name"] for row in settings())
 
 
 def apply_keywords(values: dict[str, Any], keywords: Mapping[str, object]) -> set[str]:
@@ -97,7 +95,7 @@ def plain_value(value: object) -> object:
 
 def _expanded(name: str, value: object) -> Iterable[tuple[str, object]]:
     """Yield the settings of one keyword: those of a section's table, or itself."""
-    if name in _sections():
+    if any(each.startswith(f"{name}.") for each in setting_names()):
         if not isinstance(value, Mapping):
             raise ConfigurationError(
                 f"{name}: is a section of settings, and takes a dict of them (given: {value!r:.80})"
@@ -121,22 +119,6 @@ def _unknown(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, list(dict.fromkeys(known)), MOST_NEAR)
     hint = f"; near it: {', '.join(near)}" if near else ""
     return f"{name}: there is no such setting{hint} (cmfl settings lists all)"
-
-
-def _names_in(section: type[BaseModel], prefix: str) -> Iterable[str]:
-    from clients.configuration.schema import Section
-
-    for key, field in section.model_fields.items():
-        below = field.annotation
-        if isinstance(below, type) and issubclass(below, Section):
-            yield from _names_in(below, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}"
-
-
-@cache
-def _sections() -> frozenset[str]:
-    return frozenset(name.partition(".")[0] for name in setting_names() if "." in name)
 
 
 @cache
@@ -260,7 +242,8 @@ def _put_data(values: dict[str, Any], data: object, folder: Path) -> None:
         data = Data.from_dataset(data)
     # Options and partition are of one data set, and not of another that takes its place.
     if isinstance(data, Data):
-        values["data"] = _table_of(data, folder)
+        path = data.save(folder.absolute() / DATA)
+        values["data"] = {"name": "file", "path": str(path), "options": data.options()}
         if data.client is not None:
             apply_keywords(values, {"protocol.clients": len(set(data.client.tolist()))})
     elif isinstance(data, Path) or (isinstance(data, str) and _is_path(data)):
@@ -278,11 +261,6 @@ def _is_path(text: str) -> bool:
     """Return whether a text is a path of data, and neither a name nor `file.py:function`."""
     path = Path(text)
     return path.exists() or (":" not in text and path.suffix != "")
-
-
-def _table_of(data: Data, folder: Path) -> dict[str, Any]:
-    path = data.save(folder.absolute() / DATA)
-    return {"name": "file", "path": str(path), "options": data.options()}
 
 
 def _is_dataset(data: object) -> bool:

@@ -1,13 +1,21 @@
-"""Recorded runs by their place: a home, a node, or a service."""
+"""Recorded runs by their place, and homes: the one that is named, or a temporary one."""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 from cmfl.arguments import SECONDS, checked, naming, require
 from cmfl.display import Table
-from cmfl.recorded import Run, Snapshot
-from cmfl.where import API_SECONDS, RemoteService, Target, chain_id_of, open_deployment
+from cmfl.recorded import Run
+from cmfl.where import API_SECONDS, RemoteService, Target, open_deployment, target_on_node
 from ledger.io.home import RUN_NAME, Home
 from ledger.protocol.errors import ConfigurationError
 
@@ -46,9 +54,7 @@ def open(  # noqa: A001 - read as cmfl.open
         return Run(target, target.run or "")
     if home is not None or address is None or blobs is None:
         raise ConfigurationError("rpc_url= goes with address= and blobs=, and without a home")
-    asked = chain_id_of(rpc_url) if chain_id is None else chain_id
-    target = Target(address=address, rpc_url=rpc_url, chain_id=asked, blobs_at=str(blobs))
-    run = Run(target, name or "")
+    run = Run(target_on_node(rpc_url, address, chain_id, str(blobs)), name or "")
     run.snapshot()  # refused now, not at the first question
     return run
 
@@ -126,7 +132,7 @@ def names_in(home: Path) -> list[str]:
 
 
 def _row(run: Run) -> dict[str, object]:
-    snapshot: Snapshot = run.snapshot()
+    snapshot = run.snapshot()
     ended = [each for each in snapshot.rounds if each.status != "open"]
     return {
         "run": run.name,
@@ -139,3 +145,74 @@ def _row(run: Run) -> dict[str, object]:
         "malicious_accepted": sum(each.malicious_accepted or 0 for each in ended),
         "head": snapshot.head,
     }
+
+
+_PREFIX = "cmfl-"
+_LOCK = "in-use"
+
+
+@contextmanager
+def opened_home(path: str | Path | None) -> Iterator[Path]:
+    """Yield the folder of a home; None for a new temporary one.
+
+    A temporary home is removed when the context fails, and else when this process ends; `Run.save`
+    copies it before.
+    """
+    if path is None:
+        folder = _new_folder()
+        try:
+            yield folder / "home"
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return
+    folder = Path(path)
+    # Not Path.exists, which fails for a name that is too long.
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise ConfigurationError(f"home {folder}: is there already, and is no folder")
+    yield folder
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Yield a new folder, which is removed with the context."""
+    folder = _new_folder()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _new_folder() -> Path:
+    return Path(tempfile.mkdtemp(dir=_folder_of_process(os.getpid(), tempfile.gettempdir())))
+
+
+@cache
+def _folder_of_process(process: int, place: str) -> Path:  # noqa: ARG001 - a key of the cache
+    """Make the folder of a process's temporary folders, and remove those of ended processes.
+
+    A pool ends its workers by a signal, which leaves them no time to clear up: the next process
+    does it.
+    """
+    for folder in Path(place).glob(f"{_PREFIX}*"):
+        if _is_abandoned(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+    new = folder / f"{_LOCK}.new"
+    # Held until the process ends, however it ends.
+    fcntl.flock(os.open(new, os.O_CREAT | os.O_WRONLY, 0o600), fcntl.LOCK_EX)
+    new.rename(folder / _LOCK)  # never to be seen unlocked
+    # Not atexit, which the processes of a pool do not heed. Not of a child that was forked later.
+    Finalize(None, shutil.rmtree, (folder,), {"ignore_errors": True}, exitpriority=0)
+    return folder
+
+
+def _is_abandoned(folder: Path) -> bool:
+    """Return whether a folder is this user's, and of a process that has ended."""
+    with suppress(OSError):
+        if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+            return False
+        with (folder / _LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    return False

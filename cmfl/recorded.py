@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import html
 import json
+import os
+import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from cmfl.arguments import PATH, WHOLE, naming, require
-from cmfl.display import Table, html_table, text_table
+from cmfl.display import Table, draw_rounds, html_table, text_table, write
 from cmfl.where import Target, download_proof, open_deployment, open_history, opened_ledger
+from ledger.audit.proofs.documents import proof_bytes, read_proof
+from ledger.audit.proofs.proof import MAX_PROOF_BYTES, ClientProof, stated
+from ledger.audit.proofs.recorded import make_proof
+from ledger.claims import recorded_settings, whole_rows
+from ledger.history.answers_rounds import FullRound
+from ledger.history.queries import Order, RoundQuery
 from ledger.io.folders import write_named
+from ledger.io.home import Home, read_file
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.parameters import MAX_CLIENTS
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-
-    from ledger.audit.proofs.proof import ClientProof
-    from ledger.history.answers_rounds import FullRound
 
 
 class Proof:
@@ -34,8 +41,6 @@ class Proof:
 
     def __init__(self, data: bytes) -> None:
         """Read the document."""
-        from ledger.audit.proofs.documents import read_proof
-
         if not isinstance(data, bytes):
             raise ConfigurationError(f"data = {data!r:.80}: must be bytes")
         self.data = data
@@ -54,18 +59,10 @@ class Proof:
     @property
     def statement(self) -> str:
         """The claim in a sentence; `cmfl.verify` checks it."""
-        from ledger.audit.proofs.proof import stated
-
         return stated(self.parsed.round, self.parsed.client, self.parsed.statement)
 
     def save(self, path: str | Path) -> Path:
-        """Write the document, and return the path.
-
-        An existing file is replaced.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Write the document, and return the path; an existing file is replaced."""
         require(PATH, path=path)
         file = Path(path)
         write_named(file, self.data)
@@ -77,9 +74,6 @@ class Proof:
 
 def make(target: Target, number: int, client: int) -> Proof:
     """Return the proof of a client's part in a round, from chain and blobs or from a service."""
-    from ledger.audit.proofs.documents import proof_bytes
-    from ledger.audit.proofs.recorded import make_proof
-
     require(WHOLE, client=client)
     if client < 0:
         raise ConfigurationError(f"client {client}: clients are counted from 0")
@@ -92,9 +86,6 @@ def make(target: Target, number: int, client: int) -> Proof:
 
 def read(path: Path) -> Proof:
     """Return the proof in a file."""
-    from ledger.audit.proofs.proof import MAX_PROOF_BYTES
-    from ledger.io.home import read_file
-
     with naming(path):
         return Proof(read_file(path, MAX_PROOF_BYTES))
 
@@ -121,6 +112,8 @@ class Explanation(tuple[str, ...]):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """One round of a run. What a home or service does not know of it is None.
+
+    Methods raise ConfigurationError for a run on the memory ledger, which records nothing.
 
     The chain records `status`, `ranked`, `accepted` and `views`; the others are claims of the run's
     own files, which no audit checks.
@@ -166,9 +159,6 @@ class Round:
         """Return the round in plain words: who took part, what was accepted, and why.
 
         The words report chain and record; `cmfl.audit` verifies these.
-
-        Raises:
-            ConfigurationError: the run was on the memory ledger, which records nothing.
         """
         with open_history(self._recorded()) as history:
             return Explanation(history.explanation(self.round)["sentences"])
@@ -178,21 +168,11 @@ class Round:
 
         Args:
             client: its index, from 0.
-
-        Raises:
-            ConfigurationError: there is no such client, or the run was on the memory ledger.
-            ServiceError: the service sent something else.
         """
-        from cmfl.recorded import make
-
         return make(self._recorded(), self.round, client)
 
     def full(self) -> FullRound:
-        """Return the round with all its parts, as `cmfl rounds show --json` prints it.
-
-        Raises:
-            ConfigurationError: the run was on the memory ledger.
-        """
+        """Return the round with all its parts, as `cmfl rounds show --json` prints it."""
         with open_history(self._recorded()) as history:
             return history.full_round(self.round)
 
@@ -361,13 +341,7 @@ class Run:
 
     @property
     def clients(self) -> Table:
-        """The registered clients, a row each, as `cmfl clients list --json` prints them.
-
-        Raises:
-            ConfigurationError: the run was on the memory ledger.
-        """
-        from ledger.protocol.parameters import MAX_CLIENTS
-
+        """The registered clients, a row each, as `cmfl clients list --json` prints them."""
         if self.address is None:
             raise ConfigurationError(f"{self.name}: the memory ledger records no clients")
         with open_history(self.target) as history:
@@ -376,14 +350,7 @@ class Run:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All settings of the run by their names, `section.key`.
-
-        Raises:
-            ConfigurationError: the run is not in a home, or its file cannot be read.
-        """
-        from ledger.claims import recorded_settings
-        from ledger.io.home import Home
-
+        """All settings of the run by their names, `section.key`; its home alone has them."""
         if self.home is None:
             raise ConfigurationError(f"{self.name}: the settings are in the run's home alone")
         texts = recorded_settings(Home(self.home).run(self.name))
@@ -399,11 +366,7 @@ class Run:
         return snapshot
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a pandas frame with a row for each round; see `Round` for its columns.
-
-        Raises:
-            ConfigurationError: pandas is not installed.
-        """
+        """Return a pandas frame with a row for each round; see `Round` for its columns."""
         return self.rounds.to_pandas()
 
     def explain(self, number: int = -1) -> Explanation:
@@ -416,16 +379,7 @@ class Run:
         Args:
             to: a file to write the figure to, `run.png` or `run.svg`; None for none.
             axes: of matplotlib, to draw on; new ones if not given.
-
-        Returns:
-            The axes, which a notebook shows.
-
-        Raises:
-            ConfigurationError: matplotlib is not installed, no accuracy is known, or the file
-                cannot be written.
         """
-        from cmfl.display import draw_rounds, write
-
         snapshot = self.snapshot()
         title = self.name or str(snapshot.address)
         rows = [each.row() for each in snapshot.rounds]
@@ -437,15 +391,19 @@ class Run:
         """Copy the run's home to a new folder, and return the run there.
 
         A run without a home of its own is in a temporary one, which ends with this process.
-
-        Raises:
-            ConfigurationError: the run is in no home, or the folder is there already.
         """
-        from cmfl.homes import copy_home
-
         if self.home is None:
             raise ConfigurationError(f"{self.name}: is in no home that could be copied")
-        return Run(copy_home(self.target, home), self.name, self.rules)
+        require(PATH, home=home)
+        folder = Path(home)
+        if os.path.lexists(folder):
+            raise ConfigurationError(f"{folder}: is there already; name a folder to make")
+        try:
+            shutil.copytree(self.home, folder)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigurationError(f"{folder}: {reason}") from error
+        return Run(replace(self.target, home=folder), self.name, self.rules)
 
     def __repr__(self) -> str:
         return f"<cmfl.Run {_sentence(self)}>"
@@ -456,9 +414,6 @@ class Run:
 
 def read_snapshot(target: Target, name: str) -> Snapshot:
     """Return the run as it is now, of a service, a chain or the memory ledger."""
-    from ledger.claims import recorded_settings, whole_rows
-    from ledger.io.home import Home
-
     if target.remote is not None:
         return _of_service(target)
     claims: dict[int, dict[str, Any]] = {}
@@ -466,7 +421,14 @@ def read_snapshot(target: Target, name: str) -> Snapshot:
         paths = Home(target.home).run(name)
         claims = {row.round: values for row, values in whole_rows(paths)}
         if not paths.manifest.exists():
-            rounds = tuple(_in_memory(row) for row in claims.values())
+            rounds = tuple(
+                _round(
+                    *(row, row["round"], "decided" if row["decided"] else "abandoned"),
+                    row["views"],
+                    accepted=len(row["accepted"]),
+                )
+                for row in claims.values()
+            )
             planned = recorded_settings(paths).get("protocol.rounds")
             head, total = rounds[-1].head if rounds else None, int(planned) if planned else None
             return Snapshot(None, head, total, rounds)
@@ -477,11 +439,6 @@ def read_snapshot(target: Target, name: str) -> Snapshot:
     return Snapshot(ledger.address, f"0x{state.head.hex()}", deployment.rounds, rounds)
 
 
-def _in_memory(row: dict[str, Any]) -> Round:
-    status = "decided" if row["decided"] else "abandoned"
-    return _round(row, row["round"], status, row["views"], accepted=len(row["accepted"]))
-
-
 def _round(claims: dict[str, Any], number: int, status: str, views: Any, **known: Any) -> Round:
     claimed = {name: claims.get(name) for name in COLUMNS if name not in _RECORDED}
     slower = None if views is None else max(views) + 1
@@ -489,7 +446,6 @@ def _round(claims: dict[str, Any], number: int, status: str, views: Any, **known
 
 
 def _of_service(target: Target) -> Snapshot:
-    """Return the run as the service tells it."""
     with open_deployment(target) as deployment:
         details, series = deployment.details(), deployment.series()
     columns: dict[str, Any] = dict(series["claimed"] or {})
@@ -506,8 +462,6 @@ def _recorded_rounds(
     target: Target, total: int, claims: dict[int, dict[str, Any]]
 ) -> tuple[Round, ...]:
     """Return the rounds of the chain or the service, with what the run's files claim of each."""
-    from ledger.history.queries import Order, RoundQuery
-
     query = RoundQuery("rounds", Order.OLDEST)
     with open_history(target) as history:
         entries = history.rounds(query, min(total, MOST_ROUNDS), None)["rounds"]

@@ -10,6 +10,9 @@ which is what clients send; results are float64.
 
 `accept` composes them as a committee does. Strategies 1 and 2 have no defence against attackers
 among the members.
+
+A function raises ValueError for an unknown name, shapes that do not fit, and a number that is not
+finite or out of range.
 """
 
 from __future__ import annotations
@@ -40,9 +43,6 @@ def squared(updates: ArrayLike, references: ArrayLike) -> Matrix:
     Args:
         updates: Δ_k, shape (n, d).
         references: Δ_c of each member, shape (C, d).
-
-    Raises:
-        ValueError: the shapes do not fit, or a number is not finite.
     """
     rows, members = _rows(updates, references)
     table = [[squared_distance(row, member) for row in rows] for member in members]
@@ -61,12 +61,9 @@ def direction(updates: ArrayLike, references: ArrayLike, travel: ArrayLike | Non
         references: Δ_c of each member, shape (C, d).
         travel: w_s − w_t, the way of the model from the current round's start to an earlier one,
             shape (d,); None in the first round.
-
-    Raises:
-        ValueError: the shapes do not fit, or a number is not finite.
     """
     rows, members = _rows(updates, references)
-    way = None if travel is None else _matrix("travel", np.asarray([travel]))[0]
+    way = None if travel is None else matrix("travel", np.asarray([travel]))[0]
     if way is not None and way.shape != rows[0].shape:
         raise ValueError(f"travel: has {len(way)} numbers, and an update {rows.shape[1]}")
     everybody = {ClientId(place): row for place, row in enumerate((*rows, *members))}
@@ -74,12 +71,8 @@ def direction(updates: ArrayLike, references: ArrayLike, travel: ArrayLike | Non
 
 
 def mean(distances: ArrayLike) -> Vector:
-    """Return the mean over members: shape (C, n) becomes (n,).
-
-    Raises:
-        ValueError: there is no member.
-    """
-    return mean_distances(_numbers("distances", distances))
+    """Return the mean over members: shape (C, n) becomes (n,)."""
+    return mean_distances(numbers("distances", distances))
 
 
 def nearest(scores: ArrayLike, accepted: int) -> NDArray[np.intp]:
@@ -88,9 +81,6 @@ def nearest(scores: ArrayLike, accepted: int) -> NDArray[np.intp]:
     Args:
         scores: one for each update, shape (n,), finite and at least 0; small is near.
         accepted: how many, 1 to n.
-
-    Raises:
-        ValueError: a score or the number is out of range.
     """
     return _selected(1, scores, accepted)
 
@@ -106,9 +96,6 @@ def within(scores: ArrayLike, accepted: int = 1) -> NDArray[np.intp]:
     Args:
         scores: one for each update, shape (n,), finite and at least 0, as `direction` returns them.
         accepted: how many of the nearest are taken where none is below 2.
-
-    Raises:
-        ValueError: a score or the number is out of range.
     """
     return _selected(3, scores, accepted)
 
@@ -132,9 +119,6 @@ def accept(
         distance: of strategies 1 and 2: "squared" or your own function.
         travel: of the model, for strategy 3; see `direction`.
         accepted: how many strategies 1 and 2 take, and 3 where nothing is below 2.
-
-    Raises:
-        ValueError: a name is unknown, the shapes do not fit, or a number is out of range.
     """
     if not (WHOLE.holds(strategy) and strategy in {1, 2, 3}):
         raise ValueError(f"strategy = {strategy!r:.80}: must be 1, 2 or 3")
@@ -155,26 +139,29 @@ def accept(
 
 
 def _rows(updates: ArrayLike, references: ArrayLike) -> tuple[Any, Any]:
-    """Return updates and references as float32 matrices."""
-    rows, members = _matrix("updates", updates), _matrix("references", references)
+    rows, members = matrix("updates", updates), matrix("references", references)
     if rows.shape[1] != members.shape[1]:
         raise ValueError(f"updates of {rows.shape[1]} numbers and references of {members.shape[1]}")
     return rows, members
 
 
-def _matrix(name: str, vectors: Any) -> NDArray[np.float32]:
+def matrix(name: str, vectors: Any, *, keeps_float64: bool = False) -> NDArray[Any]:
+    """Return vectors as the rows of a finite matrix of float32, or of their own precision."""
     try:
-        matrix = np.asarray(vectors, dtype=np.float32)
+        rows = np.asarray(vectors, dtype=None if keeps_float64 else np.float32)
+        if rows.dtype not in {np.dtype(np.float32), np.dtype(np.float64)}:
+            rows = rows.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: the vectors differ in length, or are no numbers") from error
-    if matrix.ndim != 2 or not matrix.size:
-        raise ValueError(f"{name}: must be a matrix with a vector in each row, not {matrix.shape}")
-    if not np.isfinite(matrix).all():
-        raise ValueError(f"{name}: a number is not finite as float32")
-    return matrix
+    if rows.ndim != 2 or not rows.size:
+        raise ValueError(f"{name}: must be a matrix with a vector in each row, not {rows.shape}")
+    if not np.isfinite(rows).all():
+        raise ValueError(f"{name}: a number is not finite as {rows.dtype}")
+    return rows
 
 
-def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
+def numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Return an array of numbers as float64."""
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -185,8 +172,8 @@ def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def _own_distances(function: Distance, updates: ArrayLike, references: ArrayLike) -> Matrix:
-    rows, members = (matrix.astype(np.float64) for matrix in _rows(updates, references))
-    columns = [_numbers("distances", function(row, members)) for row in rows]
+    rows, members = (each.astype(np.float64) for each in _rows(updates, references))
+    columns = [numbers("distances", function(row, members)) for row in rows]
     if any(column.shape != (len(members),) for column in columns):
         raise ValueError(f"distances: the function must return {len(members)} numbers")
     table = np.array(columns).T
@@ -196,7 +183,7 @@ def _own_distances(function: Distance, updates: ArrayLike, references: ArrayLike
 
 
 def _selected(strategy: int, scores: ArrayLike, accepted: int) -> NDArray[np.intp]:
-    values = _numbers("scores", scores)
+    values = numbers("scores", scores)
     if values.ndim != 1 or not len(values):
         raise ValueError(f"scores: must be one number for each update, not {values.shape}")
     if not (np.isfinite(values).all() and (values >= 0).all()):

@@ -11,12 +11,16 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clients.datasets.own_data import Data
+from clients.runs.flower.nodes import Nodes
+from clients.runs.metrics import RoundMetrics
 from cmfl.arguments import checked
 from cmfl.display import tracking
-from cmfl.homes import opened_home
 from cmfl.inputs import PRESET_RULE, USUAL_RATE, Parts, apply_keywords, put_parts, reference
+from cmfl.opening import opened_home
 from cmfl.recorded import Run
-from cmfl.where import Target, made_if_needed
+from cmfl.tracking import TrackingSession, audited_in_place, in_words, logged, require_apart
+from cmfl.where import RUN, Target, made_if_needed
 from ledger.claims import EarlyStop
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError, ParametersError
@@ -24,9 +28,6 @@ from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
-    from clients.datasets.own_data import Data
-    from clients.runs.flower.nodes import Nodes
-    from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import OpenedRun
     from cmfl.commands.sender import Sender
 
@@ -51,7 +52,6 @@ class PlayedRun:
 
 def play(
     target: Target,
-    name: str,
     configuration: Configuration,
     go_on: Callable[[OpenedRun], list[RoundMetrics]],
     warn: Callable[[str], None],
@@ -64,14 +64,14 @@ def play(
     """Begin a run or take it up, play its rounds, and hand them to its trackers.
 
     Args:
-        target: the home, and the node if there is one.
+        target: the home, the run's name, and the node if there is one.
         configuration: which also says whether a chain records the run.
         create: whether to make home and chain if they are missing.
         accept_rollback: whether to go on from a chain that lacks rounds which it had before.
     """
     from clients.runs.open_run import open_memory_run, open_run
-    from cmfl.tracking import TrackingSession, audited_in_place, logged, require_apart
 
+    name = target.run or RUN
     require_apart(configuration.track, target.home)
     trackers, new_chain_id = TrackingSession(configuration.track, warn), configuration.chain_id()
     with ExitStack() as stack:
@@ -98,7 +98,7 @@ def play(
                 nodes=nodes,
             )
             opened = stack.enter_context(run)
-            verdict = partial(audited_in_place, opened, chain, blobs)
+            verdict = partial(in_words, partial(audited_in_place, opened, chain, blobs))
             tracked = stack.enter_context(logged(opened, target.home, trackers, verdict))
         rows, state = tuple(go_on(tracked)), opened.ledger.state()
         address = None if opened.manifest is None else opened.manifest.address
@@ -173,14 +173,14 @@ def run(
         Home(folder).run(name)  # refuses a wrong name first
         if resume:
             configuration = _recorded(target, name, parts, preset, given)
-            _play(target, name, configuration, create=False, progress=progress)
+            _play(target, configuration, create=False, progress=progress)
             return Run(target, name, rule_sources(configuration))
         values = base_values(preset)
         apply_keywords({}, given)  # refuses a wrong name before anything is written
         with made_if_needed(Home(folder)), _inputs_removed(folder, name):
             configuration = _checked(values, parts, folder, given)
             require_new(folder, name)
-            _play(target, name, configuration, create=True, progress=progress)
+            _play(target, configuration, create=True, progress=progress)
         return Run(target, name, rule_sources(configuration))
 
 
@@ -244,20 +244,18 @@ def _recorded(
 
 
 def _play(
-    target: Target, name: str, configuration: Configuration, *, create: bool, progress: bool | None
+    target: Target, configuration: Configuration, *, create: bool, progress: bool | None
 ) -> None:
-    """Play the rounds that remain, on a chain or the memory ledger."""
-    with tracking(f"{name}, rounds", shown=progress) as show:
+    with tracking(f"{target.run}, rounds", shown=progress) as show:
 
         def on_row(row: RoundMetrics) -> None:
             note = "" if row.accuracy is None else f"accuracy {row.accuracy:.3f}"
             show(row.round, configuration.protocol.rounds, note)
 
-        play(target, name, configuration, lambda run: run.go_on(on_row), _warn, create=create)
+        def warn(sentence: str) -> None:
+            warnings.warn(sentence.removeprefix("warning: "), stacklevel=2)
 
-
-def _warn(sentence: str) -> None:
-    warnings.warn(sentence.removeprefix("warning: "), stacklevel=2)
+        play(target, configuration, lambda run: run.go_on(on_row), warn, create=create)
 
 
 @contextmanager

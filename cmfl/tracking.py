@@ -22,8 +22,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditReport
+from ledger.chain.contract.deploy import connect
+from ledger.chain.contract.manifest import read_run_manifest
 from ledger.chain.ports import ChainReader
+from ledger.claims import recorded_settings, whole_rows
 from ledger.io.extras import missing_extra
 from ledger.io.home import Home
 from ledger.protocol.encoding import sha256
@@ -93,12 +97,9 @@ def described_run(home: Path, name: str, section: TrackSection) -> TrackedRun:
 
     A run on the memory ledger has no contract: its key follows from its place.
     """
-    from ledger.chain.contract.manifest import read_run_manifest
-    from ledger.claims import recorded_settings
-
     paths = Home(home).run(name)
     parameters = {
-        key: _plain(text)
+        key: text if text[:1] != '"' else json.loads(text)
         for key, text in recorded_settings(paths).items()
         if not key.startswith("track.")
     }
@@ -118,8 +119,6 @@ def described_run(home: Path, name: str, section: TrackSection) -> TrackedRun:
 
 def recorded_rows(home: Path, name: str) -> list[TrackedRow]:
     """Return all rows of a run (EncodingError: a line is no row); none if not played here."""
-    from ledger.claims import whole_rows
-
     return [tracked_row(values) for _, values in whole_rows(Home(home).run(name))]
 
 
@@ -242,22 +241,21 @@ def logged(
     session.close(prefixed(tags), paths.model if section.model else None)
 
 
-def audited_in_place(opened: OpenedRun, chain: ChainReader, blobs: BlobReader) -> str:
-    """Return the outcome of an audit of a run whose chain is open, in words."""
+def audited_in_place(opened: OpenedRun, chain: ChainReader, blobs: BlobReader) -> AuditReport:
+    """Audit a run whose chain is open."""
     from clients.configuration.run_configuration import rule_sources
-    from ledger.audit.engine import AuditOptions, audit
-    from ledger.chain.contract.deploy import connect
 
     assert opened.manifest is not None, "a run on a chain has a manifest"
+    options = AuditOptions(rules=rule_sources(opened.configuration))
+    return audit(connect(chain, opened.manifest), blobs, options)
+
+
+def in_words(make_audit: Callable[[], AuditReport]) -> str:
+    """Return an audit's outcome and how many rounds it is about, or why there was none."""
     try:
-        options = AuditOptions(rules=rule_sources(opened.configuration))
-        return in_words(audit(connect(chain, opened.manifest), blobs, options))
+        report = make_audit()
     except (CmflError, OSError) as error:
         return f"not checkable: {error}"
-
-
-def in_words(report: AuditReport) -> str:
-    """Return an audit's outcome, and how many rounds it is about."""
     return f"{report.outcome}, {report.rounds} rounds"
 
 
@@ -510,11 +508,6 @@ def _require_database(uri: str) -> None:
             base.rollback()
     except sqlite3.Error as error:
         raise ConfigurationError(f"{path} cannot be opened for writing: {error}") from error
-
-
-def _plain(text: str) -> str:
-    value = json.loads(text)
-    return value if isinstance(value, str) else text
 
 
 def _in_words(error: Exception) -> str:

@@ -161,7 +161,6 @@ def chain_at(service: Service, chain_id: int | None) -> str:
 
 
 def _only(meant: list[str], served: list[str], what: str) -> str:
-    """Return the only match."""
     if len(meant) == 1:
         return meant[0]
     named = ", ".join(served[:_MOST_NAMED]) or "nothing"
@@ -443,6 +442,14 @@ class Target:
         if self.chain_id is None:
             raise ConfigurationError("--rpc-url needs --chain-id: the id that the node must have")
         return self.chain_id
+
+
+def target_on_node(
+    rpc_url: str, address: str, chain_id: int | None, blobs: str | None = None
+) -> Target:
+    """Return a contract on a node's chain, whose id is the node's own if none is given."""
+    asked = chain_id_of(rpc_url) if chain_id is None else chain_id
+    return Target(address=address, rpc_url=rpc_url, chain_id=asked, blobs_at=blobs)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from mkdocs.structure.files import File
 
-from cmfl.commands.application import app
+from cmfl.commands.application import application
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,7 @@ def _links_from_root(text: str) -> str:
 def commands_page() -> str:
     """Return the reference of the command line, from the commands themselves."""
     lines = ["# Commands", "", "Made from the commands' own help.", ""]
-    root = typer.main.get_command(app)
+    root = typer.main.get_command(application())
     for words, command in _commands(root, ("cmfl",)):
         lines += [f"## {' '.join(words)}", "", _plain(command.help or ""), ""]
         parameters = [p for p in command.params if not getattr(p, "hidden", False)]

@@ -12,51 +12,22 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable
-from copy import copy
+from collections.abc import Callable, Iterator
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 from typer.core import TyperGroup
 
-from cmfl.commands import (
-    audit,
-    blobs,
-    chain,
-    console,
-    data,
-    deploy,
-    doctor,
-    experiment,
-    export,
-    model,
-    network,
-    registry,
-    rounds,
-    run,
-    runs,
-    serve,
-    verify,
-    witness,
-    worker,
-)
-from cmfl.commands import audit as coverage
-from cmfl.commands import chain as contract
-from cmfl.commands import data as flower
-from cmfl.commands import registry as keys
-from cmfl.commands import rounds as clients
-from cmfl.commands import rounds as watch
-from cmfl.commands import witness as transparency_log
-from cmfl.commands import worker as join
-from cmfl.commands import worker as leave
-from cmfl.commands.console import Verbosity, complain, print_line
-from cmfl.commands.demo import demo
+from cmfl.commands import console
+from cmfl.commands.console import Verbosity, complain, print_line, shown_as_lines
 from cmfl.commands.exit_codes import FAULT, INCOMPLETE, INTERRUPTED, WRONG, InterruptedCommand
 from cmfl.commands.interrupts import interrupted_code
 from cmfl.commands.limits import limit_in_words, too_little_memory
+from cmfl.commands.options import Commands
 from cmfl.commands.streams import unprinted
-from cmfl.commands.witness import shown_as_lines
 from ledger.chain.ports import IncompleteLogsError
 from ledger.io.extras import missing_extra
 from ledger.protocol.errors import CmflError
@@ -89,51 +60,88 @@ class PanelledGroup(TyperGroup):
                 )
 
 
-app = typer.Typer(
-    name="cmfl",
-    cls=PanelledGroup,
-    help="Committee-based federated learning on a ledger that enforces every decision.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-_PANELS: dict[str, tuple[tuple[str, Any], ...]] = {
-    "Simulate runs, compare them, and take their models": (
-        *(("demo", demo), ("run", run.run), ("runs", runs.app)),
-        *(("experiment", experiment.app), ("settings", run.settings), ("track", run.track)),
-        *(("data", data.data_app), ("model", model.app)),
-    ),
-    "Audit: read the history, and verify it": (
-        *(("audit", audit.audit), ("coverage", coverage.coverage), ("verify", verify.app)),
-        *(("rounds", rounds.rounds_app), ("clients", clients.clients_app), ("export", export.app)),
-        ("contract", contract.contract_app),
-    ),
-    "Deploy a federation, and take part in one": (
-        *(
-            ("keys", keys.keys_app),
-            ("register", registry.register),
-            ("registry", registry.registry_app),
-        ),
-        *(("deploy", deploy.deploy), ("chain", chain.chain_app), ("join", join.join)),
-        *(("worker", worker.worker), ("leave", leave.leave), ("network", network.network)),
-        ("flower", flower.flower_app),
-    ),
-    "Operate services and stores": (
-        *(("serve", serve.serve), ("watch", watch.watch), ("doctor", doctor.doctor)),
-        *(
-            ("blobs", blobs.app),
-            ("log", transparency_log.log_app),
-            ("witness", witness.witness_app),
-        ),
-    ),
-}
-for _panel, _commands in _PANELS.items():
-    for _name, _command in _commands:
-        if isinstance(_command, typer.Typer):
-            app.add_typer(_command, name=_name, rich_help_panel=_panel)
+_COMMANDS = """
+Simulate runs, compare them, and take their models
+  demo       demo       Run, audit and compare on real digits, then serve the history.
+  run        run        Run simulated rounds until the last one, or take a run up again.
+  settings   run        Show every setting with its default, what it may be, and what it is.
+  track      run        Log a recorded run to MLflow, TensorBoard or Weights & Biases, and an audit.
+  runs       runs       Summaries of the runs of a home or a service.
+  experiment experiment Run, draw, report and audit experiments.
+  data       data       Data sets: check and fetch their files.
+  model      model      Models as files: model.safetensors.
+Audit: read the history, and verify it
+  audit      audit      Check every round from the chain and the blobs alone.
+  coverage   audit      Show which updates have been repeated by auditors: rounds by clients.
+  verify     verify     Check a client's part, a round, a bundle, the training or provenance.
+  rounds     rounds     The recorded rounds.
+  clients    rounds     The registered clients and their part in the rounds.
+  export     export     Write a proof, a round, the model's provenance, or a table for others.
+  contract   chain      The contract: its interface, and whether its code is the published one.
+Deploy a federation, and take part in one
+  register   registry   Write a signed entry: your address, your number of samples, the settings.
+  deploy     deploy     Deploy a run's contract, without a round; repeating it changes nothing.
+  join       worker     Check all that you need to take part, say what is missing, and print more.
+  worker     worker     Take part in a run with one or more clients until it is over.
+  leave      worker     Ask a worker to finish its round and end; its clients stay registered.
+  network    network    Run a federation of separate worker processes on this machine, audited.
+  keys       registry   Keys of clients.
+  registry   registry   The owners of a run that is to be deployed.
+  chain      chain      Serve the home's own chain to other programs; fund accounts.
+  flower     data       Projects of Flower in whose rounds a committee decides.
+Operate services and stores
+  serve      serve      Serve the round history over REST, with a dashboard; /openapi.json has it.
+  watch      rounds     Follow the open round of a live federation: its stage, and who is late.
+  doctor     doctor     Check installation, home and node; exit 1 if something is wrong.
+  blobs      serve      Published blobs: list, remove, copy, and serve to other machines.
+  log        witness    The heads of a run as a transparency log that witnesses cosign.
+  witness    witness    Cosign the checkpoints of logs that take nothing back.
+"""
+"""Panels, and the commands of each: name, module, and the sentence of a list, which it may cut.
+
+The module has a command under its own name, and a group of commands as NAME_app.
+"""
+
+
+def _listed() -> Iterator[tuple[str, str, str, str]]:
+    """Yield panel, name, module and sentence of each command."""
+    panel = ""
+    for line in _COMMANDS.strip().splitlines():
+        if line.startswith("  "):
+            name, module, text = line.split(maxsplit=2)
+            yield panel, name, module, text
         else:
-            app.command(_name, rich_help_panel=_panel)(_command)
+            panel = line
+
+
+def application(only: str | None = None, *, is_listed: bool = False) -> typer.Typer:
+    """Return the application with all commands, or with one of them, whose module is imported.
+
+    Args:
+        is_listed: whether the commands are only listed: then no module is imported.
+    """
+    made = Commands(
+        name="cmfl",
+        cls=PanelledGroup,
+        help="Committee-based federated learning on a ledger that enforces every decision.",
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback()(cmfl)
+    for panel, name, module, text in _listed():
+        if only not in {None, name}:
+            continue
+        if is_listed:
+            made.command(name, help=text, rich_help_panel=panel)(lambda: None)
+            continue
+        commands = import_module(f"cmfl.commands.{module}")
+        if hasattr(commands, f"{name}_app"):
+            group = getattr(commands, f"{name}_app")
+            made.add_typer(group, name=name, help=text, rich_help_panel=panel)
+        else:
+            made.command(name, rich_help_panel=panel)(getattr(commands, name))
+    return made
 
 
 def _print_version(value: bool) -> None:
@@ -153,11 +161,10 @@ def _print_version(value: bool) -> None:
     raise typer.Exit
 
 
-@app.callback()
 def cmfl(
     version: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--version",
             help="Print the versions of package, protocol and contract compiler.",
             callback=_print_version,
@@ -181,18 +188,15 @@ def main(behaviour: WorkerBehaviour | None = None) -> int:
 
 
 @cache
-def _command_line(first: str = "") -> Callable[..., int | None]:
+def command_for(first: str = "") -> Callable[..., int | None]:
     """Return the click command for a command line that begins with this word.
 
-    To make all commands takes a tenth of a second: if the word names one, only that one is made.
+    To import the modules of all commands takes long. Completion in a shell needs them.
     """
-    chosen = copy(app)
-    chosen.registered_commands = [each for each in app.registered_commands if each.name == first]
-    chosen.registered_groups = [each for each in app.registered_groups if each.name == first]
-    is_named = bool(chosen.registered_commands or chosen.registered_groups)
-    if first and not is_named:
-        return _command_line()
-    command = typer.main.get_command(chosen if is_named else app)
+    is_named = any(first == name for _, name, _, _ in _listed())
+    is_listed = not is_named and "_CMFL_COMPLETE" not in os.environ
+    made = application(first if is_named else None, is_listed=is_listed)
+    command = typer.main.get_command(made)
     console.add_to_all(command)
     return command
 
@@ -201,7 +205,7 @@ def _run_command(behaviour: WorkerBehaviour | None) -> int:
     started = time.monotonic()
     try:
         # Typer's standalone mode would add two lines of usage to every wrong option.
-        verdict = _command_line(*sys.argv[1:2])(standalone_mode=False, obj=behaviour)
+        verdict = command_for(*sys.argv[1:2])(standalone_mode=False, obj=behaviour)
     except Exception as error:  # noqa: BLE001 - each has an exit code and a message
         code, message = _explained(error)
         is_debugging = os.environ.get("CMFL_DEBUG") or console.chosen() is Verbosity.VERBOSE

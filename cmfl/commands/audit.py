@@ -6,25 +6,33 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from typer import Option
 
-from cmfl.auditing import MOST_UNASKED, AuditRequest, audit_target, read_earlier
-from cmfl.commands.console import AsJson, counting, print_json, print_line
+from cmfl.auditing import (
+    MOST_UNASKED,
+    AuditRequest,
+    StopCheck,
+    audit_target,
+    check_stop,
+    read_earlier,
+)
+from cmfl.commands import console
 from cmfl.commands.exit_codes import WRONG, code_of
-from cmfl.commands.options import Head, Rules, expand_groups
-from cmfl.commands.sources import EvidenceOptions, require_writable, wrote_report
+from cmfl.commands.options import EvidenceOptions, Head, Rules
 from cmfl.commands.verify import read_bounds
 from cmfl.commands.witness import WitnessOptions
+from cmfl.replaying import Coverage, coverage_of, drawn_training
 from cmfl.where import Target
+from ledger.audit.anchors import report_bytes
+from ledger.audit.report import AuditReport
+from ledger.audit.report_text import readable
+from ledger.chain.contract.manifest import read_run_manifest, was_in_memory
 from ledger.claims import ClaimedRun
 from ledger.io.home import Home
-
-if TYPE_CHECKING:
-    from cmfl.auditing import StopCheck
-    from cmfl.replaying import Coverage
-    from ledger.audit.report import AuditReport
+from ledger.protocol.errors import CmflError
 
 
 class HeadOutcome(StrEnum):
@@ -47,14 +55,14 @@ class HeadComparison:
 
     Attributes:
         round: after which both apply; None if nothing is claimed.
-        claimed: by the run's files, 0x-hex; None if nothing is.
         head: of the chain, 0x-hex; None if it has none, or was not asked.
+        claimed: by the run's files, 0x-hex; None if nothing is.
     """
 
     outcome: HeadOutcome
-    round: int | None
-    claimed: str | None
+    round: int | None = None
     head: str | None = None
+    claimed: str | None = None
 
     @property
     def contradicts(self) -> bool:
@@ -63,34 +71,24 @@ class HeadComparison:
 
 
 def compare_head(target: Target, claimed: ClaimedRun) -> HeadComparison:
-    """Return the comparison of the last head that a run claims.
-
-    Args:
-        target: an existing run, and its chain.
-        claimed: by its files.
-
-    Raises:
-        ChainError: the chain is damaged or unreachable, or the contract is not the run's.
-    """
-    from ledger.chain.contract.manifest import read_run_manifest, was_in_memory
-
+    """Return the comparison of the last head that a run claims in its files with its chain."""
     paths = Home(target.home).run(target.run or "")
     number = claimed.last_round
     if number is None:
-        return HeadComparison(HeadOutcome.UNCLAIMED, None, None)
+        return HeadComparison(HeadOutcome.UNCLAIMED)
     if not paths.manifest.exists() and was_in_memory(paths):
-        return HeadComparison(HeadOutcome.IN_MEMORY, number, claimed.head)
+        return HeadComparison(HeadOutcome.IN_MEMORY, number, claimed=claimed.head)
     with target.ledger_of(read_run_manifest(paths)) as ledger:
         if ledger is None:
-            return HeadComparison(HeadOutcome.NOT_ASKED, number, claimed.head)
+            return HeadComparison(HeadOutcome.NOT_ASKED, number, claimed=claimed.head)
         history = target.history(ledger.chain)
         ended = history.rounds(number, number) if 0 < number <= history.newest() else []
     end = ended[0].end if ended else None
     if end is None:
-        return HeadComparison(HeadOutcome.MISSING, number, claimed.head)
+        return HeadComparison(HeadOutcome.MISSING, number, claimed=claimed.head)
     head = f"0x{end.head.hex()}"
     same = HeadOutcome.MATCHES if head == claimed.head else HeadOutcome.DIFFERS
-    return HeadComparison(same, number, claimed.head, head)
+    return HeadComparison(same, number, head, claimed.head)
 
 
 def head_message(run: str, comparison: HeadComparison) -> str:
@@ -113,23 +111,19 @@ def head_message(run: str, comparison: HeadComparison) -> str:
 MOST_JOBS = 256
 
 
-@expand_groups
 def audit(
     source: EvidenceOptions,
     head: Head = None,
     strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Take a remark for something that could not be checked."),
+        bool, Option("--strict", help="Take a remark for something that could not be checked.")
     ] = False,
     since: Annotated[
         Path | None,
-        typer.Option(
-            help="The JSON report of an earlier audit that passed: trust it for its rounds."
-        ),
+        Option(help="The JSON report of an earlier audit that passed: trust it for its rounds."),
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=1,
             max=MOST_JOBS,
             help=f"Processes that check rounds, each with the blobs of one in memory; as many as "
@@ -139,7 +133,7 @@ def audit(
     rules: Rules = None,
     training: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=1,
             help="Also repeat the training of so many drawn updates, and report their number by "
             "verdict beside the ten steps; no verdict of the audit changes. Needs torch and the "
@@ -147,11 +141,11 @@ def audit(
         ),
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(help="File of the JSON report; an existing file is replaced.")
+        Path | None, Option(help="File of the JSON report; an existing file is replaced.")
     ] = None,
     *,
     witnesses: WitnessOptions,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Check every round from the chain and the blobs alone.
 
@@ -164,11 +158,8 @@ def audit(
     that lacks rounds they have seen, or has others, contradicts; without a quorum it is exit code
     3.
     """
-    from ledger.audit.anchors import report_bytes
-    from ledger.audit.report_text import readable
-
     if report is not None:
-        require_writable(report, "--report", as_json=json)
+        console.require_writable(report, "--report", as_json=json)
     where = source.target()
     where.require_chain_of_its_own()
     consulted = witnesses.witnesses()
@@ -176,44 +167,36 @@ def audit(
     result = audited_with_progress(
         where, AuditRequest(head, strict, earlier, jobs, tuple(rules or ()), consulted)
     )
-    repeated = None if training is None else _repeated(where, training)
+    repeated = None
+    if training is not None:
+        with console.counting("training, updates") as show:
+            repeated = drawn_training(where, training, show)
     stop = _stop_of(where)
     if json:
         apart = {"training": repeated, "early_stop": None if stop is None else asdict(stop)}
-        print_json(result.as_dict() | {key: each for key, each in apart.items() if each})
+        console.print_json(result.as_dict() | {key: each for key, each in apart.items() if each})
     else:
         if repeated is not None:
-            print_line(_training_line(repeated))
+            console.print_line(_training_line(repeated))
         if stop is not None:
-            print_line(f"early stop, apart from the ten steps: {stop.sentence}")
-        for line in readable(result):
-            print_line(line)
-    written = report is None or wrote_report(report, report_bytes(result))
+            console.print_line(f"early stop, apart from the ten steps: {stop.sentence}")
+        console.print_lines(readable(result))
+    written = report is None or console.wrote_report(report, report_bytes(result))
     raise typer.Exit(code_of(result.outcome) or (0 if written else WRONG))
 
 
 def audited_with_progress(where: Target, request: AuditRequest) -> AuditReport:
     """Audit a run, and show how far it is."""
-    with counting("audit, rounds") as show:
+    with console.counting("audit, rounds") as show:
         return audit_target(where, request, show)
 
 
 def _stop_of(where: Target) -> StopCheck | None:
     """Return what is known of an early stop; what cannot be read is the audit's to name."""
-    from cmfl.auditing import check_stop
-    from ledger.protocol.errors import CmflError
-
     try:
         return check_stop(where)
     except (CmflError, OSError):
         return None
-
-
-def _repeated(where: Target, sample: int) -> dict[str, Any]:
-    from cmfl.replaying import drawn_training
-
-    with counting("training, updates") as show:
-        return drawn_training(where, sample, show)
 
 
 def _training_line(repeated: dict[str, Any]) -> str:
@@ -232,26 +215,25 @@ MOST_NAMED = 20
 MARKS = {"same": "s", "other": "X", "disputed": "?", "none": "."}
 
 
-@expand_groups
 def coverage(
     source: EvidenceOptions,
     rounds: Annotated[
-        str | None, typer.Option(metavar="A..B", help="First and last round; else all.")
+        str | None, Option(metavar="A..B", help="First and last round; else all.")
     ] = None,
     mailbox: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="URL or folder with the attestations; else that of the blobs, or of the service."
         ),
     ] = None,
     auditor: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="ADDRESS",
             help="Count the attestations of this address; may be repeated; else everybody's.",
         ),
     ] = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Show which updates have been repeated by auditors: rounds by clients, and their verdicts.
 
@@ -259,15 +241,9 @@ def coverage(
     auditor's word, and anybody can sign with a new key: name the auditors that you trust. Where
     auditors disagree, all of them are shown; whoever repeats the update finds out who is false.
     """
-    from cmfl.replaying import Coverage, coverage_of
-
     bounds = read_bounds(None, rounds)
     result = Coverage(coverage_of(source.target(), bounds, auditor or (), mailbox))
-    if json:
-        print_json(result.as_dict())
-        return
-    for line in _lines(result):
-        print_line(line)
+    console.print_result(result.as_dict(), _lines(result), as_json=json)
 
 
 def _lines(result: Coverage) -> Iterator[str]:

@@ -1,53 +1,69 @@
-"""`cmfl chain` and `cmfl contract`: the home's chain as a node, and the contract."""
+"""`cmfl chain` and `cmfl contract`: the home's chain as a node, payments, and the contract."""
 
 from __future__ import annotations
 
 import hashlib
 import json as json_
 import shlex
+import time
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
+from typer import Argument, Option
 
+from cmfl.commands import options
 from cmfl.commands.console import AsJson, command_line, complain, print_json, print_line
-from cmfl.commands.exit_codes import FAILED, INCOMPLETE
+from cmfl.commands.exit_codes import FAILED, INCOMPLETE, InterruptedCommand
 from cmfl.commands.interrupts import until_interrupted
-from cmfl.commands.options import DEFAULT_HOME, KEY_VARIABLE, ChainId, HomeFolder, expand_groups
-from cmfl.commands.sender import ETHER_DECIMALS, in_ether, wei_of
-from cmfl.commands.sources import CappedSenderOptions, ContractOptions
+from cmfl.commands.sender import ETHER_DECIMALS, CappedSenderOptions, in_ether, wei_of
 from cmfl.commands.streams import results
 from cmfl.where import Target
-from ledger.chain.ports import ChainWriter
+from ledger.chain.addresses import eip55
+from ledger.chain.contract.abi import Artifact, artifact
+from ledger.chain.contract.deploy import code_violation, is_published
+from ledger.chain.contract.ledger import CommitteeLedger
+from ledger.chain.contract.manifest import read_run_manifest
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.evm import TEST_KEYS, address_of
+from ledger.chain.ports import (
+    ChainWriter,
+    NotServedError,
+    Receipt,
+    TransactionTimeoutError,
+    UncheckableCreationError,
+    require_plain_sender,
+)
+from ledger.protocol.errors import ChainError, ConfigurationError
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.abi import Artifact
-    from ledger.chain.embedded.embedded_chain import EmbeddedChain
+    from ledger.chain.rpc.rpc_chain import RpcChain
+    from ledger.chain.rpc.sender import InFlightTransaction
 
 
-chain_app = typer.Typer(
-    help="Serve the home's own chain to other programs; fund accounts.", no_args_is_help=True
-)
+chain_app = options.Commands()
 
 
 @chain_app.command("serve")
 def serve(
-    home: HomeFolder = DEFAULT_HOME,
+    home: options.HomeFolder = options.DEFAULT_HOME,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on, of this machine only.")
+        int, Option(min=0, max=65535, help="Port to listen on, of this machine only.")
     ] = 8545,
     block_time: Annotated[
         float | None,
-        typer.Option(
+        Option(
             min=0.1,
             max=3600,
             help="Seconds from block to block; by default each transaction gets a block.",
         ),
     ] = None,
-    chain_id: ChainId = None,
+    chain_id: options.ChainId = None,
 ) -> None:
     """Serve the home's own chain over JSON-RPC on this machine.
 
@@ -67,11 +83,10 @@ def serve(
 
 
 @chain_app.command("fund")
-@expand_groups
 def fund(
-    addresses: Annotated[list[str], typer.Argument(metavar="ADDRESS...", help="Accounts to fund.")],
-    amount: Annotated[str, typer.Option(help="Amount for each, in ether.")],
-    home: HomeFolder = DEFAULT_HOME,
+    addresses: Annotated[list[str], Argument(metavar="ADDRESS...", help="Accounts to fund.")],
+    amount: Annotated[str, Option(help="Amount for each, in ether.")],
+    home: options.HomeFolder = options.DEFAULT_HOME,
     *,
     node: CappedSenderOptions,
     json: AsJson = False,
@@ -82,8 +97,6 @@ def fund(
     the accounts that were paid, may have been paid, and were not paid. The home's own chain has
     test money only.
     """
-    from cmfl.commands.sender import pay, recipients
-
     wei = wei_of(amount, "--amount", ETHER_DECIMALS)
     where, sender = node.chain_of(home), node.sender()
     accounts = recipients(addresses)
@@ -103,9 +116,143 @@ def fund(
         )
 
 
-def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:
-    from ledger.chain.embedded.evm import TEST_KEYS, address_of
+MOST_RECIPIENTS = 1_000
+# A plain account needs 21,000; one with code of its own (EIP-7702) may need more.
+GAS = 50_000
+ZERO_ADDRESS = f"0x{0:040}"
+_POLL_SECONDS = 0.05
+_AT_ONCE = 16  # geth accepts at least as many pending ones per account
 
+
+@dataclass(frozen=True, slots=True)
+class Payment:
+    """A payment to an account, and what that owns afterwards."""
+
+    address: str
+    wei: int
+    balance_wei: int
+    transaction: str
+    block: int
+
+
+def recipients(addresses: Sequence[str]) -> list[str]:
+    """Return the accounts to pay, EIP-55, each of them once."""
+    if len(addresses) > MOST_RECIPIENTS:
+        raise ConfigurationError(f"{len(addresses)} accounts: at most {MOST_RECIPIENTS} at once")
+    accounts: list[str] = []
+    for address in addresses:
+        try:
+            account = eip55(address)
+        except ChainError as error:
+            raise ConfigurationError(str(error)) from None
+        if account == ZERO_ADDRESS:
+            raise ConfigurationError(f"{address}: payments to the zero address are lost")
+        if account in accounts:
+            raise ConfigurationError(f"{address} is given twice")
+        accounts.append(account)
+    return accounts
+
+
+def pay(chain: ChainWriter, accounts: Sequence[str], wei: int) -> list[Payment]:
+    """Pay an amount to each account, and return the payments in that order.
+
+    The message of a failure or an interruption names who was paid, who may be, and who was not.
+    """
+    from ledger.chain.rpc.rpc_chain import RpcChain
+
+    require_plain_sender(chain, chain.sender)
+    if chain.sender in accounts:
+        raise ConfigurationError(f"{chain.sender} is the sender's own account")
+    gas = 0
+    send: Callable[[Sequence[str], int, dict[str, Receipt], dict[str, None]], None]
+    balance_of: Callable[[str], int]
+    if isinstance(chain, EmbeddedChain):
+        own = chain
+        send, balance_of = partial(_send_at_home, own), lambda address: own.account(address)[1]
+    else:
+        assert isinstance(chain, RpcChain), "there are two kinds of chains to write to"
+        send, balance_of = partial(_send_by_node, chain), chain.balance_of
+        gas = chain.max_cost(GAS) * len(accounts)
+    owned = balance_of(chain.sender)
+    if owned < wei * len(accounts) + gas:
+        raise ConfigurationError(
+            f"account {chain.sender} owns {in_ether(owned)}, and is to pay "
+            f"{in_ether(wei * len(accounts))} and the gas; nothing was sent"
+        )
+    sent: dict[str, Receipt] = {}
+    unsure: dict[str, None] = {}
+    try:
+        for first in range(0, len(accounts), _AT_ONCE):
+            send(accounts[first : first + _AT_ONCE], wei, sent, unsure)
+        balances = [balance_of(address) for address in accounts]
+    except (ChainError, KeyboardInterrupt) as error:
+        if not (sent or unsure):
+            raise
+        told = str(error) if isinstance(error, ChainError) else "interrupted"
+        unpaid = [account for account in accounts if account not in {*sent, *unsure}]
+        for outcome, those in (
+            ("paid", [*sent]),
+            ("sent, and may still come into a block", [*unsure]),
+            ("not paid", unpaid),
+        ):
+            told += f"; {outcome}: {', '.join(those)}" if those else ""
+        kind = ChainError if isinstance(error, ChainError) else InterruptedCommand
+        raise kind(told) from error
+    return [
+        Payment(address, wei, balance, f"0x{receipt.transaction_hash.hex()}", receipt.block_number)
+        for address, balance, receipt in zip(accounts, balances, sent.values(), strict=True)
+    ]
+
+
+def _send_at_home(
+    own: EmbeddedChain,
+    some: Sequence[str],
+    wei: int,
+    sent: dict[str, Receipt],
+    unsure: dict[str, None],  # noqa: ARG001 - nothing is unsure at home
+) -> None:
+    for address in some:
+        sent[address] = own.send(address, b"", GAS, value=wei)
+
+
+def _send_by_node(
+    node: RpcChain, some: Sequence[str], wei: int, sent: dict[str, Receipt], unsure: dict[str, None]
+) -> None:
+    """Send payments at once, and wait for all that were sent, also after one is refused."""
+    waiting: dict[str, InFlightTransaction] = {}
+    why: ChainError | None = None
+    for address in some:
+        # Noted before it is sent: who is interrupted in the middle cannot tell.
+        unsure[address] = None
+        try:
+            waiting[address] = node.submit(address, b"", GAS, value=wei)
+        except ChainError as error:
+            why = error
+            del unsure[address]
+            break
+    for address, pending in waiting.items():
+        try:
+            while (receipt := _polled(pending)) is None:
+                time.sleep(_POLL_SECONDS)
+            sent[address] = receipt
+        except TransactionTimeoutError as error:
+            why = why or error
+            continue
+        except ChainError as error:
+            why = why or error
+        del unsure[address]
+    if why is not None:
+        raise why
+
+
+def _polled(pending: InFlightTransaction) -> Receipt | None:
+    try:
+        return pending.poll()
+    except NotServedError:
+        return None  # asked again, until the payment's time is over
+
+
+def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:
     print_line(f"{url} serves chain {chain.chain_id}, at block {chain.head().number}, until Ctrl-C")
     if block_time is None:
         print_line("Each transaction gets a block of its own; there are no other blocks.")
@@ -113,41 +260,28 @@ def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:
         print_line(f"A block with all pending transactions is made every {block_time:g} s.")
     print_line("The server has no accounts and signs nothing: send signed transactions.")
     print_line(f"Genesis funds {address_of(TEST_KEYS[0])}, whose key is public and for tests only:")
-    print_line(f"  export {KEY_VARIABLE}=0x{TEST_KEYS[0].hex()}")
+    print_line(f"  export {options.KEY_VARIABLE}=0x{TEST_KEYS[0].hex()}")
     print_line(f"  {command_line('deploy', '--rpc-url', url, '--chain-id', chain.chain_id)}")
 
 
 SOURCE = "committee_ledger.vy"
 
-contract_app = typer.Typer(
-    help="The contract: its interface, and whether its code is the published one.",
-    no_args_is_help=True,
-)
+contract_app = options.Commands()
 
 
 @contract_app.command("abi")
 def abi() -> None:
     """Print the contract's ABI as JSON, as wallets, explorers and libraries read it."""
-    from ledger.chain.contract.abi import artifact
-
     results().write(json_.dumps([*artifact().abi.values()], indent=1) + "\n")
 
 
 @contract_app.command("verify")
-@expand_groups
-def verify(source: ContractOptions, json: AsJson = False) -> None:
+def verify(source: options.ContractOptions, json: AsJson = False) -> None:
     """Compare a contract's code and creation with this version, and print how to compile it.
 
     The sources are installed with this program. Plain vyper compiles them to the same bytes.
     Exit code 1: code, creation or an installed source differs. 3: the creation is not checkable.
     """
-    from ledger.chain.contract.abi import artifact
-    from ledger.chain.contract.deploy import code_violation, is_published
-    from ledger.chain.contract.ledger import CommitteeLedger
-    from ledger.chain.contract.manifest import read_run_manifest
-    from ledger.chain.ports import UncheckableCreationError
-    from ledger.protocol.errors import ChainError
-
     expected = artifact()
     target = source.target()
     with target.reader() as chain:

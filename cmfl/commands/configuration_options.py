@@ -3,20 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from cmfl.commands.options import AllowPredictableSeeds, Config, Preset, Settings
+from typer import Option
+
+from cmfl.commands.options import AllowPredictableSeeds
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
+
+
+def _presets() -> list[str]:
+    from importlib.resources import files
+
+    folder = files("clients") / "presets"
+    return sorted(Path(entry.name).stem for entry in folder.iterdir())
+
+
+Settings = Annotated[
+    list[str] | None,
+    Option("--set", help="section.key=value, over preset or file; cmfl settings has all of them."),
+]
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationOptions:
     """A preset or a TOML file, and single settings over it."""
 
-    preset: Preset = None
-    config: Config = None
+    preset: Annotated[
+        str | None,
+        Option(
+            "--preset",
+            help="digits (default, no attackers among the members), robust (against attackers), "
+            "...: cmfl settings presets lists all.",
+            autocompletion=_presets,
+        ),
+    ] = None
+    config: Annotated[Path | None, Option("--config", help="A TOML file.")] = None
     setting: Settings = None
 
     @property
@@ -74,6 +98,5 @@ class AgreedConfigurationOptions(ConfigurationOptions):
         words: list[object] = []
         words += [] if self.preset is None else ["--preset", self.preset]
         words += [] if self.config is None else ["--config", self.config]
-        for setting in (*self.settings, *more):
-            words += ["--set", setting]
+        words += [word for setting in (*self.settings, *more) for word in ("--set", setting)]
         return [*words, ALLOW_PREDICTABLE] if self.allow_predictable_seeds else words

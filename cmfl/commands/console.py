@@ -16,6 +16,9 @@ that quick work prints nothing; and after `LATEST` seconds in any case.
 from __future__ import annotations
 
 import json
+import logging
+import os
+import secrets
 import shlex
 import shutil
 import sys
@@ -29,9 +32,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from rich.progress import Progress, TaskID
+from typer import Option
 
+from cmfl.arguments import naming
 from cmfl.commands.streams import others_on_standard_error, results
-from ledger.io.folders import is_standard_output
+from ledger.io.folders import is_standard_output, is_written_into, write_named
+from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -77,7 +83,7 @@ def _choose(parameter: typer.CallbackParam, value: bool) -> bool:
 def _options(
     verbose: Annotated[
         bool,
-        typer.Option(
+        Option(
             "-v",
             "--verbose",
             help="Also say what is logged, and where a fault of ours arose.",
@@ -87,7 +93,7 @@ def _options(
     ] = False,
     quiet: Annotated[
         bool,
-        typer.Option(
+        Option(
             "-q",
             "--quiet",
             help="Say nothing of progress, nor what is only worth knowing.",
@@ -125,9 +131,9 @@ def _only_one(context: typer.Context, value: bool) -> bool:
     return value
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.", is_eager=True)]
+AsJson = Annotated[bool, Option("--json", help="Print JSON for programs.", is_eager=True)]
 AsCsv = Annotated[
-    bool, typer.Option("--csv", help="Print the same rows as CSV for programs.", callback=_only_one)
+    bool, Option("--csv", help="Print the same rows as CSV for programs.", callback=_only_one)
 ]
 
 _WIDEST = 10_000
@@ -270,11 +276,7 @@ def progress(*columns: ProgressColumn) -> Progress:
 
     status, is_quiet = Console(stderr=True), chosen() is Verbosity.QUIET
     if not (status.is_terminal or is_quiet):
-        from cmfl.commands.console import ProgressLines
-
         return ProgressLines(complain)
-    from rich.progress import Progress
-
     return Progress(*columns, console=status, transient=True, disable=is_quiet)
 
 
@@ -297,6 +299,28 @@ def progress_of_rounds() -> Progress:
         TimeRemainingColumn(),
         TextColumn("{task.fields[said]}", markup=False),
     )
+
+
+def print_result(value: Any, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print a result: as JSON for programs, else as lines for people."""
+    if as_json:
+        print_json(value)
+    else:
+        print_lines(lines)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines of plain text for people."""
+    for line in lines:
+        print_line(line)
+
+
+def print_page(
+    page: Mapping[str, Any], title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]
+) -> None:
+    """Print a page of a history as a table, and how to get the next one."""
+    print_table(title, columns, rows)
+    print_cursor(page["next_cursor"])
 
 
 def print_cursor(cursor: str | None) -> None:
@@ -328,6 +352,46 @@ def shortened(value: object) -> object:
     if isinstance(text, str) and text.startswith("0x") and len(text) > 20:
         return f"{text[:10]}…{text[-6:]}"
     return value
+
+
+OURS = ("ledger", "clients", "api", "cmfl")
+
+_LEAST = {
+    Verbosity.QUIET: logging.ERROR,
+    Verbosity.USUAL: logging.WARNING,
+    Verbosity.VERBOSE: logging.INFO,
+}
+
+
+class _Lines(logging.Handler):
+    """Handler for standard error: warnings and worse; more with -v, only errors with -q."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record as one line, with its traceback if CMFL_DEBUG is set."""
+        if os.environ.get("CMFL_DEBUG"):
+            complain(f"{record.name}: {self.format(record)}")
+        elif record.levelno < _LEAST[chosen()]:
+            return
+        # The EVM logs tracebacks of errors that its caller handles.
+        elif record.name.partition(".")[0] in OURS:
+            complain(record.getMessage())
+
+
+@contextmanager
+def shown_as_lines() -> Iterator[None]:
+    """Print log records in this context."""
+    handler, root = _Lines(logging.INFO), logging.getLogger()
+    ours = [logging.getLogger(name) for name in OURS]
+    before = [logger.level for logger in ours]
+    root.addHandler(handler)
+    for logger in ours:
+        logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        for logger, level in zip(ours, before, strict=True):
+            logger.setLevel(level)
 
 
 def _console() -> Console:
@@ -367,6 +431,91 @@ def _plain(value: object) -> object:
     if isinstance(value, bytes):
         return f"0x{value.hex()}"
     raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def refuse_home_file(path: Path, option: str = "--out") -> None:
+    """Refuse a path that is, or lies in, what a home keeps: its chain, blobs, runs."""
+    named = path.absolute().parent.resolve() / path.name
+    # A link is followed when the file is written.
+    for place in dict.fromkeys((named, Path(os.path.realpath(path)))):
+        _refuse_place(place, path, option)
+
+
+def require_writable(path: Path, option: str = "--out", *, as_json: bool = False) -> None:
+    """Refuse a result's file that cannot be written, before the work has taken its time.
+
+    Args:
+        as_json: whether standard output has the command's JSON, and so no file.
+    """
+    refuse_home_file(path, option)
+    if as_json and is_standard_output(path):
+        raise ConfigurationError(
+            f"{option} {path} and --json: both print on standard output; give one of them"
+        )
+    if path.is_dir():
+        raise ConfigurationError(f"{option} {path}: is a folder, must be a file")
+    if is_written_into(path):
+        return
+    if not path.parent.is_dir():
+        raise ConfigurationError(f"{option} {path}: there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ConfigurationError(f"{option} {path}: may not be written")
+
+
+def write_result(path: Path, data: bytes, option: str = "--out") -> None:
+    """Write a result's file; a failure leaves an earlier one as it was."""
+    with naming(f"{option} {path}"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_named(path, data)
+
+
+def wrote_report(path: Path, data: bytes) -> bool:
+    """Write the file of --report; complain, and return False, if that fails."""
+    try:
+        write_named(path, data)
+    except OSError as error:
+        complain(f"--report {path}: {error.strerror}; no report was written")
+        return False
+    return True
+
+
+def _refuse_place(place: Path, path: Path, option: str) -> None:
+    for folder in place.parents:
+        home = Home(folder)
+        if not (home.chain.is_file() or home.lock.is_file()):
+            continue
+        kept = (home.chain, home.event_log, home.blobs, home.runs, home.lock)
+        first = folder / place.relative_to(folder).parts[0]
+        # SQLite keeps a log and shared memory beside a file, under its name.
+        if any(first == each or first.name.startswith(f"{each.name}-") for each in kept):
+            raise ConfigurationError(
+                f"{option} {path}: lies in {first.name} of the home {folder}, which only a run "
+                f"may write; name another place"
+            )
+
+
+def require_new(out: Path) -> None:
+    """Refuse a folder that has something in it, or is a home's, before the work is done for it."""
+    refuse_home_file(out)
+    if out.is_symlink() or (out.exists() and not (out.is_dir() and not any(out.iterdir()))):
+        raise ConfigurationError(f"--out {out}: must be a new or an empty folder")
+    if not out.absolute().parent.is_dir():
+        raise ConfigurationError(f"--out {out}: there is no folder {out.parent}")
+
+
+@contextmanager
+def whole_folder(out: Path) -> Iterator[Path]:
+    """Open a new folder of the same name, which is moved to its place once all is written."""
+    place = out.absolute()
+    writing = place.parent / f".{place.name}.{secrets.token_hex(4)}"
+    try:
+        (writing / place.name).mkdir(parents=True)
+        yield writing / place.name
+        (writing / place.name).rename(place)
+    except OSError as error:
+        raise ConfigurationError(f"--out {out}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(writing, ignore_errors=True)
 
 
 SOONEST = 10.0

@@ -5,31 +5,33 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
+from clients.datasets.files.hub import fetch as fetch_files
+from clients.datasets.own_samples import salt_of
+from clients.datasets.registry import data_set_named
+from clients.datasets.summary import DataContents, verify_files
+from cmfl.commands import console
 from cmfl.commands.configuration_options import ConfigurationOptions
-from cmfl.commands.console import AsJson, command_line, print_json, print_line
-from cmfl.commands.options import expand_groups
+from cmfl.commands.options import Commands
 from cmfl.commands.sender import keystore_key, only_keystore
+from ledger.chain.addresses import checksum
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from clients.datasets.summary import DataContents
-
+from ledger.protocol.signing import KeySigner, data_salt
 
 _MOST_SHOWN = 20
 """Classes that are listed one by one; --json has all."""
 
 _OF_OWN_DATA = ("features", "outputs", "about", "notes")
 
-data_app = typer.Typer(help="Data sets: check and fetch their files.", no_args_is_help=True)
+data_app = Commands()
 
-Files = Annotated[Path, typer.Argument(metavar="PATH", help="The data file or folder.")]
+Files = Annotated[Path, Argument(metavar="PATH", help="The data file or folder.")]
 DataSetName = Annotated[
-    str | None,
-    typer.Option("--dataset", help="The data set; recognised from the files by default."),
+    str | None, Option("--dataset", help="The data set; recognised from the files by default.")
 ]
 
 
@@ -37,20 +39,18 @@ DataSetName = Annotated[
 def check(
     path: Files,
     dataset: DataSetName = None,
-    glove: Annotated[Path | None, typer.Option(help="Word vectors to check with the data.")] = None,
+    glove: Annotated[Path | None, Option(help="Word vectors to check with the data.")] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="data.options.label=species and others."),
+        Option("--set", metavar="KEY=VALUE", help="data.options.label=species and others."),
     ] = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Read all files as a run would, and say what they contain; the first fault is exit code 2.
 
     An owner's own file is checked with --dataset own and the form that the run declares, --set
     data.options.shape=[...] and others; its digest takes the owner's key: `cmfl data digest`.
     """
-    from clients.datasets.summary import verify_files
-
     options = {}
     if setting:
         from clients.configuration.parsing import data_options
@@ -61,31 +61,25 @@ def check(
         found = asdict(contents)
         if not contents.about:  # a data set of this project: its names and outputs are fixed
             found = {key: found[key] for key in found if key not in _OF_OWN_DATA}
-        print_json({"dataset": contents.dataset, "sound": True} | found)
+        console.print_json({"dataset": contents.dataset, "sound": True} | found)
         return
-    print_line(f"{path}: {contents.dataset}, all files are valid")
-    for line in (*_lines(contents), *contents.about):
-        print_line(line)
-    for note in contents.notes:
-        print_line(f"note: {note}")
+    console.print_line(f"{path}: {contents.dataset}, all files are valid")
+    notes = [f"note: {note}" for note in contents.notes]
+    console.print_lines([*_lines(contents), *contents.about, *notes])
 
 
 @data_app.command("digest")
-@expand_groups
 def digest(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="The owner's samples.")],
+    path: Annotated[Path, Argument(metavar="FILE", help="The owner's samples.")],
     configured: ConfigurationOptions,
     keystore: Annotated[
-        list[Path] | None,
-        typer.Option(help="The owner's encrypted key, which determines the salt."),
+        list[Path] | None, Option(help="The owner's encrypted key, which determines the salt.")
     ] = None,
-    password_file: Annotated[
-        Path | None, typer.Option(help="Of the keystore; else asked for.")
-    ] = None,
+    password_file: Annotated[Path | None, Option(help="Of the keystore; else asked for.")] = None,
     salt: Annotated[
-        str | None, typer.Option(help="Salt of the owner's samples, 32 bytes in hex.")
+        str | None, Option(help="Salt of the owner's samples, 32 bytes in hex.")
     ] = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Print the salted digest of an owner's samples, as `cmfl register --data` registers it.
 
@@ -93,10 +87,6 @@ def digest(
     is given. The run document has the digest in `experiment.data.digests`, under its `data_root`.
     """
     from clients.configuration.owners import samples_with_salt
-    from clients.datasets.own_samples import salt_of
-    from ledger.chain.addresses import checksum
-    from ledger.protocol.encoding import to_hex
-    from ledger.protocol.signing import KeySigner, data_salt
 
     if (salt is None) == (not keystore):
         raise ConfigurationError(
@@ -114,35 +104,30 @@ def digest(
         signer = KeySigner(keystore_key(only_keystore(keystore or []), password_file))
         client, secret = checksum(signer.address), data_salt(signer)
     count, value = samples_with_salt(configuration, path, secret)
-    if json:
-        print_json({"client": client, "samples": count, "data": value})
-        return
-    print_line(to_hex(value))
+    answer = {"client": client, "samples": count, "data": value}
+    console.print_result(answer, [to_hex(value)], as_json=json)
 
 
 @data_app.command("fetch")
 def fetch(
-    name: Annotated[str, typer.Argument(help="The data set.")],
-    destination: Annotated[Path, typer.Argument(metavar="DEST", help="The new folder.")],
-    json: AsJson = False,
+    name: Annotated[str, Argument(help="The data set.")],
+    destination: Annotated[Path, Argument(metavar="DEST", help="The new folder.")],
+    json: console.AsJson = False,
 ) -> None:
     """Fetch a data set's files from the Hugging Face hub, or from HF_ENDPOINT, into a new folder.
 
     No other command uses the network for data.
     """
-    from clients.datasets.files.hub import fetch as fetch_files
-    from clients.datasets.registry import data_set_named
-
     data_set = data_set_named(name)
     if data_set.hub is None:
         raise ConfigurationError(f"data set {name!r} is not on the hub")
     files = fetch_files(data_set.hub, destination)
-    if json:
-        print_json({"dataset": name, "files": [str(file) for file in files]})
-        return
-    for file in files:
-        print_line(f"{file} ({file.stat().st_size:,} bytes)")
-    print_line(f"check with: {command_line('data', 'check', destination)}")
+    lines = [f"{file} ({file.stat().st_size:,} bytes)" for file in files]
+    console.print_result(
+        {"dataset": name, "files": [str(file) for file in files]},
+        [*lines, f"check with: {console.command_line('data', 'check', destination)}"],
+        as_json=json,
+    )
 
 
 def _lines(contents: DataContents) -> list[str]:
@@ -164,9 +149,7 @@ def _lines(contents: DataContents) -> list[str]:
     return [samples, f"samples of {len(counts):,} classes: {shown}"]
 
 
-flower_app = typer.Typer(
-    help="Projects of Flower in whose rounds a committee decides.", no_args_is_help=True
-)
+flower_app = Commands()
 
 
 @flower_app.callback()
@@ -175,9 +158,8 @@ def flower() -> None:
 
 
 @flower_app.command("new")
-@expand_groups
 def new(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the project.")],
+    folder: Annotated[Path, Argument(metavar="DIR", help="Folder of the project.")],
     options: ConfigurationOptions,
 ) -> None:
     """Write a project that flwr run runs: a ServerApp, a ClientApp and the run's settings.
@@ -189,8 +171,8 @@ def new(
     configuration = options.load()
     write_project(folder, configuration)
     clients = configuration.protocol.clients
-    print_line(f"{folder}: a project of Flower with {clients} clients")
-    print_line(
+    console.print_line(f"{folder}: a project of Flower with {clients} clients")
+    console.print_line(
         f"run it with: FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 FLWR_TELEMETRY_ENABLED=0 "
         f"flwr run {quote(str(folder))} --stream --federation-config num-supernodes={clients}"
     )

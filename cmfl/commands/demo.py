@@ -10,26 +10,36 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from typer import Option
 
-from cmfl.commands.console import command_line, print_line, print_prose, print_table, progress
+from api.settings import Settings
+from clients.experiments.definition import definition_of
+from clients.experiments.report import format_estimate
+from clients.experiments.rows import LAST_ROUNDS, CellRow
+from cmfl.commands import console
 from cmfl.commands.exit_codes import code_of
 from cmfl.commands.interrupts import until_interrupted
 from cmfl.commands.serve import is_port_taken
 from cmfl.commands.streams import results as result_stream
-from cmfl.where import Target
+from cmfl.where import Target, open_history
+from ledger.audit.checks.published import FALSE_SCORES
+from ledger.audit.engine import audit
+from ledger.audit.report import AuditOutcome, AuditReport
+from ledger.audit.report_text import readable
+from ledger.io.extras import require_extra
+from ledger.io.folders import sole_process
 from ledger.io.home import DISK, Home
+from ledger.io.processes import task_pool
 from ledger.protocol.errors import ConfigurationError
+from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
     from clients.experiments.plan import Cell
-    from clients.experiments.rows import CellRow
-    from ledger.audit.report import AuditReport
 
 
 ATTACKED = "attacked"
@@ -72,81 +82,61 @@ class SeedResults(NamedTuple):
     reports: dict[str, AuditReport]
 
 
-class DemoStep(StrEnum):
-    """A kind of work, named as the progress bar shows it."""
-
-    RECORDED = "rounds on the ledger"
-    AVERAGED = "rounds of FedAvg"
-    AUDITED = "audits"
+RECORDED, AVERAGED, AUDITED = "rounds on the ledger", "rounds of FedAvg", "audits"
+"""Kinds of work, named as the progress bar shows them."""
 
 
-class StepDone(NamedTuple):
-    """One more round or audit of a run."""
-
-    run: str
-    step: DemoStep
-
-
-def cells_of(seed: int, rounds: int) -> list[Cell]:
-    """Return the runs of one seed in their order: attacked ones first."""
-    from clients.experiments.definition import definition_of
+def cells_of(seed: int, rounds: int) -> dict[str, Cell]:
+    """Return the runs of one seed by their names, attacked ones first."""
     from clients.experiments.plan import plan_experiment
 
     changes = {"seeds": [seed], "settings": [f"protocol.rounds={rounds}"]}
     definition = definition_of(EXPERIMENT, "demo").model_copy(update=changes)
-    return list(plan_experiment("demo", definition).cells)
+    cells = plan_experiment("demo", definition).cells
+    return {f"{cell.method.name}-{cell.condition}-seed{cell.seed}": cell for cell in cells}
 
 
 def play_all(jobs: list[SeedRuns]) -> list[SeedResults]:
     """Run and audit everything with a progress bar, one process for each seed."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-    from ledger.io.processes import task_pool
-
     columns = (TextColumn("{task.description:20}"), BarColumn(), MofNCompleteColumn())
-    with progress(*columns, TimeElapsedColumn(), TextColumn("{task.fields[said]}")) as bar:
+    with console.progress(*columns, TimeElapsedColumn(), TextColumn("{task.fields[said]}")) as bar:
         steps = steps_of(len(jobs), jobs[0].rounds)
         tasks = {step: bar.add_task(step, total=total, said="") for step, total in steps.items()}
-
-        def on_progress(done: StepDone) -> None:
-            bar.update(tasks[done.step], advance=1, said=done.run)
-
         with task_pool(min(len(jobs), os.cpu_count() or 1)) as pool:
-            return pool.run(play_seed, jobs, on_progress)
+            return pool.run(
+                play_seed, jobs, lambda done: bar.update(tasks[done[0]], advance=1, said=done[1])
+            )
 
 
-def steps_of(seeds: int, rounds: int) -> dict[DemoStep, int]:
+def steps_of(seeds: int, rounds: int) -> dict[str, int]:
     """Return the number of steps of each kind."""
-    cells = cells_of(0, rounds)
+    cells = cells_of(0, rounds).values()
     recorded = seeds * sum(cell.is_recorded for cell in cells)
     averaged = seeds * len(cells) - recorded
-    return {
-        DemoStep.RECORDED: recorded * rounds,
-        DemoStep.AVERAGED: averaged * rounds,
-        DemoStep.AUDITED: recorded,
-    }
+    return {RECORDED: recorded * rounds, AVERAGED: averaged * rounds, AUDITED: recorded}
 
 
-def play_seed(job: SeedRuns, report: Callable[[StepDone], None]) -> SeedResults:
-    """Play all runs of one seed, audit those on the ledger, and report each round and audit."""
+def play_seed(job: SeedRuns, report: Callable[[tuple[str, str]], None]) -> SeedResults:
+    """Play all runs of one seed, and audit those on the ledger.
+
+    Args:
+        report: takes the kind of work and the run after each round and each audit.
+    """
     from clients.experiments.kinds import kind_named, play_run
     from clients.experiments.run import on_chain, row_of, task_of
     from clients.runs.open_run import open_run
-    from ledger.audit.engine import audit
-    from ledger.storage.blobs import FolderBlobs
 
     rows, reports = [], {}
     # Not durable: after a power cut the demo starts from the beginning.
     blobs = FolderBlobs(Home(job.home).blobs)
-    cells = {
-        f"{cell.method.name}-{cell.condition}-seed{cell.seed}": cell
-        for cell in cells_of(job.seed, job.rounds)
-    }
+    cells = cells_of(job.seed, job.rounds)
     chain_id = next(iter(cells.values())).configuration.chain_id()
     with Target(job.home).writer(new_chain_id=chain_id) as chain:
         for name, cell in cells.items():
-            kind = DemoStep.RECORDED if cell.is_recorded else DemoStep.AVERAGED
-            task = task_of(cell, partial(report, StepDone(name, kind)))
+            kind = RECORDED if cell.is_recorded else AVERAGED
+            task = task_of(cell, partial(report, (kind, name)))
             if cell.is_recorded:
                 with open_run(job.home, name, on_chain(cell.configuration), chain, blobs) as run:
                     result = play_run(run, task)
@@ -158,7 +148,7 @@ def play_seed(job: SeedRuns, report: Callable[[StepDone], None]) -> SeedResults:
         target = Target(job.home, name)
         with target.reader() as chain_as_read:
             reports[name] = audit(target.ledger(chain_as_read), target.blobs())
-        report(StepDone(name, DemoStep.AUDITED))
+        report((AUDITED, name))
     return SeedResults(rows, reports)
 
 
@@ -169,57 +159,47 @@ MOST_PORTS = 100
 
 
 def demo(
-    home: Annotated[Path, typer.Option(help="A folder that is made anew.")] = Path("demo-home"),
-    seeds: Annotated[int, typer.Option(min=1, max=20, help="Runs of each kind.")] = 4,
-    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds of each run.")] = 40,
+    home: Annotated[Path, Option(help="A folder that is made anew.")] = Path("demo-home"),
+    seeds: Annotated[int, Option(min=1, max=20, help="Runs of each kind.")] = 4,
+    rounds: Annotated[int, Option(min=1, max=1000, help="Rounds of each run.")] = 40,
     port: Annotated[
-        int,
-        typer.Option(
-            min=1, max=65535, help="Of the REST service; the next free one if it is taken."
-        ),
+        int, Option(min=1, max=65535, help="Of the REST service; the next free one if it is taken.")
     ] = 8000,
 ) -> None:
     """Run, audit and compare on real digits, then serve the history."""
-    from ledger.io.extras import require_extra
-
     begun = time.monotonic()
     require_extra("api", "the demo's service needs")
     with _made_anew(home):
         _introduce(home, seeds, rounds)
-        print_line()
-        played = play_all(
-            [
-                SeedRuns(home / f"seed{seed}" if seed else home, seed, rounds)
-                for seed in range(seeds)
-            ]
-        )
+        console.print_line()
+        homes = [home, *(home / f"seed{seed}" for seed in range(1, seeds))]
+        played = play_all([SeedRuns(each, seed, rounds) for seed, each in enumerate(homes)])
         reports = {name: report for seed in played for name, report in seed.reports.items()}
-        print_line()
+        console.print_line()
         shown = _round_to_show(reports[SHOWN_RUN])
         _show_round(home, shown)
-        print_line()
+        console.print_line()
         results = results_of([row for seed in played for row in seed.rows])
         DISK.write_whole(home / "results.json", f"{json.dumps(results, indent=1)}\n".encode())
         show_table(results)
-        print_line()
+        console.print_line()
         _show_audits(reports)
-        print_line()
-        print_line(f"All this took {time.monotonic() - begun:.0f} s. Look further:")
-        for words in (("rounds", "list"), ("rounds", "explain", shown), ("clients", "list")):
-            print_line(f"  {command_line(*words, '--home', home, '--run', SHOWN_RUN)}")
-        print_line(f"  {command_line('audit', '--home', home, '--run', SHOWN_RUN)}")
-        if worst := min(
-            filter(None, (code_of(each.outcome) for each in reports.values())), default=0
-        ):
-            raise typer.Exit(worst)
+        console.print_line()
+        console.print_line(f"All this took {time.monotonic() - begun:.0f} s. Look further:")
+        look = ("rounds", "list"), ("rounds", "explain", shown), ("clients", "list"), ("audit",)
+        for words in look:
+            console.print_line(
+                f"  {console.command_line(*words, '--home', home, '--run', SHOWN_RUN)}"
+            )
+        codes = {code_of(each.outcome) for each in reports.values()} - {0}
+        if codes:
+            raise typer.Exit(min(codes))
         _serve(home, SHOWN_RUN, port)
 
 
 @contextmanager
 def _made_anew(home: Path) -> Iterator[None]:
     """Make the folder anew and hold it; never delete what a demo did not make, or uses now."""
-    from ledger.io.folders import sole_process
-
     mark = home / "made-by-cmfl-demo"
     if home.exists() and not mark.exists():
         raise ConfigurationError(f"--home {home} exists and was not made by a demo: name another")
@@ -233,36 +213,32 @@ def _made_anew(home: Path) -> Iterator[None]:
 
 def _introduce(home: Path, seeds: int, rounds: int) -> None:
     steps = steps_of(seeds, rounds)
-    print_prose(
+    console.print_prose(
         "60 clients hold non-IID parts of real digits; half are active in a round, 12 of these as "
         "its committee. In attacked runs 30 % of the clients send the opposite of their update, "
         "and one other lies about its scores whenever it is a member. The contract enforces each "
         f"decision, on a local EVM. Each seed has a chain of its own, {home}/chain.sqlite for seed "
         "0."
     )
-    print_prose(
-        f"{steps[DemoStep.RECORDED]} rounds are recorded and audited; to compare with, "
-        f"{steps[DemoStep.AVERAGED]} of FedAvg are played beside them, which has no committee and "
+    console.print_prose(
+        f"{steps[RECORDED]} rounds are recorded and audited; to compare with, "
+        f"{steps[AVERAGED]} of FedAvg are played beside them, which has no committee and "
         "so nothing to record."
     )
 
 
 def _round_to_show(report: AuditReport) -> int:
     """Return the last round with a false score that was caught, 1 if there is none."""
-    from ledger.audit.checks.published import FALSE_SCORES
-
     caught = [f.round for f in report.findings if f.kind == FALSE_SCORES]
     return max((number for number in caught if number is not None), default=1)
 
 
 def _show_round(home: Path, shown: int) -> None:
-    from cmfl.where import open_history
-
     with open_history(Target(home, SHOWN_RUN)) as history:
         sentences = history.explanation(shown)["sentences"]
-    print_line(f"Round {shown} of {SHOWN_RUN}, in plain words", bold=True)
+    console.print_line(f"Round {shown} of {SHOWN_RUN}, in plain words", bold=True)
     for line in sentences:
-        print_prose(line)
+        console.print_prose(line)
 
 
 def results_of(rows: list[CellRow]) -> dict[str, Any]:
@@ -273,7 +249,6 @@ def results_of(rows: list[CellRow]) -> dict[str, Any]:
     from dataclasses import asdict
     from statistics import fmean
 
-    from clients.experiments.rows import LAST_ROUNDS
     from clients.training.environment import environment_here
 
     seeds, rounds = len({row.seed for row in rows}), rows[0].rounds
@@ -299,11 +274,9 @@ def results_of(rows: list[CellRow]) -> dict[str, Any]:
 
 def show_table(results: dict[str, Any]) -> None:
     """Print the accuracy of the models, and the share of attackers' updates in them."""
-    from clients.experiments.report import format_estimate
-
     seeds = results["seeds"]
     over = f"mean ± standard error over {seeds} seeds" if seeds > 1 else "one seed"
-    print_table(
+    console.print_table(
         f"Test accuracy, mean of the last {results['last rounds']} rounds: {over}",
         ("method", *RESULT_COLUMNS),
         [
@@ -311,12 +284,12 @@ def show_table(results: dict[str, Any]) -> None:
             for method, values in results["methods"].items()
         ],
     )
-    print_prose(
+    console.print_prose(
         "Accepted attackers: the share of the updates in the model that attackers sent. "
         f"A model that always answers the most frequent class scores "
         f"{results['most frequent class']:.3f}."
     )
-    print_prose(
+    console.print_prose(
         "Strategies I and II are the paper's, for a committee without attackers. I accepts the "
         "updates nearest to the committee. II accepts the farthest, and so accepts attackers. "
         "III is made for attackers: it accepts the updates within a right angle of the round's "
@@ -325,45 +298,40 @@ def show_table(results: dict[str, Any]) -> None:
 
 
 def _show_audits(reports: dict[str, AuditReport]) -> None:
-    """Print one audit in full, and how many of all passed."""
-    from ledger.audit.report import AuditOutcome
-    from ledger.audit.report_text import readable
-
-    print_line(f"Audit of {SHOWN_RUN}, from chain and blobs alone", bold=True)
-    for line in readable(reports[SHOWN_RUN]):
-        print_line(line)  # not folded: a head and a command are to be copied whole
+    console.print_line(f"Audit of {SHOWN_RUN}, from chain and blobs alone", bold=True)
+    # Not folded: a head and a command are to be copied whole.
+    console.print_lines(readable(reports[SHOWN_RUN]))
     passed = sum(report.outcome is AuditOutcome.PASSED for report in reports.values())
-    print_line(f"{passed} of {len(reports)} runs on the ledger pass their audit.", bold=True)
+    console.print_line(
+        f"{passed} of {len(reports)} runs on the ledger pass their audit.", bold=True
+    )
 
 
 def _serve(home: Path, run: str, port: int) -> None:
     """Serve the history: until interrupted at a terminal, else just long enough to show it."""
     from api.app import serve
-    from api.settings import Settings
 
     requested, port = port, free_port(port)
     if port != requested:
-        print_line(f"Port {requested} is taken, and {port} is the next that is free.")
+        console.print_line(f"Port {requested} is taken, and {port} is the next that is free.")
     address, settings = f"http://127.0.0.1:{port}", Settings(home=home)
     if result_stream().isatty():
-        print_line()
+        console.print_line()
         _print_links(home, run, address)
-        print_line("Ctrl-C ends the service.")
+        console.print_line("Ctrl-C ends the service.")
         with until_interrupted():
             serve(settings, "127.0.0.1", port)
         return
     threading.Thread(target=serve, args=(settings, "127.0.0.1", port), daemon=True).start()
-    print_line(f"REST service at {address} answered: {_deployments(address)} runs.")
+    console.print_line(f"REST service at {address} answered: {_deployments(address)} runs.")
     _print_links(home, run, address)
-    print_line(f"Start it again with: {command_line('serve', '--home', home, '--port', port)}")
+    console.print_line(
+        f"Start it again with: {console.command_line('serve', '--home', home, '--port', port)}"
+    )
 
 
 def free_port(port: int) -> int:
-    """Return the first free port of this machine, from the given one on.
-
-    Raises:
-        ConfigurationError: there is none among those that are looked at.
-    """
+    """Return the first free port of this machine, from the given one on."""
     looked_at = range(port, min(port + MOST_PORTS, 65536))
     free = next((number for number in looked_at if not is_port_taken(number)), None)
     if free is None:
@@ -378,9 +346,9 @@ def _print_links(home: Path, run: str, address: str) -> None:
     where = Target(home, run)
     with where.reader() as chain:
         path = where.history(chain).path
-    print_line(f"{run} on the dashboard:")
-    print_line(f"  {address}/dashboard/#/runs/{path.chain.name}/{path.address}", bold=True)
-    print_line(f"All runs: {address}/dashboard/  REST: {address}/openapi.json")
+    console.print_line(f"{run} on the dashboard:")
+    console.print_line(f"  {address}/dashboard/#/runs/{path.chain.name}/{path.address}", bold=True)
+    console.print_line(f"All runs: {address}/dashboard/  REST: {address}/openapi.json")
 
 
 def _deployments(address: str) -> int:

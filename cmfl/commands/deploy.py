@@ -13,41 +13,47 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
+from clients.datasets.own import OWN
+from cmfl.commands import console, options
 from cmfl.commands.configuration_options import ConfigurationOptions
-from cmfl.commands.console import AsJson, command_line, complain, print_json, print_line
 from cmfl.commands.exit_codes import WRONG
-from cmfl.commands.options import (
-    DEFAULT_HOME,
-    DEFAULT_RUN,
-    KEY_VARIABLE,
-    URL_VARIABLE,
-    AllowPredictableSeeds,
-    HomeFolder,
-    RunToMake,
-    expand_groups,
-)
 from cmfl.commands.registry import RegistryFile, agreed_owners
 from cmfl.commands.sender import (
     DATA_VARIABLE,
+    CappedSenderOptions,
     Sender,
     in_ether,
+    option_words,
     print_next,
     quoted_url,
     variable_in_shell,
 )
-from cmfl.commands.sources import CappedSenderOptions
 from cmfl.where import Target
+from ledger.chain.contract.deploy import (
+    DEPLOYMENT_GAS,
+    connect,
+    creation_data,
+    deployment_for,
+    earlier_creation,
+    read_intent,
+)
+from ledger.chain.contract.ledger import CommitteeLedger, LedgerWriter
+from ledger.chain.contract.manifest import Manifest, read_run_manifest
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.ports import require_plain_sender
+from ledger.chain.rpc import fees
+from ledger.chain.rpc.fees import Fees
 from ledger.io.home import Home, RunPaths
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import Beacon
 
 if TYPE_CHECKING:
     from clients.configuration.owners import Owners
     from clients.configuration.schema import Configuration
-    from ledger.chain.contract.manifest import Manifest
-    from ledger.chain.rpc.fees import Fees
     from ledger.chain.rpc.node import RpcReader, RpcSettings
-    from ledger.protocol.documents.run import RunDocument
 
 
 _GWEI = 10**9
@@ -126,16 +132,7 @@ def dry_run(
     """Return the transactions and the cost of a run's deployment.
 
     Args:
-        where: the home, and the node if one is named.
-        name: of the run.
-        configuration: of the run.
         owners: clients with keys of their own; None for simulated clients.
-        sender: signs on a node.
-
-    Raises:
-        ConfigurationError: the home has the run with another configuration, or the fee is over its
-            cap.
-        ChainError: the chain does not suit, or does not answer.
     """
     from clients.runs.population import populate, run_document, with_training_path
 
@@ -156,10 +153,6 @@ def dry_run(
 
 def rehearsed(document: RunDocument) -> list[PlannedTransaction]:
     """Carry out a deployment on a private chain, and return its transactions."""
-    from ledger.chain.contract.deploy import DEPLOYMENT_GAS, creation_data, deployment_for
-    from ledger.chain.contract.ledger import LedgerWriter
-    from ledger.chain.embedded.embedded_chain import EmbeddedChain
-
     deployment, batches = deployment_for(document)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -180,9 +173,6 @@ def rehearsed(document: RunDocument) -> list[PlannedTransaction]:
 
 def _deployed(where: Target, name: str, document: RunDocument) -> tuple[str | None, int]:
     """Return the run's contract, if there is one, and the number of its registered clients."""
-    from ledger.chain.contract.deploy import connect, deployment_for
-    from ledger.chain.contract.manifest import read_run_manifest
-
     paths = Home(where.home).run(name)
     if not paths.manifest.exists():
         return _interrupted(where, paths, document)
@@ -199,14 +189,6 @@ def _deployed(where: Target, name: str, document: RunDocument) -> tuple[str | No
 
 def _interrupted(where: Target, paths: RunPaths, document: RunDocument) -> tuple[str | None, int]:
     """Return the contract of an interrupted attempt without manifest."""
-    from ledger.chain.contract.deploy import (
-        creation_data,
-        deployment_for,
-        earlier_creation,
-        read_intent,
-    )
-    from ledger.chain.contract.ledger import CommitteeLedger
-
     if (intent := read_intent(paths)) is None:
         return None, 0
     creation = creation_data(deployment_for(document)[0])
@@ -226,11 +208,7 @@ def _node(where: Target, settings: RpcSettings | None = None) -> RpcReader:
 
 def _on_node(where: Target, plan: DryRun, document: RunDocument, sender: Sender) -> DryRun:
     """Return the deployment with what a node says of its gas, and what it costs there."""
-    from ledger.chain.contract.deploy import creation_data, deployment_for
-    from ledger.chain.ports import require_plain_sender
-    from ledger.chain.rpc import fees
     from ledger.protocol.encoding import to_hex
-    from ledger.protocol.types import Beacon
 
     settings, account, hints = sender.settings(), sender.address(), []
     with _node(where, settings) as node:
@@ -255,11 +233,8 @@ def _on_node(where: Target, plan: DryRun, document: RunDocument, sender: Sender)
             hints.append(COMMIT_WINDOW)
         if plan.contract is None and _waits(node, Home(where.home).run(plan.run)):
             hints.append(CREATION_WAITS)
-    gas = sum(step.gas for step in steps)
-    return DryRun(
-        *(plan.run, plan.contract, account, tuple(steps), gas, price),
-        *(plan.active, plan.commit_blocks, tuple(hints)),
-    )
+    found = replace(plan, sender=account, steps=tuple(steps), hints=tuple(hints))
+    return replace(found, gas=sum(step.gas for step in steps), price=price)
 
 
 def _price(
@@ -275,8 +250,6 @@ def _price(
 
 def _waits(node: RpcReader, paths: RunPaths) -> bool:
     """Return whether an earlier attempt may have a pending creation."""
-    from ledger.chain.contract.deploy import read_intent
-
     if paths.manifest.exists() or (intent := read_intent(paths)) is None:
         return False
     mined, counted = (node.nonce(intent.deployer, pending=pending) for pending in (False, True))
@@ -286,59 +259,60 @@ def _waits(node: RpcReader, paths: RunPaths) -> bool:
 def print_dry_run(plan: DryRun) -> None:
     """Print a deployment that was not carried out."""
     if plan.contract is not None:
-        print_line(f"run {plan.run} is deployed already, as contract {plan.contract}")
+        console.print_line(f"run {plan.run} is deployed already, as contract {plan.contract}")
     for step in plan.steps:
         subject = "creation" if step.kind == CREATION else f"{step.clients} clients"
         source = "the node's estimate" if step.counted == BY_NODE else "on a private chain"
-        print_line(f"{subject:<14}{step.gas:>12,} gas ({source}; sent with {step.gas_limit:,})")
-    print_line(f"{'all':<14}{plan.gas:>12,} gas in {len(plan.steps)} transactions")
+        console.print_line(
+            f"{subject:<14}{step.gas:>12,} gas ({source}; sent with {step.gas_limit:,})"
+        )
+    console.print_line(f"{'all':<14}{plan.gas:>12,} gas in {len(plan.steps)} transactions")
     if plan.price is None:
-        print_line("costs nothing: the home's own chain has test money only")
+        console.print_line("costs nothing: the home's own chain has test money only")
     else:
         _print_price(plan, plan.price)
     if COMMIT_WINDOW in plan.hints:
-        print_line(
+        console.print_line(
             f"each transaction has a block of its own there: where {plan.active} clients "
             f"send their own commitments, protocol.commit_blocks = {plan.commit_blocks} is too "
             "short for all of them"
         )
     if CREATION_WAITS in plan.hints:
-        print_line(
+        console.print_line(
             "an earlier attempt was cut off while its creation waited for a block: it would be "
             "sent again with the same nonce, so that one contract comes of both"
         )
-    print_line("nothing was sent, and nothing was written")
+    console.print_line("nothing was sent, and nothing was written")
 
 
 def _print_price(plan: DryRun, price: Price) -> None:
     each = price.base_fee + price.tip
-    print_line(
+    console.print_line(
         f"costs {in_ether(price.cost)} at {each / _GWEI:.6g} gwei for each gas: base fee "
         f"{price.base_fee / _GWEI:.6g}, tip {price.tip / _GWEI:.6g}"
     )
     if price.balance is None:
-        print_line(f"the sender must own {in_ether(price.needed)}; who it is, nobody said")
+        console.print_line(f"the sender must own {in_ether(price.needed)}; who it is, nobody said")
         return
     enough = "not enough" if price.is_short else "enough"
-    print_line(
+    console.print_line(
         f"{plan.sender} owns {in_ether(price.balance)}; nodes ask for {in_ether(price.needed)} "
         f"(limits at {price.most / _GWEI:.6g} gwei): {enough}"
     )
 
 
-@expand_groups
 def deploy(
-    home: HomeFolder = DEFAULT_HOME,
-    name: RunToMake = DEFAULT_RUN,
+    home: options.HomeFolder = options.DEFAULT_HOME,
+    name: options.RunToMake = options.DEFAULT_RUN,
     *,
     configured: ConfigurationOptions,
     node: CappedSenderOptions,
     registry: RegistryFile = None,
-    allow_predictable_seeds: AllowPredictableSeeds = False,
+    allow_predictable_seeds: options.AllowPredictableSeeds = False,
     dry: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be sent and its cost; send nothing.")
+        bool, Option("--dry-run", help="Show what would be sent and its cost; send nothing.")
     ] = False,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Deploy a run's contract, without a round; repeating it changes nothing.
 
@@ -346,7 +320,6 @@ def deploy(
     """
     from clients.configuration.parsing import ALLOW_PREDICTABLE, lot_warning
     from clients.runs.open_run import prepared
-    from cmfl.commands.deploy import dry_run, print_dry_run
 
     owners: Owners | None = None
     if registry is None:
@@ -359,7 +332,7 @@ def deploy(
     where, sender = node.chain_of(home), node.sender()
     if dry:
         outcome = dry_run(where, name, configuration, owners, sender)
-        print_json(asdict(outcome)) if json else print_dry_run(outcome)
+        console.print_json(asdict(outcome)) if json else print_dry_run(outcome)
         raise typer.Exit(0 if outcome.is_affordable else WRONG)
     with (
         where.writer(sender) as chain,
@@ -371,14 +344,16 @@ def deploy(
             protocol.strategy, protocol.beacon, mines_at_once=chain.mines_at_once()
         )
     if warning is not None:
-        complain(f"warning: {warning}")
+        console.complain(f"warning: {warning}")
+    lines = (
+        f"contract {manifest.address} on chain {manifest.chain_id}",
+        f"created in block {manifest.block} by transaction {manifest.transaction}",
+        f"run document {manifest.config}",
+        f"manifest {Home(home).run(name).manifest}",
+    )
+    console.print_result(asdict(manifest), lines, as_json=json)
     if json:
-        print_json(asdict(manifest))
         return
-    print_line(f"contract {manifest.address} on chain {manifest.chain_id}")
-    print_line(f"created in block {manifest.block} by transaction {manifest.transaction}")
-    print_line(f"run document {manifest.config}")
-    print_line(f"manifest {Home(home).run(name).manifest}")
     if owners is None:
         print_next("go on with", resume_command(where, name, sender))
     else:
@@ -399,35 +374,36 @@ def resume_command(where: Target, name: str, sender: Sender) -> str:
     if where.rpc_url is not None:
         words += ["--chain-id", where.chain_id]
         shown_url = f" --rpc-url {quoted_url(where.rpc_url)}"
-    for option, value in (
-        ("--keystore", sender.keystore),
-        ("--password-file", sender.password_file),
-        ("--confirmations", sender.confirmations),
-    ):
-        words += [] if value is None else [option, value]
-    return f"{command_line(*words)}{shown_url}"
+    words += option_words(
+        [
+            ("--keystore", sender.keystore),
+            ("--password-file", sender.password_file),
+            ("--confirmations", sender.confirmations),
+        ]
+    )
+    return f"{console.command_line(*words)}{shown_url}"
 
 
 def _print_join(where: Target, configuration: Configuration, manifest: Manifest) -> None:
     """Print the command with which each owner continues, without its key."""
     from clients.configuration.parsing import ALLOW_PREDICTABLE
-    from clients.datasets.own import OWN
-    from ledger.protocol.types import Beacon
 
     words: list[object] = ["join", "--chain-id", manifest.chain_id]
     words += ["--contract", manifest.address, "--blobs", Home(where.home).blobs.absolute()]
     if configuration.protocol.beacon is Beacon.NONE:
         words.append(ALLOW_PREDICTABLE)
-    url, values = variable_in_shell(URL_VARIABLE), {}
+    url, values = variable_in_shell(options.URL_VARIABLE), {}
     if where.rpc_url is None:
-        serve = command_line("chain", "serve", "--home", where.home, "--block-time", 1)
-        print_line(f"serve the chain to the owners with: {serve}")
-        values = {URL_VARIABLE: "the URL that it prints"}
+        serve = console.command_line("chain", "serve", "--home", where.home, "--block-time", 1)
+        console.print_line(f"serve the chain to the owners with: {serve}")
+        values = {options.URL_VARIABLE: "the URL that it prints"}
     else:
         url = quoted_url(where.rpc_url)
-    command = f"{command_line(*words)} --rpc-url {url}"
+    command = f"{console.command_line(*words)} --rpc-url {url}"
     if configuration.data.name == OWN.name or configuration.data.path is not None:
         command += f" --data {variable_in_shell(DATA_VARIABLE)}"
     print_next("each owner goes on with", command, values)
-    print_line(f"its key is that of --keystore or CMFL_KEYSTORE, a file, or of {KEY_VARIABLE}")
-    print_line("on another machine --blobs is the URL of a store: cmfl blobs serve --help")
+    console.print_line(
+        f"its key is that of --keystore or CMFL_KEYSTORE, a file, or of {options.KEY_VARIABLE}"
+    )
+    console.print_line("on another machine --blobs is the URL of a store: cmfl blobs serve --help")

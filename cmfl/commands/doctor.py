@@ -7,17 +7,19 @@ import platform
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
+from typer import Option
 
-from cmfl.commands.console import AsJson, counting, print_json, print_line, progress
+from clients.configuration.tested_regime import regime_warnings, risk_sentence
+from cmfl.commands.console import AsJson, counting, print_result, progress
 from cmfl.commands.exit_codes import FAILED
-from cmfl.commands.options import DEFAULT_HOME, KEY_VARIABLE, HomeFolder, expand_groups
+from cmfl.commands.options import DEFAULT_HOME, KEY_VARIABLE, HomeFolder, NodeOptions
 from cmfl.commands.sender import (
     environment_address,
     in_ether,
@@ -26,16 +28,25 @@ from cmfl.commands.sender import (
     read_keystore,
 )
 from cmfl.commands.serve import is_port_taken
-from cmfl.commands.sources import NodeOptions
 from cmfl.where import Target
+from ledger.actors.journal import count_statements, require_journal
+from ledger.chain.contract.abi import artifact
+from ledger.chain.contract.manifest import read_run_manifest, require_unplayed, was_in_memory
+from ledger.chain.embedded.chain_store import read_note, require_one_name
+from ledger.chain.round_ledger import ends_after
+from ledger.claims import claimed_run
+from ledger.distances.fast import fallback_reason
 from ledger.io.home import RUN_NAME, WRITING, Home, RunPaths
 from ledger.protocol import types
+from ledger.protocol.encoding import keccak256
 from ledger.protocol.errors import BlobError, BlobMissingError, ChainError, CmflError, EncodingError
-from ledger.protocol.types import Digest
+from ledger.protocol.ledger_state import LedgerStage, RoundDecided
+from ledger.protocol.signing import KeySigner, recover
+from ledger.protocol.types import NO_DIGEST, Digest
+from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
-    from ledger.storage.blobs import FolderBlobs
 
 
 LONGEST = 2_000
@@ -74,12 +85,7 @@ ENOUGH_BYTES = 100_000_000
 
 
 def machine_checks(home: Path, asked_port: int | None) -> list[Check]:
-    """Return the checks of installation and machine.
-
-    Args:
-        home: of the runs; it need not exist.
-        asked_port: that must be free; None to say whether the usual one is.
-    """
+    """Return the checks of installation and machine; a port that is asked for must be free."""
     return [
         ("python", platform.python_version),
         ("signatures", _signatures),
@@ -93,9 +99,6 @@ def machine_checks(home: Path, asked_port: int | None) -> list[Check]:
 
 
 def _signatures() -> str:
-    from ledger.protocol.encoding import keccak256
-    from ledger.protocol.signing import KeySigner, recover
-
     signer = KeySigner(keccak256(b"PUBLIC TEST KEY of cmfl doctor"))
     digest = keccak256(b"a message")
     if recover(digest, signer.sign(digest)) != signer.address:
@@ -104,9 +107,7 @@ def _signatures() -> str:
 
 
 def _artefact() -> str:
-    """Compare the contract's sources with the compiled artefact."""
     from cmfl.commands.chain import differing_sources
-    from ledger.chain.contract.abi import artifact
 
     for name in differing_sources(artifact()):
         raise CmflError(
@@ -117,8 +118,6 @@ def _artefact() -> str:
 
 
 def _distances() -> str:
-    from ledger.distances.fast import fallback_reason
-
     reason = fallback_reason()
     slower = f"by NumPy, which is about five times slower: {reason}"
     return slower if reason else "compiled for this processor"
@@ -192,13 +191,10 @@ def training_checks(
 
         return lambda: say(load(preset, config, settings))
 
-    return [("training", about(_planned)), ("committee", about(_risk)), ("attacks", about(_regime))]
+    def risk(configuration: Configuration) -> str:
+        return risk_sentence(configuration.parameters(dimension=1))
 
-
-def _risk(configuration: Configuration) -> str:
-    from clients.configuration.tested_regime import risk_sentence
-
-    return risk_sentence(configuration.parameters(dimension=1))
+    return [("training", about(_planned)), ("committee", about(risk)), ("attacks", about(_regime))]
 
 
 def _planned(configuration: Configuration) -> str:
@@ -216,9 +212,6 @@ def _planned(configuration: Configuration) -> str:
 
 
 def _regime(configuration: Configuration) -> str:
-    """Say whether the run is within what its rules were attacked in."""
-    from clients.configuration.tested_regime import regime_warnings
-
     warnings = regime_warnings(configuration)
     if not warnings:
         return "within the regime that the rules were attacked in"
@@ -226,18 +219,12 @@ def _regime(configuration: Configuration) -> str:
 
 
 def node_checks(where: Target, keystore: Path | None) -> list[Check]:
-    """Return the checks of a node and of the sender's key, as far as one is named.
-
-    Args:
-        where: names the node, or none.
-        keystore: the sender's encrypted key; None for the one in the environment.
-    """
-    listed: list[Check] = []
+    """Return the checks of a node and of the sender's key, as far as one is named."""
+    node: list[Check] = [("node", lambda: _node(where))]
+    account: list[Check] = [("account", lambda: _account(where, keystore))]
     if where.rpc_url is not None:
-        listed.append(("node", lambda: _node(where)))
-    if where.rpc_url is not None or keystore is not None:
-        listed.append(("account", lambda: _account(where, keystore)))
-    return listed
+        return node + account
+    return account if keystore is not None else []
 
 
 def _node(where: Target) -> str:
@@ -281,67 +268,41 @@ def _address(keystore: Path | None) -> tuple[str | None, str]:
 _NAME = re.compile(types.BARE)
 
 
-@dataclass(slots=True)
-class _Listing:
-    """The files of a folder of blobs."""
-
-    digests: list[Digest] = field(default_factory=list)
-    size_bytes: int = 0
-    empty: list[str] = field(default_factory=list)
-    unfinished: int = 0
-    others: int = 0
-
-
 def check_blobs(blobs: FolderBlobs, *, deep: bool) -> str:
-    """Return what is in the folder, in a sentence.
-
-    Args:
-        blobs: the folder.
-        deep: whether each blob is read and hashed.
-
-    Raises:
-        BlobError: a blob is not what its name says.
-    """
-    listing = _listed(blobs)
-    damaged = listing.empty + (_damaged(blobs, listing.digests) if deep else [])
+    """Return what is in the folder, in a sentence; `deep` reads and hashes each blob."""
+    sizes: dict[str, int] = {}
+    unfinished = others = 0
+    for path in sorted(blobs.folder.glob("*/*")):
+        if path.name.startswith(WRITING):
+            unfinished += 1
+        elif not _NAME.fullmatch(path.name) or path.parent.name != path.name[:2]:
+            others += 1
+        else:
+            sizes[path.name] = path.stat().st_size
+    damaged = [f"blob {name} is empty" for name, size in sizes.items() if size == 0]
+    damaged += _damaged(blobs, sizes) if deep else []
     if damaged:
         more = f" and {len(damaged) - 1} more" if len(damaged) > 1 else ""
         raise BlobError(
             f"{damaged[0]}{more}: put the blob back from a copy, or remove it; without it an audit "
             f"stays incomplete"
         )
-    sentence = f"{len(listing.digests)} blobs, {listing.size_bytes / 1e6:.1f} MB"
+    sentence = f"{len(sizes)} blobs, {sum(sizes.values()) / 1e6:.1f} MB"
     if deep:
         sentence += ", each hashed"
-    if listing.unfinished:
-        sentence += f"; {listing.unfinished} unfinished files, which the next writer removes"
-    if listing.others:
-        sentence += f"; {listing.others} other files, which are ignored"
+    if unfinished:
+        sentence += f"; {unfinished} unfinished files, which the next writer removes"
+    if others:
+        sentence += f"; {others} other files, which are ignored"
     return sentence
 
 
-def _listed(blobs: FolderBlobs) -> _Listing:
-    listing = _Listing()
-    for path in sorted(blobs.folder.glob("*/*")):
-        if path.name.startswith(WRITING):
-            listing.unfinished += 1
-        elif not _NAME.fullmatch(path.name) or path.parent.name != path.name[:2]:
-            listing.others += 1
-        else:
-            size = path.stat().st_size
-            listing.digests.append(Digest(bytes.fromhex(path.name)))
-            listing.size_bytes += size
-            if size == 0:
-                listing.empty.append(f"blob {path.name} is empty")
-    return listing
-
-
-def _damaged(blobs: FolderBlobs, digests: list[Digest]) -> list[str]:
+def _damaged(blobs: FolderBlobs, names: Iterable[str]) -> list[str]:
     damaged = []
     with progress() as bar:
-        for digest in bar.track(digests, description="blobs"):
+        for name in bar.track(list(names), description="blobs"):
             try:
-                blobs.get(digest)
+                blobs.get(Digest(bytes.fromhex(name)))
             except BlobMissingError:
                 continue  # a writer has put another in its place meanwhile
             except BlobError as error:
@@ -366,8 +327,6 @@ def home_checks(where: Target, *, deep: bool) -> list[Check]:
 
 
 def _chain(where: Target, *, deep: bool) -> str:
-    from ledger.chain.embedded.chain_store import require_one_name
-
     if not where.chain_file.exists():
         _require_none_noted(where)
         return f"none yet in {where.home}"
@@ -396,8 +355,6 @@ def _chain(where: Target, *, deep: bool) -> str:
 
 
 def _require_none_noted(where: Target) -> None:
-    from ledger.chain.embedded.chain_store import read_note
-
     if (noted := read_note(where.chain_file)) is not None:
         raise ChainError(
             f"{where.chain_file} is gone, though block {noted.number}, 0x{noted.hash.hex()}, was "
@@ -406,12 +363,6 @@ def _require_none_noted(where: Target) -> None:
 
 
 def _run(where: Target, run: RunPaths) -> str:
-    from ledger.actors.journal import require_journal
-    from ledger.chain.contract.manifest import read_run_manifest, require_unplayed, was_in_memory
-    from ledger.chain.round_ledger import ends_after
-    from ledger.protocol.ledger_state import LedgerStage, RoundDecided
-    from ledger.protocol.types import NO_DIGEST
-
     if not RUN_NAME.fullmatch(run.path.name):
         raise CmflError("the folder's name is not that of a run: rename it, or take it away")
     if not run.manifest.exists():
@@ -455,7 +406,6 @@ def _run(where: Target, run: RunPaths) -> str:
 def _require_claimed_head(where: Target) -> None:
     """Reject rows that the chain contradicts: a resume would reject them."""
     from cmfl.commands.audit import compare_head, head_message
-    from ledger.claims import claimed_run
 
     name = where.run or ""
     try:
@@ -469,8 +419,6 @@ def _require_claimed_head(where: Target) -> None:
 
 def _journals(where: Target) -> str:
     """Return what the runs' keys have signed: without it they may sign nothing any more."""
-    from ledger.actors.journal import count_statements
-
     counts = [
         f"{path.absolute().parent.name}: {count_statements(path)} statements"
         for path in Home(where.home).journals()
@@ -478,28 +426,26 @@ def _journals(where: Target) -> str:
     return ", ".join(counts) or f"none yet in {where.home}"
 
 
-@expand_groups
 def doctor(
     home: HomeFolder = DEFAULT_HOME,
     *,
     node: NodeOptions,
     keystore: Annotated[
-        list[Path] | None, typer.Option(help="Encrypted key to look at.", envvar="CMFL_KEYSTORE")
+        list[Path] | None, Option(help="Encrypted key to look at.", envvar="CMFL_KEYSTORE")
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(min=1, max=65535, help="Of the REST service, which must be free; else 8000."),
+        Option(min=1, max=65535, help="Of the REST service, which must be free; else 8000."),
     ] = None,
     deep: Annotated[
-        bool,
-        typer.Option("--deep", help="Run every block again and hash every blob; takes its time."),
+        bool, Option("--deep", help="Run every block again and hash every blob; takes its time.")
     ] = False,
     preset: Annotated[
-        str | None, typer.Option(help="Say how clients of this preset would train.")
+        str | None, Option(help="Say how clients of this preset would train.")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="The same of a TOML file.")] = None,
+    config: Annotated[Path | None, Option(help="The same of a TOML file.")] = None,
     setting: Annotated[
-        list[str] | None, typer.Option("--set", help="section.key=value, over preset or file.")
+        list[str] | None, Option("--set", help="section.key=value, over preset or file.")
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -519,9 +465,6 @@ def doctor(
             ]
         )
     )
-    if json:
-        print_json([asdict(row) for row in rows])
-    else:
-        for row in rows:
-            print_line(f"{'ok  ' if row.ok else 'FAIL'} {row.check:18} {row.found}")
+    lines = [f"{'ok  ' if row.ok else 'FAIL'} {row.check:18} {row.found}" for row in rows]
+    print_result([asdict(row) for row in rows], lines, as_json=json)
     raise typer.Exit(0 if all(row.ok for row in rows) else FAILED)

@@ -9,106 +9,98 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from cmfl.commands.console import (
-    AsCsv,
-    AsJson,
-    command_line,
-    complain,
-    print_csv,
-    print_json,
-    print_line,
-    print_table,
-    progress,
-    progress_of_rounds,
-)
+from clients.experiments.definition import definition_named, name_of, names
+from clients.experiments.figures import draw
+from clients.experiments.report import report as make_report
+from clients.experiments.rows import CellRow, ExperimentRows, read_experiments
+from cmfl.commands import console
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG, InterruptedCommand, code_of
-from cmfl.commands.sources import write_result
+from cmfl.commands.options import Commands
+from cmfl.commands.sender import option_words
+from ledger.audit.report import AuditOutcome
+from ledger.audit.report_text import readable
+from ledger.io.extras import require_extra
+from ledger.io.processes import TaskPool, task_pool
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.experiments.plan import ExperimentPlan
     from clients.experiments.repetition import RepeatedCell
-    from clients.experiments.rows import CellRow, ExperimentRows
     from clients.experiments.run import ExperimentProgress, RowStore
-    from ledger.io.processes import TaskPool
 
 ALL = "all"
 CELL_COLUMNS = ("cell", "final", "head", "current")
 
-app = typer.Typer(help="Run, draw, report and audit experiments.", no_args_is_help=True)
+experiment_app = Commands()
 
 Name = Annotated[
-    str, typer.Argument(help="An experiment, or the path of a TOML file; see experiment list.")
+    str, Argument(help="An experiment, or the path of a TOML file; see experiment list.")
 ]
 NameOrAll = Annotated[
-    str, typer.Argument(help="An experiment, a TOML file's path, or all; see experiment list.")
+    str, Argument(help="An experiment, a TOML file's path, or all; see experiment list.")
 ]
-Out = Annotated[
-    Path, typer.Option("--out", help="Folder of the rows: NAME.jsonl, and the folder NAME.")
-]
+Out = Annotated[Path, Option("--out", help="Folder of the rows: NAME.jsonl, and the folder NAME.")]
 Data = Annotated[
-    Path | None, typer.Option("--data", help="Folder of the data files that experiments read.")
+    Path | None, Option("--data", help="Folder of the data files that experiments read.")
 ]
 Quick = Annotated[
-    bool, typer.Option("--quick", help="The experiment's small version; its rows are in quick/.")
+    bool, Option("--quick", help="The experiment's small version; its rows are in quick/.")
 ]
 Seeds = Annotated[
-    int | None,
-    typer.Option("--seeds", min=1, max=1000, help="How many seeds; else those that it names."),
+    int | None, Option("--seeds", min=1, max=1000, help="How many seeds; else those that it names.")
 ]
 DEFAULT_OUT = Path("experiments")
 
 
-@app.command("list")
+@experiment_app.command("list")
 def list_(
-    name: Annotated[
-        str | None, typer.Argument(help="The experiment whose cells are listed.")
-    ] = None,
+    name: Annotated[str | None, Argument(help="The experiment whose cells are listed.")] = None,
     out: Out = DEFAULT_OUT,
     data: Data = None,
     quick: Quick = False,
     seeds: Seeds = None,
-    json: AsJson = False,
-    csv: AsCsv = False,
+    json: console.AsJson = False,
+    csv: console.AsCsv = False,
 ) -> None:
     """List the experiments, or the cells of one with their results."""
     if name is None or name == ALL:
         rows = list(_experiments())
         if csv:
-            print_csv(list(rows[0]), rows)
+            console.print_csv(list(rows[0]), rows)
         elif json:
-            print_json(rows)
+            console.print_json(rows)
         else:
             columns = ("experiment", "number", "title", "methods", "conditions", "seeds", "files")
-            print_table("Experiments", columns, [tuple(row.values()) for row in rows])
+            console.print_table("Experiments", columns, [tuple(row.values()) for row in rows])
         return
     plan, store = _planned(name, seeds, data, out, is_quick=quick)
     rows_by_cell = {row.cell: row for row in store.rows().cells}
     cells = [_cell(plan, cell.name, rows_by_cell.get(cell.name)) for cell in plan.cells]
     if csv or json:
-        print_csv(CELL_COLUMNS, cells) if csv else print_json(cells)
+        console.print_csv(CELL_COLUMNS, cells) if csv else console.print_json(cells)
         return
     there = sum(cell["current"] is True for cell in cells)
     title = f"{plan.definition.title}: {there} of {len(cells)} cells have their row"
-    print_table(title, CELL_COLUMNS, [tuple(cell.values()) for cell in cells])
+    console.print_table(title, CELL_COLUMNS, [tuple(cell.values()) for cell in cells])
     others = sum(plan.row_digest(row) != row.digest for row in rows_by_cell.values())
     if others:
-        print_line(
+        console.print_line(
             f"{others} rows in {store.path} are of another version of this experiment, or of cells "
             f"that it does not have now: experiment run adds none to them"
         )
 
 
-@app.command("run")
+@experiment_app.command("run")
 def run(
     name: NameOrAll,
     seeds: Seeds = None,
-    jobs: Annotated[int, typer.Option(min=1, max=256, help="Cells that are run at once.")] = 2,
+    jobs: Annotated[int, Option(min=1, max=256, help="Cells that are run at once.")] = 2,
     quick: Quick = False,
     out: Out = DEFAULT_OUT,
     data: Data = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Run the cells that have no row yet.
 
@@ -118,7 +110,6 @@ def run(
     not be run. 3: an audit was incomplete.
     """
     from clients.experiments.run import require_data
-    from ledger.io.processes import task_pool
 
     names = _runnable(data) if name == ALL else [name]
     planned = [_planned(experiment, seeds, data, out, is_quick=quick) for experiment in names]
@@ -133,25 +124,24 @@ def run(
                 results.append(_run(plan, store, processes, place, quiet=json))
     except KeyboardInterrupt as error:
         words: list[object] = ["--jobs", jobs, "--out", out]
-        for option, value in (("--seeds", seeds), ("--data", data)):
-            words += [] if value is None else [option, value]
+        words += option_words([("--seeds", seeds), ("--data", data)])
         words += ["--quick"] if quick else []
-        again = command_line("experiment", "run", name, *words)
+        again = console.command_line("experiment", "run", name, *words)
         raise InterruptedCommand(
             f"interrupted; all rows are saved; continue with: {again}"
         ) from error
     if json:
-        print_json(results)
+        console.print_json(results)
     raise typer.Exit(_code(results))
 
 
-@app.command("plot")
+@experiment_app.command("plot")
 def plot(
     name: NameOrAll = ALL,
     out: Out = DEFAULT_OUT,
-    to: Annotated[
-        Path, typer.Option(help="Folder of the figures, SVG and PNG; made if need be.")
-    ] = Path("figures"),
+    to: Annotated[Path, Option(help="Folder of the figures, SVG and PNG; made if need be.")] = Path(
+        "figures"
+    ),
     quick: Quick = False,
 ) -> None:
     """Draw the figures of all experiments that have rows, or of one.
@@ -159,21 +149,18 @@ def plot(
     The key figure of a definition names their kinds; else they follow from its axes. Nothing is
     averaged but seeds.
     """
-    from clients.experiments.figures import draw
-    from ledger.io.extras import require_extra
-
     require_extra("plots", "figures need")
     paths = draw(_rows(name, out, is_quick=quick), to)
-    print_line(f"{len(paths)} files in {to}")
+    console.print_line(f"{len(paths)} files in {to}")
 
 
-@app.command("report")
+@experiment_app.command("report")
 def report(
     name: NameOrAll = ALL,
     out: Out = DEFAULT_OUT,
     to: Annotated[
         Path | None,
-        typer.Option(help="The Markdown file, which replaces an existing one; else it is printed."),
+        Option(help="The Markdown file, which replaces an existing one; else it is printed."),
     ] = None,
     quick: Quick = False,
 ) -> None:
@@ -181,28 +168,24 @@ def report(
 
     The report is one Markdown file.
     """
-    from clients.experiments.report import report as make_report
-
     text = make_report(_rows(name, out, is_quick=quick))
     if to is None:
-        for line in text.splitlines():
-            print_line(line)
+        console.print_lines(text.splitlines())
     else:
-        write_result(to, text.encode(), "--to")
+        console.write_result(to, text.encode(), "--to")
 
 
-@app.command("audit")
+@experiment_app.command("audit")
 def audit(
     name: Name,
-    cell: Annotated[str, typer.Argument(help="A cell that was on a chain; see experiment list.")],
+    cell: Annotated[str, Argument(help="A cell that was on a chain; see experiment list.")],
     out: Out = DEFAULT_OUT,
     data: Data = None,
     quick: Quick = False,
     home: Annotated[
-        Path | None,
-        typer.Option(help="A folder to make and keep, for cmfl rounds, audit and serve."),
+        Path | None, Option(help="A folder to make and keep, for cmfl rounds, audit and serve.")
     ] = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Repeat a cell's run on a fresh chain, require the row's head and numbers, and audit it.
 
@@ -214,7 +197,7 @@ def audit(
     plan, store = _planned(name, None, data, out, is_quick=quick)
     if home is not None and home.exists():
         raise ConfigurationError(f"--home {home}: is there already; name a folder to make")
-    with tempfile.TemporaryDirectory() as folder, progress() as bar:
+    with tempfile.TemporaryDirectory() as folder, console.progress() as bar:
         task = bar.add_task("rounds", total=plan.cell(cell).rounds)
         place = Path(folder) / "home" if home is None else home
         repeated = repeat_cell(plan, store, cell, place, lambda: bar.advance(task))
@@ -223,29 +206,26 @@ def audit(
 
 def _tell(found: RepeatedCell, *, as_json: bool) -> None:
     """Print what became of a repeated cell, and end with its exit code."""
-    from ledger.audit.report_text import readable
-
     if as_json:
         document = {"differing": found.differing, "report": found.report.as_dict()}
-        print_json({"cell": found.row.cell, "outcome": str(found.outcome), **document})
+        console.print_json({"cell": found.row.cell, "outcome": str(found.outcome), **document})
     else:
-        for line in readable(found.report):
-            print_line(line)
-        print_line()
-        for line in found.differing:
-            print_line(f"{found.row.cell}: {line}")
+        console.print_lines([*readable(found.report), ""])
+        console.print_lines(f"{found.row.cell}: {line}" for line in found.differing)
         if found.differing:
-            print_line("DIFFERS: another machine, torch build or version trains to other bytes")
+            console.print_line(
+                "DIFFERS: another machine, torch build or version trains to other bytes"
+            )
         else:
-            print_line(f"{found.row.cell} came out again: the same head, and all its numbers")
+            console.print_line(
+                f"{found.row.cell} came out again: the same head, and all its numbers"
+            )
     raise typer.Exit(code_of(found.outcome))
 
 
 def _planned(
     name: str, seeds: int | None, data: Path | None, out: Path, *, is_quick: bool
 ) -> tuple[ExperimentPlan, RowStore]:
-    """Return what an experiment runs, and where its rows are."""
-    from clients.experiments.definition import definition_named, name_of
     from clients.experiments.plan import plan_experiment
     from clients.experiments.run import RowStore
 
@@ -259,8 +239,6 @@ def _folder(out: Path, *, is_quick: bool) -> Path:
 
 
 def _experiments() -> Iterator[dict[str, Any]]:
-    from clients.experiments.definition import definition_named, names
-
     for name in names():
         definition = definition_named(name)
         yield {
@@ -276,7 +254,6 @@ def _experiments() -> Iterator[dict[str, Any]]:
 
 def _runnable(data: Path | None) -> list[str]:
     """Return the experiments whose files are there, and print the others as left out."""
-    from clients.experiments.definition import definition_named, names
     from clients.experiments.plan import missing_files
 
     runnable = []
@@ -284,7 +261,7 @@ def _runnable(data: Path | None) -> list[str]:
         missing = missing_files(definition_named(name), data)
         if missing:
             where = "--data is not given" if data is None else f"there is none in {data}"
-            complain(f"{name} is left out: it reads {missing[0]}, and {where}")
+            console.complain(f"{name} is left out: it reads {missing[0]}, and {where}")
         else:
             runnable.append(name)
     return runnable
@@ -308,9 +285,8 @@ def _run(
 ) -> dict[str, Any]:
     """Run one experiment with a progress bar, and return its results."""
     from clients.experiments.run import run_experiment as run_all
-    from ledger.audit.report import AuditOutcome
 
-    with progress_of_rounds() as bar:
+    with console.progress_of_rounds() as bar:
         task = bar.add_task(f"{place}, rounds", total=None, said="")
 
         def show(now: ExperimentProgress) -> None:
@@ -318,11 +294,11 @@ def _run(
 
         done = run_all(plan, store, processes, show)
     for failure in done.failures:
-        complain(f"{failure.job}: {failure.reason}")
+        console.complain(f"{failure.job}: {failure.reason}")
     verdicts = [row.ledger.verdict for row in store.rows().cells if row.ledger is not None]
     passed = sum(verdict == AuditOutcome.PASSED for verdict in verdicts)
     if not quiet:
-        print_line(
+        console.print_line(
             f"{plan.experiment}: {len(done.rows)} new rows in {store.path}; {passed} of "
             f"{len(verdicts)} runs on a chain pass their audit"
         )
@@ -342,7 +318,4 @@ def _code(results: Iterable[dict[str, Any]]) -> int:
 
 
 def _rows(name: str, out: Path, *, is_quick: bool) -> dict[str, ExperimentRows]:
-    """Return the rows of one experiment, or of all that have some."""
-    from clients.experiments.rows import read_experiments
-
     return read_experiments(_folder(out, is_quick=is_quick), None if name == ALL else name)

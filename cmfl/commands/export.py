@@ -10,62 +10,61 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from cmfl.arguments import naming
-from cmfl.commands.console import AsJson, complain, print_json, print_line, print_written
+from cmfl.auditing import AuditRequest
+from cmfl.commands import console
 from cmfl.commands.exit_codes import code_of
+from cmfl.commands.options import Commands, EvidenceOptions, HistoryOptions, ProvenanceOptions
 from cmfl.commands.options import OutFile as Out
-from cmfl.commands.options import expand_groups
-from cmfl.commands.sources import (
-    EvidenceOptions,
-    HistoryOptions,
-    ProvenanceOptions,
-    require_writable,
-    write_result,
-)
 from cmfl.commands.verify import RoundNumber
+from cmfl.recorded import make
 from cmfl.where import download_bundle, open_history, opened_ledger
-from ledger.history.queries import Order
+from ledger.audit.proofs.bundle_verification import RoundVerification, export_bundle
+from ledger.audit.report import AuditOutcome
+from ledger.audit.report_text import readable
+from ledger.history import export
+from ledger.history.export import CsvTable, Row
+from ledger.history.local import LocalHistory
+from ledger.history.queries import Order, RoundQuery
 from ledger.io.folders import writing_named
+from ledger.io.home import DISK
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ServiceError
 
 if TYPE_CHECKING:
     from api.client import RemoteDeployment
     from cmfl.provenance.facts import RunFacts
-    from ledger.audit.proofs.bundle_verification import RoundVerification
-    from ledger.history.export import CsvTable, Row
-    from ledger.history.local import LocalHistory
 
 
-@expand_groups
 def attestation(
     source: ProvenanceOptions,
     out: Out,
     sign: Annotated[
-        Path | None, typer.Option(help="Private key (PEM): write the statement in a DSSE envelope.")
+        Path | None, Option(help="Private key (PEM): write the statement in a DSSE envelope.")
     ] = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Write an in-toto statement about the model, for cmfl verify attestation and other tools.
 
     The run is audited before; nothing is written about one whose audit does not pass.
     """
     from cmfl.provenance.documents import PAYLOAD_TYPE, json_bytes, statement
-    from cmfl.provenance.signatures import require_private_key, signed_envelope
+    from cmfl.provenance.verify import require_private_key, signed_envelope
 
-    require_writable(out, as_json=json)
+    console.require_writable(out, as_json=json)
     if sign is not None:
         require_private_key(sign)
     facts = audited_facts(source, as_json=json)
     data = json_bytes(statement(facts))
     if sign is not None:
         data = json_bytes(signed_envelope(data, PAYLOAD_TYPE, sign))
-    write_result(out, data)
+    console.write_result(out, data)
     _report(out, facts, "in-toto statement", as_json=json)
 
 
-@expand_groups
-def mlbom(source: ProvenanceOptions, out: Out, json: AsJson = False) -> None:
+def mlbom(source: ProvenanceOptions, out: Out, json: console.AsJson = False) -> None:
     """Write the model and what it follows from as a CycloneDX bill of materials (ML-BOM).
 
     The run is audited before; nothing is written about one whose audit does not pass.
@@ -73,56 +72,44 @@ def mlbom(source: ProvenanceOptions, out: Out, json: AsJson = False) -> None:
     from cmfl.provenance.documents import json_bytes
     from cmfl.provenance.documents import mlbom as made
 
-    require_writable(out, as_json=json)
+    console.require_writable(out, as_json=json)
     facts = audited_facts(source, as_json=json)
-    write_result(out, json_bytes(made(facts)))
+    console.write_result(out, json_bytes(made(facts)))
     _report(out, facts, "CycloneDX ML-BOM", as_json=json)
 
 
-@expand_groups
 def crate(
     source: ProvenanceOptions,
-    out: Annotated[Path, typer.Option(help="The folder to make, or an empty one.")],
-    json: AsJson = False,
+    out: Annotated[Path, Option(help="The folder to make, or an empty one.")],
+    json: console.AsJson = False,
 ) -> None:
     """Write model, run document, settings and statement as an RO-Crate, a folder.
 
     The run is audited before; nothing is written about one whose audit does not pass.
     """
-    from cmfl.commands.sources import require_new, whole_folder
     from cmfl.provenance.documents import crate_files
-    from ledger.io.home import DISK
 
-    require_new(out)
+    console.require_new(out)
     facts = audited_facts(source, as_json=json)
-    with whole_folder(out) as folder:
+    with console.whole_folder(out) as folder:
         for name, data in crate_files(facts).items():
             DISK.write_whole(folder / name, data)
     _report(out, facts, "RO-Crate", as_json=json)
 
 
 def audited_facts(source: ProvenanceOptions, *, as_json: bool) -> RunFacts:
-    """Audit a run, and return its facts; nothing is written about one that does not pass.
-
-    Raises:
-        Exit: the audit fails, or is incomplete.
-        RoundNotEndedError: the round that is asked for had not ended when the run was audited.
-    """
-    from cmfl.auditing import AuditRequest
+    """Audit a run, and return its facts; end the command if the audit does not pass."""
     from cmfl.commands.audit import audited_with_progress
     from cmfl.provenance.facts import RoundNotEndedError, read_facts
-    from ledger.audit.report import AuditOutcome
-    from ledger.audit.report_text import readable
 
     where = source.target()
     report = audited_with_progress(where, AuditRequest(rules=tuple(source.rules or ())))
     if report.outcome is not AuditOutcome.PASSED:
         if as_json:
-            print_json({"file": None, "audit": report.as_dict()})
+            console.print_json({"file": None, "audit": report.as_dict()})
         else:
-            for line in readable(report):
-                print_line(line)
-        complain("nothing was written: a document is about a run whose audit passes")
+            console.print_lines(readable(report))
+        console.complain("nothing was written: a document is about a run whose audit passes")
         raise typer.Exit(code_of(report.outcome))
     number, auditors = source.round_number, source.auditor or ()
     facts = read_facts(where, number, auditors=auditors, mailbox=source.mailbox)
@@ -135,36 +122,28 @@ def audited_facts(source: ProvenanceOptions, *, as_json: bool) -> RunFacts:
 
 
 def _report(out: Path, facts: RunFacts, form: str, *, as_json: bool) -> None:
-    from ledger.protocol.encoding import to_hex
-
     if as_json:
         head = {"round": facts.round, "head": to_hex(facts.head)}
-        print_json({"file": str(out), "form": form, **head})
+        console.print_json({"file": str(out), "form": form, **head})
     else:
         text = f"{form} of the model after round {facts.round}, head {to_hex(facts.head)}"
-        print_written(out, text)
+        console.print_written(out, text)
 
 
 _AS_SENT = "as the service sent it, and not checked yet: cmfl verify {} does"
 
-app = typer.Typer(
-    help="Write a proof, a round, the model's provenance, or a table for others.",
-    no_args_is_help=True,
-)
+export_app = Commands()
 
 
-@app.command("bundle")
-@expand_groups
+@export_app.command("bundle")
 def bundle(
-    source: EvidenceOptions, round_number: RoundNumber, out: Out, json: AsJson = False
+    source: EvidenceOptions, round_number: RoundNumber, out: Out, json: console.AsJson = False
 ) -> None:
     """Write all that checking one round needs into a file, for cmfl verify bundle.
 
     It is checked on the way, but for one that comes from a service.
     """
-    from ledger.audit.proofs.bundle_verification import export_bundle
-
-    require_writable(out, as_json=json)
+    console.require_writable(out, as_json=json)
     target = source.target()
     verification: RoundVerification | None = None
     with naming(f"--out {out}"):
@@ -180,31 +159,28 @@ def bundle(
                 copyfileobj(sent, file)
     if json:
         outcome = None if verification is None else str(verification.outcome)
-        print_json({"file": str(out), "round": round_number, "outcome": outcome})
+        console.print_json({"file": str(out), "round": round_number, "outcome": outcome})
         return
     text = _AS_SENT.format("bundle FILE") if verification is None else verification.sentence
-    print_written(out, text)
+    console.print_written(out, text)
 
 
-@app.command("proof")
-@expand_groups
+@export_app.command("proof")
 def proof(
     source: EvidenceOptions,
     round_number: RoundNumber,
     client_index: Annotated[
-        int, typer.Option("--client", min=0, max=2**32 - 1, help="Index of the client.")
+        int, Option("--client", min=0, max=2**32 - 1, help="Index of the client.")
     ],
     out: Out,
 ) -> None:
     """Write what became of a client in a round into a file, for cmfl verify client --proof."""
-    from cmfl.recorded import make
-
-    require_writable(out)
+    console.require_writable(out)
     target = source.target()
     made = make(target, round_number, client_index)
-    write_result(out, made.data)
+    console.write_result(out, made.data)
     as_sent = _AS_SENT.format("client --proof FILE")
-    print_written(out, made.statement if target.remote is None else as_sent)
+    console.print_written(out, made.statement if target.remote is None else as_sent)
 
 
 class TableName(StrEnum):
@@ -227,25 +203,22 @@ PAGE = 100
 """Rounds that are read at once."""
 
 
-@app.command("table")
-@expand_groups
+@export_app.command("table")
 def table(
     source: HistoryOptions,
-    name: Annotated[TableName, typer.Argument(help="Table to write.")],
+    name: Annotated[TableName, Argument(help="Table to write.")],
     out: Annotated[
-        Path, typer.Option("--output", "--out", help="The file; an existing file is replaced.")
+        Path, Option("--output", "--out", help="The file; an existing file is replaced.")
     ],
     format: Annotated[  # noqa: A002 - the option's own word
-        TableFormat, typer.Option(help="Format of the file; parquet has typed columns.")
+        TableFormat, Option(help="Format of the file; parquet has typed columns.")
     ] = TableFormat.CSV,
 ) -> None:
     """Write all rounds, updates, participations or evidence as a table, oldest round first.
 
     SQL databases and data frames load it. It reports chain and records; cmfl audit verifies these.
     """
-    from ledger.history import export
-
-    require_writable(out, "--output")
+    console.require_writable(out, "--output")
     columns: CsvTable[Any] = getattr(export, name.name)
     target = source.target()
     with open_history(target) as history:
@@ -263,15 +236,13 @@ def table(
             if target.remote is None:
                 raise
             raise ServiceError(f"the {name} do not fit their table: {error}") from error
-    print_written(out, f"the {name} of {history.address}, not verified: cmfl audit does")
+    console.print_written(out, f"the {name} of {history.address}, not verified: cmfl audit does")
 
 
 def _pages(
     history: LocalHistory | RemoteDeployment, name: TableName, columns: CsvTable[Any]
 ) -> Iterator[list[Row]]:
     """Yield the rows of each page of rounds, oldest first."""
-    from ledger.history.queries import RoundQuery
-
     cursor, query = None, RoundQuery(order=Order.OLDEST)
     while True:
         if name is TableName.EVIDENCE:
@@ -286,6 +257,6 @@ def _pages(
             raise ValueError("a page has no rounds, and is not the last")
 
 
-app.command("attestation")(attestation)
-app.command("crate")(crate)
-app.command("mlbom")(mlbom)
+export_app.command("attestation")(attestation)
+export_app.command("crate")(crate)
+export_app.command("mlbom")(mlbom)

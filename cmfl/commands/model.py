@@ -9,71 +9,69 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from cmfl.commands.console import AsJson, print_json, print_line, whole
-from cmfl.commands.options import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName
-from cmfl.commands.sources import refuse_home_file, write_result
+from cmfl.commands import console, options
 from cmfl.where import Target
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.io.folders import is_standard_output
+from ledger.io.home import DISK, RunPaths
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.protocol.documents.run import RunDocument, decode_run
+from ledger.protocol.encoding import sha256, to_hex, vector_bytes, vector_from_bytes
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
-    from ledger.chain.contract.ledger import CommitteeLedger
-    from ledger.io.home import RunPaths
-    from ledger.protocol.documents.run import RunDocument
 
-app = typer.Typer(help="Models as files: model.safetensors.", no_args_is_help=True)
+model_app = options.Commands()
 
 SAFETENSORS, PEFT = "safetensors", "peft"
 FORMATS = (SAFETENSORS, PEFT)
 
 
-@app.command("export")
+@model_app.command("export")
 def export(
     out: Annotated[
-        Path,
-        typer.Option(
-            help="The file, which replaces an existing one; with --sign or peft a folder."
-        ),
+        Path, Option(help="The file, which replaces an existing one; with --sign or peft a folder.")
     ],
-    home: HomeFolder = DEFAULT_HOME,
-    run: RunName = None,
+    home: options.HomeFolder = options.DEFAULT_HOME,
+    run: options.RunName = None,
     round_number: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--round", min=1, max=2**32 - 1, help="The model after this round; the last by default."
         ),
     ] = None,
     average: Annotated[
-        int, typer.Option(min=1, max=1000, help="Mean of the last N models that rounds decided.")
+        int, Option(min=1, max=1000, help="Mean of the last N models that rounds decided.")
     ] = 1,
-    address: Address = None,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
+    address: options.Address = None,
+    rpc_url: options.RpcUrl = None,
+    chain_id: options.ChainId = None,
     blobs: Annotated[
-        str | None,
-        typer.Option(help="Location of the blobs, a URL or a folder; by default the home."),
+        str | None, Option(help="Location of the blobs, a URL or a folder; by default the home.")
     ] = None,
     form: Annotated[
         str,
-        typer.Option(
+        Option(
             "--format",
             help="safetensors: a file of the trained tensors; peft: a folder that PeftModel reads.",
         ),
     ] = SAFETENSORS,
     make_folder: Annotated[
-        bool, typer.Option("--make-folder", help="Make the folder of --out without asking.")
+        bool, Option("--make-folder", help="Make the folder of --out without asking.")
     ] = False,
     sign: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Private key (PEM): --out is a new folder with the model, the base of the model "
             "hf, and model.sig over all of it."
         ),
     ] = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Write the model that the ledger names, its tensors by name and shape.
 
@@ -85,10 +83,6 @@ def export(
     digests of the models in the mean.
     """
     from clients.models.model_file import encode_model, mean_model, run_facts
-    from ledger.io.home import DISK
-    from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-    from ledger.protocol.documents.run import decode_run
-    from ledger.protocol.encoding import sha256, to_hex, vector_bytes, vector_from_bytes
 
     _require_form(form, address)
     _require_folder(out, is_made=make_folder)
@@ -117,7 +111,7 @@ def export(
             return
         data = encode_model(vector, document.layout, facts)
         if sign is None:
-            write_result(out, data)
+            console.write_result(out, data)
         else:
             DISK.write_whole(path / "model.safetensors", data)
 
@@ -131,36 +125,34 @@ def export(
         _print({"file": str(out), "says": facts, **size}, as_json=json)
 
 
-@app.command("digest")
+@model_app.command("digest")
 def digest(
-    folder: Annotated[Path, typer.Argument(help="The folder of a base of the model hf.")],
+    folder: Annotated[Path, Argument(help="The folder of a base of the model hf.")],
 ) -> None:
     """Print the digest of a base's folder, which model.options.sha256 may state."""
     from clients.models.model import folder_digest
 
     if not folder.is_dir():
         raise ConfigurationError(f"{folder}: is no folder")
-    print_line(folder_digest("path", folder).partition(":")[2])
+    console.print_line(folder_digest("path", folder).partition(":")[2])
 
 
-@app.command("evaluate")
+@model_app.command("evaluate")
 def evaluate(
-    file: Annotated[Path, typer.Argument(help="A model.safetensors of cmfl.")],
-    home: HomeFolder = DEFAULT_HOME,
-    run: Annotated[str, typer.Option(help="The run with data and model.")] = "run",
-    preset: Annotated[
-        str | None, typer.Option(help="Data and model of a preset, not of a run.")
-    ] = None,
+    file: Annotated[Path, Argument(help="A model.safetensors of cmfl.")],
+    home: options.HomeFolder = options.DEFAULT_HOME,
+    run: Annotated[str, Option(help="The run with data and model.")] = "run",
+    preset: Annotated[str | None, Option(help="Data and model of a preset, not of a run.")] = None,
     config: Annotated[
-        Path | None, typer.Option(help="Data and model of a TOML file, not of a run.")
+        Path | None, Option(help="Data and model of a TOML file, not of a run.")
     ] = None,
     setting: Annotated[
-        list[str] | None, typer.Option("--set", help="section.key=value, over run, preset or file.")
+        list[str] | None, Option("--set", help="section.key=value, over run, preset or file.")
     ] = None,
     training_loss: Annotated[
-        bool, typer.Option("--training-loss", help="Also the loss on all training samples.")
+        bool, Option("--training-loss", help="Also the loss on all training samples.")
     ] = False,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Load a file into its model and print accuracy and loss on the whole test set.
 
@@ -202,8 +194,7 @@ def _require_form(form: str, address: str | None) -> None:
 
 def _require_signable(out: Path, key: Path, average: int) -> None:
     """Refuse a mean, a key that cannot sign, and a folder that has other files."""
-    from cmfl.commands.sources import require_new
-    from cmfl.provenance.signatures import require_private_key
+    from cmfl.provenance.verify import require_private_key
 
     if average > 1:
         raise ConfigurationError(
@@ -211,15 +202,14 @@ def _require_signable(out: Path, key: Path, average: int) -> None:
             "leave one of them out"
         )
     require_private_key(key)
-    require_new(out)
+    console.require_new(out)
 
 
 def _write_signed(
     out: Path, key: Path, where: Target, document: RunDocument, write: Callable[[Path], None]
 ) -> None:
     """Write a signed folder with a model, and with the base of one that is adapters."""
-    from cmfl.commands.sources import whole_folder
-    from cmfl.provenance.signatures import bound_base, copy_base, sign_folder
+    from cmfl.provenance.verify import bound_base, copy_base, sign_folder
 
     bound = bound_base(document)
     if bound is not None and where.address is not None:
@@ -227,7 +217,7 @@ def _write_signed(
             "--sign of the model hf takes its base, which the run's own configuration names: leave "
             "out --address"
         )
-    with whole_folder(out) as folder:
+    with console.whole_folder(out) as folder:
         write(folder)
         if bound is not None:
             options = _inputs_of(where.run_paths(), document).model.options
@@ -237,7 +227,7 @@ def _write_signed(
 
 def _require_folder(out: Path, *, is_made: bool) -> None:
     """Ask whether a missing folder is to be made; it is made with the file."""
-    refuse_home_file(out)
+    console.refuse_home_file(out)
     folder = out.parent
     if is_made or folder.is_dir():
         return
@@ -258,8 +248,6 @@ def _inputs_of(paths: RunPaths, document: RunDocument) -> Configuration:
 
 def _named(ledger: CommitteeLedger, round_number: int | None) -> tuple[int, Digest, Digest]:
     """Return the round of the requested model, the model's digest, and the ledger's head then."""
-    from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
-
     if round_number is None:
         state = ledger.state()
         for recorded in ledger.outcomes(1):
@@ -277,8 +265,6 @@ def _named(ledger: CommitteeLedger, round_number: int | None) -> tuple[int, Dige
 
 def _last_models(ledger: CommitteeLedger, number: int, count: int) -> list[Digest]:
     """Return the last models that rounds decided up to a round, the oldest first."""
-    from ledger.protocol.ledger_state import RoundDecided
-
     events = [recorded.event for recorded in ledger.outcomes(number, descending=False)]
     models = [event.model for event in events if isinstance(event, RoundDecided)]
     if len(models) < count:
@@ -291,10 +277,10 @@ def _last_models(ledger: CommitteeLedger, number: int, count: int) -> list[Diges
 
 def _print(facts: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
-        print_json(facts)
+        console.print_json(facts)
         return
     metadata = facts.get("says", {}).items()
     lines = {name: value for name, value in facts.items() if name != "says"}
     for name, value in (lines | {f"says {name}": value for name, value in metadata}).items():
-        shown = f"{value:.4f}" if isinstance(value, float) else whole(value)
-        print_line(f"{name:15} {shown}".rstrip())
+        shown = f"{value:.4f}" if isinstance(value, float) else console.whole(value)
+        console.print_line(f"{name:15} {shown}".rstrip())

@@ -8,19 +8,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from clients.testnet import ChainKind, StoreKind
+from clients.testnet.watch import (
+    LogFollower,
+    NetworkSummary,
+    NetworkSupervisor,
+    RoundWatch,
+    WatchedRound,
+)
 from cmfl.commands import console
 from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import AsJson, Verbosity, complain, print_json, print_line
 from cmfl.commands.exit_codes import INCOMPLETE, InterruptedCommand
-from cmfl.commands.options import AllowPredictableSeeds, expand_groups
+from cmfl.commands.options import AllowPredictableSeeds
+from ledger.io.forked_commands import CommandError
 from ledger.protocol.errors import ConfigurationError
+from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
     from clients.testnet.network import LocalNetwork, NetworkSettings
-    from clients.testnet.watch import NetworkSummary, WatchedRound
 
 ANVIL_VARIABLE = "CMFL_ANVIL"
 DEFAULT_NETWORK = Path("cmfl-network")
@@ -28,22 +37,19 @@ PATIENCE_SECONDS = 300.0
 AUDIT_SECONDS = 1800.0
 
 
-@expand_groups
 def network(
     home: Annotated[
-        Path, typer.Option(help="Folder of the whole network; new or empty.")
+        Path, Option(help="Folder of the whole network; new or empty.")
     ] = DEFAULT_NETWORK,
-    workers: Annotated[
-        int, typer.Option(min=1, max=256, help="Processes that host the clients.")
-    ] = 12,
-    rounds: Annotated[int, typer.Option(min=1, help="How many rounds; the run has no more.")] = 10,
+    workers: Annotated[int, Option(min=1, max=256, help="Processes that host the clients.")] = 12,
+    rounds: Annotated[int, Option(min=1, help="How many rounds; the run has no more.")] = 10,
     chain: Annotated[
-        ChainKind, typer.Option(help=f"The node; {ANVIL_VARIABLE} may name anvil.")
+        ChainKind, Option(help=f"The node; {ANVIL_VARIABLE} may name anvil.")
     ] = ChainKind.EMBEDDED,
-    store: Annotated[StoreKind, typer.Option(help="Where blobs and mail are.")] = StoreKind.SERVED,
+    store: Annotated[StoreKind, Option(help="Where blobs and mail are.")] = StoreKind.SERVED,
     *,
     configured: ConfigurationOptions,
-    api: Annotated[bool, typer.Option("--api/--no-api", help="Run the audit service, too.")] = True,
+    api: Annotated[bool, Option("--api/--no-api", help="Run the audit service, too.")] = True,
     allow_predictable_seeds: AllowPredictableSeeds = False,
     json: AsJson = False,
 ) -> None:
@@ -55,7 +61,6 @@ def network(
     """
     from clients.configuration.parsing import plain_values, require_unpredictable
     from clients.testnet.network import PACES, LocalNetwork, NetworkSettings, fitted_to_pace
-    from ledger.io.forked_commands import CommandError
 
     changes = (*configured.settings, f"protocol.rounds={rounds}")
     values = plain_values(configured.preset, configured.config, changes)
@@ -111,9 +116,6 @@ def _require_playable(home: Path, workers: int, configuration: Configuration) ->
 
 def _play(federation: LocalNetwork, rounds: int, say: Callable[[str], None]) -> NetworkSummary:
     import time
-
-    from clients.testnet.watch import LogFollower, NetworkSupervisor, RoundWatch
-    from ledger.storage.blobs import FolderBlobs
 
     logs = LogFollower(federation.settings.home / "logs")
     shows_logs = console.chosen() is Verbosity.VERBOSE

@@ -1,13 +1,13 @@
-"""Options shared by commands, and their environment variables.
+"""Options shared by commands, their environment variables, and groups of them.
 
 A typed option is never ignored: one that only a node needs is an error without a node, so that
 no user mistakes the home's own chain for one. Variables may be set permanently: CMFL_CHAIN_ID and
 CMFL_KEYSTORE only count if a node is named, and commands that use no node ignore them.
 
 A group is a frozen dataclass whose fields are annotated as a command's parameters are. A command
-names it as one parameter, and `expand_groups` shows its fields to Typer as options of their own:
+names it as one parameter, and `Commands` shows its fields to Typer as options of their own:
 
-    @expand_groups
+    @app.command("show")
     def show(source: HistoryOptions, number: Round, json: AsJson = False) -> None: ...
 """
 
@@ -17,26 +17,39 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
+from typer import Option
 
 from cmfl import where
+from cmfl.where import API_SECONDS, RemoteService, Target
 from ledger.protocol import types
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 
-def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with the fields of its option groups in place of the groups.
+class Commands(typer.Typer):
+    """Commands whose parameters may be groups of options."""
 
-    Raises:
-        TypeError: two options have one name.
-    """
+    def __init__(self, **how: Any) -> None:
+        super().__init__(no_args_is_help=True, **how)
+
+    def command(self, name: str | None = None, **how: Any) -> Callable[..., Any]:
+        """Register a command, with the fields of its groups in place of the groups."""
+        register = super().command(name, **how)
+        return lambda command: register(expand_groups(command))
+
+
+def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with the fields of its groups in place of the groups."""
     hints = get_type_hints(command, include_extras=True)
     parameters = inspect.signature(command).parameters.values()
     groups = {p.name: hints[p.name] for p in parameters if dataclasses.is_dataclass(hints[p.name])}
+    if not groups:
+        return command
 
     @wraps(command)
     def expanded(**values: Any) -> None:
@@ -81,9 +94,10 @@ T = TypeVar("T")
 _HEAD = re.compile(types.PREFIXED_ANY_CASE)
 
 
-def _for_a_node(context: typer.Context, parameter: typer.CallbackParam, value: T) -> T | None:
+def for_a_node(context: typer.Context, parameter: typer.CallbackParam, value: T) -> T | None:
     """Reject a typed option that needs a node if none is named; ignore its variable then."""
-    if context.params.get("rpc_url") is not None or not _is_given(context, parameter):
+    is_given = _source(context, parameter) not in {"DEFAULT", "DEFAULT_MAP"}
+    if context.params.get("rpc_url") is not None or not is_given:
         return value
     if not _is_typed(context, parameter):
         return None
@@ -117,10 +131,6 @@ def _for_a_service(context: typer.Context, parameter: typer.CallbackParam, value
     return value
 
 
-def _is_given(context: typer.Context, parameter: typer.CallbackParam) -> bool:
-    return _source(context, parameter) not in {"DEFAULT", "DEFAULT_MAP"}
-
-
 def _is_typed(context: typer.Context, parameter: typer.CallbackParam) -> bool:
     return _source(context, parameter) == "COMMANDLINE"
 
@@ -136,13 +146,6 @@ def runs_of_home(context: typer.Context) -> list[str]:
     return sorted(path.name for path in runs.iterdir()) if runs.is_dir() else []
 
 
-def _presets() -> list[str]:
-    from importlib.resources import files
-
-    folder = files("clients") / "presets"
-    return sorted(Path(entry.name).stem for entry in folder.iterdir())
-
-
 def _head(value: str | None) -> str | None:
     if value is not None and not _HEAD.fullmatch(value):
         raise typer.BadParameter(
@@ -152,11 +155,7 @@ def _head(value: str | None) -> str | None:
 
 
 def contract_address(value: str | None) -> str | None:
-    """Return a typed address as EIP-55 text.
-
-    Raises:
-        typer.BadParameter: it is malformed, or its checksum is wrong.
-    """
+    """Return a typed address as EIP-55 text."""
     if value is None:
         return None
     from ledger.chain.addresses import eip55
@@ -169,13 +168,13 @@ def contract_address(value: str | None) -> str | None:
 
 HomeFolder = Annotated[
     Path,
-    typer.Option(
+    Option(
         "--home", help="Folder of chain, blobs and runs.", envvar="CMFL_HOME", callback=_of_a_home
     ),
 ]
 Api = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--api",
         help="A service instead of a home: its URL, up to where /v1 begins.",
         is_eager=True,  # the options below and --home ask whether it is there
@@ -183,7 +182,7 @@ Api = Annotated[
 ]
 ApiTokenFile = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--api-token-file",
         help=f"For --api: the token that the service wants, else {API_TOKEN_VARIABLE} holds it.",
         callback=_for_a_service,
@@ -191,7 +190,7 @@ ApiTokenFile = Annotated[
 ]
 ApiTimeout = Annotated[
     int,
-    typer.Option(
+    Option(
         "--api-timeout",
         min=1,
         max=86_400,
@@ -201,7 +200,7 @@ ApiTimeout = Annotated[
 ]
 BlobsAt = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--blobs",
         help="Where the blobs are, a URL or a folder; else in the home.",
         callback=_of_a_home,
@@ -209,38 +208,20 @@ BlobsAt = Annotated[
 ]
 RunName = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--run", help="Which run; needed where the home has several.", autocompletion=runs_of_home
     ),
 ]
-RunToMake = Annotated[
-    str, typer.Option("--run", help="Name of the run.", autocompletion=runs_of_home)
-]
-Preset = Annotated[
-    str | None,
-    typer.Option(
-        "--preset",
-        help="digits (default, no attackers among the members), robust (against attackers), ...: "
-        "cmfl settings presets lists all.",
-        autocompletion=_presets,
-    ),
-]
-Config = Annotated[Path | None, typer.Option("--config", help="A TOML file.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", help="section.key=value, over preset or file; cmfl settings has all of them."
-    ),
-]
+RunToMake = Annotated[str, Option("--run", help="Name of the run.", autocompletion=runs_of_home)]
 Address = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--address", help="The contract, where there is no manifest.", callback=contract_address
     ),
 ]
 RpcUrl = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--rpc-url",
         help="A JSON-RPC node instead of the home's own chain, for which the variable is left "
         "empty.",
@@ -250,7 +231,7 @@ RpcUrl = Annotated[
 ]
 ChainId = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--chain-id",
         min=1,
         max=2**64 - 1,
@@ -259,61 +240,34 @@ ChainId = Annotated[
         callback=_chain_id,
     ),
 ]
-Keystore = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--keystore",
-        help=f"For a node: encrypted key of the sender, else {KEY_VARIABLE} holds the key.",
-        envvar="CMFL_KEYSTORE",
-        callback=_for_a_node,
-    ),
-]
-PasswordFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--password-file",
-        help="For a node: the keystore's password; else asked for.",
-        callback=_for_a_node,
-    ),
-]
-Confirmations = Annotated[
-    int | None,
-    typer.Option(
-        "--confirmations",
-        min=0,
-        max=1000,
-        help="For a node: blocks on top of a transaction's own before it counts; 0 if not given.",
-        callback=_for_a_node,
-    ),
-]
 MaxFee = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--max-fee",
         help="For a node: most gwei for each gas, base fee and tip together; 500 if not given.",
         envvar="CMFL_MAX_FEE",
-        callback=_for_a_node,
+        callback=for_a_node,
     ),
 ]
 MaxTip = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--max-tip",
         help="For a node: most gwei of it as tip for the block's maker; 2 if not given.",
         envvar="CMFL_MAX_TIP",
-        callback=_for_a_node,
+        callback=for_a_node,
     ),
 ]
 AllowPredictableSeeds = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--allow-predictable-seeds",
         help="Accept a run of several owners with beacon = none, whose seeds can be chosen.",
     ),
 ]
 Head = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--head",
         help="A head that an earlier audit printed: the run must pass through it.",
         callback=_head,
@@ -322,14 +276,14 @@ Head = Annotated[
 
 OutFile = Annotated[
     Path,
-    typer.Option(
+    Option(
         "--out", help="The file; an existing file is replaced, a device or pipe is written into."
     ),
 ]
 
 Rules = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--rules",
         metavar="FILE",
         help="Your copy of the file with the run's own distance; may be repeated. "
@@ -337,7 +291,95 @@ Rules = Annotated[
     ),
 ]
 
-Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")]
+Limit = Annotated[int, Option(min=1, max=1000, help="How many at most.")]
 Cursor = Annotated[
-    str | None, typer.Option(help="`next_cursor` of the page before, from the same query.")
+    str | None, Option(help="`next_cursor` of the page before, from the same query.")
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOptions:
+    """A node in place of the home's own chain."""
+
+    rpc_url: RpcUrl = None
+    chain_id: ChainId = None
+
+    def chain_of(self, home: Path, run: str | None = None) -> Target:
+        """Return the node, or the own chain of a home."""
+        return Target(home, run, rpc_url=self.rpc_url, chain_id=self.chain_id)
+
+
+@dataclass(frozen=True, slots=True)
+class ContractOptions:
+    """A contract on the home's own chain or on a node's."""
+
+    home: HomeFolder = DEFAULT_HOME
+    run: RunName = None
+    address: Address = None
+    rpc_url: RpcUrl = None
+    chain_id: ChainId = None
+
+    def target(self) -> Target:
+        """Return what the options name, those of the groups that extend this one among them."""
+        given = dataclasses.asdict(self)
+        remote = RemoteService.of(
+            given.get("api"), given.get("api_token_file"), given.get("api_timeout", API_SECONDS)
+        )
+        return Target(
+            *(self.home, self.run, self.address, self.rpc_url, self.chain_id),
+            *(given.get("blobs"), remote),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryOptions(ContractOptions):
+    """A contract whose history a home, a node or a service has."""
+
+    api: Api = None
+    api_token_file: ApiTokenFile = None
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceOptions(HistoryOptions):
+    """A contract of which chain and blobs are read, the blobs from any place or service."""
+
+    blobs: BlobsAt = None
+    api_timeout: ApiTimeout = API_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class AttestedOptions(EvidenceOptions):
+    """A contract whose audit and training count, from chain, blobs and mailbox."""
+
+    mailbox: Annotated[
+        str | None, Option(help="URL or folder with auditors' verdicts; else that of the blobs.")
+    ] = None
+    rules: Rules = None
+
+    def target(self) -> Target:
+        """Return where to read, a service of blobs included."""
+        target = EvidenceOptions.target(self)
+        target.require_chain_of_its_own()
+        if target.remote is not None and self.mailbox is None:
+            raise ConfigurationError(
+                "--api gives auditors' verdicts without their signatures: name the mailbox with "
+                "--mailbox"
+            )
+        return target
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenanceOptions(AttestedOptions):
+    """A run as of the end of a round, and the auditors whose verdicts are listed."""
+
+    round_number: Annotated[
+        int | None,
+        Option("--round", min=1, max=2**32 - 1, help="The model after this round; else the last."),
+    ] = None
+    auditor: Annotated[
+        list[str] | None,
+        Option(
+            metavar="ADDRESS",
+            help="List the verdicts of this address alone; may be repeated; else everybody's.",
+        ),
+    ] = None

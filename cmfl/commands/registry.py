@@ -6,11 +6,11 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
+from cmfl.commands import console
 from cmfl.commands.configuration_options import AgreedConfigurationOptions
-from cmfl.commands.console import AsJson, command_line, print_json, print_line, print_table
-from cmfl.commands.options import DEFAULT_RUN, RunToMake, expand_groups
+from cmfl.commands.options import DEFAULT_RUN, Commands, RunToMake
 from cmfl.commands.sender import (
     KeyFile,
     KeyPassword,
@@ -20,9 +20,11 @@ from cmfl.commands.sender import (
     only_keystore,
     read_keystore,
 )
-from cmfl.commands.sources import refuse_home_file, write_result
+from ledger.chain.addresses import checksum
 from ledger.io.folders import is_written_into
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.parameters import MIN_ACTIVE, MINIMUM_FEDERATION
+from ledger.protocol.signing import GROUP_ORDER, KeySigner, challenge_digest, recover
 from ledger.protocol.types import Address
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 RegistryFile = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--registry",
         help="Registry of owners with keys of their own, written by cmfl registry gather.",
     ),
@@ -41,25 +43,23 @@ RegistryFile = Annotated[
 MOST_FILES = 20_000
 DEFAULT_REGISTRY = Path("registry.json")
 
-registry_app = typer.Typer(help="The owners of a run that is to be deployed.", no_args_is_help=True)
+registry_app = Commands()
 
 
-@expand_groups
 def register(
     keystore: KeyFile,
-    out: Annotated[Path, typer.Option(help="The entry; no existing file is replaced.")],
+    out: Annotated[Path, Option(help="The entry; no existing file is replaced.")],
     samples: Annotated[
-        int | None, typer.Option(min=1, max=2**53 - 1, help="Number of your training samples.")
+        int | None, Option(min=1, max=2**53 - 1, help="Number of your training samples.")
     ] = None,
     data: Annotated[
-        Path | None,
-        typer.Option(help="File of your samples, to count them and register their digest."),
+        Path | None, Option(help="File of your samples, to count them and register their digest.")
     ] = None,
     password_file: KeyPassword = None,
     run: RunToMake = DEFAULT_RUN,
     *,
     agreed: AgreedConfigurationOptions,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Write a signed entry: your address, your number of samples, and the settings you agree to.
 
@@ -70,8 +70,6 @@ def register(
     """
     from clients.configuration.owners import owner_samples
     from clients.onboarding.registration import encode_entry, proposal_digest, signed_entry
-    from ledger.chain.addresses import checksum
-    from ledger.protocol.signing import KeySigner
 
     if not agreed.has_source:
         raise ConfigurationError("give the settings that you agree to: --config or --preset")
@@ -82,28 +80,27 @@ def register(
     signer = KeySigner(keystore_key(path, password_file))
     count, digest = owner_samples(configuration, samples, data, signer)
     entry = signed_entry(signer, run, proposal, count, digest)
-    write_result(out, encode_entry(entry))
+    console.write_result(out, encode_entry(entry))
     address = checksum(signer.address)
-    if json:
-        entry_fields = {"run": run, "client": address, "samples": count, "data": digest}
-        print_json(entry_fields | {"configuration": proposal, "entry": str(out)})
-        return
-    print_line(f"{out}: {address} registers for run {run} with {count} samples")
-    print_line(f"settings 0x{proposal.hex()}")
+    fields = {"run": run, "client": address, "samples": count, "data": digest}
     words = ["registry", "gather", out.parent, "--out", DEFAULT_REGISTRY, *agreed.words()]
-    print_line(f"whoever deploys goes on with: {command_line(*words)}")
-    print_line(f"once the entries of all owners are in {out.parent}")
+    lines = (
+        f"{out}: {address} registers for run {run} with {count} samples",
+        f"settings 0x{proposal.hex()}",
+        f"whoever deploys goes on with: {console.command_line(*words)}",
+        f"once the entries of all owners are in {out.parent}",
+    )
+    console.print_result(
+        fields | {"configuration": proposal, "entry": str(out)}, lines, as_json=json
+    )
 
 
 @registry_app.command("gather")
-@expand_groups
 def gather(
-    entries: Annotated[
-        list[Path], typer.Argument(metavar="FILES", help="Entries, or folders of them.")
-    ],
-    out: Annotated[Path, typer.Option(help="The registry; no existing file is replaced.")],
+    entries: Annotated[list[Path], Argument(metavar="FILES", help="Entries, or folders of them.")],
+    out: Annotated[Path, Option(help="The registry; no existing file is replaced.")],
     agreed: AgreedConfigurationOptions,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Check the owners' entries and combine them into one registry, ordered by address.
 
@@ -112,7 +109,6 @@ def gather(
     that deploys the run.
     """
     from clients.onboarding.registration import combined_registry, encode_registry, read_entry
-    from ledger.protocol.parameters import MIN_ACTIVE, MINIMUM_FEDERATION
 
     _require_new(out)
     if not agreed.has_source and (agreed.settings or agreed.allow_predictable_seeds):
@@ -124,25 +120,28 @@ def gather(
         configuration = agreed.load_agreed(clients)
         _require_signed("the entries", registry, configuration)
         words = ["deploy", "--registry", out, "--run", registry.run]
-        command = command_line(*words, *agreed.words(clients))
-    write_result(out, encode_registry(registry))
+        command = console.command_line(*words, *agreed.words(clients))
+    console.write_result(out, encode_registry(registry))
     if json:
-        print_json(_view(registry) | {"file": str(out), "command": command})
+        console.print_json(_view(registry) | {"file": str(out), "command": command})
         return
-    print_line(f"{out}: {len(registry.entries)} clients of run {registry.run}")
-    print_line(f"registry 0x{registry.digest.hex()}", bold=True)
-    print_line(f"settings 0x{registry.configuration.hex()}")
+    console.print_line(f"{out}: {len(registry.entries)} clients of run {registry.run}")
+    console.print_line(f"registry 0x{registry.digest.hex()}", bold=True)
+    console.print_line(f"settings 0x{registry.configuration.hex()}")
     if command is not None:
-        print_line(f"go on with: {command}")
+        console.print_line(f"go on with: {command}")
     elif len(registry.entries) < MIN_ACTIVE:
-        print_line(f"too few for a run yet: {MINIMUM_FEDERATION}")
+        console.print_line(f"too few for a run yet: {MINIMUM_FEDERATION}")
     else:
-        print_line("with the settings, --config or --preset and --set, it prints how to go on")
+        console.print_line(
+            "with the settings, --config or --preset and --set, it prints how to go on"
+        )
 
 
 @registry_app.command("show")
 def show_registry(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A registry.")], json: AsJson = False
+    file: Annotated[Path, Argument(metavar="FILE", help="A registry.")],
+    json: console.AsJson = False,
 ) -> None:
     """Check a registry's signatures, order and digest, and list its clients."""
     from clients.onboarding.registration import read_registry
@@ -150,20 +149,16 @@ def show_registry(
     registry = read_registry(file)
     view = _view(registry)
     if json:
-        print_json(view)
+        console.print_json(view)
         return
     rows = [(client["client"], client["address"], client["samples"]) for client in view["clients"]]
-    print_table(f"clients of run {registry.run}", ("client", "address", "samples"), rows)
-    print_line(f"registry 0x{registry.digest.hex()}", bold=True)
-    print_line(f"settings 0x{registry.configuration.hex()}")
+    console.print_table(f"clients of run {registry.run}", ("client", "address", "samples"), rows)
+    console.print_line(f"registry 0x{registry.digest.hex()}", bold=True)
+    console.print_line(f"settings 0x{registry.configuration.hex()}")
 
 
 def agreed_owners(file: Path, run: str, configuration: Configuration) -> Owners:
-    """Return the clients of a registry, who have agreed to this run and its settings.
-
-    Raises:
-        ConfigurationError: the registry is damaged, or they have agreed to other settings.
-    """
+    """Return the clients of a registry, who must have agreed to this run and its settings."""
     from clients.onboarding.registration import read_registry
 
     registry = read_registry(file)
@@ -176,7 +171,6 @@ def agreed_owners(file: Path, run: str, configuration: Configuration) -> Owners:
 
 
 def _require_signed(where: str, registry: Registry, configuration: Configuration) -> None:
-    """Reject owners who have signed for other settings."""
     from clients.onboarding.registration import proposal_digest
 
     proposed = proposal_digest(configuration)
@@ -188,8 +182,6 @@ def _require_signed(where: str, registry: Registry, configuration: Configuration
 
 
 def _view(registry: Registry) -> dict[str, Any]:
-    from ledger.chain.addresses import checksum
-
     return {
         "run": registry.run,
         "registry": registry.digest,
@@ -212,23 +204,22 @@ def _files(paths: list[Path]) -> list[Path]:
 
 
 def _require_new(out: Path) -> None:
-    refuse_home_file(out)
+    console.refuse_home_file(out)
     if out.exists() and not is_written_into(out):
         raise ConfigurationError(f"--out {out}: the file exists already, and is not overwritten")
 
 
-keys_app = typer.Typer(help="Keys of clients.", no_args_is_help=True)
+keys_app = Commands()
 
 
 @keys_app.command("new")
-def new(keystore: KeyFile, password_file: KeyPassword = None, json: AsJson = False) -> None:
+def new(keystore: KeyFile, password_file: KeyPassword = None, json: console.AsJson = False) -> None:
     """Make a new key, write its keystore, and print its address; nothing is overwritten.
 
     The keystore has version 3, as Ethereum's wallets and nodes use it, and only its owner can read
     it. A key whose keystore or password is lost cannot be restored.
     """
     from clients.onboarding.keystores import write_keystore
-    from ledger.protocol.signing import GROUP_ORDER, KeySigner
 
     path = only_keystore(keystore)
     if path.exists():
@@ -246,9 +237,9 @@ def show_key(
     keystore: KeyFile,
     password_file: KeyPassword = None,
     prove: Annotated[
-        bool, typer.Option("--prove", help="Decrypt it, and sign a random challenge.")
+        bool, Option("--prove", help="Decrypt it, and sign a random challenge.")
     ] = False,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Print the address of a keystore; without --prove no password is asked for."""
     path = only_keystore(keystore)
@@ -267,9 +258,6 @@ def show_key(
 
 def _proven(keystore: Path, password_file: Path | None) -> Address:
     """Return the address that a keystore's key signs for."""
-    from ledger.chain.addresses import checksum
-    from ledger.protocol.signing import KeySigner, challenge_digest, recover
-
     signer = KeySigner(keystore_key(keystore, password_file))
     challenge = challenge_digest(secrets.token_bytes(32))
     address = recover(challenge, signer.sign(challenge))
@@ -285,11 +273,8 @@ def _proven(keystore: Path, password_file: Path | None) -> Address:
 def _print_address(
     address: bytes, keystore: Path, *, json: bool, is_proven: bool | None = None
 ) -> None:
-    from ledger.chain.addresses import checksum
-
     shown = checksum(address)
-    if json:
-        proof = {} if is_proven is None else {"is_proven": is_proven}
-        print_json({"address": shown, "keystore": str(keystore)} | proof)
-        return
-    print_line(f"{shown} of {keystore}" + (": it signs" if is_proven else ""))
+    proof = {} if is_proven is None else {"is_proven": is_proven}
+    answer = {"address": shown, "keystore": str(keystore)} | proof
+    line = f"{shown} of {keystore}" + (": it signs" if is_proven else "")
+    console.print_result(answer, [line], as_json=json)

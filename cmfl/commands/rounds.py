@@ -9,85 +9,61 @@ from json import dumps
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from cmfl.commands.console import (
-    AsCsv,
-    AsJson,
-    complain,
-    print_csv,
-    print_cursor,
-    print_line,
-    print_response,
-    print_table,
-    shortened,
-    whole,
-)
-from cmfl.commands.options import (
-    Address,
-    Api,
-    ApiTokenFile,
-    ChainId,
-    Cursor,
-    Limit,
-    RunName,
-    expand_groups,
-)
-from cmfl.commands.sources import HistoryOptions
+from api.schemas import FederationAnswer, OpenRound, PacedRound
+from cmfl.commands import console, options
 from cmfl.commands.streams import results
 from cmfl.where import RemoteService, Target, deployment_at, open_history
-from ledger.history.queries import AskedRole, Order, RoundStatus
+from ledger.history.answers_parts import RoundNumbers
+from ledger.history.answers_rounds import FullRound, RoundSummary
+from ledger.history.answers_signed import Ban
+from ledger.history.local import LocalHistory
+from ledger.history.queries import AskedRole, Order, RoundQuery, RoundStatus, Span
 from ledger.protocol import types
 from ledger.protocol.errors import ConfigurationError, ServiceError
-from ledger.protocol.types import ClientId, Digest
+from ledger.protocol.ledger_state import SIGNED_TWICE, StatementKind
+from ledger.protocol.types import DROPOUTS, REFUSALS, ClientId, Digest, RefusalReason
 
 if TYPE_CHECKING:
     from api.client import RemoteDeployment
-    from api.schemas import ActiveClient, FederationAnswer, OpenRound, PacedRound
-    from ledger.history.answers_parts import RoundNumbers
-    from ledger.history.answers_rounds import FullRound, RoundSummary
-    from ledger.history.answers_signed import Ban
 
 
-rounds_app = typer.Typer(help="The recorded rounds.", no_args_is_help=True)
+rounds_app = options.Commands()
 
-Round = Annotated[int, typer.Argument(min=1, max=2**32 - 1, help="Number of the round.")]
+Round = Annotated[int, Argument(min=1, max=2**32 - 1, help="Number of the round.")]
 _DIGEST = re.compile(types.EITHER_FORM_ANY_CASE)
 _ROUND_COLUMNS = ("round", "status", "ranked", "accepted", "views", "block", "model")
 
 
 @rounds_app.command("list")
-@expand_groups
 def list_rounds(
-    source: HistoryOptions,
-    limit: Limit = 20,
-    oldest: Annotated[bool, typer.Option("--oldest", help="Oldest first.")] = False,
-    status: Annotated[
-        RoundStatus | None, typer.Option(help="Only rounds with this status.")
-    ] = None,
-    client: Annotated[int | None, typer.Option(min=0, help="Only rounds with this client.")] = None,
-    role: Annotated[AskedRole | None, typer.Option(help="The part of the client in them.")] = None,
+    source: options.HistoryOptions,
+    limit: options.Limit = 20,
+    oldest: Annotated[bool, Option("--oldest", help="Oldest first.")] = False,
+    status: Annotated[RoundStatus | None, Option(help="Only rounds with this status.")] = None,
+    client: Annotated[int | None, Option(min=0, help="Only rounds with this client.")] = None,
+    role: Annotated[AskedRole | None, Option(help="The part of the client in them.")] = None,
     view_min: Annotated[
-        int, typer.Option(min=0, help="Only rounds decided in this view, from 0, or later.")
+        int, Option(min=0, help="Only rounds decided in this view, from 0, or later.")
     ] = 0,
     since_block: Annotated[
-        int | None, typer.Option(min=0, help="Only rounds that ended in this block or later.")
+        int | None, Option(min=0, help="Only rounds that ended in this block or later.")
     ] = None,
     until_block: Annotated[
-        int | None, typer.Option(min=0, help="Only rounds that ended in this block or before.")
+        int | None, Option(min=0, help="Only rounds that ended in this block or before.")
     ] = None,
     since: Annotated[
-        int | None, typer.Option(min=0, help="Only rounds that ended at this Unix time or later.")
+        int | None, Option(min=0, help="Only rounds that ended at this Unix time or later.")
     ] = None,
     until: Annotated[
-        int | None, typer.Option(min=0, help="Only rounds that ended at this Unix time or before.")
+        int | None, Option(min=0, help="Only rounds that ended at this Unix time or before.")
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="With --json: each round whole.")] = False,
-    cursor: Cursor = None,
-    json: AsJson = False,
+    full: Annotated[bool, Option("--full", help="With --json: each round whole.")] = False,
+    cursor: options.Cursor = None,
+    json: console.AsJson = False,
 ) -> None:
     """List rounds, newest first."""
-    from ledger.history.queries import RoundQuery, Span
-
     if role is not None and client is None:
         raise ConfigurationError("--role needs --client")
     order = Order.OLDEST if oldest else Order.NEWEST
@@ -100,36 +76,33 @@ def list_rounds(
         page = history.rounds(query, limit, cursor, full=full and json)
         name = history.address
     if json:
-        print_response(page)
-        return
-    rows = [_row(entry) for entry in page["rounds"]]
-    shown = [[shortened(row[column]) for column in _ROUND_COLUMNS] for row in rows]
-    print_table(f"rounds of {name}", _ROUND_COLUMNS, shown)
-    print_cursor(page["next_cursor"])
+        console.print_response(page)
+    else:
+        shown = [
+            [console.shortened(value) for value in _row(entry).values()] for entry in page["rounds"]
+        ]
+        console.print_page(page, f"rounds of {name}", _ROUND_COLUMNS, shown)
 
 
 @rounds_app.command("show")
-@expand_groups
 def show_round(
-    source: HistoryOptions,
+    source: options.HistoryOptions,
     round_or_digest: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="ROUND|DIGEST",
             help="Number of a round, or 64 hex digits of anything that a round names.",
         ),
     ],
-    limit: Limit = 20,
-    cursor: Cursor = None,
-    json: AsJson = False,
+    limit: options.Limit = 20,
+    cursor: options.Cursor = None,
+    json: console.AsJson = False,
 ) -> None:
     """Show one round: its ranking, its sets, its model. cmfl audit verifies them.
 
     For a digest, show its places: kind, round and client. It is the sha256 of a file, a commitment,
     a seed, a root, a result, a head, a block or a transaction.
     """
-    from ledger.history.local import LocalHistory
-
     target = source.target()
     if _DIGEST.fullmatch(round_or_digest):
         _show_digest(target, round_or_digest, limit, cursor, json=json)
@@ -138,14 +111,13 @@ def show_round(
     with open_history(target) as history:
         round_ = history.full_round(round_number)
         if json:
-            print_response(round_)
+            console.print_response(round_)
             return
         # A service's explanation names the payloads that it lacks; here the lines are added.
         missing: list[str] = []
         if isinstance(history, LocalHistory):
             missing = history.missing_payloads(round_number)
-    for line in [*_summary(round_), *_left_out(round_), *missing]:
-        print_line(line)
+    console.print_lines([*_summary(round_), *_left_out(round_), *missing])
     ranked = [
         (entry["rank"], entry) for entry in round_["parts"]["updates"] if entry["rank"] is not None
     ]
@@ -153,16 +125,17 @@ def show_round(
     rows = [
         (
             *(rank + 1, entry["client"], entry["distance"], entry["outcome"] == "accepted"),
-            shortened(entry["payload"]),
+            console.shortened(entry["payload"]),
         )
         for rank, entry in sorted(ranked, key=lambda pair: pair[0])
     ]
-    print_table(f"ranking of round {round_number}", columns, rows)
+    console.print_table(f"ranking of round {round_number}", columns, rows)
 
 
 @rounds_app.command("explain")
-@expand_groups
-def explain(source: HistoryOptions, round_number: Round, json: AsJson = False) -> None:
+def explain(
+    source: options.HistoryOptions, round_number: Round, json: console.AsJson = False
+) -> None:
     """Explain one round in plain words: accepted and refused updates, votes and election.
 
     The words report chain and record; cmfl audit verifies these.
@@ -170,10 +143,9 @@ def explain(source: HistoryOptions, round_number: Round, json: AsJson = False) -
     with open_history(source.target()) as history:
         explanation = history.explanation(round_number)
     if json:
-        print_response(explanation)
-        return
-    for line in explanation["sentences"]:
-        print_line(line)
+        console.print_response(explanation)
+    else:
+        console.print_lines(explanation["sentences"])
 
 
 def _round_number(value: str) -> int:
@@ -189,18 +161,17 @@ def _show_digest(target: Target, value: str, limit: int, cursor: str | None, *, 
     with open_history(target) as history:
         page = history.digest(digest, limit, cursor)
     if json:
-        print_response(page)
+        console.print_response(page)
     elif page["items"]:
         columns = ("kind", "round", "client")
         rows = [(item["kind"], item["round"], item["client"]) for item in page["items"]]
-        print_table(f"places of {page['digest'][:18]}…", columns, rows)
-        print_cursor(page["next_cursor"])
+        console.print_page(page, f"places of {page['digest'][:18]}…", columns, rows)
     else:
-        print_line(f"{page['digest']} is not in this run.")
+        console.print_line(f"{page['digest']} is not in this run.")
 
 
 def _row(entry: RoundSummary | RoundNumbers) -> dict[str, object]:
-    """Return a round's row, with views counted from 1."""
+    """Return a round by the columns of the table, with views counted from 1."""
     return {
         "round": entry["round"],
         "status": entry["status"],
@@ -239,13 +210,11 @@ def _summary(round_: FullRound) -> list[str]:
         ("primaries", primaries),
         ("head", round_["head"]),
     ]
-    return [f"{name:15} {whole(value)}" for name, value in named if value]
+    return [f"{name:15} {console.whole(value)}" for name, value in named if value]
 
 
 def _left_out(round_: FullRound) -> list[str]:
     """Return the dropouts and the refused scores of a decision, with reasons."""
-    from ledger.protocol.types import DROPOUTS, REFUSALS, RefusalReason
-
     if round_["record"] is None or not round_["record"]["available"]:
         return []
     parts = round_["parts"]
@@ -270,24 +239,21 @@ def _left_out(round_: FullRound) -> list[str]:
     return lines
 
 
-clients_app = typer.Typer(
-    help="The registered clients and their part in the rounds.", no_args_is_help=True
-)
+clients_app = options.Commands()
 
-Client = Annotated[int, typer.Argument(min=0, help="Index of the client.")]
+Client = Annotated[int, Argument(min=0, help="Index of the client.")]
 _COUNTS = ("sampled", "ranked", "accepted", "served", "scored", "refused", "voted", "incidents")
 _CLIENT_COLUMNS = ("client", "address", "samples", *_COUNTS, "banned_in_round")
 _ROUND = ("round", "status", "role", "committed", "rank", "distance", "outcome", "scores", "voted")
 
 
 @clients_app.command("list")
-@expand_groups
 def list_clients(
-    source: HistoryOptions,
-    limit: Limit = 1000,
-    cursor: Cursor = None,
-    json: AsJson = False,
-    csv: AsCsv = False,
+    source: options.HistoryOptions,
+    limit: options.Limit = 1000,
+    cursor: options.Cursor = None,
+    json: console.AsJson = False,
+    csv: console.AsCsv = False,
 ) -> None:
     """List the registered clients with their samples and their counts so far.
 
@@ -296,65 +262,62 @@ def list_clients(
     with open_history(source.target()) as history:
         page = history.clients(limit, cursor)
     if json:
-        print_response(page)
+        console.print_response(page)
         return
     rows: Sequence[Mapping[str, Any]] = page["clients"]
     if csv:
-        print_csv(_CLIENT_COLUMNS, rows)
+        console.print_csv(_CLIENT_COLUMNS, rows)
         return
-    shown = [[shortened(row[column]) for column in _CLIENT_COLUMNS] for row in rows]
-    print_table("clients", (*_CLIENT_COLUMNS[:-1], "banned in"), shown)
+    shown = [[console.shortened(row[column]) for column in _CLIENT_COLUMNS] for row in rows]
+    console.print_table("clients", (*_CLIENT_COLUMNS[:-1], "banned in"), shown)
     if page["records_missing"]:
-        print_line(
+        console.print_line(
             f"The records of {page['records_missing']} rounds are missing: the outcomes of their "
             "scores are unknown."
         )
-    print_cursor(page["next_cursor"])
+    console.print_cursor(page["next_cursor"])
 
 
 @clients_app.command("show")
-@expand_groups
-def show_client(source: HistoryOptions, client: Client, json: AsJson = False) -> None:
+def show_client(
+    source: options.HistoryOptions, client: Client, json: console.AsJson = False
+) -> None:
     """Show one client: its address, samples and counts so far."""
     with open_history(source.target()) as history:
         response = history.client(client)
     if json:
-        print_response(response)
+        console.print_response(response)
         return
     for name, value in response["client"].items():
         if name != "links":
-            print_line(f"{name:15} {'' if value is None else value}".rstrip())
+            console.print_line(f"{name:15} {'' if value is None else value}".rstrip())
     if response["ban"] is not None:
-        print_line(f"{'reason':15} {_reason(response['ban'])}")
+        console.print_line(f"{'reason':15} {_reason(response['ban'])}")
 
 
 @clients_app.command("rounds")
-@expand_groups
 def rounds(
-    source: HistoryOptions,
+    source: options.HistoryOptions,
     client: Client,
-    limit: Limit = 20,
-    oldest: Annotated[bool, typer.Option("--oldest", help="Oldest first.")] = False,
-    cursor: Cursor = None,
-    json: AsJson = False,
+    limit: options.Limit = 20,
+    oldest: Annotated[bool, Option("--oldest", help="Oldest first.")] = False,
+    cursor: options.Cursor = None,
+    json: console.AsJson = False,
 ) -> None:
     """Show one client's rounds: rank, outcome, scores and votes."""
     order = Order.OLDEST if oldest else Order.NEWEST
     with open_history(source.target()) as history:
         page = history.client_rounds(client, order, limit, cursor)
     if json:
-        print_response(page)
+        console.print_response(page)
         return
     rows: Sequence[Mapping[str, Any]] = page["rounds"]
     shown = [[_cell(row, column) for column in _ROUND] for row in rows]
-    print_table(f"rounds of client {client}", _ROUND, shown)
-    print_cursor(page["next_cursor"])
+    console.print_page(page, f"rounds of client {client}", _ROUND, shown)
 
 
 def _reason(ban: Ban) -> str:
     """Return why a client is banned, and where the chain holds the proof."""
-    from ledger.protocol.ledger_state import SIGNED_TWICE, StatementKind
-
     twice = ban["signed_twice"]
     reason = SIGNED_TWICE[StatementKind(twice["code"]) if twice else None]
     return f"{reason}: block {ban['block']}, transaction {ban['transaction']}"
@@ -377,19 +340,17 @@ STILL_SECONDS = 60.0
 MOST_NAMED = 12
 """Late clients named in one line."""
 
-Poll = Annotated[
-    float, typer.Option("--poll", min=0.1, max=3_600, help="Seconds between two questions.")
-]
+Poll = Annotated[float, Option("--poll", min=0.1, max=3_600, help="Seconds between two questions.")]
 
 
 def watch(
-    api: Api = None,
-    api_token_file: ApiTokenFile = None,
-    run: RunName = None,
-    address: Address = None,
-    chain_id: ChainId = None,
+    api: options.Api = None,
+    api_token_file: options.ApiTokenFile = None,
+    run: options.RunName = None,
+    address: options.Address = None,
+    chain_id: options.ChainId = None,
     poll: Poll = 1.0,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Follow the open round of a live federation: its stage, and who is late.
 
@@ -408,10 +369,10 @@ def watch(
         answer = _poll(deployment, poll)
         block = answer["as_of"]
         if answer["stage"] != "finished" and still.is_news(block["hash"], time.monotonic()):
-            complain(f"no block for {STILL_SECONDS:g} s: {block['number']} is the newest")
+            console.complain(f"no block for {STILL_SECONDS:g} s: {block['number']} is the newest")
         for line in _ended(answer, before):
             if not json:
-                print_line(line)
+                console.print_line(line)
         if (line := line_of(answer)) != last_line:
             last_line = line
             if json:
@@ -419,7 +380,7 @@ def watch(
                 results().write(dumps(answer) + "\n")
                 results().flush()
             else:
-                print_line(line)
+                console.print_line(line)
         before = answer
 
 
@@ -437,7 +398,7 @@ def _poll(deployment: RemoteDeployment, poll: float) -> FederationAnswer:
             now = time.monotonic()
             if since is None:
                 since = now
-                complain(f"{error}; retrying for {AWAY_SECONDS:g} s")
+                console.complain(f"{error}; retrying for {AWAY_SECONDS:g} s")
             elif now - since >= AWAY_SECONDS:
                 raise
         time.sleep(poll)
@@ -472,7 +433,11 @@ def line_of(answer: FederationAnswer) -> str:
         if client["late_since"] is not None
     }
     if late:
-        named = [_awaited(late[client]) for client in open_round["late"] if client in late]
+        named = [
+            f"{client} ({', '.join(awaited['act'] for awaited in late[client]['awaited'])})"
+            for client in open_round["late"]
+            if client in late
+        ]
         rest = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
         parts.append(f"late: {', '.join(named[:MOST_NAMED])}{rest}")
     if not answer["mailbox"]["read"]:
@@ -496,10 +461,6 @@ def _stage(open_round: OpenRound) -> str:
         return "both votes are certified, the decision is pending"
     published = sum(client["payload"] is not None for client in clients)
     return f"{stage}, {published} of {committed} payloads published"
-
-
-def _awaited(client: ActiveClient) -> str:
-    return f"{client['client']} ({', '.join(awaited['act'] for awaited in client['awaited'])})"
 
 
 def _ended(answer: FederationAnswer, before: FederationAnswer | None) -> list[str]:

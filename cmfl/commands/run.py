@@ -8,70 +8,50 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from cmfl.commands import console
-from cmfl.commands.configuration_options import ConfigurationOptions
-from cmfl.commands.console import (
-    AsCsv,
-    AsJson,
-    Verbosity,
-    complain,
-    print_csv,
-    print_json,
-    print_line,
-    progress_of_rounds,
-)
+from clients.configuration import settings_reference as reference
+from clients.configuration.tested_regime import regime_warnings
+from clients.runs.metrics import RoundMetrics
+from cmfl import tracking
+from cmfl.auditing import AuditRequest
+from cmfl.commands import console, options
+from cmfl.commands.configuration_options import ConfigurationOptions, Settings
 from cmfl.commands.deploy import resume_command
 from cmfl.commands.exit_codes import WRONG, InterruptedCommand
-from cmfl.commands.options import (
-    DEFAULT_HOME,
-    DEFAULT_RUN,
-    ChainId,
-    HomeFolder,
-    RpcUrl,
-    Rules,
-    RunName,
-    RunToMake,
-    Settings,
-    expand_groups,
-)
-from cmfl.commands.sender import Sender, command_on, missing_variables, print_next
-from cmfl.commands.sources import SenderOptions
+from cmfl.commands.sender import Sender, SenderOptions, command_on, missing_variables, print_next
+from cmfl.simulating import PlayedRun, play
 from cmfl.where import Target, opened_ledger
-from ledger.io.home import Home
-from ledger.protocol.errors import ConfigurationError
+from ledger.chain.ports import NotServedError, TransactionTimeoutError
+from ledger.chain.round_ledger import ends_after
+from ledger.claims import is_below_floor
+from ledger.io.home import Home, RunPaths, read_text
+from ledger.io.parsing import MAX_TOML_BYTES, parse_toml
+from ledger.protocol.errors import ChainError, ConfigurationError
+from ledger.protocol.ledger_state import RoundDecided
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration, TrackSection
-    from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import OpenedRun
-    from cmfl.simulating import PlayedRun
-    from cmfl.tracking import TrackedRow
-    from ledger.io.home import RunPaths
 
 
-@expand_groups
 def run(
-    home: HomeFolder = DEFAULT_HOME,
-    name: RunToMake = DEFAULT_RUN,
+    home: options.HomeFolder = options.DEFAULT_HOME,
+    name: options.RunToMake = options.DEFAULT_RUN,
     *,
     configured: ConfigurationOptions,
-    rounds: Annotated[int | None, typer.Option(help="Short for --set protocol.rounds=N.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Processes that train; changes no result.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Take a run up where it was cut off.")
-    ] = False,
+    rounds: Annotated[int | None, Option(help="Short for --set protocol.rounds=N.")] = None,
+    workers: Annotated[int | None, Option(help="Processes that train; changes no result.")] = None,
+    resume: Annotated[bool, Option("--resume", help="Take a run up where it was cut off.")] = False,
     accept_rollback: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--accept-rollback",
             help="With --resume: go on from a chain that lacks rounds which it had before.",
         ),
     ] = False,
     node: SenderOptions,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Run simulated rounds until the last one, or take a run up again.
 
@@ -79,10 +59,6 @@ def run(
     --set model.name=FILE.py:CLASS. Every setting with its default and what it may be, every attack
     and every fault: cmfl settings.
     """
-    from cmfl.simulating import play
-    from ledger.chain.ports import NotServedError, TransactionTimeoutError
-    from ledger.protocol.errors import ChainError, ConfigurationError
-
     if accept_rollback and not resume:
         raise ConfigurationError("--accept-rollback goes with --resume")
     more = {"protocol.rounds": rounds, "machine.workers": workers}
@@ -98,7 +74,7 @@ def run(
     sender = node.sender()
     try:
         played = play(
-            *(where, name, configuration, lambda opened: _watch(opened, quiet=json), complain),
+            *(where, configuration, lambda opened: _watch(opened, quiet=json), console.complain),
             create=not resume,
             sender=sender,
             accept_rollback=accept_rollback,
@@ -124,7 +100,6 @@ def _configuration(
     """Return the configuration of a new run, or the recorded one of a run that is taken up."""
     from clients.configuration.loading import load
     from clients.runs.run_folder import recorded_configuration, require_new
-    from ledger.protocol.errors import ConfigurationError
 
     settings = (*configured.settings, *more)
     if resume:
@@ -150,36 +125,37 @@ def _report(
 ) -> None:
     """Print the result of a run, where its files are, and the commands that go on."""
     from clients.models.model import perplexity
-    from ledger.claims import is_below_floor
 
     if as_json:
-        print_json(result)
+        console.print_json(result)
         return
     last = result["last"]
     if "early_stop" in result:
-        print_line(result["early_stop"])
+        console.print_line(result["early_stop"])
     elif last is None:
-        print_line(f"{name} had ended with round {result['round']} already")
+        console.print_line(f"{name} had ended with round {result['round']} already")
     place = "memory ledger" if result["address"] is None else f"contract {result['address']}"
-    print_line(f"{place}, head 0x{result['head'].hex()}")
+    console.print_line(f"{place}, head 0x{result['head'].hex()}")
     if result["address"] is None:
-        print_line("nothing of this run is recorded: it cannot be audited, nor taken up again")
+        console.print_line(
+            "nothing of this run is recorded: it cannot be audited, nor taken up again"
+        )
     if last and last["accuracy"] is not None:
-        print_line(f"accuracy {last['accuracy']:.3f}, floor {last['floor']:.3f}")
+        console.print_line(f"accuracy {last['accuracy']:.3f}, floor {last['floor']:.3f}")
     elif last and last.get("loss") is not None:
-        print_line(f"mean squared error {last['loss']:.4g}")
+        console.print_line(f"mean squared error {last['loss']:.4g}")
     if last and (value := perplexity(task, last.get("loss"))) is not None:
-        print_line(f"perplexity {value:.4g}")
+        console.print_line(f"perplexity {value:.4g}")
     if last and is_below_floor(last["accuracy"], last["floor"]):
-        print_line(
+        console.print_line(
             f"WARNING: {name} ends with accuracy {last['accuracy']:.3f}, below the "
             f"{last['floor']:.3f} of always answering the commonest class: this model is worth "
             f"nothing",
             bold=True,
         )
-    print_line(f"results are in {Home(where.home).run(name).path}")
+    console.print_line(f"results are in {Home(where.home).run(name).path}")
     for tracker, place in result.get("tracked", {}).items():
-        print_line(f"tracked by {tracker}: {place}")
+        console.print_line(f"tracked by {tracker}: {place}")
     print_next("look at them with", command_on(where, "runs", "show", name))
     if result["address"] is not None:
         print_next("audit it with", command_on(where, "audit", "--run", name))
@@ -187,12 +163,10 @@ def _report(
 
 def _warn(configuration: Configuration) -> None:
     """Say on standard error where a run that is attacked lies outside the tested regime."""
-    from clients.configuration.tested_regime import regime_warnings
-
     if configuration.malice.attack is None:
         return
     for warning in regime_warnings(configuration):
-        complain(f"warning: outside the tested regime: {warning}; see docs/presets.md")
+        console.complain(f"warning: outside the tested regime: {warning}; see docs/presets.md")
 
 
 def _result(played: PlayedRun) -> dict[str, Any]:
@@ -214,14 +188,13 @@ def _watch(opened: OpenedRun, *, quiet: bool) -> list[RoundMetrics]:
     """Play the rounds that remain, and show how far they are."""
     if opened.without_row:
         rounds = ", ".join(map(str, opened.without_row))
-        complain(f"warning: metrics.jsonl lacks rounds {rounds}: their models are gone")
+        console.complain(f"warning: metrics.jsonl lacks rounds {rounds}: their models are gone")
     if quiet:
         return opened.go_on(lambda _: None)
-    if console.chosen() is not Verbosity.QUIET:
-        for line in opened.population.clean.about:
-            print_line(line)
+    if console.chosen() is not console.Verbosity.QUIET:
+        console.print_lines(opened.population.clean.about)
     total = opened.configuration.protocol.rounds
-    with progress_of_rounds() as bar:
+    with console.progress_of_rounds() as bar:
         finished = opened.simulation.chain is None
         done = total if finished else opened.ledger.state().round - 1
         name = f"{opened.folder.paths.path.name}, rounds"
@@ -241,21 +214,19 @@ LISTS = ("presets", "data", "attacks", "faults", "rules")
 def settings(
     what: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="[SECTION|presets|data|attacks|faults|rules]",
             help="One section, such as protocol or malice; the presets; options and partitions of "
             "the data; or what a run may name: attacks, faults, rules. Every setting if not given.",
         ),
     ] = None,
-    json: AsJson = False,
-    csv: AsCsv = False,
+    json: console.AsJson = False,
+    csv: console.AsCsv = False,
 ) -> None:
     """Show every setting with its default, what it may be, and what it is.
 
     A setting is given as --set section.key=value, or in a TOML file; see docs/configuration.md.
     """
-    from clients.configuration import settings_reference as reference
-
     lists: dict[str, Callable[[], Sequence[Any]]] = {
         "presets": reference.presets,
         "data": lambda: [*_of_section("data"), *reference.data_settings()],
@@ -265,18 +236,15 @@ def settings(
     }
     rows = [*lists.get(what or "", lambda: _of_section(what))()]
     if csv:
-        print_csv(list(rows[0]), rows)
+        console.print_csv(list(rows[0]), rows)
     elif json:
-        print_json(rows)
+        console.print_json(rows)
     else:
         for row in rows:
             _print(row)
 
 
 def _of_section(section: str | None) -> list[Any]:
-    """Return the settings of a section; all for None."""
-    from clients.configuration import settings_reference as reference
-
     every = reference.settings()
     places = {row["name"]: row["name"].rpartition(".")[0] for row in every}
     matching = [row for row in every if section in {None, row["name"], places[row["name"]]}]
@@ -290,10 +258,12 @@ def _print(row: dict[str, Any]) -> None:
     """Print an entry as a block: name, allowed values, description."""
     if "may_be" in row:
         default = "must be given" if row["is_needed"] else _default(row["default"])
-        print_line(f"{row['name']}  ({default})", bold=True)
+        console.print_line(f"{row['name']}  ({default})", bold=True)
         lines = [row["sentence"], row["may_be"]]
     elif "sends" in row:
-        print_line(f"{row['name']}  (on {'what is sent' if row['on'] == 'update' else row['on']})")
+        console.print_line(
+            f"{row['name']}  (on {'what is sent' if row['on'] == 'update' else row['on']})"
+        )
         lines = [row["sends"], row["source"]]
         if row["factor"] is not None:
             lines.append(
@@ -301,10 +271,9 @@ def _print(row: dict[str, Any]) -> None:
                 f"{row['most']:g}"
             )
     else:
-        print_line(" ".join(filter(None, (row.get("setting"), row["name"]))), bold=True)
+        console.print_line(" ".join(filter(None, (row.get("setting"), row["name"]))), bold=True)
         lines = [row["sentence"]]
-    for line in lines:
-        print_line(f"    {line}")
+    console.print_lines(f"    {line}" for line in lines)
 
 
 def _default(value: object) -> str:
@@ -314,13 +283,13 @@ def _default(value: object) -> str:
 
 
 def track(
-    home: HomeFolder = DEFAULT_HOME,
-    run: RunName = None,
+    home: options.HomeFolder = options.DEFAULT_HOME,
+    run: options.RunName = None,
     setting: Settings = None,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
-    rules: Rules = None,
-    json: AsJson = False,
+    rpc_url: options.RpcUrl = None,
+    chain_id: options.ChainId = None,
+    rules: options.Rules = None,
+    json: console.AsJson = False,
 ) -> None:
     """Log a recorded run to MLflow, TensorBoard or Weights & Biases, and the verdict of an audit.
 
@@ -328,34 +297,36 @@ def track(
     track.tensorboard=FOLDER and track.wandb=FOLDER. To repeat it adds what is new, and nothing
     twice. Exit code 2 if one of them fails.
     """
-    from cmfl.tracking import (
-        NOT_AUDITED,
-        TrackingSession,
-        described_run,
-        prefixed,
-        recorded_rows,
-        require_apart,
-    )
+    from cmfl.commands.audit import audited_with_progress
 
     where = Target(home, run, rpc_url=rpc_url, chain_id=chain_id)
     paths = _paths(where)
     section = _section(paths, tuple(setting or ()))
-    require_apart(section, home)
-    session = TrackingSession(section, complain)
-    rows = recorded_rows(home, paths.name) or _rows_of_chain(where)
-    session.open(described_run(home, paths.name, section), rows)
+    tracking.require_apart(section, home)
+    session = tracking.TrackingSession(section, console.complain)
+    rows = tracking.recorded_rows(home, paths.name) or _rows_of_chain(where)
+    session.open(tracking.described_run(home, paths.name, section), rows)
     model = paths.model if section.model and paths.model.exists() else None
     # A run on the memory ledger has no manifest, and no chain to audit.
     audited = section.audit and paths.manifest.exists()
-    tags = {"audit": _verdict(where, tuple(rules or ())) if audited else NOT_AUDITED}
+    request = AuditRequest(jobs=1, rules=tuple(rules or ()))
+    verdict = (
+        tracking.in_words(lambda: audited_with_progress(where, request))
+        if audited
+        else tracking.NOT_AUDITED
+    )
+    tags = {"audit": verdict}
     if rows:
         tags["head"] = rows[-1].head
-    session.close(prefixed(tags), model)
-    if json:
-        print_json({"run": paths.name, "rounds": len(rows), "tracked": session.places})
-    else:
-        for tracker, place in session.places.items():
-            print_line(f"{len(rows)} rounds of {paths.name} are tracked by {tracker}: {place}")
+    session.close(tracking.prefixed(tags), model)
+    console.print_result(
+        {"run": paths.name, "rounds": len(rows), "tracked": session.places},
+        [
+            f"{len(rows)} rounds of {paths.name} are tracked by {tracker}: {place}"
+            for tracker, place in session.places.items()
+        ],
+        as_json=json,
+    )
     if session.warnings:
         raise typer.Exit(WRONG)
 
@@ -372,8 +343,6 @@ def _paths(where: Target) -> RunPaths:
 def _section(paths: RunPaths, settings: tuple[str, ...]) -> TrackSection:
     """Return the trackers of a run's file, with settings over them."""
     from clients.configuration.parsing import tracked_by
-    from ledger.io.home import read_text
-    from ledger.io.parsing import MAX_TOML_BYTES, parse_toml
 
     recorded = parse_toml(read_text(paths.configuration, MAX_TOML_BYTES)).get("track", {})
     for each in settings:
@@ -388,16 +357,12 @@ def _section(paths: RunPaths, settings: tuple[str, ...]) -> TrackSection:
     return section
 
 
-def _rows_of_chain(where: Target) -> list[TrackedRow]:
+def _rows_of_chain(where: Target) -> list[tracking.TrackedRow]:
     """Return what the chain has of each round, for a run that was not played in this home."""
-    from cmfl.tracking import tracked_row
-    from ledger.chain.round_ledger import ends_after
-    from ledger.protocol.ledger_state import RoundDecided
-
     with opened_ledger(where) as ledger:
         ends = ends_after(ledger, 0)
     return [
-        tracked_row(
+        tracking.tracked_row(
             {
                 "round": end.round,
                 "head": f"0x{end.head.hex()}",
@@ -408,16 +373,3 @@ def _rows_of_chain(where: Target) -> list[TrackedRow]:
         )
         for end in ends
     ]
-
-
-def _verdict(where: Target, rules: tuple[str, ...]) -> str:
-    """Return what an audit says now, or why there was none."""
-    from cmfl.auditing import AuditRequest
-    from cmfl.commands.audit import audited_with_progress
-    from cmfl.tracking import in_words
-    from ledger.protocol.errors import CmflError
-
-    try:
-        return in_words(audited_with_progress(where, AuditRequest(jobs=1, rules=rules)))
-    except (CmflError, OSError) as error:
-        return f"not checkable: {error}"

@@ -11,46 +11,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
+from typer import Argument
 
-from cmfl.commands.console import (
-    AsCsv,
-    AsJson,
-    command_line,
-    complain,
-    print_csv,
-    print_json,
-    print_line,
-    print_prose,
-    print_table,
-    shortened,
-    whole,
-)
+from api.schemas import DeploymentSummary
+from cmfl.commands import console, options
 from cmfl.commands.exit_codes import FAILED, WRONG
-from cmfl.commands.options import (
-    DEFAULT_HOME,
-    Api,
-    ApiTokenFile,
-    ChainId,
-    HomeFolder,
-    RpcUrl,
-    runs_of_home,
-)
 from cmfl.opening import names_in
 from cmfl.recorded import last_known
 from cmfl.where import RemoteService, Target, chain_at, require_no_node
+from ledger.chain.contract.manifest import (
+    read_run_manifest,
+    require_unplayed,
+    settings_digest,
+    was_in_memory,
+)
+from ledger.chain.round_ledger import last_ended
+from ledger.claims import (
+    claimed_run,
+    claimed_stop,
+    is_below_floor,
+    recorded_settings,
+    settings_by_name,
+)
+from ledger.history.answers_rounds import SeriesAnswer
 from ledger.io.home import Home, RunPaths
+from ledger.protocol import canonical
+from ledger.protocol.documents.run import decode_run
 from ledger.protocol.errors import CmflError, ConfigurationError, ServiceError
+from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from api.client import Service
-    from api.schemas import DeploymentSummary
     from cmfl.commands.audit import HeadComparison
-    from ledger.history.answers_rounds import SeriesAnswer
 
 
 MAX_RUNS = 1_024
@@ -71,6 +68,22 @@ RunSummary: TypeAlias = dict[str, Any]
 def summary(name: str, **known: object) -> RunSummary:
     """Return what is known of a run, with None for all else."""
     return {**dict.fromkeys(COLUMNS), "run": name, **known}
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceOptions:
+    """A home, and a node whose chain has some of its runs, or a service."""
+
+    home: options.HomeFolder = options.DEFAULT_HOME
+    rpc_url: options.RpcUrl = None
+    chain_id: options.ChainId = None
+    api: options.Api = None
+    api_token_file: options.ApiTokenFile = None
+
+    def target(self, run: str | None = None) -> Target:
+        """Return where the runs are, or one of them."""
+        remote = RemoteService.of(self.api, self.api_token_file)
+        return Target(self.home, run, rpc_url=self.rpc_url, chain_id=self.chain_id, remote=remote)
 
 
 @contextmanager
@@ -97,9 +110,6 @@ class HomeRuns:
 
     def row(self, name: str) -> RunSummary:
         """Return the summary of a run."""
-        from ledger.chain.contract.manifest import settings_digest, was_in_memory
-        from ledger.claims import claimed_run
-
         paths = self._paths(name)
         claimed = claimed_run(paths)
         planned = self.settings(name).get("protocol.rounds", "")
@@ -117,9 +127,6 @@ class HomeRuns:
         )
 
     def _on_chain(self, paths: RunPaths) -> dict[str, object]:
-        from ledger.chain.contract.manifest import read_run_manifest, require_unplayed
-        from ledger.chain.round_ledger import last_ended
-
         if not paths.manifest.exists():
             require_unplayed(paths)
             return {"rounds": 0}
@@ -133,8 +140,6 @@ class HomeRuns:
 
     def settings(self, name: str) -> dict[str, str]:
         """Return the settings by their full names, as TOML."""
-        from ledger.claims import recorded_settings
-
         return recorded_settings(self._paths(name))
 
     def unknown(self, name: str) -> str:  # noqa: ARG002 - as of a service
@@ -142,7 +147,7 @@ class HomeRuns:
         return ""
 
     def audit_of(self, name: str) -> str:
-        return command_line("audit", "--home", self._target.home, "--run", name)
+        return console.command_line("audit", "--home", self._target.home, "--run", name)
 
     def _paths(self, name: str) -> RunPaths:
         paths = Home(self._target.home).run(name)
@@ -183,11 +188,6 @@ class ServiceRuns:
 
     def settings(self, name: str) -> dict[str, str]:
         """Return the settings in the run document, by their full names, as TOML."""
-        from ledger.claims import settings_by_name
-        from ledger.protocol import canonical
-        from ledger.protocol.documents.run import decode_run
-        from ledger.protocol.types import Digest
-
         digest = Digest(bytes.fromhex(self._deployment(name)["config"][2:]))
         document = decode_run(self._remote.blobs().get(digest, canonical.MAX_DOCUMENT_BYTES))
         parameters = document.parameters
@@ -213,7 +213,7 @@ class ServiceRuns:
         chain_id = self._chain.partition("-")[0]
         node = ("--rpc-url", "URL", "--chain-id", chain_id)
         address = self._deployment(name)["address"]
-        return command_line("audit", "--api", self.place, *node, "--address", address)
+        return console.command_line("audit", "--api", self.place, *node, "--address", address)
 
     def _deployment(self, name: str) -> DeploymentSummary:
         named = [deployment for deployment in self._all if deployment["run"] == name]
@@ -241,7 +241,6 @@ class ServiceRuns:
 
 
 def _is_sparse(series: SeriesAnswer) -> bool:
-    """Return whether a series has only some of the rounds."""
     numbers = series["round"]
     return bool(numbers) and len(numbers) < numbers[-1]
 
@@ -256,7 +255,7 @@ def _accepted_attackers(series: SeriesAnswer) -> float | None:
     return sum(malicious for _, malicious in counts) / total if total else None
 
 
-app = typer.Typer(help="Summaries of the runs of a home or a service.", no_args_is_help=True)
+runs_app = options.Commands()
 
 CLAIMED = (
     "Accuracy and accepted attackers are the runs' own claims: claimed, not proven. "
@@ -267,19 +266,13 @@ NOT_SERVED = (
     "of a run's own settings file."
 )
 Name = Annotated[
-    str, typer.Argument(metavar="RUN", help="Name of the run.", autocompletion=runs_of_home)
+    str, Argument(metavar="RUN", help="Name of the run.", autocompletion=options.runs_of_home)
 ]
 
 
-@app.command("list")
+@runs_app.command("list")
 def list_runs(
-    home: HomeFolder = DEFAULT_HOME,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
-    api: Api = None,
-    api_token_file: ApiTokenFile = None,
-    json: AsJson = False,
-    csv: AsCsv = False,
+    place: PlaceOptions, json: console.AsJson = False, csv: console.AsCsv = False
 ) -> None:
     """List the runs of a home: rounds, accuracy and its floor, accepted attackers, head.
 
@@ -289,9 +282,7 @@ def list_runs(
     """
     rows: list[RunSummary] = []
     faults: list[Exception] = []
-    remote = RemoteService.of(api, api_token_file)
-    target = Target(home, rpc_url=rpc_url, chain_id=chain_id, remote=remote)
-    with open_run_summaries(target) as runs:
+    with open_run_summaries(place.target()) as runs:
         for name in runs.names():
             try:
                 rows.append(runs.row(name))
@@ -299,100 +290,80 @@ def list_runs(
                 rows.append(summary(name))
                 faults.append(error)
         if csv:
-            print_csv(COLUMNS, rows)
+            console.print_csv(COLUMNS, rows)
         elif json:
-            print_json(rows)
+            console.print_json(rows)
         else:
-            _print_list(runs, rows, is_remote=api is not None)
+            _print_list(runs, rows)
     for fault in faults:
-        complain(str(fault))
+        console.complain(str(fault))
     raise typer.Exit(WRONG if faults else 0)
 
 
-@app.command("show")
-def show(
-    name: Name,
-    home: HomeFolder = DEFAULT_HOME,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
-    api: Api = None,
-    api_token_file: ApiTokenFile = None,
-    json: AsJson = False,
-) -> None:
+@runs_app.command("show")
+def show(name: Name, place: PlaceOptions, json: console.AsJson = False) -> None:
     """Show one run: its summary and its settings.
 
     The head that its files claim is compared with the chain; a difference is reported with a
     warning and exit code 1. The claims of a service are not compared.
     """
     from cmfl.commands.audit import head_message
-    from ledger.claims import claimed_stop
 
-    remote = RemoteService.of(api, api_token_file)
-    target = Target(home, name, rpc_url=rpc_url, chain_id=chain_id, remote=remote)
+    target = place.target(name)
+    is_remote = target.remote is not None
     with open_run_summaries(target) as runs:
         row, settings = runs.row(name), runs.settings(name)
         comparison = _head_of(target, row)
-        stop = None if remote is not None else claimed_stop(Home(home).run(name))
-        if json:
-            chain = {
-                "outcome": comparison.outcome.value,
-                "round": comparison.round,
-                "head": comparison.head,
-                "claimed": comparison.claimed,
-            }
-            ended = {} if stop is None else {"early_stop": asdict(stop)}
-            print_json({**row, "chain": chain, **ended, "settings": settings})
-            verdict = ""
-        else:
-            verdict = _verdict(runs, row)
-    if not json:
+        stop = None if is_remote else claimed_stop(Home(target.home).run(name))
+        verdict = "" if json else _verdict(runs, row)
+    if json:
+        ended = {} if stop is None else {"early_stop": asdict(stop)}
+        console.print_json({**row, "chain": asdict(comparison), **ended, "settings": settings})
+    else:
         for key, value in row.items():
             if key == "unread" and value is None:
                 continue
-            print_line(f"{key.replace('_', ' '):18} {_shown(value)}".rstrip())
-        print_line(verdict)
+            console.print_line(f"{key.replace('_', ' '):18} {_shown(value)}".rstrip())
+        console.print_line(verdict)
         if stop is not None:
-            print_line(stop.sentence)
-        if remote is not None:
-            print_prose(NOT_SERVED)
+            console.print_line(stop.sentence)
+        if is_remote:
+            console.print_prose(NOT_SERVED)
         elif row["unread"] is None and not comparison.contradicts:
-            print_line(head_message(name, comparison))
-        print_table("settings", ("setting", "value"), list(settings.items()))
+            console.print_line(head_message(name, comparison))
+        console.print_table("settings", ("setting", "value"), list(settings.items()))
     if comparison.contradicts:
-        complain(f"WARNING: {head_message(name, comparison)}")
+        console.complain(f"WARNING: {head_message(name, comparison)}")
         raise typer.Exit(FAILED)
 
 
 def _head_of(target: Target, row: RunSummary) -> HeadComparison:
     """Return the comparison of a run's claimed head with the chain; a service is not asked."""
     from cmfl.commands.audit import HeadComparison, HeadOutcome, compare_head
-    from ledger.claims import claimed_run
 
     if target.remote is not None:
-        return HeadComparison(HeadOutcome.NOT_ASKED, row["rounds"], row["head"])
+        return HeadComparison(HeadOutcome.NOT_ASKED, row["rounds"], claimed=row["head"])
     return compare_head(target, claimed_run(Home(target.home).run(row["run"])))
 
 
-def _print_list(runs: HomeRuns | ServiceRuns, rows: list[RunSummary], *, is_remote: bool) -> None:
+def _print_list(runs: HomeRuns | ServiceRuns, rows: list[RunSummary]) -> None:
     columns = ("run", "ledger", "rounds", "accuracy", "floor", "accepted_attackers", "head")
     shown = []
     for row in rows:
         of = "" if None in {row["rounds"], row["of"]} else f"/{row['of']}"
         rounds = row | {"rounds": f"{_shown(row['rounds'])}{of}"}
         shown.append([_shown(rounds[column]) for column in columns])
-    print_table(f"runs of {runs.place}", [each.replace("_", " ") for each in columns], shown)
-    for row in rows:
-        if _is_below(row):
-            print_line(_verdict(runs, row), bold=True)
-    for row in rows:
-        if row["unread"] is not None:
-            print_line(row["unread"])
-    print_prose(CLAIMED)
-    if is_remote:
-        print_prose(NOT_SERVED)
+    console.print_table(
+        f"runs of {runs.place}", [each.replace("_", " ") for each in columns], shown
+    )
+    for row in filter(_is_below, rows):
+        console.print_line(_verdict(runs, row), bold=True)
+    console.print_lines(row["unread"] for row in rows if row["unread"] is not None)
+    console.print_prose(CLAIMED)
+    if isinstance(runs, ServiceRuns):
+        console.print_prose(NOT_SERVED)
         readable = [row["run"] for row in rows if row["ledger"] is not None]
-        for sentence in filter(None, map(runs.unknown, readable)):
-            print_line(sentence)
+        console.print_lines(filter(None, map(runs.unknown, readable)))
 
 
 def _verdict(runs: HomeRuns | ServiceRuns, row: RunSummary) -> str:
@@ -412,10 +383,8 @@ def _verdict(runs: HomeRuns | ServiceRuns, row: RunSummary) -> str:
 
 
 def _is_below(row: RunSummary) -> bool:
-    from ledger.claims import is_below_floor
-
     return row["floor"] is not None and is_below_floor(row["accuracy"], row["floor"])
 
 
 def _shown(value: object) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else whole(shortened(value))
+    return f"{value:.3f}" if isinstance(value, float) else console.whole(console.shortened(value))

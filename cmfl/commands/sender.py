@@ -1,45 +1,31 @@
-"""The account that signs and pays, a participant's options, and payments."""
+"""Keys, the account that signs and pays on a node, and commands for people to go on with."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from typer import Option
 
-from cmfl.commands.console import command_line, print_line
-from cmfl.commands.exit_codes import InterruptedCommand
-from cmfl.commands.options import (
-    KEY_VARIABLE,
-    URL_VARIABLE,
-    AllowPredictableSeeds,
-    contract_address,
-)
+from cmfl.commands import options
+from cmfl.commands.console import command_line, print_lines
+from cmfl.commands.options import KEY_VARIABLE, URL_VARIABLE
 from cmfl.where import Target
-from ledger.chain.ports import (
-    ChainWriter,
-    NotServedError,
-    Receipt,
-    TransactionTimeoutError,
-    require_plain_sender,
-)
 from ledger.io.parsing import parse_json
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 if TYPE_CHECKING:
-    from ledger.chain.embedded.embedded_chain import EmbeddedChain
+    from clients.worker.process import WorkerTarget
     from ledger.chain.rpc.node import RpcSettings
     from ledger.chain.rpc.rpc_chain import RpcChain
-    from ledger.chain.rpc.sender import InFlightTransaction
 
 
 BLOBS_VARIABLE = "CMFL_BLOBS"
@@ -56,16 +42,12 @@ _USUAL = {
 
 
 def print_next(introduction: str, command: str, descriptions: dict[str, str] | None = None) -> None:
-    """Print a command, and the values of its variables that are not set here.
+    """Print a shell command, and what to put into its variables that are not set here.
 
     Args:
-        introduction: printed before it.
-        command: for a shell.
         descriptions: of variables that differ from the usual ones.
     """
-    print_line(f"{introduction}: {command}")
-    for line in missing_variables(command, descriptions):
-        print_line(line)
+    print_lines([f"{introduction}: {command}", *missing_variables(command, descriptions)])
 
 
 def command_on(where: Target, *words: object) -> str:
@@ -75,6 +57,11 @@ def command_on(where: Target, *words: object) -> str:
         return command_line(*words)
     url = quoted_url(where.rpc_url)
     return f"{command_line(*words, '--chain-id', where.chain_id)} --rpc-url {url}"
+
+
+def option_words(pairs: Sequence[tuple[str, object]]) -> list[object]:
+    """Return options and their values as words of a command, without those that are None."""
+    return [word for name, value in pairs if value is not None for word in (name, value)]
 
 
 def missing_variables(command: str, descriptions: dict[str, str] | None = None) -> list[str]:
@@ -118,19 +105,11 @@ ETHER_DECIMALS = 18
 GWEI_DECIMALS = 9
 _LONGEST = 40
 _MOST_WEI = 10**36
+_WEI = 10**ETHER_DECIMALS
 
 
 def wei_of(text: str, option: str, decimals: int) -> int:
-    """Return an amount in wei.
-
-    Args:
-        text: digits, with an optional point.
-        option: its name, for the message.
-        decimals: of the unit: 18 for ether, 9 for gwei.
-
-    Raises:
-        ConfigurationError: it is not a positive amount, or finer than a wei.
-    """
+    """Return an amount in wei; `decimals` are those of the unit, 18 for ether and 9 for gwei."""
     try:
         amount = Decimal(text) if len(text) <= _LONGEST else Decimal("NaN")
     except InvalidOperation:
@@ -146,13 +125,17 @@ def wei_of(text: str, option: str, decimals: int) -> int:
     return int(wei)
 
 
-KeyFile = Annotated[list[Path], typer.Option("--keystore", help="The keystore, an encrypted key.")]
+def in_ether(wei: int) -> str:
+    """Return a readable amount of wei."""
+    return f"{wei / _WEI:.6g} ETH" if wei >= _WEI // 1_000_000 or wei == 0 else f"{wei} wei"
+
+
+KeyFile = Annotated[list[Path], Option("--keystore", help="The keystore, an encrypted key.")]
 KeyPassword = Annotated[
-    Path | None, typer.Option("--password-file", help="The keystore's password; else asked for.")
+    Path | None, Option("--password-file", help="The keystore's password; else asked for.")
 ]
 
 MAX_KEYSTORE_BYTES = 100_000
-WEI = 10**18
 # Errors of decryption for a keystore that was written by hand.
 _UNREADABLE = (
     *(ValueError, LookupError, TypeError, AttributeError, RecursionError),
@@ -190,9 +173,9 @@ class Sender:
             try:
                 yield node
             except TransactionRefusedError as error:
-                raise TransactionRefusedError(
-                    f"{error} (the account is that of {self.source})"
-                ) from error
+                source = self.keystore or f"the variable {KEY_VARIABLE}"
+                message = f"{error} (the account is that of {source})"
+                raise TransactionRefusedError(message) from error
 
     def settings(self) -> RpcSettings:
         """Return time-outs, limits and fees; raise ConfigurationError for an invalid cap."""
@@ -218,21 +201,60 @@ class Sender:
             return environment_address()
         return keystore_address(read_keystore(self.keystore))
 
-    @property
-    def source(self) -> str:
-        """Description of the key's source."""
-        return f"the variable {KEY_VARIABLE}" if self.keystore is None else str(self.keystore)
+
+@dataclass(frozen=True, slots=True)
+class SenderOptions(options.NodeOptions):
+    """A node, and the account that signs there."""
+
+    keystore: Annotated[
+        list[Path] | None,
+        Option(
+            "--keystore",
+            help=f"For a node: encrypted key of the sender, else {KEY_VARIABLE} holds the key.",
+            envvar="CMFL_KEYSTORE",
+            callback=options.for_a_node,
+        ),
+    ] = None
+    password_file: Annotated[
+        Path | None,
+        Option(
+            "--password-file",
+            help="For a node: the keystore's password; else asked for.",
+            callback=options.for_a_node,
+        ),
+    ] = None
+    confirmations: Annotated[
+        int | None,
+        Option(
+            "--confirmations",
+            min=0,
+            max=1000,
+            help="For a node: blocks on top of a transaction's own before it counts; 0 if not "
+            "given.",
+            callback=options.for_a_node,
+        ),
+    ] = None
+
+    def sender(self) -> Sender:
+        """Return who signs, and with which limits."""
+        keystore = only_keystore(self.keystore) if self.keystore else None
+        limits = getattr(self, "max_fee", None), getattr(self, "max_tip", None)
+        return Sender(keystore, self.password_file, self.confirmations, *limits)
+
+
+@dataclass(frozen=True, slots=True)
+class CappedSenderOptions(SenderOptions):
+    """A node, and the account that signs there for limited fees."""
+
+    max_fee: options.MaxFee = None
+    max_tip: options.MaxTip = None
 
 
 def private_keys(keystores: Sequence[Path], password_file: Path | None) -> list[bytes]:
     """Return the private keys in keystores, or the one in the environment if there are none.
 
     Args:
-        keystores: one for each client.
         password_file: the password of all of them; None to ask for each.
-
-    Raises:
-        ConfigurationError: there is no key, or one that cannot be read.
     """
     if not keystores:
         return [environment_key()]
@@ -240,11 +262,7 @@ def private_keys(keystores: Sequence[Path], password_file: Path | None) -> list[
 
 
 def only_keystore(keystores: Sequence[Path]) -> Path:
-    """Return the keystore of a command that signs with one key.
-
-    Raises:
-        ConfigurationError: there are several.
-    """
+    """Return the keystore of a command that signs with one key."""
     if len(keystores) > 1:
         named = ", ".join(str(keystore) for keystore in keystores)
         raise ConfigurationError(
@@ -254,15 +272,7 @@ def only_keystore(keystores: Sequence[Path]) -> Path:
 
 
 def keystore_key(keystore: Path, password_file: Path | None) -> bytes:
-    """Return the private key in a keystore.
-
-    Args:
-        keystore: the file.
-        password_file: with its password; None to ask for it.
-
-    Raises:
-        ConfigurationError: it cannot be read, is not a keystore, or has another password.
-    """
+    """Return the private key in a keystore; the password is asked for if no file has it."""
     from eth_account import Account
 
     content = read_keystore(keystore)
@@ -284,11 +294,7 @@ def keystore_key(keystore: Path, password_file: Path | None) -> bytes:
 
 
 def new_password(password_file: Path | None) -> str:
-    """Return the password of a new keystore, typed twice unless it is in a file.
-
-    Raises:
-        ConfigurationError: it is empty, the two differ, or there is no terminal.
-    """
+    """Return the password of a new keystore, typed twice unless it is in a file."""
     if password_file is None:
         password = _asked_password()
         if _asked_password("The same again") != password:
@@ -301,11 +307,7 @@ def new_password(password_file: Path | None) -> str:
 
 
 def read_keystore(path: Path) -> dict[str, Any]:
-    """Return the content of a keystore.
-
-    Raises:
-        ConfigurationError: it cannot be read, or is not a keystore.
-    """
+    """Return the content of a keystore."""
     try:
         content = parse_json(_read(path))
     except ValueError as error:
@@ -337,11 +339,6 @@ def environment_address() -> str | None:
     return checksum(KeySigner(environment_key()).address)
 
 
-def in_ether(wei: int) -> str:
-    """Return a readable amount of wei."""
-    return f"{wei / WEI:.6g} ETH" if wei >= WEI // 1_000_000 or wei == 0 else f"{wei} wei"
-
-
 def _asked_password(question: str = "Password of the keystore") -> str:
     fault = "the keystore's password is asked for at a terminal; give --password-file"
     if not _has_terminal():
@@ -367,11 +364,7 @@ def _has_terminal() -> bool:
 
 
 def environment_key() -> bytes:
-    """Return the private key in the environment.
-
-    Raises:
-        ConfigurationError: there is none.
-    """
+    """Return the private key in the environment."""
     from ledger.protocol.signing import GROUP_ORDER
 
     text = os.environ.get(KEY_VARIABLE, "")
@@ -388,11 +381,7 @@ def environment_key() -> bytes:
 
 
 def password_in(path: Path) -> str:
-    """Return the password in a file or a pipe, without its line end.
-
-    Raises:
-        ConfigurationError: it cannot be read, is too large, or is not text.
-    """
+    """Return the password in a file or a pipe, without its line end."""
     return _read(path).rstrip("\r\n")
 
 
@@ -414,7 +403,7 @@ DEFAULT_WORKER = Path("cmfl-worker")
 
 WorkerFolderPath = Annotated[
     Path,
-    typer.Option(
+    Option(
         "--folder",
         help="Folder of this worker alone: journal, own updates, status.",
         envvar="CMFL_WORKER_FOLDER",
@@ -439,11 +428,11 @@ class ParticipantOptions:
     rpc_url: Annotated[
         str | None,
         # Eager: the limits of fees ask whether it is there.
-        typer.Option(help="A JSON-RPC node.", envvar=URL_VARIABLE, is_eager=True),
+        Option(help="A JSON-RPC node.", envvar=URL_VARIABLE, is_eager=True),
     ] = None
     chain_id: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=1,
             max=2**64 - 1,
             help="The chain id that the node must have.",
@@ -452,53 +441,51 @@ class ParticipantOptions:
     ] = None
     contract: Annotated[
         str | None,
-        typer.Option(
-            help="Address of the run's contract.", envvar="CMFL_CONTRACT", callback=contract_address
+        Option(
+            help="Address of the run's contract.",
+            envvar="CMFL_CONTRACT",
+            callback=options.contract_address,
         ),
     ] = None
     blobs: Annotated[
         str | None,
-        typer.Option(
-            help="Where all participants publish: a folder or a URL.", envvar=BLOBS_VARIABLE
-        ),
+        Option(help="Where all participants publish: a folder or a URL.", envvar=BLOBS_VARIABLE),
     ] = None
     mailbox: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Where envelopes go; where the blobs are if not given.", envvar=MAILBOX_VARIABLE
         ),
     ] = None
     keystore: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             help=f"Key of a client, once for each; else {KEY_VARIABLE} holds the key of one.",
             envvar="CMFL_KEYSTORE",
         ),
     ] = None
     password_file: Annotated[
-        Path | None, typer.Option(help="Password of all keystores; else asked for.")
+        Path | None, Option(help="Password of all keystores; else asked for.")
     ] = None
-    data: Annotated[
-        Path | None, typer.Option(help="Where the training data are on this machine.")
-    ] = None
+    data: Annotated[Path | None, Option(help="Where the training data are on this machine.")] = None
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", help="section.key=value of this machine, such as machine.workers."),
+        Option("--set", help="section.key=value of this machine, such as machine.workers."),
     ] = None
     folder: WorkerFolderPath = DEFAULT_WORKER
     confirmations: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=0,
             max=1000,
             help="Blocks on top of one before it counts as final; what the chain calls final if "
             "not given.",
         ),
     ] = None
-    allow_predictable_seeds: AllowPredictableSeeds = False
+    allow_predictable_seeds: options.AllowPredictableSeeds = False
     allow_unknown_creation: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--allow-unknown-creation",
             help="Accept a contract whose creation code is not checkable.",
         ),
@@ -518,151 +505,21 @@ class ParticipantOptions:
             raise ConfigurationError(f"{missing} must be given; --help says what it is")
         return SharedPlaces(url, chain_id, contract, blobs, self.mailbox or blobs)
 
+    def target(self, *settings: str) -> WorkerTarget:
+        """Return the run as a worker looks for it, with more settings before those given."""
+        from clients.worker.process import WorkerTarget
 
-MOST_RECIPIENTS = 1_000
-# A plain account needs 21,000; one with code of its own (EIP-7702) may need more.
-GAS = 50_000
-ZERO_ADDRESS = f"0x{0:040}"
-_POLL_SECONDS = 0.05
-_AT_ONCE = 16  # geth accepts at least as many pending ones per account
-
-
-@dataclass(frozen=True, slots=True)
-class Payment:
-    """A payment to an account, and what that owns afterwards."""
-
-    address: str
-    wei: int
-    balance_wei: int
-    transaction: str
-    block: int
-
-
-def recipients(addresses: Sequence[str]) -> list[str]:
-    """Return the accounts to pay, EIP-55.
-
-    Raises:
-        ConfigurationError: an address is malformed, repeated or zero, or there are too many.
-    """
-    from ledger.chain.addresses import eip55
-
-    if len(addresses) > MOST_RECIPIENTS:
-        raise ConfigurationError(f"{len(addresses)} accounts: at most {MOST_RECIPIENTS} at once")
-    accounts: list[str] = []
-    for address in addresses:
-        try:
-            account = eip55(address)
-        except ChainError as error:
-            raise ConfigurationError(str(error)) from None
-        if account == ZERO_ADDRESS:
-            raise ConfigurationError(f"{address}: payments to the zero address are lost")
-        if account in accounts:
-            raise ConfigurationError(f"{address} is given twice")
-        accounts.append(account)
-    return accounts
-
-
-def pay(chain: ChainWriter, accounts: Sequence[str], wei: int) -> list[Payment]:
-    """Pay an amount to each account, and return the payments in that order.
-
-    Raises:
-        ConfigurationError: the sender is among the accounts, or owns too little.
-        ChainError: a payment failed; the message names who was paid, who may be, and who was not.
-        InterruptedCommand: the same, after an interruption.
-    """
-    from ledger.chain.embedded.embedded_chain import EmbeddedChain
-    from ledger.chain.rpc.rpc_chain import RpcChain
-
-    require_plain_sender(chain, chain.sender)
-    if chain.sender in accounts:
-        raise ConfigurationError(f"{chain.sender} is the sender's own account")
-    gas = 0
-    send: Callable[[Sequence[str], int, dict[str, Receipt], dict[str, None]], None]
-    balance_of: Callable[[str], int]
-    if isinstance(chain, EmbeddedChain):
-        send, balance_of = partial(_send_at_home, chain), partial(_balance_at_home, chain)
-    else:
-        assert isinstance(chain, RpcChain), "there are two kinds of chains to write to"
-        send, balance_of = partial(_send_by_node, chain), chain.balance_of
-        gas = chain.max_cost(GAS) * len(accounts)
-    owned = balance_of(chain.sender)
-    if owned < wei * len(accounts) + gas:
-        raise ConfigurationError(
-            f"account {chain.sender} owns {in_ether(owned)}, and is to pay "
-            f"{in_ether(wei * len(accounts))} and the gas; nothing was sent"
+        shared = self.shared()
+        return WorkerTarget(
+            contract=shared.contract,
+            blobs=shared.blobs,
+            mailbox=shared.mailbox,
+            data=self.data,
+            settings=(*settings, *(self.setting or ())),
+            confirmations=self.confirmations,
+            allow_unknown_creation=self.allow_unknown_creation,
         )
-    sent: dict[str, Receipt] = {}
-    unsure: dict[str, None] = {}
-    try:
-        for first in range(0, len(accounts), _AT_ONCE):
-            send(accounts[first : first + _AT_ONCE], wei, sent, unsure)
-        balances = [balance_of(address) for address in accounts]
-    except (ChainError, KeyboardInterrupt) as error:
-        if not (sent or unsure):
-            raise
-        told = str(error) if isinstance(error, ChainError) else "interrupted"
-        unpaid = [account for account in accounts if account not in {*sent, *unsure}]
-        for outcome, those in (
-            ("paid", [*sent]),
-            ("sent, and may still come into a block", [*unsure]),
-            ("not paid", unpaid),
-        ):
-            told += f"; {outcome}: {', '.join(those)}" if those else ""
-        kind = ChainError if isinstance(error, ChainError) else InterruptedCommand
-        raise kind(told) from error
-    return [
-        Payment(address, wei, balance, f"0x{receipt.transaction_hash.hex()}", receipt.block_number)
-        for address, balance, receipt in zip(accounts, balances, sent.values(), strict=True)
-    ]
 
-
-def _balance_at_home(own: EmbeddedChain, address: str) -> int:
-    return own.account(address)[1]
-
-
-def _send_at_home(
-    own: EmbeddedChain,
-    some: Sequence[str],
-    wei: int,
-    sent: dict[str, Receipt],
-    unsure: dict[str, None],  # noqa: ARG001 - nothing is unsure at home
-) -> None:
-    for address in some:
-        sent[address] = own.send(address, b"", GAS, value=wei)
-
-
-def _send_by_node(
-    node: RpcChain, some: Sequence[str], wei: int, sent: dict[str, Receipt], unsure: dict[str, None]
-) -> None:
-    """Send payments at once, and wait for all that were sent, also after one is refused."""
-    waiting: dict[str, InFlightTransaction] = {}
-    why: ChainError | None = None
-    for address in some:
-        # Noted before it is sent: who is interrupted in the middle cannot tell.
-        unsure[address] = None
-        try:
-            waiting[address] = node.submit(address, b"", GAS, value=wei)
-        except ChainError as error:
-            why = error
-            del unsure[address]
-            break
-    for address, pending in waiting.items():
-        try:
-            while (receipt := _polled(pending)) is None:
-                time.sleep(_POLL_SECONDS)
-            sent[address] = receipt
-        except TransactionTimeoutError as error:
-            why = why or error
-            continue
-        except ChainError as error:
-            why = why or error
-        del unsure[address]
-    if why is not None:
-        raise why
-
-
-def _polled(pending: InFlightTransaction) -> Receipt | None:
-    try:
-        return pending.poll()
-    except NotServedError:
-        return None  # asked again, until the payment's time is over
+    def client_keys(self) -> list[bytes]:
+        """Return the private keys of the clients."""
+        return private_keys(self.keystore or [], self.password_file)

@@ -1,24 +1,42 @@
-"""`cmfl serve`: the REST service over a home, read-only, while runs go on."""
+"""`cmfl serve` and `cmfl blobs`: the history over REST, and a store for several machines."""
 
 from __future__ import annotations
 
 import socket
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
-from cmfl.commands.console import print_line
+from api.settings import Settings
+from api.store.permissions import MAX_AUDITORS, StoreSettings
+from cmfl.commands import options
+from cmfl.commands.console import AsJson, print_json, print_line, print_result, print_table
+from cmfl.commands.exit_codes import INCOMPLETE
 from cmfl.commands.interrupts import until_interrupted
-from cmfl.commands.options import DEFAULT_HOME, HomeFolder, expand_groups
-from cmfl.commands.sources import NodeOptions
-from ledger.protocol.errors import ConfigurationError
+from cmfl.where import Target
+from ledger.actors.retention import blobs_named_by_run, blobs_of_round, removable_payloads
+from ledger.chain.addresses import to_canonical
+from ledger.chain.contract.deploy import connect
+from ledger.chain.contract.event_log import EventLog, complete_ledger
+from ledger.chain.contract.ledger import CommitteeLedger
+from ledger.chain.contract.manifest import read_run_manifest
+from ledger.chain.finality import final_block
+from ledger.chain.ports import ChainReader
+from ledger.io.home import Home, read_text
+from ledger.io.user_code import require_source
+from ledger.protocol.errors import BlobMissingError, ConfigurationError
+from ledger.protocol.types import NO_DIGEST, Address, Digest
+from ledger.storage.blobs import BlobStore
+from ledger.storage.mailbox import remove_mail
+from ledger.storage.objects import LocationKind, parse_locations
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
-
-    from api.settings import Settings
 
 
 MAX_TOKENS_BYTES = 65_536
@@ -26,7 +44,7 @@ MEBIBYTE = 2**20
 
 LogRequests = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--log-requests",
         help="Write a line of JSON for each request on standard error, without queries and tokens.",
         envvar="CMFL_API_LOG_REQUESTS",
@@ -35,7 +53,7 @@ LogRequests = Annotated[
 
 AllowedHosts = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--allowed-host",
         metavar="NAME",
         help="Name that a request's Host may have, such as a reverse proxy's; may be repeated. "
@@ -51,7 +69,7 @@ class ServiceOptions:
 
     tokens_file: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="File of bearer tokens, one per line; every request needs one of them. Without "
             "it anyone may read, and only this machine may start verifications.",
             envvar="CMFL_API_TOKENS_FILE",
@@ -59,7 +77,7 @@ class ServiceOptions:
     ] = None
     open_reading: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--open-reading",
             help="Require a token only to start a verification.",
             envvar="CMFL_API_OPEN_READING",
@@ -67,7 +85,7 @@ class ServiceOptions:
     ] = False
     origins: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--origin",
             help="Origin whose pages may read the answers, such as https://audit.example; may be "
             "given several times. This service's own pages always may.",
@@ -76,7 +94,7 @@ class ServiceOptions:
     ] = None
     root_path: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="PATH",
             help="Path below which a reverse proxy serves this service, such as /ledger; the proxy "
             "removes it from requests.",
@@ -86,7 +104,7 @@ class ServiceOptions:
     allowed_hosts: AllowedHosts = None
     requests_per_minute: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=1,
             max=1_000_000,
             help="Maximum number of requests of one address; no limit if not given.",
@@ -95,7 +113,7 @@ class ServiceOptions:
     ] = None
     trusted_proxies: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--trusted-proxy",
             help="Address or network of a proxy whose X-Forwarded-For is trusted; may be given "
             "several times. The header of any other sender is ignored.",
@@ -105,7 +123,7 @@ class ServiceOptions:
     log_requests: LogRequests = False
     mailbox: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Mailbox of the running federations, as their workers are given it: a folder, a "
             "server or a URL that fsspec knows. With it the dashboard shows late clients.",
             envvar="CMFL_API_MAILBOX",
@@ -113,7 +131,7 @@ class ServiceOptions:
     ] = None
     verifications: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--verifications/--no-verifications",
             help="Run audits on request.",
             envvar="CMFL_API_VERIFICATIONS",
@@ -121,7 +139,7 @@ class ServiceOptions:
     ] = True
     verification_memory: Annotated[
         int,
-        typer.Option(
+        Option(
             min=256,
             max=2**30,
             help="Memory of one audit, in MiB.",
@@ -130,7 +148,7 @@ class ServiceOptions:
     ] = 4_096
     verification_seconds: Annotated[
         int,
-        typer.Option(
+        Option(
             min=1,
             max=10**7,
             help="Time of one audit, in seconds of the clock and of a processor.",
@@ -139,7 +157,7 @@ class ServiceOptions:
     ] = 3_600
     rules: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="FILE",
             help="Your copy of a file with a run's own distance; may be repeated. "
             "Audits on request run it, if its sha256 is that of the run's document.",
@@ -150,10 +168,6 @@ class ServiceOptions:
     def settings(self, **of_home: Any) -> Settings:
         """Return the settings of the service."""
         from pydantic import ValidationError
-
-        from api.settings import Settings
-        from ledger.io.user_code import require_source
-        from ledger.storage.objects import parse_locations
 
         if self.open_reading and self.tokens_file is None:
             raise ConfigurationError("--open-reading has no effect without --tokens-file")
@@ -198,8 +212,6 @@ _OPTIONS = {
 
 def _read_tokens(path: Path | None) -> tuple[str, ...]:
     """Return the tokens in a file; no error shows one of them."""
-    from ledger.io.home import read_text
-
     if path is None:
         return ()
     try:
@@ -229,13 +241,12 @@ def _settings_error(error: ValidationError) -> ConfigurationError:
     return ConfigurationError(f"{_OPTIONS.get(name, name)}: {first['msg']}")
 
 
-@expand_groups
 def serve(
-    home: HomeFolder = DEFAULT_HOME,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8000,
+    home: options.HomeFolder = options.DEFAULT_HOME,
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="Port to listen on.")] = 8000,
     *,
-    node: NodeOptions,
+    node: options.NodeOptions,
     service: ServiceOptions,
 ) -> None:
     """Serve the round history over REST, with a dashboard; /openapi.json describes it."""
@@ -262,3 +273,276 @@ def is_port_taken(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+blobs_app = options.Commands()
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions(options.ContractOptions):
+    """A contract, which --contract names as well as --address."""
+
+    address: Annotated[
+        str | None,
+        Option(
+            "--contract",
+            "--address",
+            help="The contract, where there is no manifest.",
+            callback=options.contract_address,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunBlobsOptions(RunOptions):
+    """Options that name a run, and where its blobs are."""
+
+    blobs: options.BlobsAt = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """The URLs and bounds of a store."""
+
+    public_url: Annotated[
+        list[str] | None,
+        Option(
+            help="URL that clients are given for this store, such as a proxy's; may be given "
+            "several times. The address that it listens on if not given."
+        ),
+    ] = None
+    keep_rounds: Annotated[
+        int | None,
+        Option(
+            min=1,
+            max=2**31 - 1,
+            help="Number of newest rounds whose payloads and mail (but attestations, which stay) "
+            "are retained; all if not given.",
+        ),
+    ] = None
+    max_blob_bytes: Annotated[int, Option(min=1, max=2**40, help="Largest accepted blob.")] = (
+        256 * MEBIBYTE
+    )
+    quota_bytes: Annotated[
+        int, Option(min=1, max=2**50, help="New blobs of one client in one round, bytes.")
+    ] = 1024 * MEBIBYTE
+    quota_blobs: Annotated[
+        int, Option(min=1, max=10**6, help="New blobs of one client in one round.")
+    ] = 1_000
+    quota_mail_bytes: Annotated[
+        int,
+        Option(min=1, max=2**40, help="New envelopes that one client sends in one round, bytes."),
+    ] = 32 * MEBIBYTE
+    quota_envelopes: Annotated[
+        int, Option(min=1, max=10**6, help="New envelopes that one client sends in one round.")
+    ] = 2_000
+    auditor: Annotated[
+        list[str] | None,
+        Option(
+            metavar="ADDRESS",
+            help="May put attestations of any ended round, as registered clients may; may be "
+            "repeated.",
+        ),
+    ] = None
+    log_requests: LogRequests = False
+
+    def settings(self, folder: Path) -> StoreSettings:
+        """Return the settings of the store over a folder."""
+        auditors = frozenset(Address(to_canonical(each)) for each in self.auditor or ())
+        if len(auditors) > MAX_AUDITORS:
+            raise ConfigurationError(f"--auditor: {len(auditors)} are more than {MAX_AUDITORS}")
+        return StoreSettings(
+            folder=folder,
+            public_urls=tuple(self.public_url or ()),
+            max_blob_bytes=self.max_blob_bytes,
+            quota_bytes=self.quota_bytes,
+            quota_blobs=self.quota_blobs,
+            quota_mail_bytes=self.quota_mail_bytes,
+            quota_envelopes=self.quota_envelopes,
+            auditors=auditors,
+            keep_rounds=self.keep_rounds,
+            logs_requests=self.log_requests,
+        )
+
+
+@blobs_app.command("list")
+def list_blobs(
+    source: RunBlobsOptions,
+    round_number: Annotated[int, Option("--round", min=1, help="Number of the round.")],
+    json: AsJson = False,
+) -> None:
+    """List the blobs that a decided round names, and whether they are there.
+
+    cmfl blobs prune removes the payloads of old rounds; the other blobs are the record.
+    """
+    target = source.target()
+    published = target.published()
+    with target.reader() as chain:
+        named = blobs_of_round(target.complete_ledger(chain), published, round_number)
+    if named is None:
+        raise ConfigurationError(f"round {round_number} has no decision, and so names no blobs")
+    rows = [
+        {
+            "use": str(blob.use),
+            "client": blob.client,
+            "sha256": blob.digest.hex(),
+            "is_there": published.has(blob.digest),
+        }
+        for blob in named
+    ]
+    if json:
+        print_json({"round": round_number, "blobs": rows})
+        return
+    cells = [[*list(row.values())[:3], "yes" if row["is_there"] else "no"] for row in rows]
+    print_table(f"blobs of round {round_number}", ("use", "client", "sha256", "there"), cells)
+
+
+@blobs_app.command("prune")
+def prune(
+    source: RunBlobsOptions,
+    keep_rounds: Annotated[
+        int, Option(min=1, max=2**31 - 1, help="Number of newest rounds that stay whole.")
+    ],
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Report what would be removed, and remove nothing.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Remove payloads and mail of old rounds, but no attestations or environments.
+
+    Records, vectors and models stay too. An audit of such a round names what is missing, and ends
+    incomplete (exit code 3).
+    """
+    from ledger.storage.opening import store_at
+
+    target = source.target()
+    store = target.blobs() if target.blobs_at is None else store_at(target.blobs_at)
+    with target.reader() as chain:
+        ledger = target.complete_ledger(chain)
+        pinned = _blobs_of_other_runs(target, chain, ledger.address, store)
+        final = EventLog().up_to(ledger, final_block(chain, None))
+        # A reorganisation may need a payload again; so may the head, which is not final.
+        removable = sorted(
+            removable_payloads(final, store, keep_rounds, pinned)
+            & removable_payloads(ledger, store, keep_rounds, pinned)
+        )
+        present = [digest for digest in removable if store.has(digest)]
+        if not dry_run:
+            for digest in present:
+                store.remove(digest)
+            _remove_mail(target, ledger, final.state().round - keep_rounds)
+    payloads, gone = [digest.hex() for digest in present], len(removable) - len(present)
+    verb = "would be removed" if dry_run else "removed"
+    print_result(
+        {"removed": not dry_run, "payloads": payloads, "gone_before": gone},
+        [f"{len(present)} payloads {verb}; {gone} were gone already"],
+        as_json=json,
+    )
+
+
+@blobs_app.command("copy")
+def copy(
+    source: RunBlobsOptions,
+    to: Annotated[str, Option(help="Folder or URL of the other location.")],
+) -> None:
+    """Copy all blobs of a run to another location, so that workers can start there.
+
+    Each blob is compared with its name. Exit code 3: a blob that the run names is missing.
+    """
+    from ledger.storage.opening import store_at
+
+    target = source.target()
+    published, copies = target.published(), store_at(to)
+    with target.reader() as chain:
+        # A round without incidents names them by zeros.
+        named = sorted(blobs_named_by_run(target.complete_ledger(chain), published) - {NO_DIGEST})
+    copied, missing = 0, 0
+    for digest in named:
+        try:
+            copies.put(published.get(digest))
+            copied += 1
+        except BlobMissingError:
+            missing += 0 if copies.has(digest) else 1
+    copies.sync()
+    print_line(f"{copied} blobs are there now; {missing} are missing")
+    if missing:
+        raise typer.Exit(INCOMPLETE)
+
+
+@blobs_app.command("serve")
+def serve_blobs(
+    folder: Annotated[
+        Path | None, Option(help="Folder of blobs and mail; else the home's.")
+    ] = None,
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="Port to listen on.")] = 8600,
+    *,
+    source: RunOptions,
+    store: StoreOptions,
+) -> None:
+    """Serve blobs and mail between machines: anyone reads, the contract's clients write.
+
+    A writer sends the signature of a registered client that is not banned, for a round that is
+    open or next to the open one, and for this store's URL: an upload that is signed for another
+    store is refused. Attestations of ended rounds are put by their auditors: clients, and those
+    whom --auditor names. There is no TLS: use a proxy on an open network.
+    """
+    from api.store.app import serve as serve_store
+
+    target = source.target()
+    home_folder = target.blobs().folder
+    served = home_folder if folder is None else folder
+    if not served.is_dir() and not served.parent.is_dir():
+        option = f"--home {source.home}" if folder is None else f"--folder {folder}"
+        raise ConfigurationError(f"{option}: there is no folder in which {served} could be made")
+    with ExitStack() as stack:
+        pinned = None
+        is_homes = served.resolve() == home_folder.resolve()
+        if is_homes and served.is_dir():
+            # A process that is alone in a home removes unfinished files there.
+            stack.enter_context(target.own_folder())
+        chain = stack.enter_context(target.reader())
+        stack.enter_context(until_interrupted())
+        ledger = target.ledger(chain)
+        if is_homes and store.keep_rounds is not None:
+            pinned = partial(_blobs_of_other_runs, target, chain, ledger.address, target.blobs())
+            pinned()
+        serve_store(
+            store.settings(served),
+            ledger,
+            host,
+            port,
+            lambda url: print_line(
+                f"{url} keeps blobs and mail of {ledger.address} in {served}, until Ctrl-C"
+            ),
+            pinned,
+        )
+
+
+def _remove_mail(target: Target, ledger: CommitteeLedger, before_round: int) -> None:
+    """Remove the mail of old rounds from the folder of the blobs, if it is on this machine."""
+    folder = target.blobs().folder
+    if target.blobs_at is not None:
+        location, *others = parse_locations("blobs", target.blobs_at)
+        if others or location.kind is not LocationKind.FOLDER:
+            return
+        folder = Path(location.text)
+    remove_mail(folder, ledger.domain(), before_round)
+
+
+def _blobs_of_other_runs(
+    target: Target, chain: ChainReader, address: str, blobs: BlobStore
+) -> set[Digest]:
+    """Return the blobs that the other runs of a home name."""
+    named: set[Digest] = set()
+    for paths in Home(target.home).deployed():
+        manifest = read_run_manifest(paths)
+        if manifest.address == address:
+            continue
+        if manifest.genesis_hash != f"0x{chain.genesis_hash.hex()}":
+            raise ConfigurationError(
+                f"run {paths.name!r} of {target.home} is on another chain, and old payloads may "
+                f"be its own too"
+            )
+        named |= blobs_named_by_run(complete_ledger(connect(chain, manifest)), blobs)
+    return named

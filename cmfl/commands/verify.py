@@ -8,94 +8,89 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+from typer import Argument, Option
 
+from clients.datasets.own_samples import salt_of
+from clients.replay.replayed_update import TrainingReplay
 from cmfl.arguments import naming
-from cmfl.commands import console
-from cmfl.commands.console import AsJson, Verbosity, complain, counting, print_json, print_line
+from cmfl.auditing import AuditRequest, trusted_by
+from cmfl.commands import console, options
 from cmfl.commands.exit_codes import WRONG, InterruptedCommand, code_of
-from cmfl.commands.options import Head, Rules, expand_groups
 from cmfl.commands.sender import keystore_key, private_keys
-from cmfl.commands.sources import (
-    AttestedOptions,
-    ContractOptions,
-    EvidenceOptions,
-    require_writable,
-    wrote_report,
-)
 from cmfl.commands.witness import WitnessOptions
-from cmfl.replaying import MOST_JOBS
+from cmfl.recorded import read
+from cmfl.replaying import MOST_JOBS, ReplayRequest, replay_target
 from cmfl.where import Target, download_bundle, download_proof, opened_ledger
+from ledger.audit.proofs.bundle_verification import RoundVerification, verify_bundle
+from ledger.audit.proofs.container import open_bundle
+from ledger.audit.proofs.documents import read_manifest
+from ledger.audit.proofs.proof import ClientProof
+from ledger.audit.proofs.recorded import make_bundle, make_proof, read_trusted_contract
+from ledger.audit.proofs.verification import (
+    Caveat,
+    ProofVerification,
+    Trusted,
+    verify_proof,
+)
+from ledger.audit.report import AuditOutcome, Step
+from ledger.audit.report_text import finding_line
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from clients.replay.replayed_update import TrainingReplay
     from cmfl.provenance.verify import DocumentVerification
-    from ledger.audit.proofs.bundle_verification import RoundVerification
-    from ledger.audit.proofs.proof import ClientProof
-    from ledger.audit.proofs.verification import Caveat, ProofVerification, Trusted
-    from ledger.audit.report import Step
-    from ledger.chain.contract.ledger import CommitteeLedger
-    from ledger.protocol.types import ClientId
 
 
 _RANGE = re.compile(r"([0-9]{1,9})\.\.([0-9]{1,9})")
 
 Clients = Annotated[
     list[int] | None,
-    typer.Option(
-        "--client", min=0, max=2**32 - 1, help="Index of a client; may be repeated; else all."
-    ),
+    Option("--client", min=0, max=2**32 - 1, help="Index of a client; may be repeated; else all."),
 ]
 
 
-@expand_groups
 def verify_training(
-    source: EvidenceOptions,
+    source: options.EvidenceOptions,
     round_number: Annotated[
         int | None,
-        typer.Option("--round", min=1, max=2**32 - 1, help="One round; else all that have ended."),
+        Option("--round", min=1, max=2**32 - 1, help="One round; else all that have ended."),
     ] = None,
-    rounds: Annotated[
-        str | None, typer.Option(metavar="A..B", help="First and last round.")
-    ] = None,
+    rounds: Annotated[str | None, Option(metavar="A..B", help="First and last round.")] = None,
     client: Clients = None,
-    sample: Annotated[
-        int | None, typer.Option(min=1, help="Draw so many of these updates.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the draw.")] = 0,
+    sample: Annotated[int | None, Option(min=1, help="Draw so many of these updates.")] = None,
+    seed: Annotated[int, Option(min=0, help="Of the draw.")] = 0,
     data: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="The data set's files; with owners' own samples, the file of the one client, or a "
             "folder with 0xADDRESS.npz (or .safetensors) of each, and 0xADDRESS.salt beside it."
         ),
     ] = None,
     mailbox: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="URL or folder of a federation's mailbox, in which its clients state their "
             "environments; else that of the blobs."
         ),
     ] = None,
     salt: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="32 bytes in hex, of the one client's samples: compare these with their digest."
         ),
     ] = None,
     keystore: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             help="Encrypted key of a client of yours: the salt of its samples follows from it, and "
             "its updates are repeated if no --client is named; may be repeated."
         ),
     ] = None,
-    password_file: Annotated[
-        Path | None, typer.Option(help="Of the keystores; else asked for.")
-    ] = None,
+    password_file: Annotated[Path | None, Option(help="Of the keystores; else asked for.")] = None,
     poisoned: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--poisoned",
             help="Repeat a simulation's attackers on their poisoned samples, as they trained; else "
             "on the samples of its data_root.",
@@ -103,7 +98,7 @@ def verify_training(
     ] = False,
     trained_here: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--trained-here",
             help="Take updates whose environment nobody recorded to be trained in this machine's "
             "class: bits that differ are then another update.",
@@ -111,33 +106,33 @@ def verify_training(
     ] = False,
     setting: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--set",
             metavar="KEY=VALUE",
             help="Of this machine: model.name=FILE.py:CLASS, your copy of the run's own model, "
             "which is run; machine.isa=avx2, a cap of the instruction set; and others.",
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N or auto.")] = "cpu",
-    jobs: Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Processes that train.")] = 1,
+    device: Annotated[str, Option(help="cpu, cuda, cuda:N or auto.")] = "cpu",
+    jobs: Annotated[int, Option(min=1, max=MOST_JOBS, help="Processes that train.")] = 1,
     log: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Add each result to this file, and do not repeat what it has: to go on after an "
             "interruption. It holds the losses: keep it as you keep a key."
         ),
     ] = None,
     sign: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Encrypted key of an auditor, who need not be a client: sign the verdicts, and "
             "put them into the mailbox as attestations."
         ),
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(help="File of the JSON report; an existing file is replaced.")
+        Path | None, Option(help="File of the JSON report; an existing file is replaced.")
     ] = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Repeat updates bit for bit, from the chain, the blobs and the owners' data.
 
@@ -148,10 +143,8 @@ def verify_training(
     another. 3: none is another, but something could not be checked. 2: with --sign, a mailbox that
     does not take the attestations; the result is shown and written all the same.
     """
-    from cmfl.replaying import ReplayRequest, replay_target
-
     if report is not None:
-        require_writable(report, "--report", as_json=json)
+        console.require_writable(report, "--report", as_json=json)
     where = source.target()
     where.require_chain_of_its_own()
     request = ReplayRequest(
@@ -172,7 +165,7 @@ def verify_training(
         attests=None if sign is None else keystore_key(sign, password_file),
     )
     try:
-        with counting("training, updates") as show:
+        with console.counting("training, updates") as show:
             result = replay_target(where, request, show)
     except KeyboardInterrupt as error:
         kept = "without --log no result was kept"
@@ -188,19 +181,15 @@ def _end_of_training(
     """Print the result, write its report, and end with the verdict's code."""
     from json import dumps
 
-    if json:
-        print_json(result.as_dict())
-    else:
-        is_verbose = console.chosen() is Verbosity.VERBOSE
-        for line in result.lines(is_verbose=is_verbose):
-            print_line(line)
-        if is_signed and not result.unpublished:
-            attestations = "attestation" if result.published == 1 else "attestations"
-            print_line(f"{result.published} {attestations} signed: cmfl coverage shows them")
+    lines = [*result.lines(is_verbose=console.chosen() is console.Verbosity.VERBOSE)]
+    if is_signed and not result.unpublished:
+        attestations = "attestation" if result.published == 1 else "attestations"
+        lines.append(f"{result.published} {attestations} signed: cmfl coverage shows them")
+    console.print_result(result.as_dict(), lines, as_json=json)
     data = f"{dumps(result.as_dict(), indent=1, allow_nan=False)}\n".encode()
-    written = report is None or wrote_report(report, data)
+    written = report is None or console.wrote_report(report, data)
     if result.unpublished:
-        complain(
+        console.complain(
             f"--sign: of the attestations {result.published} are in the mailbox, and the next is "
             f"not: {result.unpublished}; repeated with the same --log, nothing is trained again"
         )
@@ -209,11 +198,7 @@ def _end_of_training(
 
 
 def read_bounds(round_number: int | None, rounds: str | None) -> tuple[int, int] | None:
-    """Return the first and the last round that are asked for; None for all.
-
-    Raises:
-        ConfigurationError: both options, or no range.
-    """
+    """Return the first and the last round that are asked for; None for all."""
     if rounds is None:
         return None if round_number is None else (round_number, round_number)
     if round_number is not None:
@@ -225,9 +210,6 @@ def read_bounds(round_number: int | None, rounds: str | None) -> tuple[int, int]
 
 
 def _salts(salt: str | None, clients: tuple[int, ...]) -> dict[int, bytes]:
-    """Return the salt of the one client's samples."""
-    from clients.datasets.own_samples import salt_of
-
     if salt is None:
         return {}
     if len(clients) != 1:
@@ -237,31 +219,25 @@ def _salts(salt: str | None, clients: tuple[int, ...]) -> dict[int, bytes]:
     return {clients[0]: salt_of(salt, "--salt")}
 
 
-app = typer.Typer(
-    help="Check a client's part, a round, a bundle, the training or provenance.",
-    no_args_is_help=True,
-)
+verify_app = options.Commands()
 
-RoundNumber = Annotated[
-    int, typer.Option("--round", min=1, max=2**32 - 1, help="Number of the round.")
-]
+RoundNumber = Annotated[int, Option("--round", min=1, max=2**32 - 1, help="Number of the round.")]
 Proof = Annotated[
     Path | None,
-    typer.Option("--proof", help="A proof that somebody sent; else it is made from the home."),
+    Option("--proof", help="A proof that somebody sent; else it is made from the home."),
 ]
 
 
-@app.command("client")
-@expand_groups
+@verify_app.command("client")
 def client(
-    source: EvidenceOptions,
+    source: options.EvidenceOptions,
     round_number: RoundNumber,
     client_index: Annotated[
-        int, typer.Option("--client", min=0, max=2**32 - 1, help="Index of the client.")
+        int, Option("--client", min=0, max=2**32 - 1, help="Index of the client.")
     ],
     proof: Proof = None,
-    head: Head = None,
-    json: AsJson = False,
+    head: options.Head = None,
+    json: console.AsJson = False,
 ) -> None:
     """Check what became of a client in a round: was its update used, and why or why not.
 
@@ -272,11 +248,6 @@ def client(
     is trusted for nothing of it. Exit code 0: proven. 1: the proof is contradicted. 3: something
     could not be checked.
     """
-    from cmfl.recorded import read
-    from ledger.audit.proofs.verification import verify_proof
-    from ledger.audit.report import AuditOutcome
-    from ledger.protocol.types import ClientId
-
     who = ClientId(client_index)
     where = source.target()
     if proof is not None:
@@ -290,22 +261,21 @@ def client(
         found, trusted = _made(where, round_number, who, head)
     result = verify_proof(found, round_number, who, trusted)
     if not json:
-        print_line(result.sentence, bold=True)
-        is_verbose = console.chosen() is Verbosity.VERBOSE
+        console.print_line(result.sentence, bold=True)
+        is_verbose = console.chosen() is console.Verbosity.VERBOSE
         _show_steps([step for step in result.steps if is_verbose or step.is_ok is not True])
         if is_verbose or result.outcome is not AuditOutcome.PASSED:
             _show_caveats(result.caveats)
     _end(result, json=json)
 
 
-@app.command("round")
-@expand_groups
+@verify_app.command("round")
 def round_(
-    source: EvidenceOptions,
-    round_number: Annotated[int, typer.Argument(min=1, max=2**32 - 1, help="Of the round.")],
-    head: Head = None,
-    rules: Rules = None,
-    json: AsJson = False,
+    source: options.EvidenceOptions,
+    round_number: Annotated[int, Argument(min=1, max=2**32 - 1, help="Of the round.")],
+    head: options.Head = None,
+    rules: options.Rules = None,
+    json: console.AsJson = False,
 ) -> None:
     """Check one round by the ten steps of an audit, from chain and blobs.
 
@@ -313,9 +283,6 @@ def round_(
     contract on a chain that is trusted: --rpc-url with --address. Exit code 0: everything was
     checked and is true. 1: a contradiction. 3: something could not be checked.
     """
-    from ledger.audit.proofs.bundle_verification import verify_bundle
-    from ledger.audit.proofs.recorded import make_bundle
-
     where = source.target()
     if where.remote is not None:
         trusted_there = _trusted(where, round_number, head)
@@ -329,14 +296,13 @@ def round_(
     _show_round(result, json=json)
 
 
-@app.command("bundle")
-@expand_groups
+@verify_app.command("bundle")
 def bundle(
-    source: ContractOptions,
-    file: Annotated[Path, typer.Argument(help="A bundle, as cmfl export bundle writes it.")],
-    head: Head = None,
-    rules: Rules = None,
-    json: AsJson = False,
+    source: options.ContractOptions,
+    file: Annotated[Path, Argument(help="A bundle, as cmfl export bundle writes it.")],
+    head: options.Head = None,
+    rules: options.Rules = None,
+    json: console.AsJson = False,
 ) -> None:
     """Check the round in a bundle by the ten steps of an audit, with nothing but the file.
 
@@ -344,10 +310,6 @@ def bundle(
     trusted: --rpc-url with --address, or the home's own. Exit code 0: everything was checked and is
     true. 1: a contradiction. 3: something could not be checked.
     """
-    from ledger.audit.proofs.bundle_verification import verify_bundle
-    from ledger.audit.proofs.container import open_bundle
-    from ledger.audit.proofs.documents import read_manifest
-
     where = source.target()
     with naming(file), open_bundle(file) as parts:
         manifest = read_manifest(parts.manifest, parts)
@@ -356,23 +318,20 @@ def bundle(
     _show_round(result, json=json)
 
 
-@app.command("attestation")
-@expand_groups
+@verify_app.command("attestation")
 def attestation(
-    source: AttestedOptions,
+    source: options.AttestedOptions,
     file: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             help="An in-toto statement, an ML-BOM, or the folder of an RO-Crate or a signed model."
         ),
     ],
-    key: Annotated[
-        Path | None, typer.Option(help="Public key (PEM) that must have signed it.")
-    ] = None,
-    head: Head = None,
+    key: Annotated[Path | None, Option(help="Public key (PEM) that must have signed it.")] = None,
+    head: options.Head = None,
     *,
     witnesses: WitnessOptions,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Check every field of what cmfl export attestation, crate or mlbom has written.
 
@@ -384,7 +343,6 @@ def attestation(
     has gone on since. 1: a field is false, the audit fails, or the document is about another
     contract or chain. 3: something could not be derived.
     """
-    from cmfl.auditing import AuditRequest
     from cmfl.commands.audit import audited_with_progress
     from cmfl.provenance.documents import read_document
     from cmfl.provenance.verify import verify_document
@@ -397,48 +355,40 @@ def attestation(
         document, where, lambda: audited_with_progress(where, request), source.mailbox, key
     )
     if not json:
-        print_line(result.sentence, bold=True)
-        for difference in result.differences:
-            print_line(f"  {difference.sentence}")
-        for note in result.notes:
-            print_line(f"  note: {note}")
+        console.print_line(result.sentence, bold=True)
+        console.print_lines(f"  {difference.sentence}" for difference in result.differences)
+        console.print_lines(f"  note: {note}" for note in result.notes)
     _end(result, json=json)
 
 
-app.command("training")(verify_training)
+verify_app.command("training")(verify_training)
 
 
 def _show_round(result: RoundVerification, *, json: bool) -> NoReturn:
-    from ledger.audit.report_text import finding_line
-
     if not json:
-        print_line(result.sentence, bold=True)
+        console.print_line(result.sentence, bold=True)
         _show_steps((*result.steps, *result.audit))
-        for finding in result.findings:
-            print_line(f"  {finding_line(finding)}")
+        console.print_lines(f"  {finding_line(finding)}" for finding in result.findings)
         _show_caveats(result.caveats)
-        for one in result.unchecked:
-            print_line(f"  not checked: {one.field} ({one.reason})")
+        console.print_lines(
+            f"  not checked: {one.field} ({one.reason})" for one in result.unchecked
+        )
     _end(result, json=json)
 
 
 def _show_steps(steps: Sequence[Step]) -> None:
-    for step in steps:
-        for line in step.lines():
-            print_line(f"  {line}")
+    console.print_lines(f"  {line}" for step in steps for line in step.lines())
 
 
 def _show_caveats(caveats: tuple[Caveat, ...]) -> None:
-    """Print what is not proven."""
-    for caveat in caveats:
-        print_line(f"  note: {caveat.sentence}")
+    console.print_lines(f"  note: {caveat.sentence}" for caveat in caveats)
 
 
 def _end(
     result: ProofVerification | RoundVerification | DocumentVerification, *, json: bool
 ) -> NoReturn:
     if json:
-        print_json(result.as_dict())
+        console.print_json(result.as_dict())
     raise typer.Exit(code_of(result.outcome))
 
 
@@ -446,31 +396,22 @@ def _made(
     where: Target, round_number: int, who: ClientId, head: str | None
 ) -> tuple[ClientProof, Trusted]:
     """Return a proof, and what it is held against, both from one block."""
-    from ledger.audit.proofs.recorded import make_proof
-
     with opened_ledger(where) as ledger:
         whole = head is not None
         made = make_proof(ledger, where.published(), round_number, who, whole=whole)
         return made, _trust(ledger, round_number, head)
 
 
-def _trust(ledger: CommitteeLedger, round_number: int, head: str | None) -> Trusted:
-    """Return a head that was kept, else what the contract says of the round."""
-    from cmfl.verifying import trusted_head
-    from ledger.audit.proofs.recorded import read_trusted_contract
-
-    return trusted_head(head) if head is not None else read_trusted_contract(ledger, round_number)
-
-
 def _trusted(where: Target, round_number: int, head: str | None) -> Trusted | None:
     """Return what the options say to trust; None if they name neither a head nor a chain."""
-    from cmfl.verifying import trusted_head
-
-    if head is not None:
-        return trusted_head(head)
-    if where.rpc_url is not None and where.address is None:
+    if head is None and where.rpc_url is not None and where.address is None:
         raise ConfigurationError("--rpc-url needs --address: the contract that is trusted")
-    if where.rpc_url is None and (where.remote is not None or not where.chain_file.exists()):
-        return None
-    with opened_ledger(where) as ledger:
-        return _trust(ledger, round_number, None)
+    has_chain = where.remote is None and where.chain_file.exists()
+    named = where if where.rpc_url is not None or has_chain else None
+    return trusted_by(named, round_number, head)
+
+
+def _trust(ledger: CommitteeLedger, round_number: int, head: str | None) -> Trusted:
+    """Return a head that was kept, else what the contract has of the round."""
+    kept = trusted_by(None, round_number, head)
+    return read_trusted_contract(ledger, round_number) if kept is None else kept

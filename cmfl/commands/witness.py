@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
+from cmfl.auditing import Witnesses, policy_in, witnesses_of
 from cmfl.commands import console
-from cmfl.commands.console import AsJson, Verbosity, complain, print_json, print_line, print_written
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE
 from cmfl.commands.interrupts import until_interrupted
-from cmfl.commands.options import expand_groups
+from cmfl.commands.options import Commands, ContractOptions
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
 from cmfl.commands.serve import AllowedHosts
-from cmfl.commands.sources import ContractOptions, require_writable, write_result
 from cmfl.where import Target, opened_ledger
+from ledger.io.folders import sole_process
+from ledger.io.home import read_file
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Domain
+from ledger.transparency import network, notes
+from ledger.transparency import policy as proofs
+from ledger.transparency.checkpoints import Checkpoint, open_checkpoint
+from ledger.transparency.network import WitnessFolder
+from ledger.transparency.policy import MAX_PROOF_BYTES, parse_proof, verified_head
+from ledger.transparency.tree import head_entries, origin_of, read_entries
 
-if TYPE_CHECKING:
-    from cmfl.auditing import Witnesses
-    from ledger.transparency.checkpoints import Checkpoint
-    from ledger.transparency.notes import SigningKey
-
-
-WITNESS_POLICY = typer.Option(
+WITNESS_POLICY = Option(
     "--witness-policy",
     help="Known logs and witnesses, and how many of these are enough: a file as "
     "c2sp.org/tlog-policy has it.",
@@ -47,7 +45,7 @@ class WitnessOptions:
     witness_policy: WitnessPolicyFile = None
     checkpoint: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="PLACE",
             help="URL, folder or file of a log's checkpoint, beside the URLs of the policy; may be "
             "repeated.",
@@ -55,25 +53,19 @@ class WitnessOptions:
     ] = None
     checkpoint_max_age: Annotated[
         float | None,
-        typer.Option(
-            help="Hours since a witness has cosigned, for its word to count; 24 if not given."
-        ),
+        Option(help="Hours since a witness has cosigned, for its word to count; 24 if not given."),
     ] = None
 
     def witnesses(self) -> Witnesses | None:
         """Return whom to ask; None for nobody."""
-        from cmfl.auditing import witnesses_of
-
         places = tuple(self.checkpoint or ())
         return witnesses_of(self.witness_policy, places, self.checkpoint_max_age)
 
 
-witness_app = typer.Typer(
-    help="Cosign the checkpoints of logs that take nothing back.", no_args_is_help=True
-)
+witness_app = Commands()
 
 WitnessName = Annotated[
-    str, typer.Option("--name", help="Name of the witness's key, such as witness.example.org.")
+    str, Option("--name", help="Name of the witness's key, such as witness.example.org.")
 ]
 
 
@@ -83,24 +75,24 @@ def witness_key(name: WitnessName, keystore: KeyFile, password_file: KeyPassword
 
     It is derived from the keystore's, for this name alone.
     """
-    print_line(str(_witness_key(name, keystore, password_file).verifier))
+    console.print_line(str(_witness_key(name, keystore, password_file).verifier))
 
 
 @witness_app.command("serve")
 def serve_witness(
     name: WitnessName,
     keystore: KeyFile,
-    folder: Annotated[Path, typer.Option(help="Folder of the witness's state.")],
+    folder: Annotated[Path, Option(help="Folder of the witness's state.")],
     log: Annotated[
         list[str],
-        typer.Option(
+        Option(
             metavar="VKEY",
             help="Public key of a log to witness, as cmfl log key prints it; may be repeated.",
         ),
     ],
     password_file: KeyPassword = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8701,
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="Port to listen on.")] = 8701,
     allowed_host: AllowedHosts = None,
 ) -> None:
     """Cosign checkpoints of logs over HTTP, as c2sp.org/tlog-witness has it.
@@ -111,11 +103,8 @@ def serve_witness(
     """
     from api.http.server import serve_app
     from api.transparency import create_witness
-    from ledger.io.folders import sole_process
-    from ledger.transparency.network import WitnessFolder
-    from ledger.transparency.notes import KeyUse, parse_vkey
 
-    logs = [parse_vkey(each, KeyUse.NOTE) for each in log]
+    logs = [notes.parse_vkey(each, notes.KeyUse.NOTE) for each in log]
     signer = _witness_key(name, keystore, password_file)
     with sole_process(folder, "witness.lock"), until_interrupted():
         state = WitnessFolder(folder, logs, signer, time.time)
@@ -123,26 +112,22 @@ def serve_witness(
             create_witness(state),
             host,
             port,
-            lambda url: print_line(f"{url} is the witness {signer.verifier}, until Ctrl-C"),
+            lambda url: console.print_line(f"{url} is the witness {signer.verifier}, until Ctrl-C"),
             allowed_host or (),
         )
 
 
-def _witness_key(name: str, keystore: list[Path], password_file: Path | None) -> SigningKey:
-    from ledger.transparency.notes import KeyUse, SigningKey, require_key_name
-
-    require_key_name(name)
+def _witness_key(name: str, keystore: list[Path], password_file: Path | None) -> notes.SigningKey:
+    notes.require_key_name(name)
     secret = keystore_key(only_keystore(keystore), password_file)
-    return SigningKey.derived(secret, KeyUse.COSIGNATURE, name)
+    return notes.SigningKey.derived(secret, notes.KeyUse.COSIGNATURE, name)
 
 
-log_app = typer.Typer(
-    help="The heads of a run as a transparency log that witnesses cosign.", no_args_is_help=True
-)
+log_app = Commands()
 
 LogName = Annotated[
     str,
-    typer.Option(
+    Option(
         "--name",
         help="Your name for logs, such as example.org/cmfl; chain and contract are added to it.",
     ),
@@ -150,7 +135,6 @@ LogName = Annotated[
 
 
 @log_app.command("key")
-@expand_groups
 def log_key(
     name: LogName, keystore: KeyFile, password_file: KeyPassword = None, *, source: ContractOptions
 ) -> None:
@@ -160,24 +144,22 @@ def log_key(
     """
     with opened_ledger(source.target()) as ledger:
         domain = ledger.domain()
-    print_line(str(_log_key(name, domain, keystore, password_file).verifier))
+    console.print_line(str(_log_key(name, domain, keystore, password_file).verifier))
 
 
 @log_app.command("publish")
-@expand_groups
 def publish(
     name: LogName,
     keystore: KeyFile,
-    out: Annotated[Path, typer.Option(help="Folder of the log's files.")],
+    out: Annotated[Path, Option(help="Folder of the log's files.")],
     password_file: KeyPassword = None,
     witness_policy: WitnessPolicyFile = None,
     first: Annotated[
-        bool,
-        typer.Option("--first", help="Key that has signed nothing yet: sign without a quorum."),
+        bool, Option("--first", help="Key that has signed nothing yet: sign without a quorum.")
     ] = False,
     *,
     source: ContractOptions,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Write the heads of all rounds that have ended as a log, and have witnesses cosign it.
 
@@ -187,11 +169,6 @@ def publish(
     1: the chain contradicts what this key has signed. 3: fewer witnesses than the policy asks for
     have cosigned, and the checkpoint in place stays.
     """
-    from cmfl.auditing import policy_in
-    from ledger.io.folders import sole_process
-    from ledger.transparency.network import publish
-    from ledger.transparency.notes import LogConflictError
-
     target = source.target()
     policy = None if witness_policy is None else policy_in(witness_policy)
     # The chain is read under the lock: else rounds that another process publishes meanwhile would
@@ -200,34 +177,30 @@ def publish(
         domain, entries = _entries_of(target, is_final=True)
         signer = _log_key(name, domain, keystore, password_file)
         try:
-            publication = publish(entries, signer, out, policy, is_first=first)
-        except LogConflictError as error:
-            complain(str(error))
+            publication = network.publish(entries, signer, out, policy, is_first=first)
+        except notes.LogConflictError as error:
+            console.complain(str(error))
             raise typer.Exit(FAILED) from error
     for failure in publication.failures:
-        complain(failure)
-    response: dict[str, Any] = {
-        "log": publication.checkpoint.origin,
-        "rounds": publication.checkpoint.size,
-        "root": publication.checkpoint.root,
-        "cosigned": list(publication.cosigned),
-        "published": publication.is_published,
-    }
-    if json:
-        print_json(response)
-    else:
-        by = f", cosigned by {', '.join(publication.cosigned)}" if publication.cosigned else ""
-        print_line(f"{publication.checkpoint.origin} has {publication.checkpoint.size} rounds{by}")
+        console.complain(failure)
+    checkpoint, cosigned = publication.checkpoint, publication.cosigned
+    by = f", cosigned by {', '.join(cosigned)}" if cosigned else ""
+    console.print_result(
+        {"log": checkpoint.origin, "rounds": checkpoint.size, "root": checkpoint.root}
+        | {"cosigned": list(cosigned), "published": publication.is_published},
+        [f"{checkpoint.origin} has {checkpoint.size} rounds{by}"],
+        as_json=json,
+    )
     if not publication.is_published:
-        complain("that is no quorum of the policy: the checkpoint in place stays as it was")
+        console.complain("that is no quorum of the policy: the checkpoint in place stays as it was")
         raise typer.Exit(INCOMPLETE)
 
 
 @log_app.command("serve")
 def serve_log(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the log's files.")],
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8700,
+    folder: Annotated[Path, Argument(metavar="DIR", help="Folder of the log's files.")],
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="Port to listen on.")] = 8700,
     allowed_host: AllowedHosts = None,
 ) -> None:
     """Serve the files of a log over HTTP; any server of static files does the same."""
@@ -241,34 +214,36 @@ def serve_log(
             create_static_log(folder),
             host,
             port,
-            lambda url: print_line(f"{url} serves the log in {folder}, until Ctrl-C"),
+            lambda url: console.print_line(f"{url} serves the log in {folder}, until Ctrl-C"),
             allowed_host or (),
         )
 
 
-LogPlace = Annotated[str, typer.Argument(metavar="PLACE", help="URL or folder of the log's files.")]
-LogKeys = Annotated[list[str], typer.Option("--log", metavar="VKEY", help="Public key of the log.")]
+LogPlace = Annotated[str, Argument(metavar="PLACE", help="URL or folder of the log's files.")]
+LogKeys = Annotated[list[str], Option("--log", metavar="VKEY", help="Public key of the log.")]
 
 
 @log_app.command("verify")
-def verify(place: LogPlace, log: LogKeys, json: AsJson = False) -> None:
+def verify(place: LogPlace, log: LogKeys, json: console.AsJson = False) -> None:
     """Check that every file of a log hashes to its checkpoint, and that this is the log's.
 
     Exit code 1: a file does not, or another key has signed. 3: a file cannot be had.
     """
     _, checkpoint, entries = _read_log(place, log)
-    if json:
-        print_json({"log": checkpoint.origin, "rounds": len(entries), "root": checkpoint.root})
-        return
-    print_line(f"{checkpoint.origin}: {len(entries)} rounds, and every file hashes")
-    for line in entries[-1].decode("utf-8", "replace").splitlines() if entries else ():
-        print_line(f"  {line}")
+    newest = entries[-1].decode("utf-8", "replace").splitlines() if entries else []
+    console.print_result(
+        {"log": checkpoint.origin, "rounds": len(entries), "root": checkpoint.root},
+        [
+            f"{checkpoint.origin}: {len(entries)} rounds, and every file hashes",
+            *(f"  {line}" for line in newest),
+        ],
+        as_json=json,
+    )
 
 
 @log_app.command("compare")
-@expand_groups
 def compare(
-    place: LogPlace, log: LogKeys, *, source: ContractOptions, json: AsJson = False
+    place: LogPlace, log: LogKeys, *, source: ContractOptions, json: console.AsJson = False
 ) -> None:
     """Name the first round in which a log and a run differ.
 
@@ -280,15 +255,14 @@ def compare(
     pairs = zip(entries, own, strict=False)
     differs = next((t for t, (theirs, ours) in enumerate(pairs, 1) if theirs != ours), None)
     is_missing = differs is None and len(own) < len(entries)
-    if json:
-        rounds = {"log_rounds": len(entries), "rounds": len(own)}
-        print_json({"log": checkpoint.origin, **rounds, "first_difference": differs})
-    elif differs is not None:
-        print_line(f"round {differs} is another in {checkpoint.origin}")
+    line = f"{len(entries)} rounds are the same, of {len(own)} that have ended"
+    if differs is not None:
+        line = f"round {differs} is another in {checkpoint.origin}"
     elif is_missing:
-        print_line(f"the run ends with round {len(own)}, {checkpoint.origin} with {len(entries)}")
-    else:
-        print_line(f"{len(entries)} rounds are the same, of {len(own)} that have ended")
+        line = f"the run ends with round {len(own)}, {checkpoint.origin} with {len(entries)}"
+    rounds = {"log_rounds": len(entries), "rounds": len(own)}
+    answer = {"log": checkpoint.origin, **rounds, "first_difference": differs}
+    console.print_result(answer, [line], as_json=json)
     if differs is not None or is_missing:
         raise typer.Exit(FAILED)
 
@@ -298,85 +272,74 @@ def prove(
     place: LogPlace,
     log: LogKeys,
     round_number: Annotated[
-        int, typer.Option("--round", min=1, max=2**32 - 1, help="Number of the round.")
+        int, Option("--round", min=1, max=2**32 - 1, help="Number of the round.")
     ],
-    out: Annotated[Path, typer.Option(help="File of the proof; an existing file is replaced.")],
+    out: Annotated[Path, Option(help="File of the proof; an existing file is replaced.")],
 ) -> None:
     """Write a proof that the head of a round is in a log, to be checked offline.
 
     It has the form of c2sp.org/tlog-proof, and all cosignatures of the checkpoint.
     """
-    from ledger.transparency import policy as proofs
-
-    require_writable(out)
+    console.require_writable(out)
     note, checkpoint, entries = _read_log(place, log)
     if round_number > len(entries):
         raise ConfigurationError(
             f"--round {round_number}: {checkpoint.origin} has {len(entries)} rounds"
         )
-    write_result(out, proofs.prove(entries, round_number - 1, note).encoded())
-    print_written(out, f"proves the head of round {round_number} in {checkpoint.origin}")
+    console.write_result(out, proofs.prove(entries, round_number - 1, note).encoded())
+    console.print_written(out, f"proves the head of round {round_number} in {checkpoint.origin}")
 
 
 @log_app.command("head")
 def head(
-    proof: Annotated[Path, typer.Argument(help="A proof, as cmfl log prove writes it.")],
+    proof: Annotated[Path, Argument(help="A proof, as cmfl log prove writes it.")],
     witness_policy: Annotated[Path, WITNESS_POLICY],
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Check a proof of a round's head, offline, and print the head for `--head` of other commands.
 
     Exit code 1: a signature or the proof does not hold. 3: fewer witnesses than the policy asks for
     have cosigned the log.
     """
-    from cmfl.auditing import policy_in
-    from ledger.io.home import read_file
-    from ledger.transparency.notes import NoteError, ProofError
-    from ledger.transparency.policy import MAX_PROOF_BYTES, parse_proof, verified_head
-
     policy = policy_in(witness_policy)
     sent = parse_proof(read_file(proof, MAX_PROOF_BYTES))
     try:
         entry, witnesses = verified_head(sent, policy)
-    except (NoteError, ProofError) as error:
-        complain(f"{proof}: {error}")
+    except (notes.NoteError, notes.ProofError) as error:
+        console.complain(f"{proof}: {error}")
         raise typer.Exit(FAILED) from error
     is_met = policy.is_met(witnesses)
-    if json:
-        fields = {"round": entry.round, "head": entry.head, "contract": entry.domain.contract}
-        print_json({**fields, "chain_id": entry.domain.chain_id, "witnesses": list(witnesses)})
-    else:
-        by = ", ".join(witnesses) or "no witness"
-        print_line(f"round {entry.round}, cosigned by {by}: --head 0x{entry.head.hex()}")
+    fields = {"round": entry.round, "head": entry.head, "contract": entry.domain.contract}
+    by = ", ".join(witnesses) or "no witness"
+    console.print_result(
+        {**fields, "chain_id": entry.domain.chain_id, "witnesses": list(witnesses)},
+        [f"round {entry.round}, cosigned by {by}: --head 0x{entry.head.hex()}"],
+        as_json=json,
+    )
     if not is_met:
-        complain("that is no quorum of the policy")
+        console.complain("that is no quorum of the policy")
         raise typer.Exit(INCOMPLETE)
 
 
 def _read_log(place: str, log: list[str]) -> tuple[bytes, Checkpoint, list[bytes]]:
     """Return a log's checkpoint, as a note and opened, and its entries, or end for why not."""
-    from ledger.transparency.checkpoints import open_checkpoint
     from ledger.transparency.network import checkpoint_at, file_at, shown
-    from ledger.transparency.notes import KeyUse, NoteError, TileError, WitnessError, parse_vkey
-    from ledger.transparency.tree import read_entries
 
-    keys = [parse_vkey(each, KeyUse.NOTE) for each in log]
+    keys = [notes.parse_vkey(each, notes.KeyUse.NOTE) for each in log]
     try:
         note = checkpoint_at(place)
         checkpoint = open_checkpoint(note, keys).checkpoint
         return note, checkpoint, read_entries(checkpoint, partial(file_at, place))
-    except (NoteError, TileError) as error:
-        complain(f"{shown(place)}: {error}")
+    except (notes.NoteError, notes.TileError) as error:
+        console.complain(f"{shown(place)}: {error}")
         raise typer.Exit(FAILED) from error
-    except WitnessError as error:
-        complain(str(error))
+    except notes.WitnessError as error:
+        console.complain(str(error))
         raise typer.Exit(INCOMPLETE) from error
 
 
 def _entries_of(target: Target, *, is_final: bool) -> tuple[Domain, list[bytes]]:
     """Return a run's domain, and the entries of its rounds: of the final ones, or of all."""
-    from ledger.transparency.tree import head_entries
-
     with opened_ledger(target) as ledger:
         domain = ledger.domain()
         last = ledger.chain.finalized() if is_final else ledger.chain.head().number
@@ -386,50 +349,7 @@ def _entries_of(target: Target, *, is_final: bool) -> tuple[Domain, list[bytes]]
 
 def _log_key(
     name: str, domain: Domain, keystore: list[Path], password_file: Path | None
-) -> SigningKey:
-    from ledger.transparency.notes import KeyUse, SigningKey
-    from ledger.transparency.tree import origin_of
-
+) -> notes.SigningKey:
     origin = origin_of(name, domain)
     secret = keystore_key(only_keystore(keystore), password_file)
-    return SigningKey.derived(secret, KeyUse.NOTE, origin)
-
-
-OURS = ("ledger", "clients", "api", "cmfl")
-
-_LEAST = {
-    Verbosity.QUIET: logging.ERROR,
-    Verbosity.USUAL: logging.WARNING,
-    Verbosity.VERBOSE: logging.INFO,
-}
-
-
-class _Lines(logging.Handler):
-    """Handler for standard error: warnings and worse; more with -v, only errors with -q."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print a record as one line, with its traceback if CMFL_DEBUG is set."""
-        if os.environ.get("CMFL_DEBUG"):
-            complain(f"{record.name}: {self.format(record)}")
-        elif record.levelno < _LEAST[console.chosen()]:
-            return
-        # The EVM logs tracebacks of errors that its caller handles.
-        elif record.name.partition(".")[0] in OURS:
-            complain(record.getMessage())
-
-
-@contextmanager
-def shown_as_lines() -> Iterator[None]:
-    """Print log records in this context."""
-    handler, root = _Lines(logging.INFO), logging.getLogger()
-    ours = [logging.getLogger(name) for name in OURS]
-    before = [logger.level for logger in ours]
-    root.addHandler(handler)
-    for logger in ours:
-        logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        root.removeHandler(handler)
-        for logger, level in zip(ours, before, strict=True):
-            logger.setLevel(level)
+    return notes.SigningKey.derived(secret, notes.KeyUse.NOTE, origin)

@@ -14,21 +14,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
+from clients.worker.background import Moment
+from clients.worker.participants import HONEST
 from cmfl.arguments import digest_of_head
 from cmfl.commands import console
-from cmfl.commands.console import (
-    AsJson,
-    Verbosity,
-    command_line,
-    complain,
-    print_json,
-    print_line,
-    print_table,
-)
 from cmfl.commands.exit_codes import FAILED, InterruptedCommand
 from cmfl.commands.interrupts import handled_with
-from cmfl.commands.options import MaxFee, MaxTip, expand_groups
+from cmfl.commands.options import MaxFee, MaxTip
 from cmfl.commands.sender import (
     BLOBS_VARIABLE,
     DEFAULT_WORKER,
@@ -37,12 +31,18 @@ from cmfl.commands.sender import (
     Sender,
     SharedPlaces,
     WorkerFolderPath,
+    option_words,
     print_next,
-    private_keys,
     quoted_place,
     quoted_url,
 )
+from ledger.chain.addresses import checksum
+from ledger.chain.contract.deploy import ALLOW_UNKNOWN_CREATION
+from ledger.chain.ports import require_plain_sender
+from ledger.io.home import DISK
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.signing import KeySigner
 
 if TYPE_CHECKING:
     from clients.onboarding.checks import FinalityLag
@@ -50,46 +50,38 @@ if TYPE_CHECKING:
     from clients.worker.status import WorkerFolder
     from ledger.chain.rpc.node import RpcReader, RpcSettings
     from ledger.chain.rpc.rpc_chain import RpcChain
-    from ledger.protocol.parameters import Parameters
-    from ledger.protocol.signing import KeySigner
 
 
 _log = logging.getLogger(__name__)
 
 
-@expand_groups
 def worker(
     context: typer.Context,
     options: ParticipantOptions,
     device: Annotated[
-        str, typer.Option(help="cpu, cuda, cuda:N, or auto for cuda where there is one.")
+        str, Option(help="cpu, cuda, cuda:N, or auto for cuda where there is one.")
     ] = "cpu",
     max_fee: MaxFee = None,
     max_tip: MaxTip = None,
     rpc_timeout: Annotated[
-        float, typer.Option(min=0.5, max=300, help="Seconds that one answer of the node may take.")
+        float, Option(min=0.5, max=300, help="Seconds that one answer of the node may take.")
     ] = 10.0,
     poll: Annotated[
-        float, typer.Option(min=0.05, max=60, help="Seconds between two polls of the chain.")
+        float, Option(min=0.05, max=60, help="Seconds between two polls of the chain.")
     ] = 0.5,
     metrics_port: Annotated[
-        int | None,
-        typer.Option(min=0, max=65535, help="Port for Prometheus, of this machine only."),
+        int | None, Option(min=0, max=65535, help="Port for Prometheus, of this machine only.")
     ] = None,
     accept_rollback: Annotated[
         bool,
-        typer.Option(
-            "--accept-rollback", help="Go on though the chain has taken back what was final."
-        ),
+        Option("--accept-rollback", help="Go on though the chain has taken back what was final."),
     ] = False,
-    log_format: Annotated[str, typer.Option(help="text, or json for an object a line.")] = "text",
+    log_format: Annotated[str, Option(help="text, or json for an object a line.")] = "text",
     status: Annotated[
         bool,
-        typer.Option(
-            "--status", help="Print what the folder's worker reports; exit 1 if it was killed."
-        ),
+        Option("--status", help="Print what the folder's worker reports; exit 1 if it was killed."),
     ] = False,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Take part in a run with one or more clients until it is over.
 
@@ -103,24 +95,14 @@ def worker(
     if status:
         _print_status(own, json=json)
         return
-    from clients.worker.participants import HONEST
-    from clients.worker.process import WorkerOptions, WorkerTarget
+    from clients.worker.process import WorkerOptions
 
-    shared = options.shared()
-    target = WorkerTarget(
-        contract=shared.contract,
-        blobs=shared.blobs,
-        mailbox=shared.mailbox,
-        data=options.data,
-        settings=(f"machine.device={device}", *(options.setting or ())),
-        confirmations=options.confirmations,
-        allow_unknown_creation=options.allow_unknown_creation,
-    )
+    shared, target = options.shared(), options.target(f"machine.device={device}")
     with own.held(), _logged(log_format):
         settings_of_node = replace(
             Sender(max_fee=max_fee, max_tip=max_tip).settings(), request_timeout_seconds=rpc_timeout
         )
-        keys = private_keys(options.keystore or [], options.password_file)
+        keys = options.client_keys()
         _run(
             own,
             target,
@@ -150,10 +132,8 @@ def _run(
     json: bool,
 ) -> None:
     from clients.onboarding.checks import finality_lag
-    from clients.worker.background import Moment
     from clients.worker.process import Startup, WorkerLoop, find_deployed_run, open_worker
     from clients.worker.status import StatusFile, WorkerMetrics, serve_metrics, worker_status
-    from ledger.protocol.signing import KeySigner
 
     signers = [KeySigner(key) for key in keys]
     end = threading.Event()
@@ -180,18 +160,15 @@ def _run(
                 loop = WorkerLoop(running, own, StatusFile(own.status), lambda: chain.sender, poll)
                 loop.run(lambda: Moment(time.time(), time.monotonic()), end.wait)
                 if json:
-                    print_json(
+                    console.print_json(
                         worker_status(running.worker, running.counts, loop.stand, chain.sender)
                     )
 
 
 def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) -> RpcChain:
     """Return the node; the worker's richest account pays for all of its clients."""
-    from ledger.chain.addresses import checksum
-    from ledger.chain.ports import require_plain_sender
     from ledger.chain.rpc.node import RpcReader
     from ledger.chain.rpc.rpc_chain import RpcChain
-    from ledger.protocol.signing import KeySigner
 
     with RpcReader(url, chain_id=chain_id, settings=settings) as node:
         accounts = [checksum(KeySigner(key).address) for key in keys]
@@ -219,7 +196,7 @@ def _logged(style: str) -> Iterator[None]:
 
     if style not in set(LogFormat):
         raise ConfigurationError(f"--log-format {style[:40]}: must be one of text, json")
-    levels = {Verbosity.QUIET: logging.ERROR, Verbosity.USUAL: logging.INFO}
+    levels = {console.Verbosity.QUIET: logging.ERROR, console.Verbosity.USUAL: logging.INFO}
     level = levels.get(console.chosen(), logging.DEBUG)
     with logging_to(sys.stderr, LogFormat(style), level):
         yield
@@ -232,15 +209,14 @@ def _print_status(own: WorkerFolder, *, json: bool) -> None:
     status, is_running = status_of(own)
     was_killed = not is_running and status.get("stand") != WorkerState.ENDED
     if json:
-        print_json({**status, "is_running": is_running, "was_killed": was_killed})
+        console.print_json({**status, "is_running": is_running, "was_killed": was_killed})
     else:
         try:
             lines = list(_lines(status, is_running=is_running))
         except (AttributeError, KeyError, TypeError) as error:
             message = f"{own.status}: a field of a status is wrong: {error}"
             raise ConfigurationError(message) from error
-        for line in lines:
-            print_line(line)
+        console.print_lines(lines)
     if was_killed:
         raise typer.Exit(FAILED)
 
@@ -286,13 +262,12 @@ def _lines(status: dict[str, Any], *, is_running: bool) -> Iterator[str]:
 PROBE_BYTES = 64
 
 
-@expand_groups
 def join(
     options: ParticipantOptions,
     genesis: Annotated[
-        str | None, typer.Option(help="Expected hash of block 0: 0x and 64 hex digits.")
+        str | None, Option(help="Expected hash of block 0: 0x and 64 hex digits.")
     ] = None,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Check all that you need to take part, say what is missing, and print how to begin.
 
@@ -300,35 +275,19 @@ def join(
     data and folder. Nothing is sent to the chain. Exit code 1 if something is missing.
     """
     from clients.onboarding.checks import CheckState, PreflightChecks
-    from clients.worker.process import WorkerTarget
-    from ledger.protocol.signing import KeySigner
 
     shared = options.shared()
     expected = None if genesis is None else digest_of_head(genesis, "--genesis")
 
-    def open_keys() -> list[KeySigner]:
-        return [
-            KeySigner(key) for key in private_keys(options.keystore or [], options.password_file)
-        ]
-
     def open_node() -> RpcReader:
-        from ledger.chain.rpc.node import RpcReader
 
         return RpcReader(shared.rpc_url, chain_id=shared.chain_id, genesis_hash=expected)
 
     ready = PreflightChecks(
-        WorkerTarget(
-            shared.contract,
-            shared.blobs,
-            shared.mailbox,
-            options.data,
-            tuple(options.setting or ()),
-            options.confirmations,
-            options.allow_unknown_creation,
-        ),
+        options.target(),
         options.folder,
         open_node,
-        open_keys,
+        lambda: [KeySigner(key) for key in options.client_keys()],
         wall=time.time(),
         probe=secrets.token_bytes(PROBE_BYTES),
         allow_predictable_seeds=options.allow_predictable_seeds,
@@ -339,10 +298,10 @@ def join(
     if json:
         clients, checks = ready.clients, [asdict(result) for result in results]
         about = {"ready": is_ready, "client": clients[0] if clients else None, "clients": clients}
-        print_json(about | {"checks": checks, "command": command})
+        console.print_json(about | {"checks": checks, "command": command})
     else:
         rows = [(result.check, str(result.state), result.found) for result in results]
-        print_table("what it takes to join", ("check", "state", "found"), rows)
+        console.print_table("what it takes to join", ("check", "state", "found"), rows)
         if is_ready:
             print_next("start with", command)
     raise typer.Exit(0 if is_ready else FAILED)
@@ -351,26 +310,26 @@ def join(
 def _worker_command(options: ParticipantOptions, shared: SharedPlaces) -> str:
     """Return the command that starts the worker, with secrets and URLs as variables."""
     from clients.configuration.parsing import ALLOW_PREDICTABLE
-    from ledger.chain.contract.deploy import ALLOW_UNKNOWN_CREATION
 
     chain = ["--chain-id", shared.chain_id, "--contract", shared.contract]
     words: list[object] = ["worker", *chain]
-    for option, value in (
-        *(("--keystore", path) for path in options.keystore or ()),
-        ("--password-file", options.password_file),
-        ("--data", options.data),
-        ("--folder", options.folder),
-        ("--confirmations", options.confirmations),
-        *(("--set", setting) for setting in options.setting or ()),
-    ):
-        words += [] if value is None else [option, value]
+    words += option_words(
+        [
+            *(("--keystore", path) for path in options.keystore or ()),
+            ("--password-file", options.password_file),
+            ("--data", options.data),
+            ("--folder", options.folder),
+            ("--confirmations", options.confirmations),
+            *(("--set", setting) for setting in options.setting or ()),
+        ]
+    )
     words += [ALLOW_PREDICTABLE] if options.allow_predictable_seeds else []
     words += [ALLOW_UNKNOWN_CREATION] if options.allow_unknown_creation else []
     storage = (
         f"--blobs {quoted_place(shared.blobs, BLOBS_VARIABLE)} "
         f"--mailbox {quoted_place(shared.mailbox, MAILBOX_VARIABLE)}"
     )
-    return f"{command_line(*words)} {storage} --rpc-url {quoted_url(shared.rpc_url)}"
+    return f"{console.command_line(*words)} {storage} --rpc-url {quoted_url(shared.rpc_url)}"
 
 
 LOOK_SECONDS = 0.2
@@ -379,9 +338,9 @@ LOOK_SECONDS = 0.2
 def leave(
     folder: WorkerFolderPath = DEFAULT_WORKER,
     no_wait: Annotated[
-        bool, typer.Option("--no-wait", help="Ask it, and do not wait until it has ended.")
+        bool, Option("--no-wait", help="Ask it, and do not wait until it has ended.")
     ] = False,
-    json: AsJson = False,
+    json: console.AsJson = False,
 ) -> None:
     """Ask a worker to finish its round and end; its clients stay registered.
 
@@ -389,7 +348,6 @@ def leave(
     worker on the same folder. A worker that is killed meanwhile has not been asked any more.
     """
     from clients.worker.status import WorkerFolder
-    from ledger.io.home import DISK
 
     worker = WorkerFolder(folder)
     if not worker.is_held():
@@ -398,7 +356,7 @@ def leave(
     DISK.write_whole(worker.leave, b"")
     if not json:
         which = "its round" if round_number is None else f"round {round_number}"
-        complain(f"{folder}: the worker ends after {which}")
+        console.complain(f"{folder}: the worker ends after {which}")
     has_ended = False
     try:
         while not no_wait and not (has_ended := not worker.is_held()):
@@ -406,21 +364,21 @@ def leave(
     except KeyboardInterrupt:
         raise InterruptedCommand("interrupted: the worker ends all the same") from None
     if has_ended and worker.leave.exists():
-        complain(
+        console.complain(
             f"{folder}: the worker was killed before it could leave: once it is restarted, ask it "
             f"again"
         )
     if json:
-        print_json({"round": round_number, "has_ended": has_ended})
+        console.print_json({"round": round_number, "has_ended": has_ended})
     elif has_ended:
         last = _round_of(worker)
-        print_line(f"{folder}: ended, with round {last} open" if last else f"{folder}: ended")
+        console.print_line(
+            f"{folder}: ended, with round {last} open" if last else f"{folder}: ended"
+        )
 
 
 def _round_of(worker: WorkerFolder) -> int | None:
     """Return the round in which the worker says it is; None if it has not said yet."""
-    from cmfl.commands.worker import status_of
-
     try:
         number = status_of(worker)[0].get("round")
     except ConfigurationError:

@@ -137,7 +137,7 @@ def mlbom(facts: RunFacts) -> dict[str, Any]:
         "$schema": f"http://cyclonedx.org/schema/bom-{SPECIFICATION}.schema.json",
         "bomFormat": BOM_FORMAT,
         "specVersion": SPECIFICATION,
-        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, _identity(facts))}",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, facts.identity)}",
         "version": 1,
         "metadata": {"timestamp": utc(facts.ended), "component": _model(facts)},
         "components": parts,
@@ -162,10 +162,6 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
             yield name, value
         case _:
             yield name, json.dumps(value, separators=(",", ":"))
-
-
-def _identity(facts: RunFacts) -> str:
-    return f"{facts.account}#{facts.head.hex()}"
 
 
 def _model(facts: RunFacts) -> dict[str, Any]:
@@ -304,7 +300,7 @@ def _root(facts: RunFacts, files: Mapping[str, bytes]) -> dict[str, Any]:
         f"The model after round {facts.round} of a run whose contract records every decision, and "
         f"what it follows from.",
         datePublished=_time(facts.ended),
-        identifier=f"{facts.account}#{facts.head.hex()}",
+        identifier=facts.identity,
         license=_reference("#licence"),
         conformsTo=[_reference(_PROCESS), _reference(_LEARNING)],
         hasPart=[_reference(name) for name in (*files, _data_id(facts))],
@@ -558,7 +554,6 @@ def _parsed(data: bytes) -> Any:
 
 
 def _at(value: Any, *names: str) -> Any:
-    """Return a member of nested maps; None where there is none."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value

@@ -24,7 +24,6 @@ from ledger.protocol.types import NO_DIGEST, PROTOCOL_VERSION, Digest
 if TYPE_CHECKING:
     from ledger.chain.contract.ledger import CommitteeLedger
     from ledger.chain.round_ledger import RecordedEvent
-    from ledger.history.training import TrainingAnswer
 
 
 _BOUND = {
@@ -87,6 +86,11 @@ class RunFacts:
     def account(self) -> str:
         """The contract as an account identifier of CAIP-10, which is a URI."""
         return f"eip155:{self.chain_id}:{self.contract}"
+
+    @property
+    def identity(self) -> str:
+        """The run as of its round, as a URI."""
+        return f"{self.account}#{self.head.hex()}"
 
     def run_block(self) -> dict[str, Any]:
         """Return what every document states of the run, as plain data for JSON.
@@ -226,6 +230,11 @@ def read_facts(
     number, ended_with = recorded["round"], recorded["head"]
     vector = vector_from_bytes(blobs.get(recorded["model"], 4 * dimension), dimension)
     coverage = coverage_of(target, (1, number), auditors, mailbox)
+    verdicts = {
+        RepeatedUpdate(update["round"], update["client"], each["auditor"], each["verdict"])
+        for update in coverage["updates"]
+        for each in update["attestations"]
+    }
     return RunFacts(
         **recorded,
         document_bytes=document_bytes,
@@ -233,7 +242,7 @@ def read_facts(
         model_file=encode_run_model(vector, document, number, ended_with),
         audit=audit,
         updates=len(coverage["updates"]),
-        repeated=_repeated(coverage),
+        repeated=tuple(sorted(verdicts)),
     )
 
 
@@ -287,12 +296,3 @@ def _states_after(
         if isinstance(event, RoundDecided):
             model, decided = event.model, decided + 1
         yield event.head, model, decided
-
-
-def _repeated(coverage: TrainingAnswer) -> tuple[RepeatedUpdate, ...]:
-    verdicts = {
-        RepeatedUpdate(update["round"], update["client"], each["auditor"], each["verdict"])
-        for update in coverage["updates"]
-        for each in update["attestations"]
-    }
-    return tuple(sorted(verdicts))

@@ -1,34 +1,55 @@
-"""Verification of a provenance document: every field derived again from chain and blobs."""
+"""Verification of a provenance document: its signatures, and every field derived again.
+
+A statement is signed in a DSSE envelope, a folder in a sigstore bundle over all of its files
+(OpenSSF Model Signing). Both say who vouches for a document; what the document says is derived from
+the run, from chain and blobs.
+"""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from clients.datasets.files.tables import imported
+from clients.models.model import RECORDED_FILE, digest_at, files_in
 from cmfl.provenance.documents import (
+    MODEL_FILE,
+    SIGNATURE_FILE,
     Difference,
     DocumentKind,
     ProvenanceDocument,
     crate_differences,
     crate_files,
     differences,
+    json_bytes,
 )
 from cmfl.provenance.facts import PASSED, RoundNotEndedError, RunFacts, read_facts
-from cmfl.provenance.signatures import (
-    SignatureMismatchError,
-    anchor_of,
-    folder_differences,
-    require_public_key,
-    require_signed_envelope,
-    require_signed_folder,
-)
 from cmfl.where import Target
+from ledger.audit.proofs.documents import parse_document
 from ledger.audit.report import AuditOutcome, AuditReport
-from ledger.protocol.encoding import to_hex
-from ledger.protocol.errors import BlobError, ChainError
+from ledger.io.home import read_file
+from ledger.protocol.documents.run import RunDocument
+from ledger.protocol.encoding import sha256, to_hex
+from ledger.protocol.errors import (
+    BlobError,
+    ChainError,
+    CmflError,
+    ConfigurationError,
+    EncodingError,
+)
+from ledger.protocol.rules.distance import Layout
+from ledger.protocol.types import Digest
+
+if TYPE_CHECKING:
+    from cmfl.provenance.facts import RunFacts
+
 
 _MOST_NAMED = 50
 
@@ -243,3 +264,249 @@ def _attestation_notes(document: ProvenanceDocument, facts: RunFacts) -> Iterato
             f"training: the mailbox has {len(others)} attestations that it does not list: "
             f"{verdicts.count('same')} same, {verdicts.count('other')} other"
         )
+
+
+MAX_BYTES = 16 << 20
+"""A signature names each file of a folder in some 150 bytes."""
+CURVES = {"secp256r1", "secp384r1", "secp521r1"}
+
+_OF_SIGNATURE = {"keyid", "sig"}
+_MAX_KEY_BYTES = 1 << 16
+_EXTRA = "provenance"
+
+
+class SignatureMismatchError(CmflError):
+    """A signature is not that of the key over what is there."""
+
+
+def require_private_key(path: Path) -> Any:
+    """Return the private key in a PEM file."""
+    return _key(path, "load_pem_private_key", (None,))
+
+
+def require_public_key(path: Path) -> Any:
+    """Return the public key in a PEM file."""
+    return _key(path, "load_pem_public_key", ())
+
+
+def sign_folder(folder: Path, private_key: Path) -> None:
+    """Write `model.sig` over all other files of a folder, those of git too."""
+    imported("model_signing", _EXTRA, "signed models")
+    from model_signing import hashing, signing
+
+    hashed = hashing.Config().set_ignored_paths(paths=[SIGNATURE_FILE], ignore_git_paths=False)
+    config = signing.Config().use_elliptic_key_signer(private_key=private_key)
+    try:
+        config.set_hashing_config(hashed).sign(folder, folder / SIGNATURE_FILE)
+    except ValueError as error:
+        raise ConfigurationError(f"{folder}: cannot be signed: {error!s:.300}") from error
+
+
+def require_signed_folder(folder: Path, public_key: Path) -> None:
+    """Accept a folder all of whose files a key has signed, and that has no others."""
+    imported("model_signing", _EXTRA, "signed models")
+    from cryptography.exceptions import InvalidSignature
+    from model_signing import hashing, verifying
+
+    signature = folder / SIGNATURE_FILE
+    hashed = hashing.Config().set_ignored_paths(paths=[SIGNATURE_FILE], ignore_git_paths=False)
+    config = verifying.Config().use_elliptic_key_verifier(public_key=public_key)
+    try:
+        # The library would read it without bound.
+        parse_document(read_file(signature, MAX_BYTES), MAX_BYTES)
+        config.set_hashing_config(hashed).verify(folder, signature)
+    except InvalidSignature as error:
+        raise SignatureMismatchError("the signature is not the key's") from error
+    except (EncodingError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise SignatureMismatchError(f"{error!s:.500}") from error
+
+
+def signed_envelope(payload: bytes, payload_type: str, private_key: Path) -> dict[str, Any]:
+    """Return a DSSE envelope around a payload, as plain data for JSON."""
+    imported("securesystemslib", _EXTRA, "signed statements")
+    from securesystemslib.dsse import Envelope
+    from securesystemslib.signer import CryptoSigner
+
+    envelope = Envelope(payload, payload_type, {})
+    envelope.sign(CryptoSigner(require_private_key(private_key)))
+    return dict(envelope.to_dict())
+
+
+def require_signed_envelope(envelope: dict[str, Any], public_key: Path) -> None:
+    """Accept an envelope that a key has signed."""
+    imported("securesystemslib", _EXTRA, "signed statements")
+    from securesystemslib.dsse import Envelope
+    from securesystemslib.exceptions import FormatError, VerificationError
+    from securesystemslib.signer import SSlibKey
+
+    key = SSlibKey.from_crypto(require_public_key(public_key))
+    signatures = envelope.get("signatures")
+    try:
+        # The library changes what it reads.
+        copies = [dict(each) for each in signatures] if isinstance(signatures, list) else []
+        if any(each.keys() != _OF_SIGNATURE for each in copies):
+            raise SignatureMismatchError("a signature has keyid and sig, and nothing else")
+        Envelope.from_dict(envelope | {"signatures": copies}).verify([key], 1)
+    except (VerificationError, FormatError, ValueError, KeyError, TypeError, AttributeError) as e:
+        raise SignatureMismatchError("no signature in the envelope is the key's") from e
+
+
+def _key(path: Path, loader: str, arguments: tuple[None, ...]) -> Any:
+    serialization = imported(
+        "cryptography.hazmat.primitives.serialization", _EXTRA, "keys of signatures"
+    )
+    try:
+        data = read_file(path, _MAX_KEY_BYTES)
+        key = getattr(serialization, loader)(data, *arguments)
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}") from error
+    except TypeError as error:
+        raise ConfigurationError(f"{path}: the key is encrypted: give it in plain PEM") from error
+    except ValueError as error:
+        raise ConfigurationError(f"{path}: is no PEM key of the right kind") from error
+    curve = getattr(getattr(key, "curve", None), "name", "no curve")
+    if curve not in CURVES:
+        raise ConfigurationError(f"{path}: the key is on {curve}, must be one of {sorted(CURVES)}")
+    return key
+
+
+BASE_FOLDER = "base"
+ADAPTER_FILE = "adapter_model.safetensors"
+ADAPTER_SETTINGS = "adapter_config.json"
+BASE_OPTION = "path"
+"""Option of the model hf that names its base."""
+
+_MAX_SETTINGS_BYTES = 1 << 20
+_OF_ADAPTERS = {ADAPTER_FILE, ADAPTER_SETTINGS}
+
+
+def copy_base(base: Path, folder: Path, bound: str) -> None:
+    """Copy the files of a base, and nothing else that is beside them, into a model's folder.
+
+    Args:
+        base: the folder that the run's own configuration names; links in it are followed.
+        bound: hex digits of the digest that the run document has.
+    """
+    copied = folder / BASE_FOLDER
+    for name in files_in(BASE_OPTION, base):
+        (copied / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(base / name, copied / name)
+    here = digest_at(BASE_OPTION, copied)
+    if here != bound:
+        raise ConfigurationError(f"{base}: the base's digest is {here}, and the run's is {bound}")
+    settings = folder / ADAPTER_SETTINGS
+    if settings.exists():
+        named = _settings_of(settings) | {"base_model_name_or_path": BASE_FOLDER}
+        settings.write_bytes(json_bytes(named))
+        # peft's model card is a form to fill in, and names the base by its path here.
+        (folder / "README.md").unlink(missing_ok=True)
+
+
+def anchor_of(folder: Path, layout: Layout) -> str | None:
+    """Return the head that a model's file names, or the digest of its numbers; None for neither."""
+    from clients.models.model_file import read_model_file
+
+    if not (folder / MODEL_FILE).exists():
+        digest = model_digest(folder, layout)
+        return None if digest is None else to_hex(digest)
+    try:
+        return read_model_file(folder / MODEL_FILE).facts.get("head")
+    except (EncodingError, OSError):
+        return None
+
+
+def model_digest(folder: Path, layout: Layout) -> Digest | None:
+    """Return the digest of adapters as the ledger has it; None if they are of no such model."""
+    tensors = _tensors_of(folder / ADAPTER_FILE)
+    names = [_name_in_peft(name) for name, _ in layout]
+    shapes = [shape for _, shape in layout]
+    if tensors.keys() != set(names):
+        return None
+    parts = [tensors[name] for name in names]
+    if any(part.dtype != np.float32 for part in parts) or [p.shape for p in parts] != shapes:
+        return None
+    return sha256(b"".join(part.tobytes() for part in parts))
+
+
+def folder_differences(folder: Path, facts: RunFacts) -> Iterator[tuple[str, str]]:
+    """Yield the files of a signed folder that are not the run's, each with a reason."""
+    has_adapters = (folder / ADAPTER_FILE).exists()
+    expected = {SIGNATURE_FILE} | (_OF_ADAPTERS if has_adapters else {MODEL_FILE})
+    bound = bound_base(facts.document)
+    if bound is not None:
+        expected.add(BASE_FOLDER)
+        yield from _base_differences(folder / BASE_FOLDER, bound)
+    for path in sorted(folder.iterdir()):
+        if path.name not in expected:
+            yield path.name, "is no file of an exported model"
+    if has_adapters:
+        yield from _adapter_differences(folder, facts)
+    elif _bytes_of(folder / MODEL_FILE, len(facts.model_file)) != facts.model_file:
+        yield MODEL_FILE, "has other bytes, or is missing"
+
+
+def bound_base(document: RunDocument) -> str | None:
+    """Return the hex digits of the base of a run's model; None if it is no adapters on one."""
+    model = document.experiment.get("model")
+    if not isinstance(model, dict) or model.get("name") != "hf":
+        return None
+    options = model.get("options")
+    recorded = options.get(BASE_OPTION) if isinstance(options, dict) else None
+    return recorded.removeprefix(RECORDED_FILE) if isinstance(recorded, str) else None
+
+
+def _adapter_differences(folder: Path, facts: RunFacts) -> Iterator[tuple[str, str]]:
+    if model_digest(folder, facts.document.layout) != facts.model:
+        yield ADAPTER_FILE, "has other numbers than the run's model"
+    try:
+        settings = _settings_of(folder / ADAPTER_SETTINGS)
+    except (OSError, EncodingError) as error:
+        yield ADAPTER_SETTINGS, f"cannot be read: {error!s:.200}"
+        return
+    options = facts.described("model").get("options", {})
+    stated = {"r": options.get("rank"), "lora_alpha": options.get("alpha")}
+    stated |= {"base_model_name_or_path": BASE_FOLDER, "peft_type": "LORA"}
+    for name, value in stated.items():
+        if value is not None and settings.get(name) != value:
+            yield f"{ADAPTER_SETTINGS}:{name}", f"is not {value}"
+
+
+def _base_differences(base: Path, bound: str) -> Iterator[tuple[str, str]]:
+    try:
+        here = digest_at(BASE_OPTION, base) if base.is_dir() else "of nothing"
+    except ConfigurationError as error:
+        here = str(error)
+    if here != bound:
+        yield BASE_FOLDER, f"has the digest {here}"
+
+
+def _tensors_of(file: Path) -> dict[str, NDArray[Any]]:
+    """Return the tensors of a safetensors file; none of one that cannot be read."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    from clients.models.model_file import MAX_MODEL_BYTES
+
+    try:
+        return dict(load(read_file(file, MAX_MODEL_BYTES)))
+    except (OSError, SafetensorError, ValueError, TypeError, KeyError):
+        return {}
+
+
+def _name_in_peft(name: str) -> str:
+    plain = name.removeprefix("model.").replace(".modules_to_save.default", "")
+    return plain.replace(".default", "")
+
+
+def _settings_of(file: Path) -> dict[str, Any]:
+    settings = parse_document(read_file(file, _MAX_SETTINGS_BYTES), _MAX_SETTINGS_BYTES)
+    if not isinstance(settings, dict):
+        raise EncodingError(f"{file}: is no map")
+    return settings
+
+
+def _bytes_of(file: Path, size: int) -> bytes:
+    try:
+        return read_file(file, size)
+    except OSError:
+        return b""

@@ -25,7 +25,7 @@ import typer
 
 from api.settings import Settings
 from clients.onboarding import keystores
-from cmfl.commands.application import app
+from cmfl.commands.application import application
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.server import RpcServer
 from ledger.transparency.notes import parse_vkey
@@ -62,7 +62,7 @@ def lines_of(text: str) -> list[str]:
 
 @cache
 def root_command() -> Any:
-    return typer.main.get_command(app)
+    return typer.main.get_command(application())
 
 
 @cache

@@ -79,7 +79,7 @@ def test_no_new_figure_is_typed() -> None:
 @pytest.mark.parametrize("method", ["I", "II", "III"])
 def test_the_first_attacked_runs_of_the_demo_still_have_their_results(method: str) -> None:
     results = json.loads((MEASURED / "demo.json").read_bytes())
-    cells = {c.method.name: c for c in cells_of(0, rounds=40) if c.condition == ATTACKED}
+    cells = {c.method.name: c for c in cells_of(0, rounds=40).values() if c.condition == ATTACKED}
     task = task_of(cells[method], lambda *_: None)
     played = kind_named(cells[method].method.kind).play(task)
     row = row_of(cells[method], played, task.stopwatch.seconds(is_committee=True), evidence=None)

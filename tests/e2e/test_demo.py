@@ -12,7 +12,15 @@ from unittest.mock import patch
 import pytest
 
 from clients.testnet.node import free_port as unused_port
-from cmfl.commands.demo import MOST_PORTS, DemoStep, _made_anew, free_port, steps_of
+from cmfl.commands.demo import (
+    AUDITED,
+    AVERAGED,
+    MOST_PORTS,
+    RECORDED,
+    _made_anew,
+    free_port,
+    steps_of,
+)
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.errors import ConfigurationError
 from tests.cmfl.commands.conftest import refusal
@@ -57,9 +65,9 @@ def test_the_demo_runs_audits_compares_and_serves(forks: Forks, tmp_path: Path) 
 
 def test_the_readme_counts_the_rounds_that_the_demo_counts() -> None:
     steps = steps_of(seeds=4, rounds=40)
-    assert steps == {DemoStep.RECORDED: 960, DemoStep.AVERAGED: 640, DemoStep.AUDITED: 24}
+    assert steps == {RECORDED: 960, AVERAGED: 640, AUDITED: 24}
     readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
-    assert f"make demo    # {steps[DemoStep.RECORDED]} rounds" in readme
+    assert f"make demo    # {steps[RECORDED]} rounds" in readme
 
 
 def test_a_demo_takes_the_next_port_that_is_free() -> None:

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from safetensors.numpy import load_file, save_file
 
-from cmfl.provenance.signatures import sign_folder
+from cmfl.provenance.verify import sign_folder
 from tests.clients.adapters.bases import opened_in_peft, write_base
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
 

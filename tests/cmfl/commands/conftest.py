@@ -118,7 +118,9 @@ class Command:
 def every_command() -> dict[str, Command]:
     """Return every command and every group, by its name; the program's own is empty."""
     found: dict[str, Command] = {}
-    waiting: list[tuple[tuple[str, ...], Any]] = [((), typer.main.get_command(application.app))]
+    waiting: list[tuple[tuple[str, ...], Any]] = [
+        ((), typer.main.get_command(application.application()))
+    ]
     while waiting:
         words, command = waiting.pop()
         below = getattr(command, "commands", {})

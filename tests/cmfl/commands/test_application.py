@@ -7,7 +7,9 @@ import logging
 import os
 import re
 from contextlib import redirect_stdout
+from functools import cache
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -15,6 +17,7 @@ import typer
 
 from clients.configuration.parsing import PRESETS
 from cmfl.commands import application, console
+from cmfl.commands.application import command_for
 from cmfl.commands.console import Verbosity
 from ledger.protocol.types import PROTOCOL_VERSION
 from tests.cmfl.commands.conftest import SHARED, cmfl, every_command, refusal, succeeds
@@ -22,11 +25,16 @@ from tests.cmfl.commands.conftest import SHARED, cmfl, every_command, refusal, s
 pytestmark = SHARED
 
 
-def help_of(words: tuple[str, ...], *first: str) -> str:
-    """Return the help of a command, by the application for command lines that begin so."""
+@cache
+def every_module() -> Any:
+    command = typer.main.get_command(application.application())
+    console.add_to_all(command)
+    return command
+
+
+def help_of(words: tuple[str, ...], command: Any) -> str:
     out = io.StringIO()
     with redirect_stdout(out):
-        command = application._command_line(*first)
         assert command([*words, "-h"], prog_name="cmfl", standalone_mode=False) == 0
     return out.getvalue()
 
@@ -36,8 +44,8 @@ def test_h_is_help_of_every_command_and_group() -> None:
     assert {(), ("run",), ("rounds",), ("rounds", "list"), ("experiment", "audit")} < set(every)
     assert succeeds("rounds", "-h").out.startswith("Usage: ")
     for words in every:
-        whole, alone = (help_of(words, *first) for first in ((), words[:1]))
-        assert whole == alone, "a command that is made alone is the same"
+        whole, alone = help_of(words, every_module()), help_of(words, command_for(*words[:1]))
+        assert whole == alone, "a command that is made or listed alone is the same"
         assert alone.startswith(f"Usage: cmfl {' '.join((*words, '[OPTIONS]'))}"), words
         assert "-h, --help" in alone
         is_group = "COMMAND [ARGS]" in alone
@@ -54,7 +62,7 @@ def test_the_version_is_that_of_package_protocol_and_contract_compiler() -> None
 
 def test_runs_and_presets_complete_themselves(home: Path) -> None:
     # What bash asks for, in this process: nothing is imported twice.
-    command = typer.main.get_command(application.app)
+    command = typer.main.get_command(application.application())
 
     def asked(line: str, place: int) -> list[str]:
         told = {"COMP_WORDS": line, "COMP_CWORD": str(place), "_CMFL_COMPLETE": "complete_bash"}

@@ -154,7 +154,7 @@ def test_who_may_still_be_paid_is_named_after_ctrl_c(
         raise KeyboardInterrupt
 
     # In this module alone: servers of other threads sleep, too.
-    monkeypatch.setattr("cmfl.commands.sender.time", SimpleNamespace(sleep=interrupt))
+    monkeypatch.setattr("cmfl.commands.chain.time", SimpleNamespace(sleep=interrupt))
     result = cmfl("chain", "fund", ONE, OTHER, "--amount", "1", *options)
     assert result.code == 130
     assert f"sent, and may still come into a block: {ONE}, {OTHER}" in result.err

@@ -68,8 +68,8 @@ def test_a_server_app_does_not_play_in_memory(tmp_path: Path) -> None:
 
 
 def test_without_flower_its_apps_say_what_to_install() -> None:
-    from cmfl import CmflError
     from cmfl.flower import client_app, server_app
+    from ledger.protocol.errors import CmflError
 
     for app in (server_app, client_app):
         with pytest.raises(CmflError, match=r"flwr\[simulation\]"):

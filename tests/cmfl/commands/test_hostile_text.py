@@ -16,8 +16,7 @@ import pytest
 
 from clients.configuration.loading import load
 from clients.runs.population import populate, run_document
-from cmfl.commands.console import plain, print_line
-from cmfl.commands.witness import shown_as_lines
+from cmfl.commands.console import plain, print_line, shown_as_lines
 from ledger.chain.contract.deploy import DEPLOYMENT_GAS, creation_data, deploy, deployment_for
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from cmfl.provenance.signatures import SignatureMismatchError, require_signed_folder
+from cmfl.provenance.verify import SignatureMismatchError, require_signed_folder
 from ledger.protocol.errors import ConfigurationError
 from tests.cmfl.commands.conftest import (
     KNOWN_AUDIT,
@@ -161,7 +161,7 @@ def test_links_and_names_that_lead_out_are_refused(model: Path, keys: Path, home
 
 @KNOWN_AUDIT
 def test_a_folder_with_a_link_is_not_signed(model: Path, keys: Path, home: Path) -> None:
-    from cmfl.provenance.signatures import sign_folder
+    from cmfl.provenance.verify import sign_folder
 
     (model / "link").symlink_to(model / "model.sig")
     with pytest.raises(ConfigurationError, match="cannot be signed"):
@@ -189,7 +189,7 @@ def test_a_signature_over_another_folder_is_refused(
 
 @KNOWN_AUDIT
 def test_a_true_signature_over_a_false_model_is_false(model: Path, keys: Path, home: Path) -> None:
-    from cmfl.provenance.signatures import sign_folder
+    from cmfl.provenance.verify import sign_folder
 
     data = bytearray((model / "model.safetensors").read_bytes())
     data[-1] ^= 1
