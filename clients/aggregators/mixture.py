@@ -157,7 +157,7 @@ class Mixture:
 def _ranked(rows: Rows, first: int, last: int) -> Sequence[NDArray[np.floating]]:
     """Return the numbers of the ranks [first, last) at each coordinate."""
     if len(rows) > MOST_ROWS:
-        return np.sort(np.stack(rows), axis=0)[first:last]
+        return list(np.sort(np.array(rows), axis=0)[first:last])
     ordered, spare = [row.copy() for row in rows], np.empty_like(rows[0])
     for low, high in network(len(rows), first, last):
         smaller, larger = ordered[low], ordered[high]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,12 +32,8 @@ from clients.datasets.federated_data import (
 )
 from clients.datasets.files.archives import ArrayRule, read_arrays
 from clients.datasets.files.layout import FileKind, Layout, LeafPart, read_leaf
-from clients.datasets.files.tables import Column, decoded_image, read_rows
+from clients.datasets.files.tables import Column, read_rows
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    pass
-
 
 DIGIT_CLASSES = 10
 _INK_MAXIMUM = 16  # the bundled images count ink in 0 .. 16
@@ -128,16 +124,15 @@ def _table(layout: Layout) -> Records:
     writers: list[str] = []
     for path in layout.files:
         for rows in read_rows(path, COLUMNS):
-            where = f"{path}: from row {len(writers)}"
-            decoded = [decoded_image(where, image) for image in rows["image"]]
-            wrong = next((one.shape for one in decoded if one.shape != (1, SIDE, SIDE)), None)
-            if wrong is not None:
+            where, pictures = f"{path}: from row {len(writers)}", rows["image"]
+            if pictures.shape[1:] != (1, SIDE, SIDE):
                 raise ConfigurationError(
-                    f"{where}: an image of shape {wrong}; must be {SIDE} × {SIDE} pixels of grey"
+                    f"{where}: an image of shape {pictures.shape[1:]}; must be {SIDE} × {SIDE} "
+                    f"pixels of grey"
                 )
-            images.append(np.concatenate(decoded))
+            images.append(pictures[:, 0])
             labels.append(_require_labels(where, rows["character"]))
-            writers += rows["writer_id"]
+            writers += rows["writer_id"].tolist()
     if any(not 0 < len(writer) <= LONGEST_WRITER for writer in set(writers)):
         raise ConfigurationError(
             f"{layout.path}: writer_id: must have 1 .. {LONGEST_WRITER} characters"

@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -36,7 +37,8 @@ from clients.datasets.federated_data import (
     next_tokens,
     require_targets,
 )
-from clients.datasets.files.tables import quoted
+from clients.datasets.files.archives import require_file
+from clients.datasets.files.tables import imported, quoted
 from clients.datasets.own import (
     MOST_CLASSES,
     MOST_NUMBERS,
@@ -45,6 +47,8 @@ from clients.datasets.own import (
     plain_name,
     require_class_names,
 )
+from ledger.io.home import read_file
+from ledger.io.user_code import as_configuration_error
 from ledger.protocol.errors import ConfigurationError
 
 LABELS, CLIENTS, TESTS = ("y", "label"), ("client", "writer"), ("is_test",)
@@ -264,6 +268,9 @@ def _refuse_missing(where: str, names: Sequence[str], wanted: str) -> NoReturn:
     raise ConfigurationError(f"{where}: has {quoted(names)}, and lacks {wanted}")
 
 
+MAX_TOKENIZER_BYTES = 1 << 26
+"""Of a file with a vocabulary of a quarter of a million: 33 million bytes."""
+MASKS = ("[MASK]", "<mask>")
 _HIDDEN, _MASKED, _REPLACED = 0.15, 0.8, 0.9
 
 
@@ -301,7 +308,7 @@ def vocabulary_of(options: FileOptions) -> int | None:
     """Return the number of tokens that the options state; None if they do not."""
     if options.tokenizer is None:
         return options.vocabulary
-    size = int(_tokenizer(options.tokenizer).get_vocab_size())
+    size = int(tokenizer_at(options.tokenizer).get_vocab_size())
     if options.vocabulary not in {None, size}:
         raise ConfigurationError(
             f"data.options.vocabulary = {options.vocabulary}: the tokenizer has {size} tokens"
@@ -313,9 +320,7 @@ def mask_of(options: FileOptions, vocabulary: int | None) -> int:
     """Return the token that hides others."""
     mask: int | None = options.mask
     if mask is None and options.tokenizer is not None:
-        from clients.datasets.own_texts import mask_token  # noqa: PLC0415 - see `_tokenizer`
-
-        mask = mask_token(_tokenizer(options.tokenizer))
+        mask = _mask_token(tokenizer_at(options.tokenizer))
     if mask is None or vocabulary is None or mask >= vocabulary:
         raise ConfigurationError(
             f"data.options.mask = {mask}: masked-lm needs the token that hides others, 0 .. "
@@ -383,8 +388,34 @@ def _require_classes(where: str, y: NDArray[Any], classes: int | None) -> None:
         raise ConfigurationError(f"{where}: y: all labels are 0; there must be 2 classes or more")
 
 
-def _tokenizer(path: str) -> Any:
-    # Only those who have texts load what makes tokens of them.
-    from clients.datasets.own_texts import tokenizer_at  # noqa: PLC0415
+def tokenizer_at(name: str) -> Any:
+    """Return the tokenizer of a file, which neither cuts nor pads."""
+    path, setting = Path(name), f"data.options.tokenizer = {name}"
+    try:
+        require_file(path)
+        state = path.stat()
+    except OSError as error:
+        raise ConfigurationError(f"{setting}: cannot be read: {error.strerror}") from error
+    if state.st_size > MAX_TOKENIZER_BYTES:
+        raise ConfigurationError(
+            f"{setting}: {state.st_size} bytes, more than {MAX_TOKENIZER_BYTES}"
+        )
+    return _loaded(path, state.st_mtime_ns, state.st_size)
 
-    return tokenizer_at(Path(path))
+
+@lru_cache(maxsize=1)
+def _loaded(path: Path, *_: int) -> Any:
+    """Return the tokenizer of a file, which is read again when it has changed."""
+    setting = f"data.options.tokenizer = {path}"
+    tokenizers = imported("tokenizers", "transformers", "texts")
+    with as_configuration_error(f"{setting}: is no tokenizer.json"):
+        tokenizer = tokenizers.Tokenizer.from_buffer(read_file(path, MAX_TOKENIZER_BYTES))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _mask_token(tokenizer: Any) -> int | None:
+    """Return the token of a tokenizer that hides others; None if it has none."""
+    tokens = (tokenizer.token_to_id(name) for name in MASKS)
+    return next((token for token in tokens if token is not None), None)

@@ -42,8 +42,8 @@ from clients.datasets.federated_data import (
     require_ends,
 )
 from clients.datasets.files.archives import MAX_OWN_BYTES
-from clients.datasets.files.layout import FileKind, Layout, layout_of
-from clients.datasets.files.tables import MOST_SHOWN, TEST, quoted
+from clients.datasets.files.layout import TEST, FileKind, Layout, layout_of
+from clients.datasets.files.tables import MOST_SHOWN, quoted
 from clients.datasets.own import (
     MOST_CLASSES,
     MOST_NUMBERS,
@@ -65,7 +65,7 @@ from clients.datasets.own_columns import (
     targets_of,
     vocabulary_of,
 )
-from clients.datasets.own_layouts import holds_sequences, joined, read_samples
+from clients.datasets.own_reading import holds_sequences, joined, read_samples
 from ledger.io.home import DISK
 from ledger.io.user_code import UserCode, as_configuration_error
 from ledger.protocol.errors import ConfigurationError
