@@ -45,15 +45,8 @@ def false_model(  # noqa: PLR0913, PLR0917 - everything that a training needs
 ) -> ParameterVector:
     """Return w_bad, trained on the attackers' samples with label y + 1, modulo the classes.
 
-    Plain SGD as in a client's training, but 40 times as long, on the samples of all attackers.
-
-    Args:
-        data: of the run; only the attackers' training samples are used.
-        malicious: indices of the attackers, at least one.
-        initial: w_1, shape (d,).
-
-    Returns:
-        Shape (d,).
+    Plain SGD from w_1 as in a client's training, but 40 times as long, on the samples of all
+    attackers, of which there is at least one.
     """
     if data.form.task != "classify":
         raise ConfigurationError(
@@ -132,11 +125,7 @@ class AttackMemory:
     _drift: NDArray[np.float64] | None = None
 
     def history(self, round_number: int, model: ParameterVector) -> AttackHistory:
-        """Return what is known when a round opens.
-
-        Args:
-            model: w_t, shape (d,).
-        """
+        """Return what is known when a round opens with model w_t."""
         first = remembered_round(round_number)
         if round_number % WINDOW == 1:
             self._models[round_number] = np.array(model)
@@ -151,11 +140,7 @@ class AttackMemory:
         )
 
     def round_ended(self, published: Mapping[ClientId, Update | None]) -> None:
-        """Remember what was published in a round that has ended.
-
-        Args:
-            published: updates by client; those that are not usable are left out.
-        """
+        """Remember the usable updates that were published in a round that has ended."""
         honest = tuple(
             np.array(update)
             for client, update in sorted(published.items())
@@ -219,11 +204,7 @@ class Attackers:
         return not is_idle and attack_named(self.attack or "").needs_history
 
     def declared_samples(self, counts: Sequence[int]) -> tuple[int, ...]:
-        """Return the number of samples that each client registers.
-
-        Args:
-            counts: number of training samples that each client has.
-        """
+        """Return the number of samples that each client registers."""
         attack = attack_named(self.attack) if self.attack is not None and self.clients else None
         if attack is None or not attack.multiplies_samples:
             return tuple(counts)
@@ -236,16 +217,10 @@ class Attackers:
     def corrupt(
         self, updates: Mapping[ClientId, Update], context: AttackRound
     ) -> dict[ClientId, Update]:
-        """Return the updates that the clients of a round send.
+        """Return the updates that the clients of a round send, in the order of `updates`.
 
-        Args:
-            updates: of honest training, by client, each of shape (d,); the attackers among them
-                collude.
-            context: the round; it has a start for each of the attackers.
-
-        Returns:
-            The update of each client, in the order of `updates`; an honest client's is the very
-            array that was passed.
+        The attackers among them collude, and `context` has a start for each. An honest client's
+        update is the very array that was passed.
         """
         sent = dict(updates)
         active = sorted(self.clients.intersection(updates))
@@ -272,7 +247,6 @@ class Attackers:
         context: AttackRound,
         trainers: int,
     ) -> dict[ClientId, Update]:
-        """Return the attackers' forged updates or weights."""
         if attack.needs_history and context.history is None:
             raise ConfigurationError(
                 f"attack {attack.name!r} plays the rule of a committee or a server and follows its "

@@ -98,12 +98,7 @@ Fault = TypeVar("Fault", MemberFault, TrainerFault)
 def assign_faults(
     candidates: Sequence[int], counts: Mapping[Fault, int], rng: np.random.Generator
 ) -> dict[int, Fault]:
-    """Return the fault of each faulty client, at most one each, in ascending order of clients.
-
-    Args:
-        candidates: clients that may get a fault.
-        rng: the assignment's own stream.
-    """
+    """Return the fault of each faulty candidate, at most one each, ascending by client."""
     if any(count < 0 for count in counts.values()):
         raise ConfigurationError("a number of faulty clients is negative")
     faults = [fault for fault, count in counts.items() for _ in range(count)]

@@ -82,10 +82,9 @@ class Aggregator(AggregationStage):
 
     @abstractmethod
     def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
-        """Return one vector of many.
+        """Return one vector of many, at least `least`.
 
         Args:
-            mixture: the vectors, at least `least` of them.
             weights: of each, above 0: the samples behind an update, 1 behind a mean of updates.
             last: what was aggregated in the round before, zeros in the first, shape (d,).
         """
@@ -160,14 +159,9 @@ class Krum(Aggregator):
 
 
 def krum_scores(squared: NDArray[np.float64], f: int) -> Vector:
-    """Return Krum's score of each vector: the sum of |x_i - x_j|² over its nearest others.
+    """Return Krum's score of each vector, shape (n,): its sum of |x_i - x_j|² over nearest others.
 
-    Args:
-        squared: squared distances of every two vectors, shape (n, n).
-        f: how many of them may be anything: n - f - 2 others count, at least 1.
-
-    Returns:
-        Shape (n,); smaller is denser.
+    Smaller is denser. n - f - 2 others count, at least 1.
     """
     n = len(squared)
     # Not by dropping the smallest: a repeated vector is its own nearest neighbour.
@@ -349,12 +343,7 @@ class PreAggregator(AggregationStage):
 
     @abstractmethod
     def coefficients(self, mixture: Mixture, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Return what each new vector is made of, shape (new vectors, vectors).
-
-        Args:
-            mixture: the vectors, at least `least` of them.
-            rng: its own stream of the round.
-        """
+        """Return what each new vector is made of, shape (new vectors, vectors)."""
 
 
 class NNM(PreAggregator):
@@ -474,15 +463,12 @@ class Aggregation:
         """Return the aggregated update and the rows of the updates that it uses.
 
         Updates that are not finite are excluded first, as by a committee. If too few remain for the
-        options, nothing is aggregated.
+        options, nothing is aggregated, and None is returned.
 
         Args:
             updates: Δ of each client, by ascending client, each of shape (d,).
             samples: n_k of each.
             last: the previous round's aggregate, zeros in the first, shape (d,).
-
-        Returns:
-            None if nothing is aggregated.
         """
         usable = [row for row, update in enumerate(updates) if np.isfinite(update).all()]
         if not self.takes(len(usable)):

@@ -62,11 +62,7 @@ class Frame:
 
     @classmethod
     def of(cls, attacker: AttackInput) -> Frame:
-        """Return the frame of a round.
-
-        Args:
-            attacker: with finite updates of its colluders.
-        """
+        """Return the frame of a round, whose colluders' updates are finite."""
         if attacker.model is None or attacker.bad_model is None:
             raise ConfigurationError(
                 "this attack needs one model for all clients, and one that the attackers have "
@@ -117,11 +113,7 @@ class Frame:
         return np.asarray(np.eye(len(self.vectors))[np.atleast_1d(rows)])
 
     def unit(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return each combination divided by its length; zeros if only rounding error is left.
-
-        Args:
-            coefficients: shape (rows, k).
-        """
+        """Return each combination divided by its length; zeros if only rounding error is left."""
         squares = np.einsum("ij,jk,ik->i", coefficients, self.table, coefficients)[:, None]
         lengths = np.sqrt(np.maximum(squares, 0.0))
         is_something = squares > _NOTHING
@@ -139,11 +131,7 @@ class Frame:
         return self.unit(coefficients - along[:, None] * self.row(self.travel))
 
     def coordinates(self) -> NDArray[np.float64]:
-        """Return the vectors in as few dimensions as they span, with the same inner products.
-
-        Returns:
-            Shape (k, k) or smaller.
-        """
+        """Return the vectors in as few dimensions as they span, with the same inner products."""
         if len(self.vectors) >= self.vectors.shape[1]:
             return self.vectors
         values, axes = np.linalg.eigh(self.table)
@@ -175,8 +163,7 @@ class Game:
     def of(cls, attacker: AttackInput, frame: Frame, first: int = 0) -> Game:
         """Return the game of a round; who stands in for whom is drawn.
 
-        Args:
-            first: which of the published rounds the stand-ins are taken from before all others.
+        The stand-ins are taken from the `first` of the published rounds before all others.
         """
         honest_members = max(attacker.members - len(attacker.seats), 0)
         honest_trainers = max(attacker.trainers - attacker.attacking_trainers, 0)
@@ -204,11 +191,7 @@ class Game:
         )
 
     def step(self, sent: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return how the model would move, as an update points, in coordinates.
-
-        Args:
-            sent: coefficients of the colluders' updates, shape (colluders, k).
-        """
+        """Return how the model would move, as an update points, in coordinates."""
         rows = (np.concatenate([self.honest, sent]) @ self.coordinates).astype(np.float32)
         updates = dict(sorted(zip(self.clients, rows, strict=True)))
         if self.attacker.parameters is not None:
@@ -293,14 +276,9 @@ def can_estimate(attacker: AttackInput) -> bool:
 def estimated_effects(
     game: Game, sent: Sequence[NDArray[np.float64]], aim: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return how far what is sent would move the model along an aim.
+    """Return how far what is sent by each candidate would move the model along an aim.
 
-    Args:
-        game: of an attacker whose rule `can_estimate` admits.
-        sent: by candidate, the coefficients of the colluders' updates, shape (colluders, k).
-
-    Returns:
-        Shape (candidates,); infinite where an update has no direction, and nothing is estimated.
+    It is infinite where an update has no direction, and nothing is estimated.
     """
     rule = _RoundRule.of(game)
     order = np.argsort(game.clients)
@@ -345,11 +323,7 @@ class _RoundRule:
         products: NDArray[np.float64],
         along_aim: NDArray[np.float64],
     ) -> float:
-        """Return the part of the aggregate along the aim.
-
-        Args:
-            along_aim: those of the n updates with the aim, shape (n,).
-        """
+        """Return the part of the aggregate along the aim."""
         norms = np.sqrt(np.diagonal(products))[: len(along_aim)]
         if not np.isfinite(norms).all() or not norms.all():
             return np.inf
@@ -375,5 +349,4 @@ class _RoundRule:
 
 
 def _as_sent(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return rows as they are published, in float32."""
     return rows.astype(np.float32).astype(np.float64)

@@ -198,11 +198,7 @@ def joint_attack(
 
 
 def gradient_scaling(attacker: AttackInput) -> Update:
-    """Return the update with each element multiplied by its own draw from [a, 1).
-
-    Args:
-        attacker: with a as its factor; smaller is stronger.
-    """
+    """Return the update with each element multiplied by its own draw from [factor, 1)."""
     floor = attacker.factor
     factors = floor + (1.0 - floor) * attacker.rng.random(attacker.own.shape)
     return (attacker.own * factors).astype(np.float32)
@@ -222,9 +218,6 @@ def same_value(attacker: AttackInput) -> Update:
     """Return a zero vector, the value in the authors' code.
 
     Squared distance calls it near: short vectors are near to everyone.
-
-    Args:
-        attacker: only the shape of its update is used.
     """
     return np.zeros_like(attacker.own)
 
@@ -302,10 +295,8 @@ def alie(attacker: AttackInput) -> Update:
     """Return μ − z σ, element by element: a shift within the spread of honest updates.
 
     μ and σ are mean and standard deviation of the colluders' honest updates, as an estimate for all
-    clients. A single attacker has no spread, and sends its own update.
-
-    Args:
-        attacker: with z as its factor; 0 for `largest_z` of the round.
+    clients. A single attacker has no spread, and sends its own update. z is the factor, or
+    `largest_z` of the round if that is 0.
     """
     z = attacker.factor
     if z == OF_THE_PAPER:
@@ -315,14 +306,11 @@ def alie(attacker: AttackInput) -> Update:
 
 
 def largest_z(clients: int, attackers: int) -> float:
-    """Return Φ⁻¹((n − f − s) / (n − f)), s = ⌊n/2 + 1⌋ − f.
+    """Return Φ⁻¹((n − f − s) / (n − f)), s = ⌊n/2 + 1⌋ − f, of n clients that may enter the model.
 
     s honest clients have to be farther out than the attackers to put these into the majority. With
     so few attackers that more than half of the honest would be needed it is 0; a majority of
     attackers needs one.
-
-    Args:
-        clients: n, the clients whose updates may enter the model.
     """
     honest = clients - attackers
     supporters = max(clients // 2 + 1 - attackers, 1)
@@ -367,9 +355,6 @@ def min_max(attacker: AttackInput) -> Update:
     That is mean − γ mean (the paper's inverse unit vector), with the largest γ for which its
     distance from any colluder's honest update is at most the largest distance between two of these.
     A single attacker sends its own update.
-
-    Args:
-        attacker: its colluders' honest updates estimate everyone's, which it cannot see.
     """
     honest = attacker.colluders.astype(np.float64)
     mean = attacker.mean
@@ -382,15 +367,7 @@ def largest_step(
 ) -> float:
     """Return the largest γ for which start + γ direction keeps to the widest distance.
 
-    No search: for each update γ is a root of |γ p + r|² = D².
-
-    Args:
-        honest: the updates, shape (n, d).
-        start: a point within their widest distance of all of them, shape (d,).
-        direction: shape (d,).
-
-    Returns:
-        At least 0; 0 for a zero direction.
+    No search: for each update γ is a root of |γ p + r|² = D². It is 0 for a zero direction.
     """
     slope = float(direction @ direction)
     if slope == 0:

@@ -61,15 +61,14 @@ def searched(
     rounds: int = 2,
     length: float = LENGTH,
 ) -> NDArray[np.float32]:
-    """Return the updates of all colluders that move the model most along an aim.
+    """Return the updates of all colluders, (colluders, d), that move the model most along an aim.
+
+    The first of the best candidates is taken; they differ by rounding alone. The honest updates are
+    returned where one of them is not finite.
 
     Args:
-        candidates: the first of the best is taken, which differ by rounding alone.
         aim: makes the aim, as an update points, of shape (1, k).
         length: s, of what is sent, in median lengths of the colluders' updates.
-
-    Returns:
-        Shape (colluders, d); the honest updates where one of them is not finite.
     """
     if not np.isfinite(attacker.colluders).all():
         return attacker.colluders.copy()
@@ -97,8 +96,7 @@ def searched(
 def best_of(estimates: NDArray[np.float64], effect: Callable[[int], float]) -> int:
     """Return the first candidate of the largest effect, but for `TIE`.
 
-    Args:
-        estimates: of the effects, true up to `MARGIN`; infinite ones are always played.
+    The estimates are true up to `MARGIN`; infinite ones are always played.
     """
     effects: dict[int, float] = {}
     largest = -np.inf
@@ -118,11 +116,7 @@ def updates_of(
     directions: NDArray[np.float64],
     length: float = LENGTH,
 ) -> NDArray[np.float64]:
-    """Return the coefficients of what each colluder sends, shape (colluders, k).
-
-    Args:
-        directions: unit combinations, shape (colluders, k).
-    """
+    """Return the coefficients of what each colluder sends along its direction."""
     sent = frame.norms[frame.own][:, None] * frame.row(frame.own)
     members = [row for row in attacker.seats if row not in attacker.idle]
     passive = {*attacker.seats, *attacker.idle}
@@ -141,9 +135,7 @@ def turned(
 ) -> NDArray[np.float64]:
     """Return unit(cos θ b + sin θ p) for each b, shape (colluders, k).
 
-    Args:
-        base: b, unit combinations, shape (colluders, k) or (1, k).
-        aim: p, shape (1, k).
+    The aim p has shape (1, k), and so may the base b, of unit combinations.
     """
     angle = np.radians(degrees)
     count = len(frame.own)

@@ -61,9 +61,7 @@ def owner_samples(
 ) -> tuple[int, Digest]:
     """Return number and digest of an owner's samples, as it registers them.
 
-    Args:
-        samples: their number; None to count those of the file.
-        path: the owner's file; None to disclose no digest.
+    Without a number those of the file are counted; without a file no digest is disclosed.
     """
     if path is None:
         if samples is None:
@@ -96,9 +94,7 @@ def data_of_owners(
 ) -> FederatedData:
     """Return the data that prepare a run of several owners.
 
-    Returns:
-        The divided data set; if each owner has private samples, a few drawn ones of their form,
-        for the trial of the model.
+    Where each owner has private samples, they are a few drawn ones of their form, to try the model.
     """
     clients = configuration.protocol.clients
     if clients != len(owners):

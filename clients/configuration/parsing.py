@@ -56,9 +56,7 @@ def plain_values(
 ) -> dict[str, Any]:
     """Return the values that `load` checks, by section and key.
 
-    Args:
-        preset: one of `PRESETS`, or a path that ends in .toml; the default is "digits" without a
-            file.
+    The preset is one of `PRESETS`, or a path that ends in .toml; without a file it is "digits".
     """
     if preset and path:
         raise ConfigurationError("give a preset or a configuration file, not both")
@@ -183,9 +181,7 @@ def _preset(name: str) -> str:
 def imply_file(values: dict[str, Any], keys: Collection[str]) -> None:
     """Let a path replace a bundled data set, which has none, by that file.
 
-    Args:
-        values: by section and key; changed in place.
-        keys: `section.key` of the settings that the caller gave over a preset's.
+    `keys` are the `section.key` that the caller gave over a preset's; `values` change in place.
     """
     data = values.get("data")
     if "data.path" in keys and "data.name" not in keys and isinstance(data, dict):
@@ -279,11 +275,7 @@ def require_unpredictable(beacon: Beacon, *, is_allowed: bool = False) -> None:
 
 
 def lot_warning(strategy: int, beacon: Beacon, *, mines_at_once: bool) -> str | None:
-    """Return why somebody can choose the committee that strategy 3 draws by lot; None if not.
-
-    Args:
-        mines_at_once: whether the chain makes a block for each transaction.
-    """
+    """Return why somebody can choose the committee that strategy 3 draws by lot; None if not."""
     if strategy != AcceptanceForm.BELOW_TWO:
         return None
     if beacon is Beacon.NONE:

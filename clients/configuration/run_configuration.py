@@ -40,7 +40,6 @@ def configuration_from_document(
     """Return the configuration of a run document; its parameters are the document's.
 
     Args:
-        document: of the run, by the digest that the contract names.
         settings: `section.key=value` of this machine: `machine`, `evaluation`,
             `data.options.glove`, `model.name` and paths among `model.options` if the model is a
             user's own class, and `protocol.distance` if it is the owner's own function.

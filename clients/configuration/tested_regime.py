@@ -110,8 +110,7 @@ MODELS = frozenset({"softmax", "cnn"})
 def regime_warnings(configuration: Configuration) -> list[str]:
     """Return a sentence on each setting that lies outside the tested regime.
 
-    Args:
-        configuration: of a run; what is told is about attacks, whether it names one or not.
+    It is about attacks, whether the run names one or not.
     """
     warnings = []
     malice, training = configuration.malice, configuration.training

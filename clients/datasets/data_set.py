@@ -106,12 +106,7 @@ class DataSet:
         return self.owned_by is not None
 
     def records(self, path: Path | None, options: SettingsTable | None = None) -> Records:
-        """Return the content of the data set's files.
-
-        Args:
-            path: a file or folder; None for a bundled data set.
-            options: its settings; None for the defaults.
-        """
+        """Return the content of a file or folder; of None for a bundled data set."""
         if self.is_declared:
             raise ConfigurationError(
                 f"data.name = {self.name}: each client has samples of its own, and nobody those of "

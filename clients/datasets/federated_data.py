@@ -230,11 +230,7 @@ def pooled(
     collate: Collate,
     owned_by: str,
 ) -> PooledData:
-    """Return records prepared for models.
-
-    Args:
-        is_test: whether each is for the test, shape (n,).
-    """
+    """Return records prepared for models; `is_test` has shape (n,)."""
     return PooledData(
         form=form,
         x=x,
@@ -262,13 +258,7 @@ def held_out(
 ) -> NDArray[np.bool_]:
     """Return whether each sample is for the test: from the files, else a share per owner.
 
-    Args:
-        share: of each owner's samples, rounded; None for the default. An owner's last sample is
-            always for training.
-        usual: the default share.
-
-    Returns:
-        Shape (n,).
+    The share is rounded, and an owner's last sample is always for training.
     """
     if records.is_test is not None:
         if share is not None:

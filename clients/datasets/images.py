@@ -70,7 +70,6 @@ def _file() -> Path:
 
 
 def _pool_digits(records: Records, options: DigitsOptions, rng: np.random.Generator) -> PooledData:
-    """Return the digits with a random share as global test set, pixels in [0, 1]."""
     order = rng.permutation(len(records.y))
     test, train = np.split(order, [int(options.test_share * len(order) + 0.5)])
     return PooledData(

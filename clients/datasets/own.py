@@ -195,11 +195,7 @@ class OwnOptions(SettingsTable):
         return {names[0]: x, names[1]: ArrayRule("<i8", shape, least, self.outputs - 1, rows=rows)}
 
     def samples(self, where: str, x: NDArray[Any], y: NDArray[Any] | None) -> Samples:
-        """Return samples of a file, whose arrays have kept the rules.
-
-        Args:
-            y: labels; None where they follow from the inputs.
-        """
+        """Return samples of a file that has kept the rules; y is None where it follows from x."""
         if self.task is not None and self.inputs == "tokens":
             require_ends(where, x)
         if y is None:
@@ -244,14 +240,7 @@ def read_own(path: Path, options: OwnOptions) -> OwnSamples:
 
 
 def trial_data(options: OwnOptions, clients: int, rng: np.random.Generator) -> FederatedData:
-    """Return a few random samples of the form, to try a model without real ones.
-
-    Args:
-        clients: number of clients K; each gets the same samples.
-
-    Returns:
-        Data for trials only; the test set is empty.
-    """
+    """Return the same few random samples of the form for each client, to try a model."""
     if options.task == "regress":
         y: NDArray[Any] = rng.random((_TRIAL_SAMPLES, options.outputs), dtype=np.float32)
     else:

@@ -231,12 +231,7 @@ def _refuse_unread_roles(
     client: str | None,
     is_test: str | None,
 ) -> None:
-    """Reject columns without a role that look like clients or a split.
-
-    Args:
-        client: column of the clients; None if there is none.
-        is_test: column of the split; None if there is none.
-    """
+    """Reject columns without a role that look like clients or a split, where there is none."""
     likes = [] if client else [("client", "clients", _LIKE_CLIENTS)]
     likes += [] if is_test else [("is_test", "the split (1 is for the test)", _LIKE_TESTS)]
     for role, noun, pattern in likes:
@@ -277,11 +272,7 @@ _HIDDEN, _MASKED, _REPLACED = 0.15, 0.8, 0.9
 def targets_of(
     where: str, x: NDArray[Any], y: NDArray[Any] | None, options: FileOptions
 ) -> NDArray[Any]:
-    """Return the validated targets of some samples.
-
-    Args:
-        y: labels as the file has them; None where the tokens themselves are the targets.
-    """
+    """Return the validated targets of samples; y is None where tokens are the targets."""
     if y is None:
         return next_tokens(where, x) if options.task == "causal-lm" else x
     if options.is_language:
@@ -332,11 +323,7 @@ def mask_of(options: FileOptions, vocabulary: int | None) -> int:
 def hidden(
     x: NDArray[np.int64], mask: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return inputs with hidden tokens, at least one in each row, and the targets.
-
-    Args:
-        x: tokens, shape (n, length).
-    """
+    """Return inputs with hidden tokens, at least one in each row, and the targets."""
     is_token = x != NO_TOKEN
     drawn = np.where(is_token, rng.random(x.shape), 2.0)
     chosen = drawn < _HIDDEN
@@ -416,6 +403,5 @@ def _loaded(path: Path, *_: int) -> Any:
 
 
 def _mask_token(tokenizer: Any) -> int | None:
-    """Return the token of a tokenizer that hides others; None if it has none."""
     tokens = (tokenizer.token_to_id(name) for name in MASKS)
     return next((token for token in tokens if token is not None), None)

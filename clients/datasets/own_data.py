@@ -79,11 +79,7 @@ _FEWEST_ROWS = 4
 def reading_of(
     x: NDArray[Any], records: Records, options: FileOptions, roles: ColumnRoles, *, may_end: bool
 ) -> Reading:
-    """Return how validated samples were read.
-
-    Args:
-        may_end: whether the inputs are texts or rows of tokens.
-    """
+    """Return how validated samples were read; `may_end` is set for texts and rows of tokens."""
     roles = ColumnRoles(
         tuple(map(plain_name, roles.features)),
         roles.label and plain_name(roles.label),
@@ -285,10 +281,9 @@ class Data:
         """Return the samples of a Hugging Face `Dataset`, or of a `DatasetDict` with a split.
 
         Args:
-            dataset: anything with `column_names` and `with_format("numpy")`, or a mapping of such
-                with `train` and, if there is one, `test`.
+            dataset: anything with `with_format("numpy")`, or a mapping of such with `train` and, if
+                there is one, `test`.
             features: columns of the inputs; all that have no other role by default.
-            classes: number of classes, or their names where the labels are text.
         """
         splits = dataset if hasattr(dataset, "keys") else {"train": dataset}
         if "train" not in splits:
@@ -379,9 +374,7 @@ def _records(
 ) -> Records:
     """Return validated samples, their inputs in the type that is stored.
 
-    Args:
-        options: with the content and the shape of the inputs.
-        may_end: whether rows of tokens may be shorter than the longest.
+    Where `may_end`, rows of tokens may be shorter than the longest.
     """
     reference = "x" if options.is_language else "y"
     y = held[reference]

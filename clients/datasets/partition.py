@@ -46,11 +46,7 @@ class Partition(SettingsTable, ABC):
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
         """Return the rows of each client, at least one training row each, no row twice.
 
-        Args:
-            rng: the partition's own random stream.
-
-        Raises:
-            ConfigurationError: more clients than the data allow.
+        Raises ConfigurationError for more clients than the data allow.
         """
 
 
@@ -62,11 +58,7 @@ class DrawnShares(Partition, ABC):
 
 
 def require_enough(samples: int, clients: int, minimum: int = 1) -> None:
-    """Reject more clients than there are training samples for.
-
-    Args:
-        minimum: least number of samples per client.
-    """
+    """Reject more clients than there are training samples for."""
     if clients < 1:
         raise ConfigurationError(f"protocol.clients = {clients}: at least 1 is needed")
     if clients * minimum > samples:
@@ -192,20 +184,10 @@ def dirichlet_shares(
     rng: np.random.Generator,
     minimum: int = 1,
 ) -> tuple[Indices, ...]:
-    """Return the samples of each client; every sample goes to exactly one.
+    """Return the ascending indices of each client's samples; every sample goes to exactly one.
 
     A small alpha gives a class to few clients, a large one divides it evenly. Clients with fewer
     than `minimum` samples then take one at a time from the client with most.
-
-    Args:
-        labels: class of every sample, shape (N,).
-        clients: number of clients K, at least 1.
-        alpha: concentration of the Dirichlet distribution, above 0.
-        rng: the partition's own random stream.
-        minimum: least number of samples per client.
-
-    Returns:
-        K ascending arrays of sample indices, client i's at index i.
     """
     if not (math.isfinite(alpha) and alpha > 0):
         raise ConfigurationError(f"data.partition.alpha = {alpha}: must be finite and above 0")
@@ -272,10 +254,8 @@ def partition_of(
 ) -> Partition:
     """Return the partitioner of a settings table.
 
-    Args:
-        values: the table; the default name is "natural", or without owners "dirichlet", which
-            divides classes, or "iid" where samples have no class.
-        has_classes: whether a sample's label is its class.
+    The default is "natural", or without owners "dirichlet", which divides classes, or "iid" where
+    samples have no class.
     """
     pooled = "dirichlet" if has_classes else "iid"
     name = values.get("name", "natural" if has_owners else pooled)

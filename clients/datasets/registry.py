@@ -69,8 +69,7 @@ def verify_choice(choice: DataChoice) -> None:
 def load_dataset(choice: DataChoice, clients: int, rng: np.random.Generator) -> FederatedData:
     """Return a data set divided among clients, deterministic in its arguments and stream.
 
-    Returns:
-        Read-only data; each client has at least one training sample.
+    The data are read-only, and each client has at least one training sample.
     """
     data_set, options, partition = _settings(choice)
     source = str(choice.path or f"data set {choice.name!r}")
@@ -117,11 +116,7 @@ def data_set_named(name: str) -> DataSet:
 
 
 def recognise(path: Path, settings: Mapping[str, Any] | None = None) -> DataSet:
-    """Return the data set whose files are at a path.
-
-    Args:
-        settings: options; names of columns are those of own data.
-    """
+    """Return the data set whose files are at a path."""
     layout = layout_of(path)
     first = first_input(layout) if layout.kind is FileKind.LEAF else None
     # Settings that only own data have, such as a column's name, say that it is own data.

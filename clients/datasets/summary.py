@@ -59,10 +59,7 @@ def verify_files(
 ) -> DataContents:
     """Verify files as a run with all their natural clients would; return what they contain.
 
-    Args:
-        path: a file or folder; with `own`, the file of one owner.
-        name: of the data set; None to recognise it from the files.
-        settings: the data set's own; None for the defaults.
+    The data set is recognised from the files if it is not named; of `own` it is one owner's file.
     """
     data_set = data_set_named(name) if name else recognise(path, settings)
     if data_set is OWN:

@@ -64,14 +64,7 @@ WordVectors = dict[str, NDArray[np.float32]]
 
 
 def read_glove(path: Path, words: Set[str]) -> WordVectors:
-    """Return the vectors of those words that the file has.
-
-    Args:
-        path: an `.npz` file with `word` and `vector`, or a text file.
-
-    Returns:
-        At least one vector; the first for a repeated word.
-    """
+    """Return the vectors of the words in a file, at least one; of a repeated word the first."""
     vectors = _glove_arrays(path, words) if path.suffix == ".npz" else _glove_lines(path, words)
     if not vectors:
         raise ConfigurationError(f"{path}: has none of the {len(words)} words of the data")

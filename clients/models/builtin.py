@@ -265,11 +265,7 @@ def stacked_lstm(inputs: int, hidden: int) -> nn.LSTM:
 
 
 def draw_text_model(module: nn.Module, lstm: nn.LSTM, rng: np.random.Generator) -> None:
-    """Draw Glorot-uniform weights and zero biases, as the authors' TensorFlow layers do.
-
-    Args:
-        rng: the initial model's own stream.
-    """
+    """Draw Glorot-uniform weights and zero biases, as the authors' TensorFlow layers do."""
 
     def weights(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
         if not name.startswith("lstm."):
@@ -295,7 +291,11 @@ class ShakespeareLstm(nn.Module):
         self.linear = nn.Linear(hidden, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the scores of next characters, (n, classes), after characters x, (n, length)."""
+        """Return scores of "negative" and "positive" of words x, (n, length), shape (n, 2).
+
+        They are 0 and the logit, so the cross-entropy is that of the logit's sigmoid. The last step
+        is read even for short tweets, whose padding is at the end, as in the authors' code.
+        """
         states, _ = self.lstm(self.embedding(x))
         scores: Tensor = self.linear(states[:, -1])
         return scores
@@ -349,11 +349,7 @@ class Sent140Lstm(nn.Module):
 
 
 def sent140_lstm(form: DataForm, options: Mapping[str, Option]) -> Sent140Lstm:
-    """Return the model for rows of words with vectors.
-
-    Args:
-        options: `hidden`, units of each LSTM layer; `width`, required width of the word vectors.
-    """
+    """Return the model for rows of words; option `width` is the required width of their vectors."""
     model = "sent140_lstm"
     require_known(model, options, ("hidden", "width"))
     require_tokens(model, form)

@@ -345,7 +345,6 @@ hf = HfFactory()
 
 
 def _checked_digest(settings: HfOptions) -> str:
-    """Return the recorded digest of the base."""
     folder = Path(settings.path)
     if not (folder / "config.json").is_file():
         raise ConfigurationError(
@@ -363,11 +362,7 @@ def _checked_digest(settings: HfOptions) -> str:
 
 @lru_cache(maxsize=1)
 def _base(path: str, digest: str, task: Task, outputs: int, dtype: str) -> Base:
-    """Load a base, once in a process.
-
-    Args:
-        outputs: classes or numbers of its head; 0 of a language model.
-    """
+    """Load a base, once in a process; a language model has no outputs of its head, and 0 here."""
     subject = f"model.options.path = {path!r}"
     require_plain_base(subject, Path(path))
     transformers = imported("transformers", "transformers", "models of a base")

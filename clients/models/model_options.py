@@ -62,11 +62,7 @@ def require_numbers(model: str, form: DataForm) -> None:
 def require_images(
     model: str, form: DataForm, *, sides: tuple[int, int] | None = None, least: int = 1
 ) -> None:
-    """Reject inputs that are not images, or images of another size.
-
-    Args:
-        sides: required height and width; None for any.
-    """
+    """Reject inputs that are not images, or not of these sides (height, width)."""
     require_numbers(model, form)
     shape = form.input_shape
     if len(shape) != 3 or (sides is not None and shape[1:] != sides):
@@ -91,12 +87,7 @@ def require_tokens(model: str, form: DataForm) -> int:
 
 
 def draw_in_turn(module: nn.Module, rng: np.random.Generator, weights: Weights) -> None:
-    """Set every trainable tensor in the order of the vector: random weights, zero biases.
-
-    Args:
-        rng: the initial model's own stream.
-        weights: draws a tensor of a name and shape.
-    """
+    """Set every trainable tensor in the order of the vector: random weights, zero biases."""
     with torch.no_grad():
         for name, tensor in trainable(module):
             if tensor.dim() == 1:
@@ -107,11 +98,7 @@ def draw_in_turn(module: nn.Module, rng: np.random.Generator, weights: Weights) 
 
 
 def he_normal(rng: np.random.Generator, _: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return normal weights of variance 2 / inputs, which keep the scale of ReLU layers.
-
-    Args:
-        shape: (outputs, inputs), or (outputs, channels, height, width) of a convolution.
-    """
+    """Return normal weights of variance 2 / inputs, which keep the scale of ReLU layers."""
     return rng.standard_normal(shape) * math.sqrt(2 / math.prod(shape[1:]))
 
 
@@ -120,10 +107,7 @@ def glorot_uniform(
 ) -> NDArray[np.float64]:
     """Return uniform weights of variance 2 / (inputs + outputs), TensorFlow's default.
 
-    Args:
-        rng: the initial model's own stream.
-        shape: (outputs, inputs), or (outputs, channels, height, width) of a convolution.
-        fans: inputs + outputs of the layer, if the tensor is only a part of it.
+    `fans` is inputs + outputs of the layer, if the tensor is only a part of it.
     """
     limit = math.sqrt(6 / (fans or (shape[0] + shape[1]) * math.prod(shape[2:])))
     return rng.uniform(-limit, limit, shape)

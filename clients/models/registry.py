@@ -114,12 +114,7 @@ MODELS: dict[str, ModuleFactory] = {
 
 
 def model_named(name: str, form: DataForm, options: Mapping[str, Option] | None = None) -> Model:
-    """Return a model for a data set.
-
-    Args:
-        name: one of `MODELS`, or a user's `file.py:Class` or `package:Class`.
-        options: its settings; keyword arguments of a user's class.
-    """
+    """Return a built-in model, or a user's, whose options are its arguments, for a data set."""
     verify_name(name)
     factory = MODELS[name] if name in MODELS else user_module(name)
     return model_of(factory, form, options)

@@ -28,8 +28,7 @@ _TIMEOUT_SECONDS = 30
 def fetch(source: HubFiles, destination: Path) -> tuple[Path, ...]:
     """Download a data set's files into a new folder, all of them or nothing.
 
-    Args:
-        source: the files. The hub is that of HF_ENDPOINT, if it is set; no token is sent.
+    The hub is that of HF_ENDPOINT, if it is set; no token is sent.
     """
     if destination.exists():
         raise ConfigurationError(f"{destination} is there already")

@@ -235,8 +235,7 @@ def read_leaf(
 ) -> Records:
     """Return the samples of a LEAF folder, users by ascending name, with the folder's split.
 
-    Args:
-        ordered: puts a user's samples into their final order.
+    `ordered` puts a user's samples into their final order.
     """
     users: dict[str, LeafUser] = {}
     total = 0

@@ -57,10 +57,7 @@ def quoted(names: Sequence[str]) -> str:
 def read_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
     r"""Yield the lines of a UTF-8 file with their ends, without a byte-order mark.
 
-    Only "\n" ends a line.
-
-    Args:
-        longest: bytes of a line at most.
+    Only "\n" ends a line, which has at most `longest` bytes.
     """
     try:
         size = path.stat().st_size
