@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.paper.theorem.problem import Weights, vector_of_weights
-from clients.attacks.played_rounds import score_vectors
+from clients.attacks.worst import score_vectors
 from clients.random_streams import named_stream
 from ledger.protocol.encoding import sha256
 from ledger.protocol.inputs import (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from clients.adversaries.attackers import (
     Attackers,
@@ -20,7 +18,6 @@ from clients.adversaries.attackers import (
     AttackRound,
     false_model,
 )
-from clients.attacks import worst
 from clients.attacks.adaptive import Line, accepted_up_to, inner_products, pair_distances
 from clients.attacks.registry import ATTACKS, attack_named
 from clients.attacks.updates import AttackInput, AttackParameters, UpdateAttack, min_max
@@ -310,25 +307,6 @@ def test_target_moves_the_model_towards_the_false_one() -> None:
     sent = sent_in_a_round("target")
     assert sent[:, 1].mean() > 1
     assert _round_updates(0)[ClientId(0)][1] < 1
-
-
-@pytest.mark.parametrize("attack", ["target", "worst-full"])
-def test_a_search_plays_what_it_estimates(attack: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    searched: list[NDArray[np.float64]] = []
-
-    def compared(estimates: NDArray[np.float64], effect: Callable[[int], float]) -> int:
-        played = np.array([effect(index) for index in range(0, len(estimates), 5)])
-        np.testing.assert_allclose(estimates[::5], played, rtol=1e-5, atol=1e-6)
-        searched.append(played)
-        return best_of(estimates, effect)
-
-    best_of = worst.best_of
-    monkeypatch.setattr(worst, "best_of", compared)
-    sent = sent_in_a_round(attack)
-    assert len(set(searched[0].round(4))) > 5
-    monkeypatch.setattr(worst, "can_estimate", lambda _attacker: False)
-    monkeypatch.setattr(worst, "best_of", best_of)
-    assert np.array_equal(sent, sent_in_a_round(attack))
 
 
 def test_memory_knows_only_what_earlier_rounds_published() -> None:
