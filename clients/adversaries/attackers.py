@@ -199,7 +199,6 @@ class Attackers:
 
     @property
     def need_history(self) -> bool:
-        """True if the attack needs the history of the run."""
         is_idle = self.attack is None or not self.clients
         return not is_idle and attack_named(self.attack or "").needs_history
 

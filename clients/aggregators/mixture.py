@@ -68,7 +68,6 @@ class Mixture:
     coefficients: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
-        """Check the shapes."""
         if not len(self.updates):
             raise ValueError("there is no update to aggregate")
         for place, update in enumerate(self.updates):
@@ -76,16 +75,13 @@ class Mixture:
                 raise ValueError(f"update {place} has shape {update.shape}")
 
     def __len__(self) -> int:
-        """Return how many vectors there are."""
         return len(self.updates) if self.coefficients is None else len(self.coefficients)
 
     @property
     def dimension(self) -> int:
-        """Return d."""
         return len(self.updates[0])
 
     def mixed(self, coefficients: NDArray[np.float64]) -> Mixture:
-        """Return combinations of these vectors."""
         before = self.coefficients
         return Mixture(self.updates, coefficients if before is None else coefficients @ before)
 

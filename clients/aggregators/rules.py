@@ -26,17 +26,16 @@ Faulty = Annotated[
 class AggregationStage(SettingsTable, ABC):
     """One stage of an aggregation, with its options: a table of the TOML file.
 
+    Its name in TOML is the class's, which is ByzFL's.
+
     Attributes:
-        name: as in TOML: ByzFL's.
         rule: what has to hold of n, the number of updates.
     """
 
-    name: ClassVar[str]
     rule: ClassVar[str] = "1 <= n"
 
     @property
     def least(self) -> int:
-        """Return the fewest updates that it takes."""
         return 1
 
     def require(self, updates: int) -> None:
@@ -44,7 +43,7 @@ class AggregationStage(SettingsTable, ABC):
         if updates < self.least:
             options = ", ".join(f"{key} = {value}" for key, value in self if value is not None)
             raise ConfigurationError(
-                f"{self.name} with {options or 'no options'} of n = {updates} updates: "
+                f"{type(self).__name__} with {options or 'no options'} of n = {updates} updates: "
                 f"{self.rule} must hold, and so n be at least {self.least}"
             )
 
@@ -107,8 +106,6 @@ class FedAvg(Aggregator):
         clipped: whether a longer update is first shortened to the median length of the round's.
     """
 
-    name: ClassVar[str] = "FedAvg"
-
     clipped: Annotated[
         bool, Field(description="whether updates longer than the median are shortened to it")
     ] = False
@@ -135,14 +132,12 @@ class Krum(Aggregator):
         f: number of arbitrary updates to tolerate.
     """
 
-    name: ClassVar[str] = "Krum"
     rule: ClassVar[str] = "2f + 2 < n"
 
     f: Faulty
 
     @property
     def least(self) -> int:
-        """Return the fewest vectors that it takes."""
         return 2 * self.f + 3
 
     def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
@@ -179,7 +174,6 @@ class MultiKrum(Krum):
         weighted: whether by samples, as the authors of CMFL have it; Krum's paper has no weights.
     """
 
-    name: ClassVar[str] = "MultiKrum"
     rule: ClassVar[str] = "2f + 2 < n and m <= n - f"
 
     m: Whole | None = None
@@ -187,7 +181,6 @@ class MultiKrum(Krum):
 
     @property
     def least(self) -> int:
-        """Return the fewest vectors that it takes."""
         return max(2 * self.f + 3, self.f + (self.m or 1))
 
     def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
@@ -203,10 +196,7 @@ class Median(Aggregator):
     move a coordinate beyond what the honest have there.
     """
 
-    name: ClassVar[str] = "Median"
-
     def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
-        """Return the median of each coordinate."""
         half = len(mixture) // 2
         vector = mixture.mean_of_ranks(half - 1 + len(mixture) % 2, half + 1)
         return AggregatorSelection(vector, everybody(mixture))
@@ -219,18 +209,15 @@ class TrMean(Aggregator):
         f: how many are cut off at each end; the paper has a share beta, f = beta n.
     """
 
-    name: ClassVar[str] = "TrMean"
     rule: ClassVar[str] = "2f < n"
 
     f: Faulty
 
     @property
     def least(self) -> int:
-        """Return the fewest vectors that it takes."""
         return 2 * self.f + 1
 
     def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
-        """Return the trimmed mean of each coordinate, unweighted as in the paper."""
         vector = mixture.mean_of_ranks(self.f, len(mixture) - self.f)
         return AggregatorSelection(vector, everybody(mixture))
 
@@ -247,14 +234,11 @@ class GeometricMedian(Aggregator):
             equal, as in ByzFL.
     """
 
-    name: ClassVar[str] = "GeometricMedian"
-
     nu: Positive = 0.1
     T: Iterations = 3
     weighted: bool = False
 
     def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
-        """Return the point after T steps; an update far away weighs little."""
         point = np.zeros(mixture.dimension)
         alphas = shares(weights if self.weighted else np.ones(len(mixture)))
         for _ in range(self.T):
@@ -274,8 +258,6 @@ class CenteredClipping(Aggregator):
         L: steps.
     """
 
-    name: ClassVar[str] = "CenteredClipping"
-
     tau: Annotated[
         float,
         Field(gt=0, allow_inf_nan=False, description="how far one update can pull"),
@@ -283,7 +265,6 @@ class CenteredClipping(Aggregator):
     L: Iterations = 1
 
     def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
-        """Return the point after L steps, unweighted as in the paper."""
         n, point = len(mixture), last
         for _ in range(self.L):
             # A distance below tau, 0 among them, is not clipped.
@@ -303,14 +284,11 @@ class OwnAggregator(Aggregator):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    name: ClassVar[str] = "own aggregator"
-
     label: str
     function: Callable[..., Any]
     options: Mapping[str, Any]
 
     def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
-        """Return the function's vector, made of all updates."""
         updates = np.empty((len(mixture), mixture.dimension))
         for part, rows in mixture.blocks():
             updates[:, part] = rows
@@ -338,7 +316,6 @@ class PreAggregator(AggregationStage):
     """A pre-aggregator with its options."""
 
     def count(self, vectors: int) -> int:
-        """Return the number of vectors that it makes of n."""
         return vectors
 
     @abstractmethod
@@ -353,14 +330,12 @@ class NNM(PreAggregator):
         f: how many of them may be anything.
     """
 
-    name: ClassVar[str] = "NNM"
     rule: ClassVar[str] = "2f < n"
 
     f: Faulty
 
     @property
     def least(self) -> int:
-        """Return the fewest vectors that it takes."""
         return 2 * self.f + 1
 
     def coefficients(self, mixture: Mixture, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -379,16 +354,12 @@ class Bucketing(PreAggregator):
         s: vectors in a bucket; the last may have fewer.
     """
 
-    name: ClassVar[str] = "Bucketing"
-
     s: Annotated[int, Field(ge=1, le=2**31 - 1, description="how many vectors are in a bucket")]
 
     def count(self, vectors: int) -> int:
-        """Return how many buckets there are."""
         return math.ceil(vectors / self.s)
 
     def coefficients(self, mixture: Mixture, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Return one over the size of a bucket at its vectors."""
         order = rng.permutation(len(mixture))
         result = np.zeros((self.count(len(mixture)), len(mixture)))
         for bucket, row in enumerate(result):
@@ -397,7 +368,7 @@ class Bucketing(PreAggregator):
         return result
 
 
-PRE_AGGREGATORS: dict[str, type[PreAggregator]] = {rule.name: rule for rule in (NNM, Bucketing)}
+PRE_AGGREGATORS: dict[str, type[PreAggregator]] = {rule.__name__: rule for rule in (NNM, Bucketing)}
 
 
 def pre_aggregator_named(name: str, options: Mapping[str, object]) -> PreAggregator:
@@ -409,7 +380,7 @@ GROUP = "cmfl.aggregators"
 """Entry points of packages that offer aggregators."""
 
 AGGREGATORS: dict[str, type[Aggregator]] = {
-    rule.name: rule
+    rule.__name__: rule
     for rule in (FedAvg, Median, TrMean, Krum, MultiKrum, GeometricMedian, CenteredClipping)
 }
 
@@ -450,7 +421,6 @@ class Aggregation:
             stage.require(count)
 
     def takes(self, updates: int) -> bool:
-        """Return whether every stage accepts this number of updates."""
         return all(count >= stage.least for stage, count in self._stages(updates))
 
     def aggregate(

@@ -100,7 +100,6 @@ class Frame:
 
     @cached_property
     def length(self) -> float:
-        """t, the median length of the colluders' updates."""
         return float(np.median(self.norms[self.own]))
 
     @property
@@ -109,7 +108,6 @@ class Frame:
         return np.concatenate(self.published or (self.own,))
 
     def row(self, rows: NDArray[np.int64] | int) -> NDArray[np.float64]:
-        """Return the coefficients of some vectors, one row for each."""
         return np.asarray(np.eye(len(self.vectors))[np.atleast_1d(rows)])
 
     def unit(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -122,7 +120,6 @@ class Frame:
         )
 
     def mean(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the unit mean of some vectors, shape (1, k)."""
         return self.unit(self.row(rows).mean(axis=0, keepdims=True))
 
     def residual(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -125,7 +125,6 @@ class FederatedData:
 
     @property
     def clients(self) -> int:
-        """Number of clients K."""
         return len(self.train)
 
     @property

@@ -161,22 +161,18 @@ class OwnOptions(SettingsTable):
 
     @property
     def outputs(self) -> int:
-        """The number of classes."""
         return len(self.classes) if isinstance(self.classes, list) else self.classes
 
     def form(self) -> DataForm:
-        """Return the form for models."""
         dtype: Literal["float32", "int64"] = "int64" if self.inputs == "tokens" else "float32"
         task = self.task or "classify"
         return DataForm(tuple(self.shape), self.outputs, dtype, self.vocabulary, task=task)
 
     def collate(self) -> Collate:
-        """Return the function that makes a model's inputs of a file's rows."""
         collates = {"numbers": as_stored, "pixels": as_brightness, "tokens": as_tokens}
         return collates[self.inputs]
 
     def rules(self, names: tuple[str, str], rows: str) -> dict[str, ArrayRule]:
-        """Return the rules for inputs and labels of a file."""
         low, high, dtype = -math.inf, math.inf, "<f4"
         if self.inputs == "pixels":
             dtype = "|u1"

@@ -131,7 +131,6 @@ class FileOptions(SettingsTable):
 
     @property
     def outputs(self) -> int | None:
-        """Number of classes, if the settings have it."""
         return len(self.classes) if isinstance(self.classes, list) else self.classes
 
     @property

@@ -246,7 +246,6 @@ class Data:
         task: Task | None = None,
         mask: int | None = None,
     ) -> None:
-        """Check the arrays."""
         given = {
             "inputs": inputs,
             "classes": classes if isinstance(classes, int | None) else [*classes],

@@ -335,7 +335,6 @@ class _Samples:
             raise ConfigurationError(f"{self._where}: more than {_MOST_TOKENS} tokens and targets")
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all samples."""
         width = max(map(len, self._tokens))
         if len(self._tokens) * width > _MOST_TOKENS:
             raise ConfigurationError(

@@ -97,7 +97,6 @@ class IidPartition(Partition):
     name: Literal["iid"] = "iid"
 
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
-        """Return the rows of each client."""
         require_enough(len(pool.train), clients)
         parts = np.array_split(rng.permutation(pool.train), clients)
         return Division(tuple(np.sort(part) for part in parts))
@@ -110,7 +109,6 @@ class ShardsPartition(Partition):
     shards: Count = 2
 
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
-        """Return the rows of each client."""
         require_classes(pool, self.name)
         require_enough(len(pool.train), clients, self.shards)
         shuffled = rng.permutation(pool.train)
@@ -149,7 +147,6 @@ class QuantityPartition(DrawnShares):
     ) = None
 
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
-        """Return the rows of each client, at least the minimum."""
         require_enough(len(pool.train), clients, self.minimum)
         given = self.shares or []
         if len(given) >= clients:
@@ -171,7 +168,6 @@ class DirichletPartition(DrawnShares):
     name: Literal["dirichlet"] = "dirichlet"
 
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
-        """Return the rows of each client; see `dirichlet_shares`."""
         require_classes(pool, self.name)
         shares = dirichlet_shares(pool.y[pool.train], clients, self.alpha, rng, self.minimum)
         return Division(tuple(pool.train[share] for share in shares))

@@ -49,11 +49,9 @@ class SoftmaxRegression(nn.Module):
         self.biases = nn.Parameter(torch.zeros(classes))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the class scores of inputs x, one row each, shape (n, classes)."""
         return functional.linear(x.flatten(1), self.weights, self.biases)
 
     def draw_start(self, rng: np.random.Generator) -> None:
-        """Draw small normal weights and zero biases."""
         draw_in_turn(self, rng, lambda rng, _, shape: rng.standard_normal(shape) * _INITIAL_SCALE)
 
 
@@ -77,12 +75,10 @@ class Perceptron(nn.Module):
         self.relu = nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the class scores of inputs x, one row each, shape (n, classes)."""
         scores: Tensor = self.linear2(self.relu(self.linear1(x.flatten(1))))
         return scores
 
     def draw_start(self, rng: np.random.Generator) -> None:
-        """Draw He-normal weights and zero biases."""
         draw_in_turn(self, rng, he_normal)
 
 
@@ -130,7 +126,6 @@ class ConvolutionalNetwork(nn.Module):
         self.linear = _Layer(classes, second * height * width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the class scores of images x, (n, *input_shape), in shape (n, classes)."""
         first, second, last = self.convolution1, self.convolution2, self.linear
         hidden = functional.conv2d(x, first.weights, first.biases, self.stride, padding=1)
         hidden = functional.relu(hidden)
@@ -139,7 +134,6 @@ class ConvolutionalNetwork(nn.Module):
         return functional.linear(hidden.flatten(1), last.weights, last.biases)
 
     def draw_start(self, rng: np.random.Generator) -> None:
-        """Draw He-normal weights and zero biases."""
         draw_in_turn(self, rng, he_normal)
 
 
@@ -176,7 +170,6 @@ class LeafCnn(nn.Module):
         self.pool = nn.MaxPool2d(2)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the class scores of images x, (n, *input_shape), in shape (n, classes)."""
         hidden = self.pool(self.relu(self.convolution1(x)))
         hidden = self.pool(self.relu(self.convolution2(hidden)))
         scores: Tensor = self.linear2(self.relu(self.linear1(hidden.flatten(1))))
@@ -223,7 +216,6 @@ class AlexNet(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the class scores of images x, (n, channels, 28, 28), in shape (n, classes)."""
         scores: Tensor = self.classifier(self.features(x).flatten(1))
         return scores
 
@@ -301,7 +293,6 @@ class ShakespeareLstm(nn.Module):
         return scores
 
     def draw_start(self, rng: np.random.Generator) -> None:
-        """Draw Glorot-uniform weights and zero biases."""
         draw_text_model(self, self.lstm, rng)
 
 
@@ -344,7 +335,6 @@ class Sent140Lstm(nn.Module):
         return torch.cat([torch.zeros_like(logit), logit], dim=1)
 
     def draw_start(self, rng: np.random.Generator) -> None:
-        """Draw Glorot-uniform weights and zero biases."""
         draw_text_model(self, self.lstm, rng)
 
 

@@ -152,7 +152,6 @@ class Adapters:
     targets: str
 
     def target_names(self) -> list[str] | None:
-        """Return the names of the layers; None for the usual ones."""
         names = [name.strip() for name in self.targets.split(",")]
         return [name for name in names if name] or None
 
@@ -309,15 +308,12 @@ class HfFactory:
     name = "hf"
 
     def recorded(self) -> dict[str, str]:
-        """Return the packages whose code the model is."""
         return {"package": self._packages()}
 
     def source(self) -> Digest:
-        """Return the digest of the packages' names and versions."""
         return sha256(f"hf:{self._packages()}".encode())
 
     def files(self, options: Mapping[str, Option]) -> dict[str, str]:
-        """Return the recorded digest of the base."""
         settings = parse_settings(HfOptions, options, "model.options")
         return {"path": _checked_digest(settings)}
 

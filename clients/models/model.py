@@ -306,12 +306,10 @@ class Model:
 
     @property
     def dimension(self) -> int:
-        """Number of trainable parameters d."""
         return sum(math.prod(shape) for _, shape in self.layout)
 
     @property
     def source(self) -> Digest:
-        """Digest of the model's code; zeros for a built-in model, which its name identifies."""
         return self.factory.source() if isinstance(self.factory, ForeignFactory) else NO_DIGEST
 
     @property

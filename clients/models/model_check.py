@@ -55,7 +55,6 @@ class _Trial:
     data: FederatedData
 
     def carry_out(self) -> float:
-        """Try a step, and return its loss."""
         x, y = self._inputs()
         self.module.train()
         before = _state(self.module)

@@ -57,15 +57,12 @@ class UserModule:
         return self._code.label
 
     def recorded(self) -> dict[str, str]:
-        """Return the identification of the code besides its name."""
         return self._code.recorded()
 
     def source(self) -> Digest:
-        """Return the sha256 of the file, or the digest of package, version and name."""
         return self._code.digest()
 
     def files(self, options: Mapping[str, Option]) -> dict[str, str]:
-        """Return the digest of each file or folder that an option names."""
         return option_files(options)
 
     def __call__(self, form: DataForm, options: Mapping[str, Option]) -> nn.Module:
