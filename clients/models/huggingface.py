@@ -40,8 +40,9 @@ from clients.datasets.federated_data import (
     parse_settings,
 )
 from clients.datasets.files.tables import imported
+from clients.models.builtin import LARGEST_WIDTH, require_tokens
 from clients.models.model import Option, folder_digest, seed_torch, trainable
-from clients.models.model_options import LARGEST_WIDTH, require_tensors, require_tokens
+from clients.models.model_check import require_tensors
 from ledger.io.home import read_file
 from ledger.io.parsing import parse_json
 from ledger.io.user_code import as_configuration_error

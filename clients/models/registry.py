@@ -32,7 +32,7 @@ from clients.models.model import (
     model_of,
     option_files,
 )
-from clients.models.model_options import require_tensors
+from clients.models.model_check import require_tensors
 from ledger.io.user_code import UserCode, as_configuration_error, user_code
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Digest

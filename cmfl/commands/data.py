@@ -16,7 +16,7 @@ from cmfl.commands.sender import keystore_key, only_keystore
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.datasets.summary import DataContents
+    from clients.datasets.registry import DataContents
 
 
 _MOST_SHOWN = 20
@@ -49,7 +49,7 @@ def check(
     An owner's own file is checked with --dataset own and the form that the run declares, --set
     data.options.shape=[...] and others; its digest takes the owner's key: `cmfl data digest`.
     """
-    from clients.datasets.summary import verify_files
+    from clients.datasets.registry import verify_files
 
     options = {}
     if setting:

@@ -23,8 +23,7 @@ from clients.configuration.run_configuration import configuration_from_document
 from clients.datasets.federated_data import FederatedData
 from clients.datasets.own_data import Data
 from clients.datasets.own_samples import own_parts
-from clients.datasets.registry import DataChoice, data_digest, load_dataset, recognise
-from clients.datasets.summary import verify_files
+from clients.datasets.registry import DataChoice, data_digest, load_dataset, recognise, verify_files
 from clients.runs.population import populate, run_document
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
