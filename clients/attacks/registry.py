@@ -1,4 +1,4 @@
-"""The attacks on updates by name; a built-in one needs its file and one line here.
+"""The attacks on updates by name; a built-in one is listed in its own module.
 
 It takes `(own, colluders, rng)`, or one `AttackInput`, and returns the update to send. An argument
 `factor` with a default makes `malice.factor` its free parameter.
@@ -14,32 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from clients.attacks import updates, worst
 from clients.attacks.adaptive import ADAPTIVE
 from clients.attacks.samples import DATA_ATTACKS
-from clients.attacks.updates import (
-    ALIE,
-    BACK_GRADIENT,
-    FALSE_REFERENCE,
-    GAUSSIAN,
-    GRADIENT_SCALING,
-    IPM,
-    MIMIC,
-    MIN_MAX,
-    SAME_VALUE,
-    AttackInput,
-    Factor,
-    Update,
-    UpdateAttack,
-)
-from clients.attacks.worst import (
-    HALF,
-    MANY_SAMPLES,
-    NOISE,
-    TARGET,
-    WORST_BACK,
-    WORST_DRIFT,
-    WORST_FULL,
-)
+from clients.attacks.updates import AttackInput, Factor, Update, UpdateAttack
 from ledger.io.user_code import UserCode, as_configuration_error, named_code
 from ledger.protocol.errors import ConfigurationError
 
@@ -116,26 +94,7 @@ GROUP = "cmfl.attacks"
 """Entry points of packages that offer attacks."""
 
 ATTACKS: dict[str, UpdateAttack] = {
-    attack.name: attack
-    for attack in (
-        GRADIENT_SCALING,
-        SAME_VALUE,
-        BACK_GRADIENT,
-        GAUSSIAN,
-        ALIE,
-        IPM,
-        MIN_MAX,
-        MIMIC,
-        FALSE_REFERENCE,
-        ADAPTIVE,
-        TARGET,
-        NOISE,
-        WORST_BACK,
-        WORST_DRIFT,
-        WORST_FULL,
-        MANY_SAMPLES,
-        HALF,
-    )
+    attack.name: attack for attack in (*updates.ATTACKS, ADAPTIVE, *worst.ATTACKS)
 }
 
 

@@ -204,16 +204,6 @@ def gradient_scaling(attacker: AttackInput) -> Update:
     return (attacker.own * factors).astype(np.float32)
 
 
-# The paper uses 0.5 too.
-GRADIENT_SCALING = UpdateAttack(
-    "gradient-scaling",
-    gradient_scaling,
-    factor=Factor(0.5, 0.0, 1.0),
-    sends="the update with each element multiplied by its own draw from [a, 1)",
-    source='Gradient scaling, of the paper\'s "Robustness Comparative Experiment"',
-)
-
-
 def same_value(attacker: AttackInput) -> Update:
     """Return a zero vector, the value in the authors' code.
 
@@ -222,29 +212,9 @@ def same_value(attacker: AttackInput) -> Update:
     return np.zeros_like(attacker.own)
 
 
-SAME_VALUE = UpdateAttack(
-    "same-value",
-    same_value,
-    sends="a zero vector, the value in the authors' code",
-    source='Same value, of the paper\'s "Robustness Comparative Experiment"',
-)
-
-
 def back_gradient(attacker: AttackInput) -> Update:
     """Return −s Δ, the update in the opposite direction."""
     return (-attacker.factor * attacker.own).astype(np.float32)
-
-
-# The paper has no factor.
-BACK_GRADIENT = UpdateAttack(
-    "back-gradient",
-    back_gradient,
-    factor=Factor(1.0, 0.01, 1000.0),
-    sends="−s Δ, the update in the opposite direction",
-    source=(
-        'Back-gradient, of the paper\'s "Robustness Comparative Experiment", with optional scaling'
-    ),
-)
 
 
 def gaussian(attacker: AttackInput) -> Update:
@@ -258,16 +228,6 @@ def gaussian(attacker: AttackInput) -> Update:
     return (deviation * attacker.rng.standard_normal(own.shape)).astype(np.float32)
 
 
-# Blanchard et al. use a standard deviation of 200, whatever the updates' scale.
-GAUSSIAN = UpdateAttack(
-    "gaussian",
-    gaussian,
-    factor=Factor(1.0, 0.01, 1000.0),
-    sends="noise instead of the update: each element drawn from N(0, s² ‖Δ‖² / d)",
-    source='Gaussian noise (Blanchard et al. 2017, "Machine Learning with Adversaries")',
-)
-
-
 def ipm(attacker: AttackInput) -> Update:
     """Return −s times the mean of the colluders' honest updates, the same from each of them.
 
@@ -275,16 +235,6 @@ def ipm(attacker: AttackInput) -> Update:
     attacker sends −s times its own update.
     """
     return (-attacker.factor * attacker.mean).astype(np.float32)
-
-
-IPM = UpdateAttack(
-    "ipm",
-    ipm,
-    factor=Factor(0.5, 0.01, 1000.0),
-    is_common=True,
-    sends="−s times the mean of the colluders' honest updates, the same from each of them",
-    source='Inner-product manipulation (Xie, Koyejo, Gupta 2020, "Fall of Empires")',
-)
 
 
 OF_THE_PAPER = 0.0
@@ -318,16 +268,6 @@ def largest_z(clients: int, attackers: int) -> float:
     return NormalDist().inv_cdf(share) if share > 1 / 2 else 0.0
 
 
-ALIE = UpdateAttack(
-    "alie",
-    alie,
-    factor=Factor(OF_THE_PAPER, 0.0, 10.0),
-    is_common=True,
-    sends="μ − z σ, element by element: a shift within the spread of honest updates",
-    source='ALIE (Baruch, Baruch, Goldberg 2019, "A Little Is Enough")',
-)
-
-
 def mimic(attacker: AttackInput) -> Update:
     """Return the honest update of one fixed colluder, Δ_i*, the same from each of them.
 
@@ -336,17 +276,6 @@ def mimic(attacker: AttackInput) -> Update:
     updates, which attackers do not see here. A single attacker sends its own update.
     """
     return np.array(attacker.colluders[0])
-
-
-MIMIC = UpdateAttack(
-    "mimic",
-    mimic,
-    is_common=True,
-    sends="the honest update of one fixed colluder, Δ_i*, the same from each of them",
-    source=(
-        'Mimic (Karimireddy, He, Jaggi 2022, "Byzantine-Robust Learning on Heterogeneous Datasets")'
-    ),
-)
 
 
 def min_max(attacker: AttackInput) -> Update:
@@ -379,15 +308,6 @@ def largest_step(
     return float(((np.sqrt(half**2 + slope * room) - half) / slope).min())
 
 
-MIN_MAX = UpdateAttack(
-    "min-max",
-    min_max,
-    is_common=True,
-    sends="the colluders' mean, moved backwards as far as it stays inconspicuous",
-    source='Min-Max (Shejwalkar, Houmansadr 2021, "Manipulating the Byzantine")',
-)
-
-
 AS_TRAINER = 0.5
 """Factor s of the inner-product manipulation as a trainer."""
 
@@ -402,10 +322,74 @@ def false_reference(attacker: AttackInput) -> Update:
     return (-AS_TRAINER * attacker.mean).astype(np.float32)
 
 
-FALSE_REFERENCE = UpdateAttack(
-    "false-reference",
-    false_reference,
-    factor=Factor(10.0, 0.01, 1000.0),
-    sends="−s Δ̄ as a trainer (`ipm`), and −F Δ as a member: the update reversed, F times",
-    source="False reference: honest as a trainer, a wild update as a member (ours)",
+ATTACKS: tuple[UpdateAttack, ...] = (
+    # The paper uses 0.5 too.
+    UpdateAttack(
+        "gradient-scaling",
+        gradient_scaling,
+        factor=Factor(0.5, 0.0, 1.0),
+        sends="the update with each element multiplied by its own draw from [a, 1)",
+        source='Gradient scaling, of the paper\'s "Robustness Comparative Experiment"',
+    ),
+    UpdateAttack(
+        "same-value",
+        same_value,
+        sends="a zero vector, the value in the authors' code",
+        source='Same value, of the paper\'s "Robustness Comparative Experiment"',
+    ),
+    # The paper has no factor.
+    UpdateAttack(
+        "back-gradient",
+        back_gradient,
+        factor=Factor(1.0, 0.01, 1000.0),
+        sends="−s Δ, the update in the opposite direction",
+        source='Back-gradient, of the paper\'s "Robustness Comparative Experiment", with optional '
+        "scaling",
+    ),
+    # Blanchard et al. use a standard deviation of 200, whatever the updates' scale.
+    UpdateAttack(
+        "gaussian",
+        gaussian,
+        factor=Factor(1.0, 0.01, 1000.0),
+        sends="noise instead of the update: each element drawn from N(0, s² ‖Δ‖² / d)",
+        source='Gaussian noise (Blanchard et al. 2017, "Machine Learning with Adversaries")',
+    ),
+    UpdateAttack(
+        "alie",
+        alie,
+        factor=Factor(OF_THE_PAPER, 0.0, 10.0),
+        is_common=True,
+        sends="μ − z σ, element by element: a shift within the spread of honest updates",
+        source='ALIE (Baruch, Baruch, Goldberg 2019, "A Little Is Enough")',
+    ),
+    UpdateAttack(
+        "ipm",
+        ipm,
+        factor=Factor(0.5, 0.01, 1000.0),
+        is_common=True,
+        sends="−s times the mean of the colluders' honest updates, the same from each of them",
+        source='Inner-product manipulation (Xie, Koyejo, Gupta 2020, "Fall of Empires")',
+    ),
+    UpdateAttack(
+        "min-max",
+        min_max,
+        is_common=True,
+        sends="the colluders' mean, moved backwards as far as it stays inconspicuous",
+        source='Min-Max (Shejwalkar, Houmansadr 2021, "Manipulating the Byzantine")',
+    ),
+    UpdateAttack(
+        "mimic",
+        mimic,
+        is_common=True,
+        sends="the honest update of one fixed colluder, Δ_i*, the same from each of them",
+        source='Mimic (Karimireddy, He, Jaggi 2022, "Byzantine-Robust Learning on Heterogeneous '
+        'Datasets")',
+    ),
+    UpdateAttack(
+        "false-reference",
+        false_reference,
+        factor=Factor(10.0, 0.01, 1000.0),
+        sends="−s Δ̄ as a trainer (`ipm`), and −F Δ as a member: the update reversed, F times",
+        source="False reference: honest as a trainer, a wild update as a member (ours)",
+    ),
 )

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.attacks.updates import AttackInput, Factor, Update, joint_attack
+from clients.attacks.updates import AttackInput, Factor, Update, UpdateAttack, joint_attack
 from ledger.distances.fast import fast_distances
 from ledger.protocol.documents.vector import ScoreVector
 from ledger.protocol.errors import ConfigurationError
@@ -402,14 +402,6 @@ def _target_pull(frame: Frame, candidate: Candidate) -> NDArray[np.float64]:
     return turned(frame, base, goal(frame), candidate.angle)
 
 
-TARGET = joint_attack(
-    "target",
-    target,
-    sends="the updates that move w most along p when the colluders play the rule",
-    source="Target: a model of false labels, approached as fast as the rule lets it (ours)",
-)
-
-
 ALONG_TRAVEL = 0.3
 """Part of the travel beside a hidden pull of length 1: about that of an honest update."""
 
@@ -425,15 +417,6 @@ def noise(attacker: AttackInput) -> NDArray[np.float32]:
     pulls = turned(frame, frame.row(frame.noise), goal(frame), attacker.factor)
     pulls += ALONG_TRAVEL * frame.row(frame.travel)
     return (LENGTH * frame.length * pulls @ frame.vectors).astype(np.float32)
-
-
-NOISE = joint_attack(
-    "noise",
-    noise,
-    factor=Factor(30.0, 0.0, 90.0),
-    sends=("s t (unit(cos θ z_i + sin θ p) + 0.3 h), z_i Gaussian noise of each attacker's own"),
-    source="Noise: a pull hidden in noise (ours)",
-)
 
 
 WORST_CANDIDATES = tuple(
@@ -497,36 +480,53 @@ def _worst_pull(
     return turned(frame, shown, aim(frame), candidate.angle)
 
 
-WORST_BACK = joint_attack(
-    "worst-back",
-    partial(_worst, back),
-    sends=("what moves w most against the honest mean, of unit(cos θ unit(r + λ h) + sin θ a)"),
-    source="The worst that a search finds: back, drift, full and half (ours)",
-)
-WORST_DRIFT = joint_attack(
-    "worst-drift",
-    partial(_worst, drift),
-    sends="the same, aimed against the way that honest clients took in all rounds before",
-    source="The worst that a search finds: back, drift, full and half (ours)",
-)
-WORST_FULL = joint_attack(
-    "worst-full",
-    partial(_worst, goal),
-    sends="the same, aimed at the model of false labels",
-    source="The worst that a search finds: back, drift, full and half (ours)",
-)
-# `worst-drift`, by attackers that register k times their samples.
-MANY_SAMPLES = joint_attack(
-    "many-samples",
-    partial(_worst, drift),
-    factor=Factor(10.0, 1.0, 1000.0),
-    multiplies_samples=True,
-    sends=("the updates of `worst_drift`, from attackers that register k times their samples"),
-    source="The worst that a search finds: back, drift, full and half (ours)",
-)
-HALF = joint_attack(
-    "half",
-    half,
-    sends=("honest updates until colluders send half of a round's, and then far too long ones"),
-    source="The worst that a search finds: back, drift, full and half (ours)",
+ATTACKS: tuple[UpdateAttack, ...] = (
+    joint_attack(
+        "target",
+        target,
+        sends="the updates that move w most along p when the colluders play the rule",
+        source="Target: a model of false labels, approached as fast as the rule lets it (ours)",
+    ),
+    joint_attack(
+        "noise",
+        noise,
+        factor=Factor(30.0, 0.0, 90.0),
+        sends=(
+            "s t (unit(cos θ z_i + sin θ p) + 0.3 h), z_i Gaussian noise of each attacker's own"
+        ),
+        source="Noise: a pull hidden in noise (ours)",
+    ),
+    joint_attack(
+        "worst-back",
+        partial(_worst, back),
+        sends=("what moves w most against the honest mean, of unit(cos θ unit(r + λ h) + sin θ a)"),
+        source="The worst that a search finds: back, drift, full and half (ours)",
+    ),
+    joint_attack(
+        "worst-drift",
+        partial(_worst, drift),
+        sends="the same, aimed against the way that honest clients took in all rounds before",
+        source="The worst that a search finds: back, drift, full and half (ours)",
+    ),
+    joint_attack(
+        "worst-full",
+        partial(_worst, goal),
+        sends="the same, aimed at the model of false labels",
+        source="The worst that a search finds: back, drift, full and half (ours)",
+    ),
+    # `worst-drift`, by attackers that register k times their samples.
+    joint_attack(
+        "many-samples",
+        partial(_worst, drift),
+        factor=Factor(10.0, 1.0, 1000.0),
+        multiplies_samples=True,
+        sends=("the updates of `worst_drift`, from attackers that register k times their samples"),
+        source="The worst that a search finds: back, drift, full and half (ours)",
+    ),
+    joint_attack(
+        "half",
+        half,
+        sends=("honest updates until colluders send half of a round's, and then far too long ones"),
+        source="The worst that a search finds: back, drift, full and half (ours)",
+    ),
 )
