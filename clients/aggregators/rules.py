@@ -6,14 +6,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 
 from clients.aggregators.mixture import Mixture, Vector
-from clients.datasets.federated_data import Positive, SettingsTable, parse_settings
+from clients.datasets.federated_data import Positive, SettingsTable, named, parse_settings
 from ledger.io.user_code import UserCode, as_configuration_error, named_code
 from ledger.protocol.errors import ConfigurationError
 
@@ -46,18 +46,6 @@ class AggregationStage(SettingsTable, ABC):
                 f"{type(self).__name__} with {options or 'no options'} of n = {updates} updates: "
                 f"{self.rule} must hold, and so n be at least {self.least}"
             )
-
-
-S = TypeVar("S", bound=AggregationStage)
-
-
-def stage_named(
-    kind: str, known: Mapping[str, type[S]], name: str, options: Mapping[str, object]
-) -> S:
-    """Return a stage."""
-    if name not in known:
-        raise ConfigurationError(f"unknown {kind} {name[:80]!r}; known are {', '.join(known)}")
-    return parse_settings(known[name], options, f"{kind} {name}")
 
 
 Iterations = Annotated[int, Field(ge=1, le=1000)]
@@ -373,7 +361,8 @@ PRE_AGGREGATORS: dict[str, type[PreAggregator]] = {rule.__name__: rule for rule 
 
 def pre_aggregator_named(name: str, options: Mapping[str, object]) -> PreAggregator:
     """Return a pre-aggregator."""
-    return stage_named("pre-aggregator", PRE_AGGREGATORS, name, options)
+    stage = named("pre-aggregator", PRE_AGGREGATORS, name)
+    return parse_settings(stage, options, f"pre-aggregator {name}")
 
 
 GROUP = "cmfl.aggregators"
@@ -391,7 +380,7 @@ def aggregator_named(name: str, options: Mapping[str, object]) -> Aggregator:
         code = named_code("aggregator", GROUP, name)
         if code is not None:
             return own_aggregator(code, options)
-    return stage_named("aggregator", AGGREGATORS, name, options)
+    return parse_settings(named("aggregator", AGGREGATORS, name), options, f"aggregator {name}")
 
 
 @dataclass(frozen=True, slots=True)

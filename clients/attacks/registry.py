@@ -18,6 +18,7 @@ from clients.attacks import updates, worst
 from clients.attacks.adaptive import ADAPTIVE
 from clients.attacks.samples import DATA_ATTACKS
 from clients.attacks.updates import AttackInput, Factor, Update, UpdateAttack
+from clients.datasets.federated_data import named
 from ledger.io.user_code import UserCode, as_configuration_error, named_code
 from ledger.protocol.errors import ConfigurationError
 
@@ -100,15 +101,9 @@ ATTACKS: dict[str, UpdateAttack] = {
 
 def attack_named(name: str) -> UpdateAttack:
     """Return an attack on updates by name, or of a user's function."""
-    if name in ATTACKS:
-        return ATTACKS[name]
-    code = named_code("malice.attack", GROUP, name)
-    if code is None:
-        raise ConfigurationError(
-            f"unknown attack {name!r}; known are {', '.join(ATTACKS)}, and functions of your own: "
-            f"file.py:NAME or package:NAME"
-        )
-    return own_attack(code)
+    code = None if name in ATTACKS else named_code("malice.attack", GROUP, name)
+    own = "functions of your own: file.py:NAME or package:NAME"
+    return named("attack", ATTACKS, name, own) if code is None else own_attack(code)
 
 
 def attack_code(name: str) -> UserCode | None:

@@ -20,6 +20,7 @@ from clients.datasets.federated_data import (
     PooledData,
     Positive,
     SettingsTable,
+    named,
     parse_settings,
     require_trained,
 )
@@ -254,10 +255,6 @@ def partition_of(
     samples have no class.
     """
     pooled = "dirichlet" if has_classes else "iid"
-    name = values.get("name", "natural" if has_owners else pooled)
-    if name not in PARTITIONS:
-        raise ConfigurationError(
-            f"data.partition.name: unknown partition {str(name)[:80]!r}; known are "
-            f"{', '.join(PARTITIONS)}"
-        )
-    return parse_settings(PARTITIONS[name], values, "data.partition")
+    name = str(values.get("name", "natural" if has_owners else pooled))
+    partition = named("partition", PARTITIONS, name)
+    return parse_settings(partition, values, "data.partition")

@@ -20,6 +20,7 @@ from clients.datasets.federated_data import (
     Records,
     Samples,
     SettingsTable,
+    named,
     parse_settings,
     require_trained,
 )
@@ -107,15 +108,9 @@ def without_paths(choice: DataChoice) -> DataChoice:
 
 def data_set_named(name: str) -> DataSet:
     """Return a data set by name, or that of a user's function, which is not called yet."""
-    if name in DATASETS:
-        return DATASETS[name]
-    code = named_code("data.name", GROUP, name)
-    if code is None:
-        raise ConfigurationError(
-            f"unknown data set {name!r}; known are {', '.join(DATASETS)}, and functions of your "
-            f"own: file.py:NAME or package:NAME"
-        )
-    return own_data_set(code)
+    code = None if name in DATASETS else named_code("data.name", GROUP, name)
+    own = "functions of your own: file.py:NAME or package:NAME"
+    return named("data set", DATASETS, name, own) if code is None else own_data_set(code)
 
 
 def recognise(path: Path, settings: Mapping[str, Any] | None = None) -> DataSet:
