@@ -92,7 +92,7 @@ def digest(
     The settings of the run declare the form of the samples. The salt comes from the owner's key, or
     is given. The run document has the digest in `experiment.data.digests`, under its `data_root`.
     """
-    from clients.configuration.owners import samples_with_salt
+    from clients.configuration.loading import samples_with_salt
     from clients.datasets.own_samples import salt_of
     from ledger.chain.addresses import checksum
     from ledger.protocol.encoding import to_hex

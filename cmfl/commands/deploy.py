@@ -42,7 +42,7 @@ from ledger.io.home import Home, RunPaths
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.configuration.owners import Owners
+    from clients.configuration.loading import Owners
     from clients.configuration.schema import Configuration
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.rpc.fees import Fees

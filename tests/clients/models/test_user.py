@@ -144,7 +144,9 @@ def test_a_file_that_has_changed_is_not_loaded_again(file: Path) -> None:
     factory = user_module(f"{file}:Net")
     file.write_text(file.read_text() + "\n# changed\n")
     # As a worker meets it that starts later, with nothing loaded yet.
-    with pytest.raises(ConfigurationError, match=rf"net.py has changed: .* was {factory.code.sha256}"):
+    with pytest.raises(
+        ConfigurationError, match=rf"net.py has changed: .* was {factory.code.sha256}"
+    ):
         factory(FORM, {})
     assert named(file).recorded()["sha256"] != factory.code.sha256
 
