@@ -361,7 +361,7 @@ PRE_AGGREGATORS: dict[str, type[PreAggregator]] = {rule.__name__: rule for rule 
 
 def pre_aggregator_named(name: str, options: Mapping[str, object]) -> PreAggregator:
     """Return a pre-aggregator."""
-    stage = named("pre-aggregator", PRE_AGGREGATORS, name)
+    stage = named("unknown pre-aggregator", PRE_AGGREGATORS, name)
     return parse_settings(stage, options, f"pre-aggregator {name}")
 
 
@@ -380,7 +380,9 @@ def aggregator_named(name: str, options: Mapping[str, object]) -> Aggregator:
         code = named_code("aggregator", GROUP, name)
         if code is not None:
             return own_aggregator(code, options)
-    return parse_settings(named("aggregator", AGGREGATORS, name), options, f"aggregator {name}")
+    return parse_settings(
+        named("unknown aggregator", AGGREGATORS, name), options, f"aggregator {name}"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ def attack_named(name: str) -> UpdateAttack:
     """Return an attack on updates by name, or of a user's function."""
     code = None if name in ATTACKS else named_code("malice.attack", GROUP, name)
     own = "functions of your own: file.py:NAME or package:NAME"
-    return named("attack", ATTACKS, name, own) if code is None else own_attack(code)
+    return named("unknown attack", ATTACKS, name, own) if code is None else own_attack(code)
 
 
 def attack_code(name: str) -> UserCode | None:

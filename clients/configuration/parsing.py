@@ -116,13 +116,11 @@ def _require_names(configuration: Configuration) -> None:
 def _require_early_stop(section: EarlyStopSection) -> None:
     """Refuse settings of an early stop that have no effect, and a target above every accuracy."""
     default = EarlyStopSection()
-    needed = {"metric": "target or early_stop.patience", "min_delta": "patience"}
-    given = {"metric": (section.target, section.patience), "min_delta": (section.patience,)}
-    for name, needs in needed.items():
-        if getattr(section, name) != getattr(default, name) and not any(
-            value is not None for value in given[name]
-        ):
-            raise ConfigurationError(f"early_stop.{name} is set, but no early_stop.{needs}")
+    for name, needs in (("metric", ("target", "patience")), ("min_delta", ("patience",))):
+        is_set = getattr(section, name) != getattr(default, name)
+        if is_set and all(getattr(section, need) is None for need in needs):
+            wanted = " or early_stop.".join(needs)
+            raise ConfigurationError(f"early_stop.{name} is set, but no early_stop.{wanted}")
     if section.metric == "accuracy" and section.target is not None and section.target > 1:
         raise ConfigurationError(
             f"early_stop.target = {section.target:g}: an accuracy is at most 1"

@@ -46,14 +46,14 @@ def parse_settings(table: type[T], values: Mapping[str, Any], where: str) -> T:
 V = TypeVar("V")
 
 
-def named(kind: str, table: Mapping[str, V], name: str, own: str = "") -> V:
+def named(subject: str, table: Mapping[str, V], name: str, own: str = "") -> V:
     """Return what a table has under a name; an unknown one is refused with those that are known.
 
-    `own` says how a user names an own one.
+    `subject` begins the refusal, and `own` says how a user names an own one.
     """
     if name not in table:
         known = ", ".join(table) + (f", and {own}" if own else "")
-        raise ConfigurationError(f"unknown {kind} {name[:80]!r}; known are {known}")
+        raise ConfigurationError(f"{subject} {name[:80]!r}; known are {known}")
     return table[name]
 
 

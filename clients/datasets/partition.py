@@ -256,5 +256,5 @@ def partition_of(
     """
     pooled = "dirichlet" if has_classes else "iid"
     name = str(values.get("name", "natural" if has_owners else pooled))
-    partition = named("data.partition.name", PARTITIONS, name)
+    partition = named("data.partition.name: unknown partition", PARTITIONS, name)
     return parse_settings(partition, values, "data.partition")

@@ -110,7 +110,7 @@ def data_set_named(name: str) -> DataSet:
     """Return a data set by name, or that of a user's function, which is not called yet."""
     code = None if name in DATASETS else named_code("data.name", GROUP, name)
     own = "functions of your own: file.py:NAME or package:NAME"
-    return named("data set", DATASETS, name, own) if code is None else own_data_set(code)
+    return named("unknown data set", DATASETS, name, own) if code is None else own_data_set(code)
 
 
 def recognise(path: Path, settings: Mapping[str, Any] | None = None) -> DataSet:

@@ -120,7 +120,7 @@ def file_options(name: str, options: Mapping[str, Option]) -> list[str]:
 def verify_name(name: str) -> None:
     """Reject a name that is neither built-in nor of a user's form, before anything is loaded."""
     if ":" not in name:
-        named("model", MODELS, name, "classes of your own: file.py:Class or package:Class")
+        named("unknown model", MODELS, name, "classes of your own: file.py:Class or package:Class")
 
 
 def _factory(name: str) -> ModuleFactory:
