@@ -355,13 +355,18 @@ def _numbers(where: str, y: NDArray[Any], outputs: int | None) -> NDArray[np.flo
             f"{where}: y: must be numbers, one or one row of them for each sample, not {y.dtype} "
             f"of shape {y.shape}"
         )
+    return finite(f"{where}: y", y.reshape(len(y), -1))
+
+
+def finite(subject: str, values: NDArray[Any]) -> NDArray[np.float32]:
+    """Return values as float32; refuse a row with a number that is not finite there."""
     with np.errstate(over="ignore"):
-        numbers = np.ascontiguousarray(y.reshape(len(y), -1), dtype=np.float32)
-    if not np.isfinite(numbers).all():
-        row = int(np.argmin(np.isfinite(numbers).all(axis=1)))
+        numbers = np.ascontiguousarray(values, dtype=np.float32)
+    is_finite = np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1)
+    if not is_finite.all():
+        row = int(np.argmin(is_finite))
         raise ConfigurationError(
-            f"{where}: y: row {row} holds a number that is not finite (NaN, infinite, or too large "
-            f"for float32)"
+            f"{subject}: row {row} holds a number that is not finite in float32"
         )
     return numbers
 
