@@ -184,7 +184,7 @@ def imply_file(values: dict[str, Any], keys: Collection[str]) -> None:
     data = values.get("data")
     if "data.path" in keys and "data.name" not in keys and isinstance(data, dict):
         data_set = DATASETS.get(str(data.get("name")))
-        if "path" in data and data_set is not None and data_set.bundled is not None:
+        if "path" in data and data_set is not None and not data_set.has_path:
             data["name"] = FILE.name
 
 

@@ -81,7 +81,11 @@ def _pool_digits(records: Records, options: DigitsOptions, rng: np.random.Genera
     )
 
 
-DIGITS = DataSet("digits", DigitsOptions, _pool_digits, bundled=bundled_digits)
+def _read_digits(*_: object) -> Records:
+    return bundled_digits()
+
+
+DIGITS = DataSet("digits", DigitsOptions, _pool_digits, read=_read_digits, has_path=False)
 
 
 FEMNIST_CLASSES = 62

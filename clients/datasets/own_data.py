@@ -483,7 +483,7 @@ def own_data_set(code: UserCode) -> DataSet:
     def called(options: FunctionOptions) -> Data:
         return _called(code, tuple(sorted(options.model_dump().items())))
 
-    def load(options: FunctionOptions) -> Records:
+    def read(_: Path | None, options: FunctionOptions) -> Records:
         return called(options).records
 
     def pool(records: Records, options: FunctionOptions, rng: np.random.Generator) -> PooledData:
@@ -492,7 +492,15 @@ def own_data_set(code: UserCode) -> DataSet:
     def has_owners(_: Path | None, options: FunctionOptions) -> bool:
         return called(options).client is not None
 
-    return DataSet(code.label, FunctionOptions, pool, has_owners=has_owners, load=load, code=code)
+    return DataSet(
+        code.label,
+        FunctionOptions,
+        pool,
+        has_owners=has_owners,
+        read=read,
+        has_path=False,
+        code=code,
+    )
 
 
 @lru_cache(maxsize=1)
@@ -523,7 +531,8 @@ def _has_owners(path: Path | None, options: FileOptions) -> bool:
     return not names.isdisjoint((plain_name(options.client),) if options.client else CLIENTS)
 
 
-def _read(path: Path, options: FileOptions) -> Records:
+def _read(path: Path | None, options: FileOptions) -> Records:
+    assert path is not None, "it has a path"
     may_end = options.task is not None or holds_sequences(layout_of(path), options)
     held, roles = read_samples(path, options)
     return _records(str(path), held, options, roles, may_end=may_end)

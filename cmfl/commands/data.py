@@ -130,7 +130,7 @@ def fetch(
 
     No other command uses the network for data.
     """
-    from clients.datasets.files.hub import fetch as fetch_files
+    from clients.datasets.data_set import fetch as fetch_files
     from clients.datasets.registry import data_set_named
 
     data_set = data_set_named(name)
