@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clients.attacks.registry import attack_named
 from clients.attacks.updates import (
+    AttackHistory,
     AttackInput,
     AttackParameters,
     ServerRule,
@@ -87,26 +87,6 @@ PUBLISHED_ROUNDS = 2
 
 KEPT = 0.85
 """Part of the honest drift that is left after a round."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AttackHistory:
-    """What attackers know in a round of what lies before it.
-
-    Attributes:
-        bad_model: w_bad, shape (d,).
-        published: usable updates that honest clients published in the last two rounds that have
-            any, the later round first, each ascending by client, of shape (d,).
-        drift: e, shape (d,): e = .85 e + unit(mean of the usable honest updates) after each round;
-            None before anything is published.
-        travel: displacement of the model over the last 10 to 19 rounds, as an update points, shape
-            (d,); None in the first round.
-    """
-
-    bad_model: ParameterVector
-    published: tuple[tuple[Update, ...], ...] = ()
-    drift: NDArray[np.float64] | None = None
-    travel: Update | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -260,10 +240,6 @@ class Attackers:
         clients, history = list(honest), context.history
         colluders = np.stack(list(honest.values()))
         seats = tuple(row for row, client in enumerate(clients) if client in members)
-        known: dict[str, Any] = {}
-        if history is not None:
-            known = {name: getattr(history, name) for name in ("bad_model", "published", "drift")}
-            known["model"] = context.starts[clients[0]]
         travel = context.travel
         if travel is None and history is not None:
             travel = history.travel
@@ -283,7 +259,8 @@ class Attackers:
             seats=seats,
             idle=tuple(row for row, client in enumerate(clients) if client not in attacking),
             server=context.server,
-            **known,
+            model=None if history is None else context.starts[clients[0]],
+            history=history,
         )
         forged: dict[ClientId, Update] = {}
         if attack.forge_all is not None:

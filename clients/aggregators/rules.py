@@ -392,13 +392,6 @@ class Aggregation:
     aggregator: Aggregator = field(default_factory=FedAvg)
     pre_aggregators: tuple[PreAggregator, ...] = ()
 
-    @property
-    def is_mean(self) -> bool:
-        """Whether it is the plain mean of updates that weigh alike."""
-        aggregator = self.aggregator
-        is_plain = isinstance(aggregator, FedAvg) and not aggregator.clipped
-        return is_plain and not self.pre_aggregators
-
     def _stages(self, updates: int) -> Iterator[tuple[AggregationStage, int]]:
         """Yield each stage with the number of vectors that it gets."""
         for stage in self.pre_aggregators:

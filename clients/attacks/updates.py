@@ -53,7 +53,6 @@ class ServerRule:
             chance; None if there is none.
         last: the step of the round before, zeros in the first, shape (d,).
         is_of_angles: whether the step turns with the updates if all are turned alike.
-        is_mean: whether it is the mean of the updates.
     """
 
     aggregate: Callable[
@@ -61,7 +60,26 @@ class ServerRule:
     ]
     last: NDArray[np.float64]
     is_of_angles: bool = False
-    is_mean: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AttackHistory:
+    """What attackers know in a round of what lies before it.
+
+    Attributes:
+        bad_model: w_bad, shape (d,).
+        published: usable updates that honest clients published in the last two rounds that have
+            any, the later round first, each ascending by client, of shape (d,).
+        drift: e, shape (d,): e = .85 e + unit(mean of the usable honest updates) after each round;
+            None before anything is published.
+        travel: displacement of the model over the last 10 to 19 rounds, as an update points, shape
+            (d,); None in the first round.
+    """
+
+    bad_model: Update
+    published: tuple[tuple[Update, ...], ...] = ()
+    drift: NDArray[np.float64] | None = None
+    travel: Update | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,14 +100,9 @@ class AttackInput:
             None if the rules have none.
         layout: the tensors of an update; empty if unknown.
         idle: rows of the colluders that are honest in the round, by `malice.only`.
-        model: w_t, shape (d,); None if clients start from different models.
-        bad_model: w_bad, which the attackers have trained on their own samples with false labels,
-            shape (d,); None unless the attack `needs_history`.
-        published: updates that honest clients published in the two rounds before, the later
-            round first, each ascending by client, of shape (d,); empty in the first round and
-            unless the attack `needs_history`.
-        drift: sum of the directions that honest clients took in all rounds before, the longer ago
-            the less, shape (d,); None in the first round and unless the attack `needs_history`.
+        model: w_t, shape (d,); None unless there is a history.
+        history: what lies before the round; None unless the attack `needs_history`, and where
+            clients start from different models.
         server: the rule of a run without a committee; None if there is one.
     """
 
@@ -107,9 +120,7 @@ class AttackInput:
     seats: tuple[int, ...] = ()
     idle: tuple[int, ...] = ()
     model: Update | None = None
-    bad_model: Update | None = None
-    published: tuple[tuple[Update, ...], ...] = ()
-    drift: NDArray[np.float64] | None = None
+    history: AttackHistory | None = None
     server: ServerRule | None = None
 
     @property

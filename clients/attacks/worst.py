@@ -9,7 +9,7 @@ clients are what these published in one of the two rounds before, then the collu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property, partial
 from itertools import pairwise, product
@@ -61,26 +61,31 @@ class Frame:
     last: int
 
     @classmethod
-    def of(cls, attacker: AttackInput) -> Frame:
-        """Return the frame of a round, whose colluders' updates are finite."""
-        if attacker.model is None or attacker.bad_model is None:
+    def of(cls, attacker: AttackInput, rounds: int = 2) -> Frame:
+        """Return the frame of a round, whose colluders' updates are finite.
+
+        Updates published in the last `rounds` are known.
+        """
+        history = attacker.history
+        if attacker.model is None or history is None:
             raise ConfigurationError(
                 "this attack needs one model for all clients, and one that the attackers have "
                 "trained on false labels: it attacks a committee or a server"
             )
         own, dimension = attacker.colluders, attacker.colluders.shape[1]
         noise = attacker.rng.standard_normal(own.shape)
-        goal = attacker.model.astype(np.float64) - attacker.bad_model
+        goal = attacker.model.astype(np.float64) - history.bad_model
         travel = np.zeros(dimension) if attacker.travel is None else attacker.travel
-        drift = attacker.mean if attacker.drift is None else attacker.drift
+        drift = attacker.mean if history.drift is None else history.drift
         last = np.zeros(dimension) if attacker.server is None else attacker.server.last
         special = goal, travel, drift, last
-        known = [update for updates in attacker.published for update in updates]
+        published = history.published[:rounds]
+        known = [update for updates in published for update in updates]
         raw = np.stack([*own, *known, *noise, *special], dtype=np.float64)
         norms = np.sqrt((raw * raw).sum(axis=1))
         vectors = np.divide(raw, norms[:, None], out=np.zeros_like(raw), where=norms[:, None] > 0)
         count, end = len(own), 2 * len(own) + len(known)
-        ends = np.cumsum([count, *map(len, attacker.published)]).tolist()
+        ends = np.cumsum([count, *map(len, published)]).tolist()
         return cls(
             vectors=vectors,
             norms=norms,
@@ -310,8 +315,7 @@ def searched(
     """
     if not np.isfinite(attacker.colluders).all():
         return attacker.colluders.copy()
-    attacker = replace(attacker, published=attacker.published[:rounds])
-    frame = Frame.of(attacker)
+    frame = Frame.of(attacker, rounds)
     played = games(attacker, frame)
     direction = (aim(frame) @ played[0].coordinates)[0]
     pulls: dict[tuple[str, float, float], NDArray[np.float64]] = {}

@@ -13,14 +13,19 @@ from hypothesis import strategies as st
 
 from clients.adversaries.attackers import (
     Attackers,
-    AttackHistory,
     AttackMemory,
     AttackRound,
     false_model,
 )
 from clients.attacks.adaptive import Line, accepted_up_to, inner_products, pair_distances
 from clients.attacks.registry import ATTACKS, attack_named
-from clients.attacks.updates import AttackInput, AttackParameters, UpdateAttack, min_max
+from clients.attacks.updates import (
+    AttackHistory,
+    AttackInput,
+    AttackParameters,
+    UpdateAttack,
+    min_max,
+)
 from clients.configuration.loading import load
 from clients.configuration.schema import Attacking
 from clients.datasets.federated_data import Samples
@@ -189,10 +194,9 @@ def asked_in_a_round(colluders: Any, factor: float = 1.0, **context: Any) -> Att
     model = np.zeros(known.shape[1], dtype=np.float32)
     bad_model = np.zeros_like(model)
     bad_model[1] = -5
-    known_too: dict[str, Any] = {"model": model, "bad_model": bad_model, "trainers": 18}
-    return AttackInput(
-        known[0], known, np.random.default_rng(0), factor, **{**known_too, "members": 12, **context}
-    )
+    history = AttackHistory(bad_model, context.pop("published", ()))
+    known_too: dict[str, Any] = {"model": model, "history": history, "trainers": 18, "members": 12}
+    return AttackInput(known[0], known, np.random.default_rng(0), factor, **(known_too | context))
 
 
 def sent_in_a_round(
@@ -357,9 +361,10 @@ def test_a_run_gives_what_honest_clients_published_in_two_rounds_before(
     assert len(seen) == 4
     for number, one in enumerate(seen):
         rounds = sent[max(0, number - 2) : number][::-1]
-        assert len(one.published) == len(rounds)
-        assert all(map(np.array_equal, one.published, rounds))
-    assert all(one.bad_model is seen[0].bad_model for one in seen)
+        assert one.history is not None
+        assert len(one.history.published) == len(rounds)
+        assert all(map(np.array_equal, one.history.published, rounds))
+    assert len({id(one.history and one.history.bad_model) for one in seen}) == 1
 
 
 def test_the_false_model_answers_with_the_next_class() -> None:
