@@ -148,7 +148,7 @@ def aggregate(
         ) from error
     aggregation = Aggregation(aggregator_named(name, dict(options or {})), stages)
     aggregation.require(len(rows))
-    if rng is None and any(stage.name == "Bucketing" for stage in stages):
+    if rng is None and any(type(stage).__name__ == "Bucketing" for stage in stages):
         raise ConfigurationError("Bucketing shuffles: give rng=np.random.default_rng(seed)")
     selection = aggregation.aggregate(
         list(rows),

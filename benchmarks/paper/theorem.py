@@ -23,7 +23,7 @@ from benchmarks.paper.convex import (
     vector_of_weights,
     weights_of,
 )
-from clients.attacks.played_rounds import score_vectors
+from clients.attacks.worst import score_vectors
 from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import SettingsTable, parse_settings
 from clients.datasets.registry import load_dataset

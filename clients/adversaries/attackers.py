@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clients.attacks.registry import attack_named
 from clients.attacks.updates import (
+    AttackHistory,
     AttackInput,
     AttackParameters,
     ServerRule,
@@ -44,15 +44,8 @@ def false_model(  # noqa: PLR0913, PLR0917 - everything that a training needs
 ) -> ParameterVector:
     """Return w_bad, trained on the attackers' samples with label y + 1, modulo the classes.
 
-    Plain SGD as in a client's training, but 40 times as long, on the samples of all attackers.
-
-    Args:
-        data: of the run; only the attackers' training samples are used.
-        malicious: indices of the attackers, at least one.
-        initial: w_1, shape (d,).
-
-    Returns:
-        Shape (d,).
+    Plain SGD from w_1 as in a client's training, but 40 times as long, on the samples of all
+    attackers, of which there is at least one.
     """
     if data.form.task != "classify":
         raise ConfigurationError(
@@ -95,26 +88,6 @@ KEPT = 0.85
 """Part of the honest drift that is left after a round."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AttackHistory:
-    """What attackers know in a round of what lies before it.
-
-    Attributes:
-        bad_model: w_bad, shape (d,).
-        published: usable updates that honest clients published in the last two rounds that have
-            any, the later round first, each ascending by client, of shape (d,).
-        drift: e, shape (d,): e = .85 e + unit(mean of the usable honest updates) after each round;
-            None before anything is published.
-        travel: displacement of the model over the last 10 to 19 rounds, as an update points, shape
-            (d,); None in the first round.
-    """
-
-    bad_model: ParameterVector
-    published: tuple[tuple[Update, ...], ...] = ()
-    drift: NDArray[np.float64] | None = None
-    travel: Update | None = None
-
-
 @dataclass(slots=True, eq=False)
 class AttackMemory:
     """Grows with nothing: two models, the honest updates of two rounds, and their drift.
@@ -131,11 +104,7 @@ class AttackMemory:
     _drift: NDArray[np.float64] | None = None
 
     def history(self, round_number: int, model: ParameterVector) -> AttackHistory:
-        """Return what is known when a round opens.
-
-        Args:
-            model: w_t, shape (d,).
-        """
+        """Return what is known when a round opens with model w_t."""
         first = remembered_round(round_number)
         if round_number % WINDOW == 1:
             self._models[round_number] = np.array(model)
@@ -150,11 +119,7 @@ class AttackMemory:
         )
 
     def round_ended(self, published: Mapping[ClientId, Update | None]) -> None:
-        """Remember what was published in a round that has ended.
-
-        Args:
-            published: updates by client; those that are not usable are left out.
-        """
+        """Remember the usable updates that were published in a round that has ended."""
         honest = tuple(
             np.array(update)
             for client, update in sorted(published.items())
@@ -211,16 +176,11 @@ class Attackers:
 
     @property
     def need_history(self) -> bool:
-        """True if the attack needs the history of the run."""
         is_idle = self.attack is None or not self.clients
         return not is_idle and attack_named(self.attack or "").needs_history
 
     def declared_samples(self, counts: Sequence[int]) -> tuple[int, ...]:
-        """Return the number of samples that each client registers.
-
-        Args:
-            counts: number of training samples that each client has.
-        """
+        """Return the number of samples that each client registers."""
         attack = attack_named(self.attack) if self.attack is not None and self.clients else None
         if attack is None or not attack.multiplies_samples:
             return tuple(counts)
@@ -233,16 +193,10 @@ class Attackers:
     def corrupt(
         self, updates: Mapping[ClientId, Update], context: AttackRound
     ) -> dict[ClientId, Update]:
-        """Return the updates that the clients of a round send.
+        """Return the updates that the clients of a round send, in the order of `updates`.
 
-        Args:
-            updates: of honest training, by client, each of shape (d,); the attackers among them
-                collude.
-            context: the round; it has a start for each of the attackers.
-
-        Returns:
-            The update of each client, in the order of `updates`; an honest client's is the very
-            array that was passed.
+        The attackers among them collude, and `context` has a start for each. An honest client's
+        update is the very array that was passed.
         """
         sent = dict(updates)
         active = sorted(self.clients.intersection(updates))
@@ -269,7 +223,6 @@ class Attackers:
         context: AttackRound,
         trainers: int,
     ) -> dict[ClientId, Update]:
-        """Return the attackers' forged updates or weights."""
         if attack.needs_history and context.history is None:
             raise ConfigurationError(
                 f"attack {attack.name!r} plays the rule of a committee or a server and follows its "
@@ -284,10 +237,6 @@ class Attackers:
         clients, history = list(honest), context.history
         colluders = np.stack(list(honest.values()))
         seats = tuple(row for row, client in enumerate(clients) if client in members)
-        known: dict[str, Any] = {}
-        if history is not None:
-            known = {name: getattr(history, name) for name in ("bad_model", "published", "drift")}
-            known["model"] = context.starts[clients[0]]
         travel = context.travel
         if travel is None and history is not None:
             travel = history.travel
@@ -306,7 +255,8 @@ class Attackers:
             seats=seats,
             idle=tuple(row for row, client in enumerate(clients) if client not in attacking),
             server=context.server,
-            **known,
+            model=None if history is None else context.starts[clients[0]],
+            history=history,
         )
         forged: dict[ClientId, Update] = {}
         if attack.forge_all is not None:

@@ -40,16 +40,7 @@ _LARGEST_EXAGGERATION = 10.0
 
 
 class MemberFault(StrEnum):
-    """Faults of a committee member; `faulty_members` implements them.
-
-    Its own update as a wild reference, and honest distances to it, is `FALSE_REFERENCE`; bending
-    its
-    distances once all others have published is `GRINDING`; a record that hides what others did is
-    `WHITEWASHING`; a request far ahead of its view is `VIEW_JUMPER`. Near scores for favoured
-    clients
-    are `FAVOURING`; one false vector that all of its kind have agreed on, in favour of the same, is
-    `COLLUDING`; another member's vector as its own is `COPYING`.
-    """
+    """Faults of a committee member; see `MEMBERS`."""
 
     FALSE_SCORES = "false-scores"
     SILENT = "silent"
@@ -72,11 +63,7 @@ FAVOURS = frozenset({MemberFault.FAVOURING, MemberFault.COLLUDING})
 
 
 class TrainerFault(StrEnum):
-    """Faults of a training client; `faulty_trainers` implements them.
-
-    `STRAY` is a commitment by a client that is not active, `COPIED` another's commitment repeated,
-    `SELF_BAN` a proof of equivocation against oneself, sent while the round is open.
-    """
+    """Faults of a training client; see `trainer_with`."""
 
     NOT_FINITE = "not-finite"
     WRONG_LENGTH = "wrong-length"
@@ -97,12 +84,7 @@ Fault = TypeVar("Fault", MemberFault, TrainerFault)
 def assign_faults(
     candidates: Sequence[int], counts: Mapping[Fault, int], rng: np.random.Generator
 ) -> dict[int, Fault]:
-    """Return the fault of each faulty client, at most one each, in ascending order of clients.
-
-    Args:
-        candidates: clients that may get a fault.
-        rng: the assignment's own stream.
-    """
+    """Return the fault of each faulty candidate, at most one each, ascending by client."""
     if any(count < 0 for count in counts.values()):
         raise ConfigurationError("a number of faulty clients is negative")
     faults = [fault for fault, count in counts.items() for _ in range(count)]
@@ -169,23 +151,19 @@ class FaultyMember:
         self._signer = signer
 
     def step(self, view: RoundView, now: float) -> list[Action]:
-        """Return the honest member's actions, each changed as the fault has it."""
         actions = self.member.step(view, now)
         return [changed for action in actions for changed in self.changed(view, action)]
 
     def next_time(self, view: RoundView, now: float) -> float | None:
-        """Return when the honest member may have something to do."""
         return self.member.next_time(view, now)
 
     def changed(self, view: RoundView, action: Action) -> list[Action]:
-        """Return what is done instead of an action."""
         if isinstance(action, PostEnvelope) and action.envelope.client == self.client:
             bodies = self.changed_body(view, action.envelope.body)
             return [PostEnvelope(replace(action.envelope, body=body)) for body in bodies]
         return [action]
 
     def changed_body(self, view: RoundView, body: Body) -> list[Body]:  # noqa: ARG002
-        """Return the messages sent in place of one."""
         return [body]
 
     def signed_vote(self, view: RoundView, vote: Vote) -> SignedVote:
@@ -203,7 +181,6 @@ class LyingMember(FaultyMember):
     """Publishes false scores: who is near looks far."""
 
     def changed_body(self, view: RoundView, body: Body) -> list[Body]:
-        """Falsify an own vector, once."""
         vector = parse_vector(body.vector) if isinstance(body, PublishedScores) else None
         if not isinstance(body, PublishedScores) or vector is None:
             return [body]
@@ -228,7 +205,6 @@ class FavouringMember(LyingMember):
     """Scores whom it favours as if their updates were its own, and all others honestly."""
 
     def lie(self, view: RoundView, vector: ScoreVector) -> ScoreVector:  # noqa: ARG002
-        """Lower the distances of the favoured."""
         return self.favoured_near(vector, vector.distances)
 
 
@@ -241,7 +217,6 @@ class ColludingMember(LyingMember):
     """
 
     def lie(self, view: RoundView, vector: ScoreVector) -> ScoreVector:  # noqa: ARG002
-        """Take the distances that were agreed on."""
         return self.favoured_near(vector, _FAR)
 
 
@@ -249,7 +224,6 @@ class CopyingMember(LyingMember):
     """Computes nothing: waits for another member's scores, and publishes them as its own."""
 
     def lie(self, view: RoundView, vector: ScoreVector) -> ScoreVector | None:
-        """Take the distances of the first other member that has published any."""
         for signed in view.claims_for(set_digest(vector.clients)):
             other = parse_vector(view.evidence.vectors[signed.scores.digest])
             if other is None or other.clients != vector.clients:
@@ -269,7 +243,6 @@ class SilentMember(FaultyMember):
     """Says nothing: no scores, no request, no reply."""
 
     def changed(self, view: RoundView, action: Action) -> list[Action]:  # noqa: ARG002
-        """Do nothing."""
         return []
 
 
@@ -277,7 +250,6 @@ class WrongProposer(FaultyMember):
     """As primary proposes a set without its first client; replies honestly to others."""
 
     def changed_body(self, view: RoundView, body: Body) -> list[Body]:
-        """Propose another set."""
         if not isinstance(body, Proposal):
             return [body]
         return [self.wrong(view, body)]
@@ -293,7 +265,6 @@ class EquivocatingMember(WrongProposer):
     """Signs two different votes in the same view, as primary and as replica."""
 
     def changed_body(self, view: RoundView, body: Body) -> list[Body]:
-        """Say both the right and a wrong thing."""
         if isinstance(body, Proposal):
             return [body, self.wrong(view, body)]
         if isinstance(body, Reply):
@@ -306,7 +277,6 @@ class GrindingMember(LyingMember):
     """Waits for all others' scores, then bends its own within the margin that is tolerated."""
 
     def lie(self, view: RoundView, vector: ScoreVector) -> ScoreVector | None:
-        """Publish last, with every distance a little larger than it is."""
         claims = view.claims_for(set_digest(vector.clients))
         expected = set(vector.members) & set(view.inputs.participants.members)
         if len({signed.scores.member for signed in claims}) < len(expected) - 1:
@@ -318,7 +288,6 @@ class ViewJumper(FaultyMember):
     """Sends the request of a later view, whose primary it is, before any member enters it."""
 
     def step(self, view: RoundView, now: float) -> list[Action]:
-        """Add a request from the future as soon as there are scores for one."""
         actions = super().step(view, now)
         clients = view.usable
         for number in range(1, JUMPED_VIEWS):
@@ -332,14 +301,12 @@ class WhitewashingMember(FaultyMember):
     """As primary, and as sender, drops from the record whose scores were refused."""
 
     def changed(self, view: RoundView, action: Action) -> list[Action]:
-        """Send a decision with another record than the certified one."""
         if isinstance(action, SendDecision):
             record = sha256(b"another record" + view.inputs.seed)
             return [replace(action, decision=replace(action.decision, record=record))]
         return super().changed(view, action)
 
     def changed_body(self, view: RoundView, body: Body) -> list[Body]:
-        """Propose a record without refusals."""
         if not isinstance(body, Proposal) or body.record is None or body.opening is None:
             return [body]
         record = replace(decode_record(body.record), refused=())
@@ -388,7 +355,6 @@ class UnusableTrainer(Trainer):
         self._fault = fault
 
     def payload_for(self, update: Payload) -> Payload | None:
-        """Return what is unusable, None for nothing."""
         return faulty_payload(update, self._fault)
 
 
@@ -396,12 +362,10 @@ class LateTrainer(Trainer):
     """Commits only when the committee is already at work."""
 
     def commit(self, chain: ChainView, update: Payload | None) -> list[Action]:
-        """Keep the update back."""
         super().commit(chain, update)
         return []
 
     def act_while_voting(self, view: RoundView) -> list[Action]:
-        """Commit now."""
         if self._payload is None or self.client in view.inputs.closing.commitments:
             return []
         return [self.signed(view.inputs, commitment_of(self.client, self._payload.digest))]
@@ -411,7 +375,6 @@ class StrayClient(Trainer):
     """Commits in rounds in which it is not active."""
 
     def commit(self, chain: ChainView, update: Payload | None) -> list[Action]:
-        """Commit whatever, if it is not active."""
         if update is not None:
             return super().commit(chain, update)
         self._payload = None
@@ -424,7 +387,6 @@ class CopyingTrainer(Trainer):
     """Repeats the first commitment that it sees, and hopes to profit from the payload."""
 
     def commit(self, chain: ChainView, update: Payload | None) -> list[Action]:
-        """Commit another's word."""
         self._payload = None
         others = [mined for mined in chain.commitments if mined.client != self.client]
         if update is None or not others or _has_committed(chain, self.client):
@@ -436,7 +398,6 @@ class SelfBanningTrainer(Trainer):
     """Does its work, then proves its own equivocation while the committee votes."""
 
     def act_while_voting(self, view: RoundView) -> list[Action]:
-        """Send two conflicting votes of this client to the contract."""
         inputs = view.inputs
         if self._payload is None or inputs.registry[self.client].banned_in:
             return []

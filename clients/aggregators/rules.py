@@ -6,14 +6,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 
 from clients.aggregators.mixture import Mixture, Vector
-from clients.datasets.federated_data import Positive, SettingsTable, parse_settings
+from clients.datasets.federated_data import Positive, SettingsTable, named, parse_settings
 from ledger.io.user_code import UserCode, as_configuration_error, named_code
 from ledger.protocol.errors import ConfigurationError
 
@@ -26,17 +26,16 @@ Faulty = Annotated[
 class AggregationStage(SettingsTable, ABC):
     """One stage of an aggregation, with its options: a table of the TOML file.
 
+    Its name in TOML is the class's, which is ByzFL's.
+
     Attributes:
-        name: as in TOML: ByzFL's.
         rule: what has to hold of n, the number of updates.
     """
 
-    name: ClassVar[str]
     rule: ClassVar[str] = "1 <= n"
 
     @property
     def least(self) -> int:
-        """Return the fewest updates that it takes."""
         return 1
 
     def require(self, updates: int) -> None:
@@ -44,21 +43,9 @@ class AggregationStage(SettingsTable, ABC):
         if updates < self.least:
             options = ", ".join(f"{key} = {value}" for key, value in self if value is not None)
             raise ConfigurationError(
-                f"{self.name} with {options or 'no options'} of n = {updates} updates: "
+                f"{type(self).__name__} with {options or 'no options'} of n = {updates} updates: "
                 f"{self.rule} must hold, and so n be at least {self.least}"
             )
-
-
-S = TypeVar("S", bound=AggregationStage)
-
-
-def stage_named(
-    kind: str, known: Mapping[str, type[S]], name: str, options: Mapping[str, object]
-) -> S:
-    """Return a stage."""
-    if name not in known:
-        raise ConfigurationError(f"unknown {kind} {name[:80]!r}; known are {', '.join(known)}")
-    return parse_settings(known[name], options, f"{kind} {name}")
 
 
 Iterations = Annotated[int, Field(ge=1, le=1000)]
@@ -82,10 +69,9 @@ class Aggregator(AggregationStage):
 
     @abstractmethod
     def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
-        """Return one vector of many.
+        """Return one vector of many, at least `least`.
 
         Args:
-            mixture: the vectors, at least `least` of them.
             weights: of each, above 0: the samples behind an update, 1 behind a mean of updates.
             last: what was aggregated in the round before, zeros in the first, shape (d,).
         """
@@ -107,8 +93,6 @@ class FedAvg(Aggregator):
     Attributes:
         clipped: whether a longer update is first shortened to the median length of the round's.
     """
-
-    name: ClassVar[str] = "FedAvg"
 
     clipped: Annotated[
         bool, Field(description="whether updates longer than the median are shortened to it")
@@ -136,14 +120,12 @@ class Krum(Aggregator):
         f: number of arbitrary updates to tolerate.
     """
 
-    name: ClassVar[str] = "Krum"
     rule: ClassVar[str] = "2f + 2 < n"
 
     f: Faulty
 
     @property
     def least(self) -> int:
-        """Return the fewest vectors that it takes."""
         return 2 * self.f + 3
 
     def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
@@ -160,14 +142,9 @@ class Krum(Aggregator):
 
 
 def krum_scores(squared: NDArray[np.float64], f: int) -> Vector:
-    """Return Krum's score of each vector: the sum of |x_i - x_j|² over its nearest others.
+    """Return Krum's score of each vector, shape (n,): its sum of |x_i - x_j|² over nearest others.
 
-    Args:
-        squared: squared distances of every two vectors, shape (n, n).
-        f: how many of them may be anything: n - f - 2 others count, at least 1.
-
-    Returns:
-        Shape (n,); smaller is denser.
+    Smaller is denser. n - f - 2 others count, at least 1.
     """
     n = len(squared)
     # Not by dropping the smallest: a repeated vector is its own nearest neighbour.
@@ -185,7 +162,6 @@ class MultiKrum(Krum):
         weighted: whether by samples, as the authors of CMFL have it; Krum's paper has no weights.
     """
 
-    name: ClassVar[str] = "MultiKrum"
     rule: ClassVar[str] = "2f + 2 < n and m <= n - f"
 
     m: Whole | None = None
@@ -193,7 +169,6 @@ class MultiKrum(Krum):
 
     @property
     def least(self) -> int:
-        """Return the fewest vectors that it takes."""
         return max(2 * self.f + 3, self.f + (self.m or 1))
 
     def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
@@ -209,10 +184,7 @@ class Median(Aggregator):
     move a coordinate beyond what the honest have there.
     """
 
-    name: ClassVar[str] = "Median"
-
     def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
-        """Return the median of each coordinate."""
         half = len(mixture) // 2
         vector = mixture.mean_of_ranks(half - 1 + len(mixture) % 2, half + 1)
         return AggregatorSelection(vector, everybody(mixture))
@@ -225,18 +197,15 @@ class TrMean(Aggregator):
         f: how many are cut off at each end; the paper has a share beta, f = beta n.
     """
 
-    name: ClassVar[str] = "TrMean"
     rule: ClassVar[str] = "2f < n"
 
     f: Faulty
 
     @property
     def least(self) -> int:
-        """Return the fewest vectors that it takes."""
         return 2 * self.f + 1
 
     def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
-        """Return the trimmed mean of each coordinate, unweighted as in the paper."""
         vector = mixture.mean_of_ranks(self.f, len(mixture) - self.f)
         return AggregatorSelection(vector, everybody(mixture))
 
@@ -253,14 +222,11 @@ class GeometricMedian(Aggregator):
             equal, as in ByzFL.
     """
 
-    name: ClassVar[str] = "GeometricMedian"
-
     nu: Positive = 0.1
     T: Iterations = 3
     weighted: bool = False
 
     def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
-        """Return the point after T steps; an update far away weighs little."""
         point = np.zeros(mixture.dimension)
         alphas = shares(weights if self.weighted else np.ones(len(mixture)))
         for _ in range(self.T):
@@ -280,8 +246,6 @@ class CenteredClipping(Aggregator):
         L: steps.
     """
 
-    name: ClassVar[str] = "CenteredClipping"
-
     tau: Annotated[
         float,
         Field(gt=0, allow_inf_nan=False, description="how far one update can pull"),
@@ -289,7 +253,6 @@ class CenteredClipping(Aggregator):
     L: Iterations = 1
 
     def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
-        """Return the point after L steps, unweighted as in the paper."""
         n, point = len(mixture), last
         for _ in range(self.L):
             # A distance below tau, 0 among them, is not clipped.
@@ -309,14 +272,11 @@ class OwnAggregator(Aggregator):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    name: ClassVar[str] = "own aggregator"
-
     label: str
     function: Callable[..., Any]
     options: Mapping[str, Any]
 
     def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
-        """Return the function's vector, made of all updates."""
         updates = np.empty((len(mixture), mixture.dimension))
         for part, rows in mixture.blocks():
             updates[:, part] = rows
@@ -344,17 +304,11 @@ class PreAggregator(AggregationStage):
     """A pre-aggregator with its options."""
 
     def count(self, vectors: int) -> int:
-        """Return the number of vectors that it makes of n."""
         return vectors
 
     @abstractmethod
     def coefficients(self, mixture: Mixture, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Return what each new vector is made of, shape (new vectors, vectors).
-
-        Args:
-            mixture: the vectors, at least `least` of them.
-            rng: its own stream of the round.
-        """
+        """Return what each new vector is made of, shape (new vectors, vectors)."""
 
 
 class NNM(PreAggregator):
@@ -364,14 +318,12 @@ class NNM(PreAggregator):
         f: how many of them may be anything.
     """
 
-    name: ClassVar[str] = "NNM"
     rule: ClassVar[str] = "2f < n"
 
     f: Faulty
 
     @property
     def least(self) -> int:
-        """Return the fewest vectors that it takes."""
         return 2 * self.f + 1
 
     def coefficients(self, mixture: Mixture, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -390,16 +342,12 @@ class Bucketing(PreAggregator):
         s: vectors in a bucket; the last may have fewer.
     """
 
-    name: ClassVar[str] = "Bucketing"
-
     s: Annotated[int, Field(ge=1, le=2**31 - 1, description="how many vectors are in a bucket")]
 
     def count(self, vectors: int) -> int:
-        """Return how many buckets there are."""
         return math.ceil(vectors / self.s)
 
     def coefficients(self, mixture: Mixture, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Return one over the size of a bucket at its vectors."""
         order = rng.permutation(len(mixture))
         result = np.zeros((self.count(len(mixture)), len(mixture)))
         for bucket, row in enumerate(result):
@@ -408,19 +356,20 @@ class Bucketing(PreAggregator):
         return result
 
 
-PRE_AGGREGATORS: dict[str, type[PreAggregator]] = {rule.name: rule for rule in (NNM, Bucketing)}
+PRE_AGGREGATORS: dict[str, type[PreAggregator]] = {rule.__name__: rule for rule in (NNM, Bucketing)}
 
 
 def pre_aggregator_named(name: str, options: Mapping[str, object]) -> PreAggregator:
     """Return a pre-aggregator."""
-    return stage_named("pre-aggregator", PRE_AGGREGATORS, name, options)
+    stage = named("unknown pre-aggregator", PRE_AGGREGATORS, name)
+    return parse_settings(stage, options, f"pre-aggregator {name}")
 
 
 GROUP = "cmfl.aggregators"
 """Entry points of packages that offer aggregators."""
 
 AGGREGATORS: dict[str, type[Aggregator]] = {
-    rule.name: rule
+    rule.__name__: rule
     for rule in (FedAvg, Median, TrMean, Krum, MultiKrum, GeometricMedian, CenteredClipping)
 }
 
@@ -431,7 +380,9 @@ def aggregator_named(name: str, options: Mapping[str, object]) -> Aggregator:
         code = named_code("aggregator", GROUP, name)
         if code is not None:
             return own_aggregator(code, options)
-    return stage_named("aggregator", AGGREGATORS, name, options)
+    return parse_settings(
+        named("unknown aggregator", AGGREGATORS, name), options, f"aggregator {name}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,13 +391,6 @@ class Aggregation:
 
     aggregator: Aggregator = field(default_factory=FedAvg)
     pre_aggregators: tuple[PreAggregator, ...] = ()
-
-    @property
-    def is_mean(self) -> bool:
-        """Whether it is the plain mean of updates that weigh alike."""
-        aggregator = self.aggregator
-        is_plain = isinstance(aggregator, FedAvg) and not aggregator.clipped
-        return is_plain and not self.pre_aggregators
 
     def _stages(self, updates: int) -> Iterator[tuple[AggregationStage, int]]:
         """Yield each stage with the number of vectors that it gets."""
@@ -461,7 +405,6 @@ class Aggregation:
             stage.require(count)
 
     def takes(self, updates: int) -> bool:
-        """Return whether every stage accepts this number of updates."""
         return all(count >= stage.least for stage, count in self._stages(updates))
 
     def aggregate(
@@ -474,15 +417,12 @@ class Aggregation:
         """Return the aggregated update and the rows of the updates that it uses.
 
         Updates that are not finite are excluded first, as by a committee. If too few remain for the
-        options, nothing is aggregated.
+        options, nothing is aggregated, and None is returned.
 
         Args:
             updates: Δ of each client, by ascending client, each of shape (d,).
             samples: n_k of each.
             last: the previous round's aggregate, zeros in the first, shape (d,).
-
-        Returns:
-            None if nothing is aggregated.
         """
         usable = [row for row, update in enumerate(updates) if np.isfinite(update).all()]
         if not self.takes(len(usable)):

@@ -36,11 +36,8 @@ def accepted_up_to(attacker: AttackInput, distances: NDArray[np.float64]) -> flo
     """Return the largest score that the colluders expect to be accepted.
 
     Under strategy I all attackers have one score, and are accepted if at most m − f of the n − f
-    honest trainers are nearer: the score at that share of the colluders' own.
-
-    Args:
-        distances: between the colluders' honest updates, member by trainer, shape (colluders,
-            colluders), at least two of them.
+    honest trainers are nearer: the score at that share of the colluders' own, whose distances are
+    member by trainer, shape (colluders, colluders).
     """
     parameters = attacker.parameters
     assert parameters is not None, "only a committee scores"
@@ -64,9 +61,6 @@ def against(attacker: AttackInput) -> NDArray[np.float64]:
 
     s = −1 is the mean itself, the nearest possible update; it is sent even if that is expected to
     be refused.
-
-    Args:
-        attacker: one of at least two, with the rules of the run.
     """
     products = inner_products(attacker.colluders)
     limit = accepted_up_to(attacker, pair_distances(products))
@@ -79,11 +73,7 @@ def against(attacker: AttackInput) -> NDArray[np.float64]:
 
 
 def largest(is_accepted: Callable[[float], bool], least: float, most: float) -> float:
-    """Return the largest accepted number by bisection; `least` if none is accepted.
-
-    Args:
-        is_accepted: monotone: rejects every number above a rejected one.
-    """
+    """Return the largest accepted number by bisection, `least` if none is: it is monotone."""
     if is_accepted(most):
         return most
     for _ in range(_STEPS):
@@ -110,11 +100,7 @@ class Line:
 
     @classmethod
     def of(cls, products: NDArray[np.float64]) -> Line:
-        """Return the line through the colluders' mean.
-
-        Args:
-            products: inner products of the colluders' updates, shape (k, k), k at least 2.
-        """
+        """Return the line through the colluders' mean, from the products of two or more updates."""
         others = len(products) - 1
         own, rows = np.diagonal(products), products.sum(axis=1)
         mean = (rows.sum() - 2 * rows + own) / others**2
@@ -163,9 +149,6 @@ def across(attacker: AttackInput) -> NDArray[np.float64]:
     slowly. A member, which is not scored, returns −2 t times the unit mean of the colluders' unit
     updates: honest updates are far from it, and a right angle is no farther than from any other
     reference.
-
-    Args:
-        attacker: one of at least two, with the rules of the run.
     """
     parameters = attacker.parameters
     assert parameters is not None, "only a committee scores"
@@ -235,9 +218,6 @@ def adaptive(attacker: AttackInput) -> Update:
     strategy II, which accepts the farthest, −100 times the colluders' mean; without a committee,
     whose rules are needed, Min-Max. A single attacker has nothing to estimate by, and sends its own
     update.
-
-    Args:
-        attacker: with the rules of the run, and the travel if they have one.
     """
     if len(attacker.colluders) == 1:
         return np.array(attacker.colluders[0])

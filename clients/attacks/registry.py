@@ -1,4 +1,4 @@
-"""The attacks on updates by name; a built-in one needs its file and one line here.
+"""The attacks on updates by name; a built-in one is listed in its own module.
 
 It takes `(own, colluders, rng)`, or one `AttackInput`, and returns the update to send. An argument
 `factor` with a default makes `malice.factor` its free parameter.
@@ -14,32 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from clients.attacks import updates, worst
 from clients.attacks.adaptive import ADAPTIVE
 from clients.attacks.samples import DATA_ATTACKS
-from clients.attacks.updates import (
-    ALIE,
-    BACK_GRADIENT,
-    FALSE_REFERENCE,
-    GAUSSIAN,
-    GRADIENT_SCALING,
-    IPM,
-    MIMIC,
-    MIN_MAX,
-    SAME_VALUE,
-    AttackInput,
-    Factor,
-    Update,
-    UpdateAttack,
-)
-from clients.attacks.worst import (
-    HALF,
-    MANY_SAMPLES,
-    NOISE,
-    TARGET,
-    WORST_BACK,
-    WORST_DRIFT,
-    WORST_FULL,
-)
+from clients.attacks.updates import AttackInput, Factor, Update, UpdateAttack
+from clients.datasets.federated_data import named
 from ledger.io.user_code import UserCode, as_configuration_error, named_code
 from ledger.protocol.errors import ConfigurationError
 
@@ -116,40 +95,15 @@ GROUP = "cmfl.attacks"
 """Entry points of packages that offer attacks."""
 
 ATTACKS: dict[str, UpdateAttack] = {
-    attack.name: attack
-    for attack in (
-        GRADIENT_SCALING,
-        SAME_VALUE,
-        BACK_GRADIENT,
-        GAUSSIAN,
-        ALIE,
-        IPM,
-        MIN_MAX,
-        MIMIC,
-        FALSE_REFERENCE,
-        ADAPTIVE,
-        TARGET,
-        NOISE,
-        WORST_BACK,
-        WORST_DRIFT,
-        WORST_FULL,
-        MANY_SAMPLES,
-        HALF,
-    )
+    attack.name: attack for attack in (*updates.ATTACKS, ADAPTIVE, *worst.ATTACKS)
 }
 
 
 def attack_named(name: str) -> UpdateAttack:
     """Return an attack on updates by name, or of a user's function."""
-    if name in ATTACKS:
-        return ATTACKS[name]
-    code = named_code("malice.attack", GROUP, name)
-    if code is None:
-        raise ConfigurationError(
-            f"unknown attack {name!r}; known are {', '.join(ATTACKS)}, and functions of your own: "
-            f"file.py:NAME or package:NAME"
-        )
-    return own_attack(code)
+    code = None if name in ATTACKS else named_code("malice.attack", GROUP, name)
+    own = "functions of your own: file.py:NAME or package:NAME"
+    return named("unknown attack", ATTACKS, name, own) if code is None else own_attack(code)
 
 
 def attack_code(name: str) -> UserCode | None:

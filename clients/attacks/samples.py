@@ -54,12 +54,7 @@ def poisoned(
     parameters: AttackParameters,
     seed: int,
 ) -> FederatedData:
-    """Return data in which the malicious clients train on poisoned samples.
-
-    Args:
-        data: divided and clean; other clients' samples and all test samples stay unchanged.
-        seed: of the run; each attacker's stream follows from it.
-    """
+    """Return data in which the malicious clients train on poisoned samples; all else is clean."""
     if data.form.task != "classify":
         raise ConfigurationError(
             f"{attack.name} changes samples of classes, and the task is {data.form.task}"
@@ -147,12 +142,9 @@ TARGET = 0
 
 
 def backdoor(attacker: PoisonInput) -> Samples:
-    """Return the samples, a share of them with the trigger and the target class.
+    """Return the samples, floor(p n + 1/2) of them, at least 1, with trigger and target class.
 
-    They replace clean ones, so the attacker's number of samples stays the same.
-
-    Args:
-        attacker: with p as its factor: floor(p n + 1/2) of its n samples are poisoned, at least 1.
+    They replace clean ones, so the attacker's number of samples stays the same; p is its factor.
     """
     trigger = trigger_for(attacker.form, attacker.public_inputs)
     x, y = np.array(attacker.own.x), np.array(attacker.own.y)

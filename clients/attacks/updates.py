@@ -52,7 +52,6 @@ class ServerRule:
             chance; None if there is none.
         last: the step of the round before, zeros in the first, shape (d,).
         is_of_angles: whether the step turns with the updates if all are turned alike.
-        is_mean: whether it is the mean of the updates.
     """
 
     aggregate: Callable[
@@ -60,7 +59,26 @@ class ServerRule:
     ]
     last: NDArray[np.float64]
     is_of_angles: bool = False
-    is_mean: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AttackHistory:
+    """What attackers know in a round of what lies before it.
+
+    Attributes:
+        bad_model: w_bad, shape (d,).
+        published: usable updates that honest clients published in the last two rounds that have
+            any, the later round first, each ascending by client, of shape (d,).
+        drift: e, shape (d,): e = .85 e + unit(mean of the usable honest updates) after each round;
+            None before anything is published.
+        travel: displacement of the model over the last 10 to 19 rounds, as an update points, shape
+            (d,); None in the first round.
+    """
+
+    bad_model: Update
+    published: tuple[tuple[Update, ...], ...] = ()
+    drift: NDArray[np.float64] | None = None
+    travel: Update | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,14 +98,9 @@ class AttackInput:
         travel: recent displacement of the global model, in the direction of an update, shape (d,);
             None if the rules have none.
         idle: rows of the colluders that are honest in the round, by `malice.only`.
-        model: w_t, shape (d,); None if clients start from different models.
-        bad_model: w_bad, which the attackers have trained on their own samples with false labels,
-            shape (d,); None unless the attack `needs_history`.
-        published: updates that honest clients published in the two rounds before, the later
-            round first, each ascending by client, of shape (d,); empty in the first round and
-            unless the attack `needs_history`.
-        drift: sum of the directions that honest clients took in all rounds before, the longer ago
-            the less, shape (d,); None in the first round and unless the attack `needs_history`.
+        model: w_t, shape (d,); None unless there is a history.
+        history: what lies before the round; None unless the attack `needs_history`, and where
+            clients start from different models.
         server: the rule of a run without a committee; None if there is one.
     """
 
@@ -104,9 +117,7 @@ class AttackInput:
     seats: tuple[int, ...] = ()
     idle: tuple[int, ...] = ()
     model: Update | None = None
-    bad_model: Update | None = None
-    published: tuple[tuple[Update, ...], ...] = ()
-    drift: NDArray[np.float64] | None = None
+    history: AttackHistory | None = None
     server: ServerRule | None = None
 
     @property
@@ -195,60 +206,23 @@ def joint_attack(
 
 
 def gradient_scaling(attacker: AttackInput) -> Update:
-    """Return the update with each element multiplied by its own draw from [a, 1).
-
-    Args:
-        attacker: with a as its factor; smaller is stronger.
-    """
+    """Return the update with each element multiplied by its own draw from [factor, 1)."""
     floor = attacker.factor
     factors = floor + (1.0 - floor) * attacker.rng.random(attacker.own.shape)
     return (attacker.own * factors).astype(np.float32)
-
-
-# The paper uses 0.5 too.
-GRADIENT_SCALING = UpdateAttack(
-    "gradient-scaling",
-    gradient_scaling,
-    factor=Factor(0.5, 0.0, 1.0),
-    sends="the update with each element multiplied by its own draw from [a, 1)",
-    source='Gradient scaling, of the paper\'s "Robustness Comparative Experiment"',
-)
 
 
 def same_value(attacker: AttackInput) -> Update:
     """Return a zero vector, the value in the authors' code.
 
     Squared distance calls it near: short vectors are near to everyone.
-
-    Args:
-        attacker: only the shape of its update is used.
     """
     return np.zeros_like(attacker.own)
-
-
-SAME_VALUE = UpdateAttack(
-    "same-value",
-    same_value,
-    sends="a zero vector, the value in the authors' code",
-    source='Same value, of the paper\'s "Robustness Comparative Experiment"',
-)
 
 
 def back_gradient(attacker: AttackInput) -> Update:
     """Return −s Δ, the update in the opposite direction."""
     return (-attacker.factor * attacker.own).astype(np.float32)
-
-
-# The paper has no factor.
-BACK_GRADIENT = UpdateAttack(
-    "back-gradient",
-    back_gradient,
-    factor=Factor(1.0, 0.01, 1000.0),
-    sends="−s Δ, the update in the opposite direction",
-    source=(
-        'Back-gradient, of the paper\'s "Robustness Comparative Experiment", with optional scaling'
-    ),
-)
 
 
 def gaussian(attacker: AttackInput) -> Update:
@@ -262,16 +236,6 @@ def gaussian(attacker: AttackInput) -> Update:
     return (deviation * attacker.rng.standard_normal(own.shape)).astype(np.float32)
 
 
-# Blanchard et al. use a standard deviation of 200, whatever the updates' scale.
-GAUSSIAN = UpdateAttack(
-    "gaussian",
-    gaussian,
-    factor=Factor(1.0, 0.01, 1000.0),
-    sends="noise instead of the update: each element drawn from N(0, s² ‖Δ‖² / d)",
-    source='Gaussian noise (Blanchard et al. 2017, "Machine Learning with Adversaries")',
-)
-
-
 def ipm(attacker: AttackInput) -> Update:
     """Return −s times the mean of the colluders' honest updates, the same from each of them.
 
@@ -279,16 +243,6 @@ def ipm(attacker: AttackInput) -> Update:
     attacker sends −s times its own update.
     """
     return (-attacker.factor * attacker.mean).astype(np.float32)
-
-
-IPM = UpdateAttack(
-    "ipm",
-    ipm,
-    factor=Factor(0.5, 0.01, 1000.0),
-    is_common=True,
-    sends="−s times the mean of the colluders' honest updates, the same from each of them",
-    source='Inner-product manipulation (Xie, Koyejo, Gupta 2020, "Fall of Empires")',
-)
 
 
 OF_THE_PAPER = 0.0
@@ -299,10 +253,8 @@ def alie(attacker: AttackInput) -> Update:
     """Return μ − z σ, element by element: a shift within the spread of honest updates.
 
     μ and σ are mean and standard deviation of the colluders' honest updates, as an estimate for all
-    clients. A single attacker has no spread, and sends its own update.
-
-    Args:
-        attacker: with z as its factor; 0 for `largest_z` of the round.
+    clients. A single attacker has no spread, and sends its own update. z is the factor, or
+    `largest_z` of the round if that is 0.
     """
     z = attacker.factor
     if z == OF_THE_PAPER:
@@ -312,29 +264,16 @@ def alie(attacker: AttackInput) -> Update:
 
 
 def largest_z(clients: int, attackers: int) -> float:
-    """Return Φ⁻¹((n − f − s) / (n − f)), s = ⌊n/2 + 1⌋ − f.
+    """Return Φ⁻¹((n − f − s) / (n − f)), s = ⌊n/2 + 1⌋ − f, of n clients that may enter the model.
 
     s honest clients have to be farther out than the attackers to put these into the majority. With
     so few attackers that more than half of the honest would be needed it is 0; a majority of
     attackers needs one.
-
-    Args:
-        clients: n, the clients whose updates may enter the model.
     """
     honest = clients - attackers
     supporters = max(clients // 2 + 1 - attackers, 1)
     share = (honest - supporters) / honest if honest > 0 else 0.0
     return NormalDist().inv_cdf(share) if share > 1 / 2 else 0.0
-
-
-ALIE = UpdateAttack(
-    "alie",
-    alie,
-    factor=Factor(OF_THE_PAPER, 0.0, 10.0),
-    is_common=True,
-    sends="μ − z σ, element by element: a shift within the spread of honest updates",
-    source='ALIE (Baruch, Baruch, Goldberg 2019, "A Little Is Enough")',
-)
 
 
 def mimic(attacker: AttackInput) -> Update:
@@ -347,26 +286,12 @@ def mimic(attacker: AttackInput) -> Update:
     return np.array(attacker.colluders[0])
 
 
-MIMIC = UpdateAttack(
-    "mimic",
-    mimic,
-    is_common=True,
-    sends="the honest update of one fixed colluder, Δ_i*, the same from each of them",
-    source=(
-        'Mimic (Karimireddy, He, Jaggi 2022, "Byzantine-Robust Learning on Heterogeneous Datasets")'
-    ),
-)
-
-
 def min_max(attacker: AttackInput) -> Update:
     """Return the colluders' mean, moved backwards as far as it stays inconspicuous.
 
     That is mean − γ mean (the paper's inverse unit vector), with the largest γ for which its
     distance from any colluder's honest update is at most the largest distance between two of these.
     A single attacker sends its own update.
-
-    Args:
-        attacker: its colluders' honest updates estimate everyone's, which it cannot see.
     """
     honest = attacker.colluders.astype(np.float64)
     mean = attacker.mean
@@ -379,15 +304,7 @@ def largest_step(
 ) -> float:
     """Return the largest γ for which start + γ direction keeps to the widest distance.
 
-    No search: for each update γ is a root of |γ p + r|² = D².
-
-    Args:
-        honest: the updates, shape (n, d).
-        start: a point within their widest distance of all of them, shape (d,).
-        direction: shape (d,).
-
-    Returns:
-        At least 0; 0 for a zero direction.
+    No search: for each update γ is a root of |γ p + r|² = D². It is 0 for a zero direction.
     """
     slope = float(direction @ direction)
     if slope == 0:
@@ -397,15 +314,6 @@ def largest_step(
     half = offsets @ direction
     room = np.maximum(widest - (offsets**2).sum(axis=1), 0.0)
     return float(((np.sqrt(half**2 + slope * room) - half) / slope).min())
-
-
-MIN_MAX = UpdateAttack(
-    "min-max",
-    min_max,
-    is_common=True,
-    sends="the colluders' mean, moved backwards as far as it stays inconspicuous",
-    source='Min-Max (Shejwalkar, Houmansadr 2021, "Manipulating the Byzantine")',
-)
 
 
 AS_TRAINER = 0.5
@@ -422,10 +330,74 @@ def false_reference(attacker: AttackInput) -> Update:
     return (-AS_TRAINER * attacker.mean).astype(np.float32)
 
 
-FALSE_REFERENCE = UpdateAttack(
-    "false-reference",
-    false_reference,
-    factor=Factor(10.0, 0.01, 1000.0),
-    sends="−s Δ̄ as a trainer (`ipm`), and −F Δ as a member: the update reversed, F times",
-    source="False reference: honest as a trainer, a wild update as a member (ours)",
+ATTACKS: tuple[UpdateAttack, ...] = (
+    # The paper uses 0.5 too.
+    UpdateAttack(
+        "gradient-scaling",
+        gradient_scaling,
+        factor=Factor(0.5, 0.0, 1.0),
+        sends="the update with each element multiplied by its own draw from [a, 1)",
+        source='Gradient scaling, of the paper\'s "Robustness Comparative Experiment"',
+    ),
+    UpdateAttack(
+        "same-value",
+        same_value,
+        sends="a zero vector, the value in the authors' code",
+        source='Same value, of the paper\'s "Robustness Comparative Experiment"',
+    ),
+    # The paper has no factor.
+    UpdateAttack(
+        "back-gradient",
+        back_gradient,
+        factor=Factor(1.0, 0.01, 1000.0),
+        sends="−s Δ, the update in the opposite direction",
+        source='Back-gradient, of the paper\'s "Robustness Comparative Experiment", with optional '
+        "scaling",
+    ),
+    # Blanchard et al. use a standard deviation of 200, whatever the updates' scale.
+    UpdateAttack(
+        "gaussian",
+        gaussian,
+        factor=Factor(1.0, 0.01, 1000.0),
+        sends="noise instead of the update: each element drawn from N(0, s² ‖Δ‖² / d)",
+        source='Gaussian noise (Blanchard et al. 2017, "Machine Learning with Adversaries")',
+    ),
+    UpdateAttack(
+        "alie",
+        alie,
+        factor=Factor(OF_THE_PAPER, 0.0, 10.0),
+        is_common=True,
+        sends="μ − z σ, element by element: a shift within the spread of honest updates",
+        source='ALIE (Baruch, Baruch, Goldberg 2019, "A Little Is Enough")',
+    ),
+    UpdateAttack(
+        "ipm",
+        ipm,
+        factor=Factor(0.5, 0.01, 1000.0),
+        is_common=True,
+        sends="−s times the mean of the colluders' honest updates, the same from each of them",
+        source='Inner-product manipulation (Xie, Koyejo, Gupta 2020, "Fall of Empires")',
+    ),
+    UpdateAttack(
+        "min-max",
+        min_max,
+        is_common=True,
+        sends="the colluders' mean, moved backwards as far as it stays inconspicuous",
+        source='Min-Max (Shejwalkar, Houmansadr 2021, "Manipulating the Byzantine")',
+    ),
+    UpdateAttack(
+        "mimic",
+        mimic,
+        is_common=True,
+        sends="the honest update of one fixed colluder, Δ_i*, the same from each of them",
+        source='Mimic (Karimireddy, He, Jaggi 2022, "Byzantine-Robust Learning on Heterogeneous '
+        'Datasets")',
+    ),
+    UpdateAttack(
+        "false-reference",
+        false_reference,
+        factor=Factor(10.0, 0.01, 1000.0),
+        sends="−s Δ̄ as a trainer (`ipm`), and −F Δ as a member: the update reversed, F times",
+        source="False reference: honest as a trainer, a wild update as a member (ours)",
+    ),
 )

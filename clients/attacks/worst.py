@@ -1,28 +1,270 @@
 """Attacks that know the rule, its history and a goal (ours): target, noise, worst and half.
 
-The colluders play a round for each candidate and send the one that moves w most along their aim.
+The colluders play a round for each candidate, by the run's own rule, and send the one that moves w
+most along their aim. All that is sent or played lies in the span of the vectors that an attacker
+knows, so that lengths and angles follow from one table of inner products. Stand-ins for honest
+clients are what these published in one of the two rounds before, then the colluders' own updates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
-from functools import partial
-from itertools import product
+from functools import cached_property, partial
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.attacks.played_rounds import LENGTH, Frame, can_estimate, estimated_effects, games
-from clients.attacks.updates import AttackInput, Factor, joint_attack
+from clients.attacks.updates import AttackInput, Factor, Update, UpdateAttack, joint_attack
+from ledger.distances.fast import fast_distances
+from ledger.protocol.documents.vector import ScoreVector
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.inputs import Inputs, Participants, RoundClosing
+from ledger.protocol.judgement import next_model, rank_trainers
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.rules.distance import SQUARED
+from ledger.protocol.types import NO_DIGEST, Address, ClientId, Domain, RegisteredClient
+
+LENGTH = 2.0
+"""s: multiple of the median length, beyond which distances of directions grow."""
+
+_NOTHING = 1e-12
+"""Square of a length below which a combination of unit vectors is rounding error."""
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Unit vectors known in a round; a zero vector stays zero.
+
+    Attributes:
+        vectors: shape (k, d): the colluders' updates, the updates published in the two rounds
+            before, noise of each colluder, p, h, e, and the server's last aggregate.
+        norms: lengths of the vectors before they were divided by them, shape (k,).
+        published: rows of the honest clients' updates of each of the two rounds before, the later
+            round first.
+        goal: row of p, the direction of w_t − w_bad.
+        drift: row of e, the direction that honest clients took in the rounds before; before
+            anything is published it is that of the colluders' own mean.
+    """
+
+    vectors: NDArray[np.float64]
+    norms: NDArray[np.float64]
+    own: NDArray[np.int64]
+    published: tuple[NDArray[np.int64], ...]
+    noise: NDArray[np.int64]
+    goal: int
+    travel: int
+    drift: int
+    last: int
+
+    @classmethod
+    def of(cls, attacker: AttackInput, rounds: int = 2) -> Frame:
+        """Return the frame of a round, whose colluders' updates are finite.
+
+        Updates published in the last `rounds` are known.
+        """
+        history = attacker.history
+        if attacker.model is None or history is None:
+            raise ConfigurationError(
+                "this attack needs one model for all clients, and one that the attackers have "
+                "trained on false labels: it attacks a committee or a server"
+            )
+        own, dimension = attacker.colluders, attacker.colluders.shape[1]
+        noise = attacker.rng.standard_normal(own.shape)
+        goal = attacker.model.astype(np.float64) - history.bad_model
+        travel = np.zeros(dimension) if attacker.travel is None else attacker.travel
+        drift = attacker.mean if history.drift is None else history.drift
+        last = np.zeros(dimension) if attacker.server is None else attacker.server.last
+        special = goal, travel, drift, last
+        published = history.published[:rounds]
+        known = [update for updates in published for update in updates]
+        raw = np.stack([*own, *known, *noise, *special], dtype=np.float64)
+        norms = np.sqrt((raw * raw).sum(axis=1))
+        vectors = np.divide(raw, norms[:, None], out=np.zeros_like(raw), where=norms[:, None] > 0)
+        count, end = len(own), 2 * len(own) + len(known)
+        ends = np.cumsum([count, *map(len, published)]).tolist()
+        return cls(
+            vectors=vectors,
+            norms=norms,
+            own=np.arange(count),
+            published=tuple(np.arange(*pair) for pair in pairwise(ends)),
+            noise=np.arange(end - count, end),
+            goal=end,
+            travel=end + 1,
+            drift=end + 2,
+            last=end + 3,
+        )
+
+    @cached_property
+    def table(self) -> NDArray[np.float64]:
+        """Inner products of the vectors, shape (k, k)."""
+        return np.asarray(self.vectors @ self.vectors.T)
+
+    @cached_property
+    def length(self) -> float:
+        return float(np.median(self.norms[self.own]))
+
+    @property
+    def honest(self) -> NDArray[np.int64]:
+        """Rows of all known honest updates of others, else of the colluders' own."""
+        return np.concatenate(self.published or (self.own,))
+
+    def row(self, rows: NDArray[np.int64] | int) -> NDArray[np.float64]:
+        return np.asarray(np.eye(len(self.vectors))[np.atleast_1d(rows)])
+
+    def unit(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return each combination divided by its length; zeros if only rounding error is left."""
+        squares = np.einsum("ij,jk,ik->i", coefficients, self.table, coefficients)[:, None]
+        lengths = np.sqrt(np.maximum(squares, 0.0))
+        is_something = squares > _NOTHING
+        return np.asarray(
+            np.divide(coefficients, lengths, out=np.zeros_like(coefficients), where=is_something)
+        )
+
+    def mean(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        return self.unit(self.row(rows).mean(axis=0, keepdims=True))
+
+    def residual(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return unit combinations without their part along the travel, shape (rows, k)."""
+        along = coefficients @ self.table[:, self.travel]
+        return self.unit(coefficients - along[:, None] * self.row(self.travel))
+
+    @cached_property
+    def coordinates(self) -> NDArray[np.float64]:
+        """The vectors in as few dimensions as they span, with the same inner products."""
+        if len(self.vectors) >= self.vectors.shape[1]:
+            return self.vectors
+        values, axes = np.linalg.eigh(self.table)
+        return np.asarray(axes * np.sqrt(np.maximum(values, 0.0)))
+
+
+_DISTANCES = fast_distances()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Game:
+    """A round with stand-ins for the honest clients.
+
+    Attributes:
+        coordinates: of the frame's vectors, shape (k, ·).
+        travel: of the displacement, as an update; None where there is none.
+        honest: coefficients of the stand-ins, shape (honest, k).
+    """
+
+    attacker: AttackInput
+    coordinates: NDArray[np.float64]
+    travel: Update | None
+    last: NDArray[np.float64]
+    honest: NDArray[np.float64]
+    clients: tuple[ClientId, ...]
+    members: tuple[ClientId, ...]
+
+    @classmethod
+    def of(cls, attacker: AttackInput, frame: Frame, first: int = 0) -> Game:
+        """Return the game of a round; who stands in for whom is drawn.
+
+        The stand-ins are taken from the `first` of the published rounds before all others.
+        """
+        honest_members = max(attacker.members - len(attacker.seats), 0)
+        honest_trainers = max(attacker.trainers - attacker.attacking_trainers, 0)
+        rounds = [*frame.published[first:], *frame.published[:first]]
+        drawn = [attacker.rng.permutation(span) for span in rounds]
+        known = np.concatenate([*drawn, frame.own])
+        rows = np.resize(known, honest_members + honest_trainers)
+        honest = frame.norms[rows][:, None] * frame.row(rows)
+        # Ties are broken by index, which says nothing about who is honest.
+        clients = attacker.rng.permutation(len(rows) + len(attacker.colluders)).tolist()
+        members = [
+            *clients[:honest_members],
+            *(clients[len(rows) + seat] for seat in attacker.seats),
+        ]
+        coordinates = frame.vectors if not _is_of_angles(attacker) else frame.coordinates
+        travel = coordinates[frame.travel].astype(np.float32)
+        return cls(
+            attacker=attacker,
+            coordinates=coordinates,
+            travel=travel if travel.any() else None,
+            last=frame.norms[frame.last] * coordinates[frame.last],
+            honest=honest,
+            clients=tuple(map(ClientId, clients)),
+            members=tuple(map(ClientId, sorted(members))),
+        )
+
+    def step(self, sent: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return how the model would move, as an update points, in coordinates."""
+        rows = (np.concatenate([self.honest, sent]) @ self.coordinates).astype(np.float32)
+        updates = dict(sorted(zip(self.clients, rows, strict=True)))
+        if self.attacker.parameters is not None:
+            return self._committee_step(self.attacker.parameters, updates)
+        if self.attacker.server is not None:
+            rng = np.random.default_rng(0)
+            step = self.attacker.server.aggregate(list(updates.values()), self.last, rng)
+            return np.zeros(rows.shape[1]) if step is None else step
+        return np.asarray(rows.mean(axis=0, dtype=np.float64))
+
+    def _committee_step(
+        self, parameters: Parameters, updates: Mapping[ClientId, Update]
+    ) -> NDArray[np.float64]:
+        inputs = self._inputs(parameters, updates)
+        travel = self.travel if inputs.needs_displacement else None
+        distances = _DISTANCES(parameters.distance_rule, travel, updates, self.members)
+        vectors = score_vectors(
+            inputs.round, distances, tuple(updates), inputs.participants.trainers, self.members
+        )
+        start = np.zeros(self.coordinates.shape[1], dtype=np.float32)
+        accepted = rank_trainers(parameters, vectors).accepted
+        return -next_model(inputs, start, accepted, updates).astype(np.float64)
+
+    def _inputs(self, parameters: Parameters, updates: Mapping[ClientId, Update]) -> Inputs:
+        members = set(self.members)
+        trainers = tuple(client for client in updates if client not in members)
+        return Inputs(
+            parameters=parameters,
+            domain=Domain(0, _NOBODY, NO_DIGEST),
+            registry=(RegisteredClient(_NOBODY, 1),) * len(updates),
+            round=1 if self.travel is None else 2,
+            seed=NO_DIGEST,
+            participants=Participants(self.members, trainers, frozenset()),
+            closing=RoundClosing(0, NO_DIGEST, {}),
+        )
+
+
+def score_vectors(
+    number: int,
+    distances: NDArray[np.float64],
+    clients: Sequence[ClientId],
+    trainers: tuple[ClientId, ...],
+    members: tuple[ClientId, ...],
+) -> list[ScoreVector]:
+    """Return the members' score vectors for a table of distances, shape (members, clients)."""
+    columns = {client: column for column, client in enumerate(clients)}
+    scored, seats = ([columns[client] for client in of] for of in (trainers, members))
+    vectors = []
+    for place, (member, row) in enumerate(zip(members, distances, strict=True)):
+        others, among = members[:place] + members[place + 1 :], np.delete(row[seats], place)
+        vectors.append(ScoreVector(number, member, NO_DIGEST, trainers, row[scored], others, among))
+    return vectors
+
+
+def games(attacker: AttackInput, frame: Frame) -> tuple[Game, ...]:
+    """Return a game with each of the published rounds first; one game before there are any."""
+    return tuple(Game.of(attacker, frame, first) for first in range(len(frame.published) or 1))
+
+
+_NOBODY = Address(bytes(20))
+
+
+def _is_of_angles(attacker: AttackInput) -> bool:
+    if attacker.parameters is not None:
+        return attacker.parameters.distance == SQUARED.name  # also where directions are compared
+    return attacker.server is None or attacker.server.is_of_angles
+
 
 TIE = 1e-5
 """Part of an effect below which two effects differ by rounding alone."""
-
-MARGIN = 1e-4
-"""Part of an effect by which an estimate may differ from it: updates are rounded to float32."""
 
 
 class Behaviour(Enum):
@@ -61,20 +303,18 @@ def searched(
     rounds: int = 2,
     length: float = LENGTH,
 ) -> NDArray[np.float32]:
-    """Return the updates of all colluders that move the model most along an aim.
+    """Return the updates of all colluders, (colluders, d), that move the model most along an aim.
+
+    The first of the best candidates is taken; they differ by rounding alone. The honest updates are
+    returned where one of them is not finite.
 
     Args:
-        candidates: the first of the best is taken, which differ by rounding alone.
         aim: makes the aim, as an update points, of shape (1, k).
         length: s, of what is sent, in median lengths of the colluders' updates.
-
-    Returns:
-        Shape (colluders, d); the honest updates where one of them is not finite.
     """
     if not np.isfinite(attacker.colluders).all():
         return attacker.colluders.copy()
-    attacker = replace(attacker, published=attacker.published[:rounds])
-    frame = Frame.of(attacker)
+    frame = Frame.of(attacker, rounds)
     played = games(attacker, frame)
     direction = (aim(frame) @ played[0].coordinates)[0]
     pulls: dict[tuple[str, float, float], NDArray[np.float64]] = {}
@@ -84,31 +324,10 @@ def searched(
         if key not in pulls:
             pulls[key] = pull(frame, candidate)
         sent.append(updates_of(attacker, frame, candidate, pulls[key], length))
-    estimates = np.full(len(candidates), np.inf)
-    if can_estimate(attacker):
-        estimates = np.sum([estimated_effects(game, sent, direction) for game in played], axis=0)
-
-    def effect(index: int) -> float:
-        return sum(float(game.step(sent[index]) @ direction) for game in played)
-
-    return (sent[best_of(estimates, effect)] @ frame.vectors).astype(np.float32)
-
-
-def best_of(estimates: NDArray[np.float64], effect: Callable[[int], float]) -> int:
-    """Return the first candidate of the largest effect, but for `TIE`.
-
-    Args:
-        estimates: of the effects, true up to `MARGIN`; infinite ones are always played.
-    """
-    effects: dict[int, float] = {}
-    largest = -np.inf
-    for index in np.argsort(-estimates, kind="stable").tolist():
-        if estimates[index] < largest - (TIE + MARGIN) * abs(largest):
-            break
-        effects[index] = effect(index)
-        largest = max(largest, effects[index])
-    least = largest - TIE * abs(largest)
-    return min(index for index, effect in effects.items() if effect >= least)
+    effects = [sum(float(game.step(one) @ direction) for game in played) for one in sent]
+    largest = np.nanmax(effects)
+    best = int(np.argmax(effects >= largest - TIE * abs(largest)))
+    return (sent[best] @ frame.vectors).astype(np.float32)
 
 
 def updates_of(
@@ -118,11 +337,7 @@ def updates_of(
     directions: NDArray[np.float64],
     length: float = LENGTH,
 ) -> NDArray[np.float64]:
-    """Return the coefficients of what each colluder sends, shape (colluders, k).
-
-    Args:
-        directions: unit combinations, shape (colluders, k).
-    """
+    """Return the coefficients of what each colluder sends along its direction."""
     sent = frame.norms[frame.own][:, None] * frame.row(frame.own)
     members = [row for row in attacker.seats if row not in attacker.idle]
     passive = {*attacker.seats, *attacker.idle}
@@ -141,9 +356,7 @@ def turned(
 ) -> NDArray[np.float64]:
     """Return unit(cos θ b + sin θ p) for each b, shape (colluders, k).
 
-    Args:
-        base: b, unit combinations, shape (colluders, k) or (1, k).
-        aim: p, shape (1, k).
+    The aim p has shape (1, k), and so may the base b, of unit combinations.
     """
     angle = np.radians(degrees)
     count = len(frame.own)
@@ -192,14 +405,6 @@ def _target_pull(frame: Frame, candidate: Candidate) -> NDArray[np.float64]:
     return turned(frame, base, goal(frame), candidate.angle)
 
 
-TARGET = joint_attack(
-    "target",
-    target,
-    sends="the updates that move w most along p when the colluders play the rule",
-    source="Target: a model of false labels, approached as fast as the rule lets it (ours)",
-)
-
-
 ALONG_TRAVEL = 0.3
 """Part of the travel beside a hidden pull of length 1: about that of an honest update."""
 
@@ -215,15 +420,6 @@ def noise(attacker: AttackInput) -> NDArray[np.float32]:
     pulls = turned(frame, frame.row(frame.noise), goal(frame), attacker.factor)
     pulls += ALONG_TRAVEL * frame.row(frame.travel)
     return (LENGTH * frame.length * pulls @ frame.vectors).astype(np.float32)
-
-
-NOISE = joint_attack(
-    "noise",
-    noise,
-    factor=Factor(30.0, 0.0, 90.0),
-    sends=("s t (unit(cos θ z_i + sin θ p) + 0.3 h), z_i Gaussian noise of each attacker's own"),
-    source="Noise: a pull hidden in noise (ours)",
-)
 
 
 WORST_CANDIDATES = tuple(
@@ -287,36 +483,53 @@ def _worst_pull(
     return turned(frame, shown, aim(frame), candidate.angle)
 
 
-WORST_BACK = joint_attack(
-    "worst-back",
-    partial(_worst, back),
-    sends=("what moves w most against the honest mean, of unit(cos θ unit(r + λ h) + sin θ a)"),
-    source="The worst that a search finds: back, drift, full and half (ours)",
-)
-WORST_DRIFT = joint_attack(
-    "worst-drift",
-    partial(_worst, drift),
-    sends="the same, aimed against the way that honest clients took in all rounds before",
-    source="The worst that a search finds: back, drift, full and half (ours)",
-)
-WORST_FULL = joint_attack(
-    "worst-full",
-    partial(_worst, goal),
-    sends="the same, aimed at the model of false labels",
-    source="The worst that a search finds: back, drift, full and half (ours)",
-)
-# `worst-drift`, by attackers that register k times their samples.
-MANY_SAMPLES = joint_attack(
-    "many-samples",
-    partial(_worst, drift),
-    factor=Factor(10.0, 1.0, 1000.0),
-    multiplies_samples=True,
-    sends=("the updates of `worst_drift`, from attackers that register k times their samples"),
-    source="The worst that a search finds: back, drift, full and half (ours)",
-)
-HALF = joint_attack(
-    "half",
-    half,
-    sends=("honest updates until colluders send half of a round's, and then far too long ones"),
-    source="The worst that a search finds: back, drift, full and half (ours)",
+ATTACKS: tuple[UpdateAttack, ...] = (
+    joint_attack(
+        "target",
+        target,
+        sends="the updates that move w most along p when the colluders play the rule",
+        source="Target: a model of false labels, approached as fast as the rule lets it (ours)",
+    ),
+    joint_attack(
+        "noise",
+        noise,
+        factor=Factor(30.0, 0.0, 90.0),
+        sends=(
+            "s t (unit(cos θ z_i + sin θ p) + 0.3 h), z_i Gaussian noise of each attacker's own"
+        ),
+        source="Noise: a pull hidden in noise (ours)",
+    ),
+    joint_attack(
+        "worst-back",
+        partial(_worst, back),
+        sends=("what moves w most against the honest mean, of unit(cos θ unit(r + λ h) + sin θ a)"),
+        source="The worst that a search finds: back, drift, full and half (ours)",
+    ),
+    joint_attack(
+        "worst-drift",
+        partial(_worst, drift),
+        sends="the same, aimed against the way that honest clients took in all rounds before",
+        source="The worst that a search finds: back, drift, full and half (ours)",
+    ),
+    joint_attack(
+        "worst-full",
+        partial(_worst, goal),
+        sends="the same, aimed at the model of false labels",
+        source="The worst that a search finds: back, drift, full and half (ours)",
+    ),
+    # `worst-drift`, by attackers that register k times their samples.
+    joint_attack(
+        "many-samples",
+        partial(_worst, drift),
+        factor=Factor(10.0, 1.0, 1000.0),
+        multiplies_samples=True,
+        sends=("the updates of `worst_drift`, from attackers that register k times their samples"),
+        source="The worst that a search finds: back, drift, full and half (ours)",
+    ),
+    joint_attack(
+        "half",
+        half,
+        sends=("honest updates until colluders send half of a round's, and then far too long ones"),
+        source="The worst that a search finds: back, drift, full and half (ours)",
+    ),
 )

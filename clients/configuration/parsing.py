@@ -56,9 +56,7 @@ def plain_values(
 ) -> dict[str, Any]:
     """Return the values that `load` checks, by section and key.
 
-    Args:
-        preset: one of `PRESETS`, or a path that ends in .toml; the default is "digits" without a
-            file.
+    The preset is one of `PRESETS`, or a path that ends in .toml; without a file it is "digits".
     """
     if preset and path:
         raise ConfigurationError("give a preset or a configuration file, not both")
@@ -118,13 +116,11 @@ def _require_names(configuration: Configuration) -> None:
 def _require_early_stop(section: EarlyStopSection) -> None:
     """Refuse settings of an early stop that have no effect, and a target above every accuracy."""
     default = EarlyStopSection()
-    needed = {"metric": "target or early_stop.patience", "min_delta": "patience"}
-    given = {"metric": (section.target, section.patience), "min_delta": (section.patience,)}
-    for name, needs in needed.items():
-        if getattr(section, name) != getattr(default, name) and not any(
-            value is not None for value in given[name]
-        ):
-            raise ConfigurationError(f"early_stop.{name} is set, but no early_stop.{needs}")
+    for name, needs in (("metric", ("target", "patience")), ("min_delta", ("patience",))):
+        is_set = getattr(section, name) != getattr(default, name)
+        if is_set and all(getattr(section, need) is None for need in needs):
+            wanted = " or early_stop.".join(needs)
+            raise ConfigurationError(f"early_stop.{name} is set, but no early_stop.{wanted}")
     if section.metric == "accuracy" and section.target is not None and section.target > 1:
         raise ConfigurationError(
             f"early_stop.target = {section.target:g}: an accuracy is at most 1"
@@ -183,14 +179,12 @@ def _preset(name: str) -> str:
 def imply_file(values: dict[str, Any], keys: Collection[str]) -> None:
     """Let a path replace a bundled data set, which has none, by that file.
 
-    Args:
-        values: by section and key; changed in place.
-        keys: `section.key` of the settings that the caller gave over a preset's.
+    `keys` are the `section.key` that the caller gave over a preset's; `values` change in place.
     """
     data = values.get("data")
     if "data.path" in keys and "data.name" not in keys and isinstance(data, dict):
         data_set = DATASETS.get(str(data.get("name")))
-        if "path" in data and data_set is not None and data_set.bundled is not None:
+        if "path" in data and data_set is not None and not data_set.has_path:
             data["name"] = FILE.name
 
 
@@ -279,11 +273,7 @@ def require_unpredictable(beacon: Beacon, *, is_allowed: bool = False) -> None:
 
 
 def lot_warning(strategy: int, beacon: Beacon, *, mines_at_once: bool) -> str | None:
-    """Return why somebody can choose the committee that strategy 3 draws by lot; None if not.
-
-    Args:
-        mines_at_once: whether the chain makes a block for each transaction.
-    """
+    """Return why somebody can choose the committee that strategy 3 draws by lot; None if not."""
     if strategy != AcceptanceForm.BELOW_TWO:
         return None
     if beacon is Beacon.NONE:

@@ -6,7 +6,7 @@ user's own class and every path come from settings, and are compared with the do
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,6 @@ def configuration_from_document(
     """Return the configuration of a run document; its parameters are the document's.
 
     Args:
-        document: of the run, by the digest that the contract names.
         settings: `section.key=value` of this machine: `machine`, `evaluation`,
             `data.options.glove`, `model.name` and paths among `model.options` if the model is a
             user's own class, and `protocol.distance` if it is the owner's own function.
@@ -64,8 +63,9 @@ def configuration_from_document(
         if key_and_value(setting)[0] != "data.name" or data.get("name") in DATASETS:
             _require_local(setting)
         with_settings(values, (setting,))
-    _require_known_model(values["model"]["name"], settings)
-    _require_known_data(values["data"]["name"], settings)
+    given = {key_and_value(setting)[0] for setting in settings}
+    _require_known("model.name", values["model"]["name"], MODELS, given)
+    _require_known("data.name", values["data"]["name"], DATASETS, given)
     _require_files_of_options(values["model"]["options"])
     for key in ("model.name", "data.name"):
         reference = values[key.partition(".")[0]]["name"]
@@ -164,23 +164,12 @@ def key_and_value(setting: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def _require_known_model(name: object, settings: tuple[str, ...]) -> None:
+def _require_known(key: str, name: object, known: Collection[str], settings: set[str]) -> None:
     """Refuse to run code because a document names it."""
-    is_given = any(setting.partition("=")[0].strip() == "model.name" for setting in settings)
-    if not is_given and name not in MODELS:
+    if key not in settings and name not in known:
         raise ConfigurationError(
-            f"the run trains the model {str(name)[:80]!r}, which is code of its owner's: if you "
-            f"trust it, name your own copy with --set model.name=FILE.py:CLASS"
-        )
-
-
-def _require_known_data(name: object, settings: tuple[str, ...]) -> None:
-    """Refuse to run a data set's code because a document names it."""
-    is_given = any(key_and_value(setting)[0] == "data.name" for setting in settings)
-    if not is_given and name not in DATASETS:
-        raise ConfigurationError(
-            f"the run's data set is {str(name)[:80]!r}, which is code of its owner's: if you trust "
-            f"it, name your own copy with --set data.name=FILE.py:NAME"
+            f"the run's {key} is {str(name)[:80]!r}, which is code of its owner's: if you trust "
+            f"it, name your own copy with --set {key}=FILE.py:NAME"
         )
 
 

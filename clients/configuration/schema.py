@@ -138,7 +138,6 @@ class ProtocolSection(Section):
         return PAYLOAD_FORMS[self.payload]
 
     def parameters(self, dimension: int) -> Parameters:
-        """Return the protocol's parameters."""
         values = self.model_dump()
         values["distance"] = self._distance()
         for parameter, rate in _RATES.items():
@@ -373,11 +372,9 @@ class Configuration(Section):
     track: TrackSection = TrackSection()
 
     def parameters(self, dimension: int) -> Parameters:
-        """Return the protocol's parameters; the dimension is the model's."""
         return self.protocol.parameters(dimension)
 
     def local_training(self) -> LocalTraining:
-        """Return the settings of each client's training."""
         return LocalTraining(**self.training.model_dump(exclude={"path"}))
 
     def on_path(self, path: TrainingPath) -> Configuration:

@@ -10,7 +10,6 @@ can be more of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import comb
 from typing import TYPE_CHECKING
@@ -30,20 +29,6 @@ SHARES = (10, 20, 30, 40)
 LEAST_SHOWN = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
-class CommitteeRisk:
-    """Chances of a drawn committee, for one share of malicious clients.
-
-    Attributes:
-        half: at least half of the members are: they determine the median of the members' scores.
-        blocking: enough members are to prevent a quorum, by the rule for it.
-    """
-
-    percent: int
-    half: float
-    blocking: dict[Quorum, float]
-
-
 def chance_of_at_least(needed: int, members: int, malicious: int, clients: int) -> Fraction:
     """Return the chance that a drawn committee has at least so many malicious members."""
     if not (0 <= malicious <= clients and 0 <= members <= clients):
@@ -60,33 +45,19 @@ def blocking_members(members: int, quorum: Quorum) -> int:
     return members - replies_needed(members, quorum)
 
 
-def committee_risks(clients: int, members: int) -> tuple[CommitteeRisk, ...]:
-    """Return the chances of a drawn committee, for each of `SHARES`."""
-    risks = []
-    for percent in SHARES:
-        malicious = (percent * clients + 50) // 100  # as many as malice.malicious_rate draws
-
-        def chance(needed: int, malicious: int = malicious) -> float:
-            return float(chance_of_at_least(needed, members, malicious, clients))
-
-        blocking = {quorum: chance(blocking_members(members, quorum)) for quorum in Quorum}
-        risks.append(CommitteeRisk(percent, chance((members + 1) // 2), blocking))
-    return tuple(risks)
-
-
 def risk_sentence(parameters: Parameters) -> str:
     """Return the chances of a run's first committee, for a reader."""
-    risks = committee_risks(parameters.clients, parameters.members)
-    chances = ", ".join(
-        f"{risk.percent} %: {format_chance(risk.half)} and "
-        f"{format_chance(risk.blocking[parameters.quorum])}"
-        for risk in risks
-    )
+    clients, members = parameters.clients, parameters.members
+    needed = (members + 1) // 2, blocking_members(members, parameters.quorum)
+    chances = []
+    for percent in SHARES:
+        malicious = (percent * clients + 50) // 100  # as many as malice.malicious_rate draws
+        held = [float(chance_of_at_least(n, members, malicious, clients)) for n in needed]
+        chances.append(f"{percent} %: {' and '.join(map(format_chance, held))}")
     return (
-        f"{parameters.members} of {parameters.clients} clients; chance that at least half of the "
-        f"first committee is malicious, and that enough to block are "
-        f"({blocking_members(parameters.members, parameters.quorum)}), by the share of malicious "
-        f"clients: {chances}"
+        f"{members} of {clients} clients; chance that at least half of the first committee is "
+        f"malicious, and that enough to block are ({needed[1]}), by the share of malicious "
+        f"clients: {', '.join(chances)}"
     )
 
 
@@ -110,8 +81,7 @@ MODELS = frozenset({"softmax", "cnn"})
 def regime_warnings(configuration: Configuration) -> list[str]:
     """Return a sentence on each setting that lies outside the tested regime.
 
-    Args:
-        configuration: of a run; what is told is about attacks, whether it names one or not.
+    It is about attacks, whether the run names one or not.
     """
     warnings = []
     malice, training = configuration.malice, configuration.training

@@ -1,7 +1,17 @@
-"""The definition of a data set: layouts of its files, and their conversion for models."""
+"""The definition of a data set: layouts of its files, their download, and what models get.
+
+Files come unchanged from the Hugging Face hub: `datasets.load_dataset` would convert them to Arrow
+files, twice as large and with different bytes in each version, and a run records the digest of the
+published files.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
+import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +21,7 @@ import numpy as np
 
 from clients.datasets.federated_data import PooledData, Records
 from clients.datasets.files.layout import FileKind, Layout, layout_of
-from clients.datasets.files.tables import quoted
+from clients.datasets.files.tables import imported, quoted
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -65,17 +75,17 @@ class DataSet:
     Attributes:
         pool: prepares records for models; its random stream is that of the split.
         formats: layouts of its files; empty if it is bundled.
-        bundled: reads a data set that needs no file.
         owned_by: plural noun for its natural clients; None without any.
         is_input_of: whether an input of LEAF's JSON is of this data set.
         hub: its files on the hub; None if it is not there.
         is_declared: whether each client has private samples, of which the settings declare the
             form.
-        read: reads any layout with the data set's options; None where `formats` do.
+        read: reads any layout with the data set's options, or, without `has_path`, the samples by
+            the options alone; None where `formats` do.
+        has_path: whether its samples are files of the user.
         fits: whether `read` takes a layout, by kind and names alone.
         has_owners: whether the samples at a path have natural clients, by names alone; None where
             `owned_by` says so.
-        load: returns the samples by the options alone; None of a data set with files.
         code: the user's own that loads them; None of a data set of this project.
     """
 
@@ -83,15 +93,14 @@ class DataSet:
     options: type[SettingsTable]
     pool: Callable[[Records, Any, np.random.Generator], PooledData]
     formats: tuple[FileFormat, ...] = ()
-    bundled: Callable[[], Records] | None = None
     owned_by: str | None = None
     is_input_of: Callable[[object], bool] = lambda _: False
     hub: HubFiles | None = None
     is_declared: bool = False
-    read: Callable[[Path, Any], Records] | None = None
+    read: Callable[[Path | None, Any], Records] | None = None
+    has_path: bool = True
     fits: Callable[[Layout], bool] | None = None
     has_owners: Callable[[Path | None, Any], bool] | None = None
-    load: Callable[[Any], Records] | None = None
     code: UserCode | None = None
 
     def is_layout(self, layout: Layout) -> bool:
@@ -101,38 +110,24 @@ class DataSet:
 
     def is_owned(self, path: Path | None, options: SettingsTable) -> bool:
         """Return whether the samples have natural clients."""
-        if self.has_owners is not None and (path is not None or self.load is not None):
+        if self.has_owners is not None and (path is not None or not self.has_path):
             return self.has_owners(path, options)
         return self.owned_by is not None
 
     def records(self, path: Path | None, options: SettingsTable | None = None) -> Records:
-        """Return the content of the data set's files.
-
-        Args:
-            path: a file or folder; None for a bundled data set.
-            options: its settings; None for the defaults.
-        """
+        """Return the content of a file or folder; of None for a bundled data set."""
         if self.is_declared:
             raise ConfigurationError(
                 f"data.name = {self.name}: each client has samples of its own, and nobody those of "
                 f"all: deploy with cmfl deploy --registry, and give each worker its own by --data"
             )
-        if self.bundled is not None or self.load is not None:
-            if path is not None:
-                kind = "is bundled" if self.load is None else "is a function"
-                raise ConfigurationError(
-                    f"data.path = {path}: data set {self.name!r} {kind} and takes no path"
-                )
-            if self.bundled is not None:
-                return self.bundled()
-        if self.load is not None:
-            return self.load(options or self.options())
-        if path is None:
-            raise ConfigurationError(
-                f"data.path is not set: data set {self.name!r} needs the path of its files"
-            )
+        if self.has_path != (path is not None):
+            rule = "needs the path of its files" if self.has_path else "takes no path"
+            given = "is not set" if path is None else f"= {path}"
+            raise ConfigurationError(f"data.path {given}: data set {self.name!r} {rule}")
         if self.read is not None:
             return self.read(path, options or self.options())
+        assert path is not None, "only `read` does without"
         layout = layout_of(path)
         for format_ in self.formats:
             if format_.fits(layout):
@@ -141,4 +136,86 @@ class DataSet:
         raise ConfigurationError(
             f"{path}: a {layout.kind.value}{fields} is not a layout of {self.name!r}; it may be "
             + ", or ".join(map(str, self.formats))
+        )
+
+
+MAX_BYTES = 16 * 2**30
+MAX_FILES = 1000
+ENDPOINT_VARIABLE = "HF_ENDPOINT"
+
+_TIMEOUT_SECONDS = 30
+
+
+def fetch(source: HubFiles, destination: Path) -> tuple[Path, ...]:
+    """Download a data set's files into a new folder, all of them or nothing.
+
+    The hub is that of HF_ENDPOINT, if it is set; no token is sent.
+    """
+    if destination.exists():
+        raise ConfigurationError(f"{destination} is there already")
+    hub = imported("huggingface_hub", "fetch", "downloads")
+    errors = imported("huggingface_hub.errors", "fetch", "downloads")
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=destination.parent, prefix=".fetch-") as folder:
+        try:
+            fetched = _downloaded(hub, source, Path(folder))
+        except (errors.HTTPError, OSError, ValueError) as error:
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
+            raise ConfigurationError(f"{source.repository} cannot be fetched: {reason}") from error
+        whole = Path(folder) / "whole"
+        whole.mkdir()
+        for file in fetched:
+            shutil.move(file, whole / file.name)
+        whole.rename(destination)
+    return tuple(sorted(destination.iterdir()))
+
+
+def _downloaded(hub: Any, source: HubFiles, folder: Path) -> list[Path]:
+    endpoint = os.environ.get(ENDPOINT_VARIABLE) or None
+    commit, files = _listed(hub.HfApi(endpoint=endpoint, token=False), source)
+    fetched: list[Path] = []
+    for file in files:
+        path = hub.hf_hub_download(
+            source.repository,
+            file.rfilename,
+            repo_type="dataset",
+            revision=commit,
+            local_dir=folder / "parts",
+            token=False,
+            endpoint=endpoint,
+        )
+        _require_as_stated(Path(path), file)
+        fetched.append(Path(path))
+    return fetched
+
+
+def _listed(api: Any, source: HubFiles) -> tuple[str, list[Any]]:
+    for revision, pattern in source.places:
+        info = api.dataset_info(
+            source.repository, revision=revision, files_metadata=True, timeout=_TIMEOUT_SECONDS
+        )
+        files = [file for file in info.siblings or () if re.fullmatch(pattern, file.rfilename)]
+        total = sum(file.size or 0 for file in files)
+        if total > MAX_BYTES or len(files) > MAX_FILES:
+            raise ConfigurationError(
+                f"{source.repository}: {len(files)} files of {total} bytes, more than {MAX_FILES} "
+                f"files or {MAX_BYTES} bytes"
+            )
+        if files:
+            return info.sha, files
+    patterns = " or ".join(pattern for _, pattern in source.places)
+    raise ConfigurationError(f"{source.repository}: the hub has no file {patterns}")
+
+
+def _require_as_stated(path: Path, file: Any) -> None:
+    size = path.stat().st_size
+    if file.size is not None and size != file.size:
+        raise ConfigurationError(f"{file.rfilename}: {size} bytes came, {file.size} are stated")
+    if file.lfs is None:
+        return
+    with path.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    if digest != file.lfs.sha256:
+        raise ConfigurationError(
+            f"{file.rfilename}: sha256 {digest} came, {file.lfs.sha256} is stated"
         )

@@ -43,6 +43,20 @@ def parse_settings(table: type[T], values: Mapping[str, Any], where: str) -> T:
         ) from error
 
 
+V = TypeVar("V")
+
+
+def named(subject: str, table: Mapping[str, V], name: str, own: str = "") -> V:
+    """Return what a table has under a name; an unknown one is refused with those that are known.
+
+    `subject` begins the refusal, and `own` says how a user names an own one.
+    """
+    if name not in table:
+        known = ", ".join(table) + (f", and {own}" if own else "")
+        raise ConfigurationError(f"{subject} {name[:80]!r}; known are {known}")
+    return table[name]
+
+
 Inputs = NDArray[Any]
 """One row per sample, in the data set's compact form, such as bytes or tokens."""
 
@@ -125,7 +139,6 @@ class FederatedData:
 
     @property
     def clients(self) -> int:
-        """Number of clients K."""
         return len(self.train)
 
     @property
@@ -230,11 +243,7 @@ def pooled(
     collate: Collate,
     owned_by: str,
 ) -> PooledData:
-    """Return records prepared for models.
-
-    Args:
-        is_test: whether each is for the test, shape (n,).
-    """
+    """Return records prepared for models; `is_test` has shape (n,)."""
     return PooledData(
         form=form,
         x=x,
@@ -262,13 +271,7 @@ def held_out(
 ) -> NDArray[np.bool_]:
     """Return whether each sample is for the test: from the files, else a share per owner.
 
-    Args:
-        share: of each owner's samples, rounded; None for the default. An owner's last sample is
-            always for training.
-        usual: the default share.
-
-    Returns:
-        Shape (n,).
+    The share is rounded, and an owner's last sample is always for training.
     """
     if records.is_test is not None:
         if share is not None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,12 +32,8 @@ from clients.datasets.federated_data import (
 )
 from clients.datasets.files.archives import ArrayRule, read_arrays
 from clients.datasets.files.layout import FileKind, Layout, LeafPart, read_leaf
-from clients.datasets.files.tables import Column, decoded_image, read_rows
+from clients.datasets.files.tables import Column, read_rows
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    pass
-
 
 DIGIT_CLASSES = 10
 _INK_MAXIMUM = 16  # the bundled images count ink in 0 .. 16
@@ -74,7 +70,6 @@ def _file() -> Path:
 
 
 def _pool_digits(records: Records, options: DigitsOptions, rng: np.random.Generator) -> PooledData:
-    """Return the digits with a random share as global test set, pixels in [0, 1]."""
     order = rng.permutation(len(records.y))
     test, train = np.split(order, [int(options.test_share * len(order) + 0.5)])
     return PooledData(
@@ -86,7 +81,11 @@ def _pool_digits(records: Records, options: DigitsOptions, rng: np.random.Genera
     )
 
 
-DIGITS = DataSet("digits", DigitsOptions, _pool_digits, bundled=bundled_digits)
+def _read_digits(*_: object) -> Records:
+    return bundled_digits()
+
+
+DIGITS = DataSet("digits", DigitsOptions, _pool_digits, read=_read_digits, has_path=False)
 
 
 FEMNIST_CLASSES = 62
@@ -128,16 +127,15 @@ def _table(layout: Layout) -> Records:
     writers: list[str] = []
     for path in layout.files:
         for rows in read_rows(path, COLUMNS):
-            where = f"{path}: from row {len(writers)}"
-            decoded = [decoded_image(where, image) for image in rows["image"]]
-            wrong = next((one.shape for one in decoded if one.shape != (1, SIDE, SIDE)), None)
-            if wrong is not None:
+            where, pictures = f"{path}: from row {len(writers)}", rows["image"]
+            if pictures.shape[1:] != (1, SIDE, SIDE):
                 raise ConfigurationError(
-                    f"{where}: an image of shape {wrong}; must be {SIDE} × {SIDE} pixels of grey"
+                    f"{where}: an image of shape {pictures.shape[1:]}; must be {SIDE} × {SIDE} "
+                    f"pixels of grey"
                 )
-            images.append(np.concatenate(decoded))
+            images.append(pictures[:, 0])
             labels.append(_require_labels(where, rows["character"]))
-            writers += rows["writer_id"]
+            writers += rows["writer_id"].tolist()
     if any(not 0 < len(writer) <= LONGEST_WRITER for writer in set(writers)):
         raise ConfigurationError(
             f"{layout.path}: writer_id: must have 1 .. {LONGEST_WRITER} characters"

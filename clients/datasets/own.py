@@ -161,22 +161,18 @@ class OwnOptions(SettingsTable):
 
     @property
     def outputs(self) -> int:
-        """The number of classes."""
         return len(self.classes) if isinstance(self.classes, list) else self.classes
 
     def form(self) -> DataForm:
-        """Return the form for models."""
         dtype: Literal["float32", "int64"] = "int64" if self.inputs == "tokens" else "float32"
         task = self.task or "classify"
         return DataForm(tuple(self.shape), self.outputs, dtype, self.vocabulary, task=task)
 
     def collate(self) -> Collate:
-        """Return the function that makes a model's inputs of a file's rows."""
         collates = {"numbers": as_stored, "pixels": as_brightness, "tokens": as_tokens}
         return collates[self.inputs]
 
     def rules(self, names: tuple[str, str], rows: str) -> dict[str, ArrayRule]:
-        """Return the rules for inputs and labels of a file."""
         low, high, dtype = -math.inf, math.inf, "<f4"
         if self.inputs == "pixels":
             dtype = "|u1"
@@ -195,11 +191,7 @@ class OwnOptions(SettingsTable):
         return {names[0]: x, names[1]: ArrayRule("<i8", shape, least, self.outputs - 1, rows=rows)}
 
     def samples(self, where: str, x: NDArray[Any], y: NDArray[Any] | None) -> Samples:
-        """Return samples of a file, whose arrays have kept the rules.
-
-        Args:
-            y: labels; None where they follow from the inputs.
-        """
+        """Return samples of a file that has kept the rules; y is None where it follows from x."""
         if self.task is not None and self.inputs == "tokens":
             require_ends(where, x)
         if y is None:
@@ -244,14 +236,7 @@ def read_own(path: Path, options: OwnOptions) -> OwnSamples:
 
 
 def trial_data(options: OwnOptions, clients: int, rng: np.random.Generator) -> FederatedData:
-    """Return a few random samples of the form, to try a model without real ones.
-
-    Args:
-        clients: number of clients K; each gets the same samples.
-
-    Returns:
-        Data for trials only; the test set is empty.
-    """
+    """Return the same few random samples of the form for each client, to try a model."""
     if options.task == "regress":
         y: NDArray[Any] = rng.random((_TRIAL_SAMPLES, options.outputs), dtype=np.float32)
     else:

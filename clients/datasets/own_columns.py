@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -36,7 +37,8 @@ from clients.datasets.federated_data import (
     next_tokens,
     require_targets,
 )
-from clients.datasets.files.tables import quoted
+from clients.datasets.files.archives import require_file
+from clients.datasets.files.tables import imported, quoted
 from clients.datasets.own import (
     MOST_CLASSES,
     MOST_NUMBERS,
@@ -45,6 +47,8 @@ from clients.datasets.own import (
     plain_name,
     require_class_names,
 )
+from ledger.io.home import read_file
+from ledger.io.user_code import as_configuration_error
 from ledger.protocol.errors import ConfigurationError
 
 LABELS, CLIENTS, TESTS = ("y", "label"), ("client", "writer"), ("is_test",)
@@ -127,7 +131,6 @@ class FileOptions(SettingsTable):
 
     @property
     def outputs(self) -> int | None:
-        """Number of classes, if the settings have it."""
         return len(self.classes) if isinstance(self.classes, list) else self.classes
 
     @property
@@ -227,12 +230,7 @@ def _refuse_unread_roles(
     client: str | None,
     is_test: str | None,
 ) -> None:
-    """Reject columns without a role that look like clients or a split.
-
-    Args:
-        client: column of the clients; None if there is none.
-        is_test: column of the split; None if there is none.
-    """
+    """Reject columns without a role that look like clients or a split, where there is none."""
     likes = [] if client else [("client", "clients", _LIKE_CLIENTS)]
     likes += [] if is_test else [("is_test", "the split (1 is for the test)", _LIKE_TESTS)]
     for role, noun, pattern in likes:
@@ -264,17 +262,16 @@ def _refuse_missing(where: str, names: Sequence[str], wanted: str) -> NoReturn:
     raise ConfigurationError(f"{where}: has {quoted(names)}, and lacks {wanted}")
 
 
+MAX_TOKENIZER_BYTES = 1 << 26
+"""Of a file with a vocabulary of a quarter of a million: 33 million bytes."""
+MASKS = ("[MASK]", "<mask>")
 _HIDDEN, _MASKED, _REPLACED = 0.15, 0.8, 0.9
 
 
 def targets_of(
     where: str, x: NDArray[Any], y: NDArray[Any] | None, options: FileOptions
 ) -> NDArray[Any]:
-    """Return the validated targets of some samples.
-
-    Args:
-        y: labels as the file has them; None where the tokens themselves are the targets.
-    """
+    """Return the validated targets of samples; y is None where tokens are the targets."""
     if y is None:
         return next_tokens(where, x) if options.task == "causal-lm" else x
     if options.is_language:
@@ -301,7 +298,7 @@ def vocabulary_of(options: FileOptions) -> int | None:
     """Return the number of tokens that the options state; None if they do not."""
     if options.tokenizer is None:
         return options.vocabulary
-    size = int(_tokenizer(options.tokenizer).get_vocab_size())
+    size = int(tokenizer_at(options.tokenizer).get_vocab_size())
     if options.vocabulary not in {None, size}:
         raise ConfigurationError(
             f"data.options.vocabulary = {options.vocabulary}: the tokenizer has {size} tokens"
@@ -313,9 +310,7 @@ def mask_of(options: FileOptions, vocabulary: int | None) -> int:
     """Return the token that hides others."""
     mask: int | None = options.mask
     if mask is None and options.tokenizer is not None:
-        from clients.datasets.own_texts import mask_token  # noqa: PLC0415 - see `_tokenizer`
-
-        mask = mask_token(_tokenizer(options.tokenizer))
+        mask = _mask_token(tokenizer_at(options.tokenizer))
     if mask is None or vocabulary is None or mask >= vocabulary:
         raise ConfigurationError(
             f"data.options.mask = {mask}: masked-lm needs the token that hides others, 0 .. "
@@ -327,11 +322,7 @@ def mask_of(options: FileOptions, vocabulary: int | None) -> int:
 def hidden(
     x: NDArray[np.int64], mask: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return inputs with hidden tokens, at least one in each row, and the targets.
-
-    Args:
-        x: tokens, shape (n, length).
-    """
+    """Return inputs with hidden tokens, at least one in each row, and the targets."""
     is_token = x != NO_TOKEN
     drawn = np.where(is_token, rng.random(x.shape), 2.0)
     chosen = drawn < _HIDDEN
@@ -364,13 +355,18 @@ def _numbers(where: str, y: NDArray[Any], outputs: int | None) -> NDArray[np.flo
             f"{where}: y: must be numbers, one or one row of them for each sample, not {y.dtype} "
             f"of shape {y.shape}"
         )
+    return finite(f"{where}: y", y.reshape(len(y), -1))
+
+
+def finite(subject: str, values: NDArray[Any]) -> NDArray[np.float32]:
+    """Return values as float32; refuse a row with a number that is not finite there."""
     with np.errstate(over="ignore"):
-        numbers = np.ascontiguousarray(y.reshape(len(y), -1), dtype=np.float32)
-    if not np.isfinite(numbers).all():
-        row = int(np.argmin(np.isfinite(numbers).all(axis=1)))
+        numbers = np.ascontiguousarray(values, dtype=np.float32)
+    is_finite = np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1)
+    if not is_finite.all():
+        row = int(np.argmin(is_finite))
         raise ConfigurationError(
-            f"{where}: y: row {row} holds a number that is not finite (NaN, infinite, or too large "
-            f"for float32)"
+            f"{subject}: row {row} holds a number that is not finite in float32"
         )
     return numbers
 
@@ -383,8 +379,33 @@ def _require_classes(where: str, y: NDArray[Any], classes: int | None) -> None:
         raise ConfigurationError(f"{where}: y: all labels are 0; there must be 2 classes or more")
 
 
-def _tokenizer(path: str) -> Any:
-    # Only those who have texts load what makes tokens of them.
-    from clients.datasets.own_texts import tokenizer_at  # noqa: PLC0415
+def tokenizer_at(name: str) -> Any:
+    """Return the tokenizer of a file, which neither cuts nor pads."""
+    path, setting = Path(name), f"data.options.tokenizer = {name}"
+    try:
+        require_file(path)
+        state = path.stat()
+    except OSError as error:
+        raise ConfigurationError(f"{setting}: cannot be read: {error.strerror}") from error
+    if state.st_size > MAX_TOKENIZER_BYTES:
+        raise ConfigurationError(
+            f"{setting}: {state.st_size} bytes, more than {MAX_TOKENIZER_BYTES}"
+        )
+    return _loaded(path, state.st_mtime_ns, state.st_size)
 
-    return tokenizer_at(Path(path))
+
+@lru_cache(maxsize=1)
+def _loaded(path: Path, *_: int) -> Any:
+    """Return the tokenizer of a file, which is read again when it has changed."""
+    setting = f"data.options.tokenizer = {path}"
+    tokenizers = imported("tokenizers", "transformers", "texts")
+    with as_configuration_error(f"{setting}: is no tokenizer.json"):
+        tokenizer = tokenizers.Tokenizer.from_buffer(read_file(path, MAX_TOKENIZER_BYTES))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _mask_token(tokenizer: Any) -> int | None:
+    tokens = (tokenizer.token_to_id(name) for name in MASKS)
+    return next((token for token in tokens if token is not None), None)

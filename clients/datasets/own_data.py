@@ -42,8 +42,8 @@ from clients.datasets.federated_data import (
     require_ends,
 )
 from clients.datasets.files.archives import MAX_OWN_BYTES
-from clients.datasets.files.layout import FileKind, Layout, layout_of
-from clients.datasets.files.tables import MOST_SHOWN, TEST, quoted
+from clients.datasets.files.layout import TEST, FileKind, Layout, layout_of
+from clients.datasets.files.tables import MOST_SHOWN, quoted
 from clients.datasets.own import (
     MOST_CLASSES,
     MOST_NUMBERS,
@@ -60,12 +60,13 @@ from clients.datasets.own_columns import (
     X,
     class_count,
     column_roles,
+    finite,
     hidden,
     mask_of,
     targets_of,
     vocabulary_of,
 )
-from clients.datasets.own_layouts import holds_sequences, joined, read_samples
+from clients.datasets.own_reading import holds_sequences, joined, read_samples
 from ledger.io.home import DISK
 from ledger.io.user_code import UserCode, as_configuration_error
 from ledger.protocol.errors import ConfigurationError
@@ -79,69 +80,43 @@ _FEWEST_ROWS = 4
 def reading_of(
     x: NDArray[Any], records: Records, options: FileOptions, roles: ColumnRoles, *, may_end: bool
 ) -> Reading:
-    """Return how validated samples were read.
-
-    Args:
-        may_end: whether the inputs are texts or rows of tokens.
-    """
-    roles = ColumnRoles(
-        tuple(map(plain_name, roles.features)),
-        roles.label and plain_name(roles.label),
-        roles.client and plain_name(roles.client),
-        roles.is_test,
-    )
-    lines = (
-        _inputs_line(x, records.x, roles),
-        _labels_line(records.y, options, roles),
-        _clients_line(records, roles),
-    )
-    notes = [*_column_notes(records.x, roles.features)]
-    if not may_end:
-        notes += _single_note(x, records.x, options, roles)
-    outputs = None
-    if not options.is_language:
-        outputs = class_count(options.task or "classify", records.y, options.outputs, None)
-        notes += _label_notes(records.y, outputs, options, roles)
-    return Reading(roles.features, outputs, lines, (*notes, *_client_notes(records.owners)))
-
-
-def _inputs_line(x: NDArray[Any], stored: NDArray[Any], roles: ColumnRoles) -> str:
-    count = "1 feature" if len(roles.features) == 1 else f"{len(roles.features)} features"
-    return f"{count}: {quoted(roles.features)} ({x.dtype}), taken for {_content(x, stored)}"
-
-
-def _content(x: NDArray[Any], stored: NDArray[Any]) -> str:
+    """Return how validated samples were read; `may_end` is set for texts and rows of tokens."""
+    features, stored, y = tuple(map(plain_name, roles.features)), records.x, records.y
+    content = "numbers" if x.dtype.kind == "f" else "numbers, not scaled"
     if stored.dtype == np.uint8:
-        return "pixels, divided by 255"
-    if stored.dtype == np.int64:
-        return f"tokens, 0 to {stored.max()}"
-    return "numbers" if x.dtype.kind == "f" else "numbers, not scaled"
-
-
-def _labels_line(y: NDArray[Any], options: FileOptions, roles: ColumnRoles) -> str:
-    if roles.label is None:
-        return "labels: none; the tokens are the targets"
-    if options.task == "regress":
-        return f"target: {roles.label!r}, {y.shape[1]} model outputs"
-    seen, outputs = _seen(y, options), class_count("classify", _counted(y, options), None, None)
-    outputs = options.outputs or outputs
-    named = f": {quoted(options.class_names)}" if options.class_names else ""
-    return f"label: {roles.label!r}, {len(seen)} classes seen, {outputs} model outputs{named}"
-
-
-def _clients_line(records: Records, roles: ColumnRoles) -> str:
+        content = "pixels, divided by 255"
+    elif stored.dtype == np.int64:
+        content = f"tokens, 0 to {stored.max()}"
+    count = "1 feature" if len(features) == 1 else f"{len(features)} features"
+    lines = [f"{count}: {quoted(features)} ({x.dtype}), taken for {content}"]
+    notes = [*_column_notes(stored, features)]
+    is_narrow = stored.shape[1:] == (1,) and stored.dtype != np.float32 and not may_end
+    if is_narrow and options.inputs is None:
+        notes.append(
+            f"feature {features[0]!r} is one column of whole numbers ({x.dtype}), and is taken for "
+            f"{content}: data.options.inputs=numbers takes it for a number"
+        )
+    label, outputs = plain_name(roles.label or ""), None
+    if options.is_language:
+        lines.append("labels: none; the tokens are the targets")
+    elif options.task == "regress":
+        outputs = int(y.shape[1])
+        lines.append(f"target: {label!r}, {outputs} model outputs")
+        if (y == np.floor(y)).all() and abs(y).max() >= _EXACT:
+            notes.append(_rounded(f"target {label!r}", float(y.max())))
+    else:
+        seen: list[int] = np.unique(y[y != NO_TARGET]).tolist()
+        outputs = options.outputs or seen[-1] + 1
+        named = f": {quoted(options.class_names)}" if options.class_names else ""
+        lines.append(f"label: {label!r}, {len(seen)} classes seen, {outputs} model outputs{named}")
+        if options.outputs is None and len(seen) < outputs:
+            notes.append(_gaps(seen, outputs))
     if records.owner is None:
-        return "clients: none named; the partition divides the samples"
-    return f"clients: {roles.client!r}, {len(records.owners)} of them"
-
-
-def _counted(y: NDArray[Any], options: FileOptions) -> NDArray[Any]:
-    return y[y != NO_TARGET] if options.task in PER_TOKEN else y
-
-
-def _seen(y: NDArray[Any], options: FileOptions) -> list[int]:
-    labels: list[int] = np.unique(_counted(y, options)).tolist()
-    return labels
+        lines.append("clients: none named; the partition divides the samples")
+    else:
+        client = plain_name(roles.client or "")
+        lines.append(f"clients: {client!r}, {len(records.owners)} of them")
+    return Reading(features, outputs, tuple(lines), (*notes, *_client_notes(records.owners)))
 
 
 def _column_notes(x: NDArray[Any], features: Sequence[str]) -> Iterator[str]:
@@ -152,7 +127,9 @@ def _column_notes(x: NDArray[Any], features: Sequence[str]) -> Iterator[str]:
     counts = (high - low == rows - 1) & (rows >= _FEWEST_ROWS)
     rounds = np.maximum(abs(low), abs(high)) >= _EXACT
     for column in np.flatnonzero(counts | rounds).tolist():
-        values, name = x[:, column], _column_name(column, x.shape[1], features)
+        values = x[:, column]
+        is_each = len(features) == x.shape[1]
+        name = repr(features[column]) if is_each else f"{column} of {features[0]!r}"
         if not (values == np.floor(values)).all():
             continue
         if rounds[column]:
@@ -171,38 +148,14 @@ def _rounded(subject: str, most: float) -> str:
     )
 
 
-def _column_name(column: int, width: int, features: Sequence[str]) -> str:
-    if len(features) == width:
-        return repr(features[column])
-    return f"{column} of {features[0]!r}"
-
-
-def _single_note(
-    x: NDArray[Any], stored: NDArray[Any], options: FileOptions, roles: ColumnRoles
-) -> Iterator[str]:
-    if stored.shape[1:] == (1,) and stored.dtype != np.float32 and options.inputs is None:
-        yield (
-            f"feature {roles.features[0]!r} is one column of whole numbers ({x.dtype}), and is "
-            f"taken for {_content(x, stored)}: data.options.inputs=numbers takes it for a number"
-        )
-
-
-def _label_notes(
-    y: NDArray[Any], outputs: int, options: FileOptions, roles: ColumnRoles
-) -> Iterator[str]:
-    if options.task == "regress":
-        if (y == np.floor(y)).all() and abs(y).max() >= _EXACT:
-            yield _rounded(f"target {roles.label!r}", float(y.max()))
-        return
-    seen = _seen(y, options)
-    if options.outputs is None and len(seen) < outputs:
-        setting = ""
-        if len(seen) <= MOST_SHOWN:
-            setting = f": data.options.classes={json.dumps([*map(str, seen)])} numbers them from 0"
-        yield (
-            f"{len(seen)} classes are seen, {seen[0]} to {seen[-1]}, and the model gets {outputs} "
-            f"outputs, 0 to {outputs - 1}{setting}"
-        )
+def _gaps(seen: list[int], outputs: int) -> str:
+    setting = ""
+    if len(seen) <= MOST_SHOWN:
+        setting = f": data.options.classes={json.dumps([*map(str, seen)])} numbers them from 0"
+    return (
+        f"{len(seen)} classes are seen, {seen[0]} to {seen[-1]}, and the model gets {outputs} "
+        f"outputs, 0 to {outputs - 1}{setting}"
+    )
 
 
 def _client_notes(owners: Sequence[str]) -> Iterator[str]:
@@ -250,7 +203,6 @@ class Data:
         task: Task | None = None,
         mask: int | None = None,
     ) -> None:
-        """Check the arrays."""
         given = {
             "inputs": inputs,
             "classes": classes if isinstance(classes, int | None) else [*classes],
@@ -285,10 +237,9 @@ class Data:
         """Return the samples of a Hugging Face `Dataset`, or of a `DatasetDict` with a split.
 
         Args:
-            dataset: anything with `column_names` and `with_format("numpy")`, or a mapping of such
-                with `train` and, if there is one, `test`.
+            dataset: anything with `with_format("numpy")`, or a mapping of such with `train` and, if
+                there is one, `test`.
             features: columns of the inputs; all that have no other role by default.
-            classes: number of classes, or their names where the labels are text.
         """
         splits = dataset if hasattr(dataset, "keys") else {"train": dataset}
         if "train" not in splits:
@@ -379,22 +330,16 @@ def _records(
 ) -> Records:
     """Return validated samples, their inputs in the type that is stored.
 
-    Args:
-        options: with the content and the shape of the inputs.
-        may_end: whether rows of tokens may be shorter than the longest.
+    Where `may_end`, rows of tokens may be shorter than the longest.
     """
     reference = "x" if options.is_language else "y"
     y = held[reference]
     names = options.class_names
     if options.task in {None, "classify"}:
-        kinds = "iu" if names is None else "iuU"
-        if y.ndim != 1 or y.dtype.kind not in kinds:
-            is_text = y.ndim == 1 and y.dtype.kind == "U"
-            hint = f"; text is numbered by {names_setting(y.tolist())}" if is_text else ""
-            raise ConfigurationError(
-                f"{where}: y: labels must be whole numbers, one for each sample, not {y.dtype} of "
-                f"shape {y.shape}{hint}"
-            )
+        is_text = y.ndim == 1 and y.dtype.kind == "U"
+        hint = f" (text is numbered by {names_setting(y.tolist())})" if is_text else ""
+        is_label = y.ndim == 1 and y.dtype.kind in ("iu" if names is None else "iuU")
+        _require(is_label, f"{where}: y", f"whole numbers, one for each sample{hint}", y)
         if names is not None:
             held = {**held, "y": class_numbers(f"{where}: y", y, names)}
     for name, values in held.items():
@@ -421,17 +366,14 @@ def _records(
 
 def _inputs(where: str, x: NDArray[Any], options: FileOptions, *, may_end: bool) -> NDArray[Any]:
     """Return inputs as float32 numbers, bytes of pixels or int64 tokens."""
-    if x.dtype.kind not in "biuf" or x.ndim < 2:
-        raise ConfigurationError(
-            f"{where}: x: must hold numbers of shape (samples, ...), not {x.dtype} of shape "
-            f"{x.shape}"
-        )
-    content = options.inputs or _content_of(x)
-    if options.task in PER_TOKEN and content != "tokens":
-        raise ConfigurationError(
-            f"{where}: x: the task {options.task} is about tokens, whole numbers of shape "
-            f"(samples, tokens), not {x.dtype} of shape {x.shape}"
-        )
+    _require(x.dtype.kind in "biuf" and x.ndim > 1, f"{where}: x", "numbers (samples, ...)", x)
+    content = options.inputs
+    if content is None:
+        is_row = x.dtype.kind in "iu" and x.ndim == 2
+        content = "pixels" if x.dtype == np.uint8 else "tokens" if is_row else "numbers"
+    if options.task in PER_TOKEN:
+        rule = f"tokens, whole numbers (samples, tokens), for the task {options.task}"
+        _require(content == "tokens", f"{where}: x", rule, x)
     if content == "pixels" and x.ndim == 3 and options.shape is None:
         x = x[:, None]  # grey images
     if options.shape is not None:
@@ -441,43 +383,31 @@ def _inputs(where: str, x: NDArray[Any], options: FileOptions, *, may_end: bool)
                 f"{x.shape[1:]}"
             )
         x = x.reshape(-1, *options.shape)
-    shape = x.shape[1:]
-    if len(shape) > 3 or not 0 < np.prod(shape, dtype=object) <= MOST_NUMBERS:
-        raise ConfigurationError(
-            f"{where}: x: an input of shape {shape}; must have 1 to 3 sizes and at most "
-            f"{MOST_NUMBERS} numbers"
-        )
+    is_possible = 0 < np.prod(x.shape[1:], dtype=object) <= MOST_NUMBERS
+    rule = f"inputs of 1 to 3 sizes and at most {MOST_NUMBERS} numbers"
+    _require(x.ndim <= 4 and is_possible, f"{where}: x", rule, x)
     if content == "pixels":
         return _pixels(where, x)
     if content == "tokens":
         return _tokens(where, x, vocabulary_of(options), may_end=may_end)
-    with np.errstate(over="ignore"):
-        numbers = np.ascontiguousarray(x, dtype=np.float32)
-    if not np.isfinite(numbers).all():
-        row = int(np.argmin(np.isfinite(numbers).reshape(len(x), -1).all(axis=1)))
+    return finite(f"{where}: x", x)
+
+
+def _require(keeps: object, subject: str, rule: str, values: NDArray[Any]) -> None:
+    """Refuse an array that does not keep a rule, with its type, shape and range."""
+    if not keeps:
+        has_range = values.size and values.dtype.kind in "biuf"
+        span = f", {values.min()} .. {values.max()}" if has_range else ""
         raise ConfigurationError(
-            f"{where}: x: row {row} holds a number that is not finite (NaN, infinite, or too large "
-            f"for float32)"
+            f"{subject}: must be {rule}, not {values.dtype} of shape {values.shape}{span}"
         )
-    return numbers
-
-
-def _content_of(x: NDArray[Any]) -> Content:
-    if x.dtype == np.uint8:
-        return "pixels"
-    return "tokens" if x.dtype.kind in "iu" and x.ndim == 2 else "numbers"
 
 
 def _pixels(where: str, x: NDArray[Any]) -> NDArray[np.uint8]:
-    if x.dtype.kind not in "iu" or x.min() < 0 or x.max() > 255:
-        raise ConfigurationError(
-            f"{where}: x: pixels must be whole numbers 0 .. 255, not {x.dtype} {x.min()} .. "
-            f"{x.max()}"
-        )
-    if x.ndim == 4 and x.shape[3] in CHANNELS and x.shape[1] not in CHANNELS:
-        raise ConfigurationError(
-            f"{where}: x: images of shape {x.shape[1:]}; must be (channels, height, width)"
-        )
+    is_byte = x.dtype.kind in "iu" and x.min() >= 0 and x.max() <= 255
+    _require(is_byte, f"{where}: x", "pixels, whole numbers 0 .. 255", x)
+    is_last = x.ndim == 4 and x.shape[3] in CHANNELS and x.shape[1] not in CHANNELS
+    _require(not is_last, f"{where}: x", "images (channels, height, width)", x)
     return np.ascontiguousarray(x, dtype=np.uint8)
 
 
@@ -486,12 +416,9 @@ def _tokens(
 ) -> NDArray[np.int64]:
     # A model has a row for each: one wild token must not ask for 2^31 of them.
     most, least = (vocabulary or MOST_CLASSES) - 1, NO_TOKEN if may_end else 0
-    if x.dtype.kind not in "iu" or x.ndim != 2 or x.min() < least or x.max() > most:
-        raise ConfigurationError(
-            f"{where}: x: tokens must be whole numbers {least} .. {most} of shape (samples, "
-            f"tokens), not {x.dtype} of shape {x.shape}, {x.min()} .. {x.max()} (how many there "
-            f"are: data.options.vocabulary)"
-        )
+    is_token = x.dtype.kind in "iu" and x.ndim == 2 and x.min() >= least and x.max() <= most
+    rule = f"tokens, whole numbers {least} .. {most} (data.options.vocabulary says how many)"
+    _require(is_token, f"{where}: x", rule, x)
     tokens = np.ascontiguousarray(x, dtype=np.int64)
     if may_end:
         require_ends(where, tokens)
@@ -499,21 +426,16 @@ def _tokens(
 
 
 def _owners(where: str, values: NDArray[Any]) -> NDArray[Any]:
-    if values.ndim != 1 or values.dtype.kind not in "iuU":
-        raise ConfigurationError(
-            f"{where}: client: must be whole numbers or text, one for each sample, not "
-            f"{values.dtype} of shape {values.shape}"
-        )
+    is_name = values.ndim == 1 and values.dtype.kind in "iuU"
+    _require(is_name, f"{where}: client", "whole numbers or text, one for each sample", values)
     if values.dtype.kind == "U" and not np.char.str_len(values).all():
         raise ConfigurationError(f"{where}: client: row {int(np.argmin(values != ''))} is empty")
     return values
 
 
 def _flags(where: str, values: NDArray[Any]) -> NDArray[np.bool_]:
-    if values.ndim != 1 or values.dtype.kind not in "biu" or not np.isin(values, (0, 1)).all():
-        raise ConfigurationError(
-            f"{where}: is_test: must be true or false, or 1 or 0, one for each sample"
-        )
+    is_flag = values.ndim == 1 and values.dtype.kind in "biu" and np.isin(values, (0, 1)).all()
+    _require(is_flag, f"{where}: is_test", "true or false, or 1 or 0, one for each sample", values)
     return values.astype(np.bool_)
 
 
@@ -561,7 +483,7 @@ def own_data_set(code: UserCode) -> DataSet:
     def called(options: FunctionOptions) -> Data:
         return _called(code, tuple(sorted(options.model_dump().items())))
 
-    def load(options: FunctionOptions) -> Records:
+    def read(_: Path | None, options: FunctionOptions) -> Records:
         return called(options).records
 
     def pool(records: Records, options: FunctionOptions, rng: np.random.Generator) -> PooledData:
@@ -570,7 +492,15 @@ def own_data_set(code: UserCode) -> DataSet:
     def has_owners(_: Path | None, options: FunctionOptions) -> bool:
         return called(options).client is not None
 
-    return DataSet(code.label, FunctionOptions, pool, has_owners=has_owners, load=load, code=code)
+    return DataSet(
+        code.label,
+        FunctionOptions,
+        pool,
+        has_owners=has_owners,
+        read=read,
+        has_path=False,
+        code=code,
+    )
 
 
 @lru_cache(maxsize=1)
@@ -601,7 +531,8 @@ def _has_owners(path: Path | None, options: FileOptions) -> bool:
     return not names.isdisjoint((plain_name(options.client),) if options.client else CLIENTS)
 
 
-def _read(path: Path, options: FileOptions) -> Records:
+def _read(path: Path | None, options: FileOptions) -> Records:
+    assert path is not None, "it has a path"
     may_end = options.task is not None or holds_sequences(layout_of(path), options)
     held, roles = read_samples(path, options)
     return _records(str(path), held, options, roles, may_end=may_end)

@@ -51,9 +51,7 @@ def samples_digest_of(samples: Samples, salt: bytes) -> Digest:
 def simulated_digests(data: FederatedData, seed: int) -> tuple[Digest, ...]:
     """Return the digest of each client's samples in a simulation, where everybody has them.
 
-    Args:
-        data: divided among the clients, before any client poisons its own.
-        seed: of the run; the salts follow from it.
+    The data are those before any client poisons its own.
     """
     salts = (simulated_salt(seed, ClientId(client)) for client in range(data.clients))
     return tuple(map(samples_digest_of, data.train, salts))
@@ -77,11 +75,7 @@ def require_bound_files(document: RunDocument, choice: DataChoice) -> None:
 def require_bound_own(
     document: RunDocument, client: ClientId, samples: Samples, salt: bytes
 ) -> None:
-    """Reject other samples of an owner than it registered, if it disclosed their digest.
-
-    Args:
-        document: of a run with samples of each owner's own.
-    """
+    """Reject other samples of an owner than it registered, if it disclosed their digest."""
     disclosed = document.experiment.get("data", {}).get(_DIGESTS, b"")
     digests = [Digest(disclosed[at : at + 32]) for at in range(0, len(disclosed), 32)]
     counts = [registered.samples for registered in document.registry]
@@ -135,11 +129,9 @@ def own_parts(
     """Return the part of a run's data that one worker needs.
 
     Args:
-        document: of the run, whose registry has each client's number of samples.
         data_path: location of the files: of the data set, or, with `own`, the client's file or a
             folder with a file `0xADDRESS.npz` (or `.safetensors`), in small letters, of each.
-        salts: of the same clients, to compare `own` samples with their registered digests; None
-            without keys.
+        salts: to compare `own` samples with their registered digests; None without keys.
 
     Returns:
         Training samples of client i at index i; with `own` those of others are empty, and the test
@@ -209,7 +201,6 @@ def _own(
 def _file_of(
     document: RunDocument, client: ClientId, clients: Sequence[ClientId], data_path: Path
 ) -> Path:
-    """Return the file with a client's own samples."""
     if not data_path.is_dir():
         if len(clients) > 1:
             raise ConfigurationError(
@@ -238,7 +229,6 @@ def _joined(parts: list[Samples], nothing: Samples) -> Samples:
 
 
 def _require_clients(document: RunDocument, clients: Sequence[ClientId]) -> None:
-    """Refuse clients that are not registered."""
     if not clients:
         raise ConfigurationError("there is no client whose samples could be loaded")
     for client in clients:

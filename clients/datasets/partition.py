@@ -20,6 +20,7 @@ from clients.datasets.federated_data import (
     PooledData,
     Positive,
     SettingsTable,
+    named,
     parse_settings,
     require_trained,
 )
@@ -46,11 +47,7 @@ class Partition(SettingsTable, ABC):
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
         """Return the rows of each client, at least one training row each, no row twice.
 
-        Args:
-            rng: the partition's own random stream.
-
-        Raises:
-            ConfigurationError: more clients than the data allow.
+        Raises ConfigurationError for more clients than the data allow.
         """
 
 
@@ -62,11 +59,7 @@ class DrawnShares(Partition, ABC):
 
 
 def require_enough(samples: int, clients: int, minimum: int = 1) -> None:
-    """Reject more clients than there are training samples for.
-
-    Args:
-        minimum: least number of samples per client.
-    """
+    """Reject more clients than there are training samples for."""
     if clients < 1:
         raise ConfigurationError(f"protocol.clients = {clients}: at least 1 is needed")
     if clients * minimum > samples:
@@ -105,7 +98,6 @@ class IidPartition(Partition):
     name: Literal["iid"] = "iid"
 
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
-        """Return the rows of each client."""
         require_enough(len(pool.train), clients)
         parts = np.array_split(rng.permutation(pool.train), clients)
         return Division(tuple(np.sort(part) for part in parts))
@@ -118,7 +110,6 @@ class ShardsPartition(Partition):
     shards: Count = 2
 
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
-        """Return the rows of each client."""
         require_classes(pool, self.name)
         require_enough(len(pool.train), clients, self.shards)
         shuffled = rng.permutation(pool.train)
@@ -157,7 +148,6 @@ class QuantityPartition(DrawnShares):
     ) = None
 
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
-        """Return the rows of each client, at least the minimum."""
         require_enough(len(pool.train), clients, self.minimum)
         given = self.shares or []
         if len(given) >= clients:
@@ -179,7 +169,6 @@ class DirichletPartition(DrawnShares):
     name: Literal["dirichlet"] = "dirichlet"
 
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
-        """Return the rows of each client; see `dirichlet_shares`."""
         require_classes(pool, self.name)
         shares = dirichlet_shares(pool.y[pool.train], clients, self.alpha, rng, self.minimum)
         return Division(tuple(pool.train[share] for share in shares))
@@ -192,20 +181,10 @@ def dirichlet_shares(
     rng: np.random.Generator,
     minimum: int = 1,
 ) -> tuple[Indices, ...]:
-    """Return the samples of each client; every sample goes to exactly one.
+    """Return the ascending indices of each client's samples; every sample goes to exactly one.
 
     A small alpha gives a class to few clients, a large one divides it evenly. Clients with fewer
     than `minimum` samples then take one at a time from the client with most.
-
-    Args:
-        labels: class of every sample, shape (N,).
-        clients: number of clients K, at least 1.
-        alpha: concentration of the Dirichlet distribution, above 0.
-        rng: the partition's own random stream.
-        minimum: least number of samples per client.
-
-    Returns:
-        K ascending arrays of sample indices, client i's at index i.
     """
     if not (math.isfinite(alpha) and alpha > 0):
         raise ConfigurationError(f"data.partition.alpha = {alpha}: must be finite and above 0")
@@ -272,16 +251,10 @@ def partition_of(
 ) -> Partition:
     """Return the partitioner of a settings table.
 
-    Args:
-        values: the table; the default name is "natural", or without owners "dirichlet", which
-            divides classes, or "iid" where samples have no class.
-        has_classes: whether a sample's label is its class.
+    The default is "natural", or without owners "dirichlet", which divides classes, or "iid" where
+    samples have no class.
     """
     pooled = "dirichlet" if has_classes else "iid"
-    name = values.get("name", "natural" if has_owners else pooled)
-    if name not in PARTITIONS:
-        raise ConfigurationError(
-            f"data.partition.name: unknown partition {str(name)[:80]!r}; known are "
-            f"{', '.join(PARTITIONS)}"
-        )
-    return parse_settings(PARTITIONS[name], values, "data.partition")
+    name = str(values.get("name", "natural" if has_owners else pooled))
+    partition = named("data.partition.name: unknown partition", PARTITIONS, name)
+    return parse_settings(partition, values, "data.partition")

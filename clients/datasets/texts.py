@@ -50,7 +50,7 @@ from clients.datasets.files.layout import (
     read_leaf,
     train_first,
 )
-from clients.datasets.files.tables import Column, read_csv, read_lines, read_rows
+from clients.datasets.files.tables import LONGEST_ENTRY, Column, read_csv, read_lines, read_rows
 from ledger.protocol.errors import ConfigurationError
 
 WIDEST = 4096
@@ -64,14 +64,7 @@ WordVectors = dict[str, NDArray[np.float32]]
 
 
 def read_glove(path: Path, words: Set[str]) -> WordVectors:
-    """Return the vectors of those words that the file has.
-
-    Args:
-        path: an `.npz` file with `word` and `vector`, or a text file.
-
-    Returns:
-        At least one vector; the first for a repeated word.
-    """
+    """Return the vectors of the words in a file, at least one; of a repeated word the first."""
     vectors = _glove_arrays(path, words) if path.suffix == ".npz" else _glove_lines(path, words)
     if not vectors:
         raise ConfigurationError(f"{path}: has none of the {len(words)} words of the data")
@@ -318,7 +311,6 @@ SHAKESPEARE = DataSet(
 
 CLASSES = 2
 TOKENS = 25
-LONGEST_TEXT = 10_000
 LONGEST_ACCOUNT = 200
 OURS = {
     "user": Column.WHOLE,
@@ -351,27 +343,29 @@ class Sent140Options(SettingsTable):
 
 def _tweets(layout: Layout, columns: Mapping[str, Column]) -> Records:
     """Return the tweets of a table, our own with its split or the Hugging Face layout without."""
-    found: dict[str, list[Any]] = {name: [] for name in columns}
+    found: dict[str, list[NDArray[Any]]] = {name: [] for name in columns}
+    count = 0
     for path in layout.files:
         for rows in read_rows(path, columns):
-            where = f"{path}: from row {len(found['text'])}"
-            _require_texts(where, rows["text"])
-            for name in _ALLOWED.keys() & columns.keys():
-                _require_one_of(where, name, rows[name], _ALLOWED[name])
-            for name, kind in columns.items():
-                found[name] += rows[name] if kind is Column.TEXT else [rows[name]]
-    numbers = {
-        name: np.concatenate(found[name]) for name, kind in columns.items() if kind is Column.WHOLE
-    }
-    users = numbers.get("user", found["user"])
-    if "user" not in numbers and any(not 0 < len(user) <= LONGEST_ACCOUNT for user in set(users)):
+            for name, values in rows.items():
+                if name in _ALLOWED:
+                    where = f"{path}: from row {count}"
+                    _require_one_of(where, name, values, _ALLOWED[name])
+                found[name].append(values)
+            count += len(rows["text"])
+    held = {name: np.concatenate(parts) for name, parts in found.items()}
+    users, is_test = held["user"], held.get("is_test")
+    if columns["user"] is Column.TEXT and not all(
+        0 < len(user) <= LONGEST_ACCOUNT for user in set(users)
+    ):
         raise ConfigurationError(
             f"{layout.path}: user: must have 1 .. {LONGEST_ACCOUNT} characters"
         )
-    owner, owners = numbered(users)
-    label = numbers["label"] if "label" in numbers else numbers["sentiment"] // 4
-    is_test = numbers["is_test"].astype(np.bool_) if "is_test" in numbers else None
-    return Records(_as_records(found["text"]), label, owner, owners, is_test)
+    owner, owners = numbered(users if columns["user"] is Column.WHOLE else users.tolist())
+    label = held["label"] if "label" in held else held["sentiment"] // 4
+    return Records(
+        held["text"], label, owner, owners, None if is_test is None else is_test.astype(np.bool_)
+    )
 
 
 def _sent140_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
@@ -380,7 +374,12 @@ def _sent140_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
             f"{where}: x must be lists of at least {_TEXT_PLACE + 1} texts: id, date, query, "
             "account, text"
         )
-    texts = _require_texts(where, [tweet[_TEXT_PLACE] for tweet in x])
+    texts = [tweet[_TEXT_PLACE] for tweet in x]
+    longest = max(map(len, texts), default=0)
+    if longest > LONGEST_ENTRY:
+        raise ConfigurationError(
+            f"{where}: a text of {longest} characters, more than {LONGEST_ENTRY}"
+        )
     labels: list[int] = []
     for label in y:
         # LEAF writes "0" and "4" as text; some tools write numbers, and 1 for 4.
@@ -397,15 +396,6 @@ def _is_tweet(value: object) -> bool:
     return (
         isinstance(value, list) and len(value) > _TEXT_PLACE and isinstance(value[_TEXT_PLACE], str)
     )
-
-
-def _require_texts(where: str, texts: list[str]) -> list[str]:
-    for text in texts:
-        if len(text) > LONGEST_TEXT:
-            raise ConfigurationError(
-                f"{where}: a text of {len(text)} characters, more than {LONGEST_TEXT}"
-            )
-    return texts
 
 
 def _require_one_of(

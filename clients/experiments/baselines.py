@@ -175,7 +175,7 @@ class FederatedServer:
             return None if selection is None else selection.vector
 
         is_of_angles = isinstance(aggregation.aggregator, OF_ANGLES)
-        return ServerRule(aggregate, self.last, is_of_angles, aggregation.is_mean)
+        return ServerRule(aggregate, self.last, is_of_angles)
 
     def take(
         self, sent: Mapping[ClientId, NDArray[np.float32]], rng: np.random.Generator

@@ -9,12 +9,15 @@ There is no dropout: an update has to follow from the client's data and its batc
 that its owner can repeat it.
 
 `shakespeare_lstm` names the next character, `sent140_lstm` a tweet's sentiment.
+
+Initial weights are drawn here: torch's own follow from a global state that everything else in the
+process draws from.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -24,18 +27,102 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from clients.datasets.federated_data import DataForm
-from clients.models.model import Option
-from clients.models.model_options import (
-    draw_in_turn,
-    glorot_uniform,
-    he_normal,
-    require_images,
-    require_known,
-    require_numbers,
-    require_tokens,
-    width,
-)
+from clients.models.model import Option, trainable
 from ledger.protocol.errors import ConfigurationError
+
+Weights = Callable[[np.random.Generator, str, tuple[int, ...]], NDArray[np.float64]]
+
+LARGEST_WIDTH = 65_536
+"""Limit of a layer's width: a typo must not exhaust the memory."""
+
+
+def require_known(model: str, options: Mapping[str, Option], known: tuple[str, ...] = ()) -> None:
+    """Reject unknown options."""
+    for name in options:
+        if name not in known:
+            has = f"has {', '.join(known)}" if known else "has no options"
+            raise ConfigurationError(f"model.options.{name} = {options[name]!r}: {model!r} {has}")
+
+
+def width(model: str, options: Mapping[str, Option], name: str, default: int) -> int:
+    """Return the width of a layer, 1 .. `LARGEST_WIDTH`, from a model's option or its default."""
+    value = options.get(name, default)
+    if type(value) is not int or not 1 <= value <= LARGEST_WIDTH:
+        raise ConfigurationError(
+            f"model.options.{name} = {value!r}: {model!r} takes a whole number, 1 .. "
+            f"{LARGEST_WIDTH}"
+        )
+    return value
+
+
+def require_numbers(model: str, form: DataForm) -> None:
+    """Reject tokens where a model needs numbers."""
+    if form.input_dtype != "float32":
+        raise ConfigurationError(
+            f"model.name = {model!r}: needs numbers, and these inputs are tokens"
+        )
+
+
+def require_images(
+    model: str, form: DataForm, *, sides: tuple[int, int] | None = None, least: int = 1
+) -> None:
+    """Reject inputs that are not images, or not of these sides (height, width)."""
+    require_numbers(model, form)
+    shape = form.input_shape
+    if len(shape) != 3 or (sides is not None and shape[1:] != sides):
+        size = "height, width" if sides is None else f"{sides[0]}, {sides[1]}"
+        raise ConfigurationError(
+            f"model.name = {model!r}: needs images (channels, {size}), not shape {shape}"
+        )
+    if min(shape[1:]) < least:
+        raise ConfigurationError(
+            f"model.name = {model!r}: needs images of at least {least} x {least}, not shape {shape}"
+        )
+
+
+def require_tokens(model: str, form: DataForm) -> int:
+    """Return the number of distinct tokens; reject inputs that are not rows of tokens."""
+    if form.input_dtype != "int64" or form.vocabulary is None or len(form.input_shape) != 1:
+        raise ConfigurationError(
+            f"model.name = {model!r}: needs rows of tokens, not {form.input_dtype} of shape "
+            f"{form.input_shape}"
+        )
+    return form.vocabulary
+
+
+def draw_in_turn(module: nn.Module, rng: np.random.Generator, weights: Weights) -> None:
+    """Set every trainable tensor in the order of the vector: random weights, zero biases."""
+    with torch.no_grad():
+        for name, tensor in trainable(module):
+            if tensor.dim() == 1:
+                tensor.zero_()
+            else:
+                drawn = weights(rng, name, tuple(tensor.shape))
+                tensor.copy_(torch.from_numpy(drawn.astype(np.float32)))
+
+
+def he_normal(rng: np.random.Generator, _: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return normal weights of variance 2 / inputs, which keep the scale of ReLU layers."""
+    return rng.standard_normal(shape) * math.sqrt(2 / math.prod(shape[1:]))
+
+
+def glorot_uniform(
+    rng: np.random.Generator, _: str, shape: tuple[int, ...], fans: int | None = None
+) -> NDArray[np.float64]:
+    """Return uniform weights of variance 2 / (inputs + outputs), TensorFlow's default.
+
+    `fans` is inputs + outputs of the layer, if the tensor is only a part of it.
+    """
+    limit = math.sqrt(6 / (fans or (shape[0] + shape[1]) * math.prod(shape[2:])))
+    return rng.uniform(-limit, limit, shape)
+
+
+class HeNormal(nn.Module):
+    """A module whose start are He-normal weights, as layers of ReLU need, and zero biases."""
+
+    def draw_start(self, rng: np.random.Generator) -> None:
+        draw_in_turn(self, rng, he_normal)
+
 
 _INITIAL_SCALE = 0.01
 
@@ -49,11 +136,9 @@ class SoftmaxRegression(nn.Module):
         self.biases = nn.Parameter(torch.zeros(classes))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the class scores of inputs x, one row each, shape (n, classes)."""
         return functional.linear(x.flatten(1), self.weights, self.biases)
 
     def draw_start(self, rng: np.random.Generator) -> None:
-        """Draw small normal weights and zero biases."""
         draw_in_turn(self, rng, lambda rng, _, shape: rng.standard_normal(shape) * _INITIAL_SCALE)
 
 
@@ -67,7 +152,7 @@ def softmax(form: DataForm, options: Mapping[str, Option]) -> SoftmaxRegression:
 _MLP_HIDDEN = 32
 
 
-class Perceptron(nn.Module):
+class Perceptron(HeNormal):
     """A linear layer with ReLU, then another linear layer."""
 
     def __init__(self, inputs: int, classes: int, hidden: int) -> None:
@@ -77,13 +162,8 @@ class Perceptron(nn.Module):
         self.relu = nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the class scores of inputs x, one row each, shape (n, classes)."""
         scores: Tensor = self.linear2(self.relu(self.linear1(x.flatten(1))))
         return scores
-
-    def draw_start(self, rng: np.random.Generator) -> None:
-        """Draw He-normal weights and zero biases."""
-        draw_in_turn(self, rng, he_normal)
 
 
 def mlp(form: DataForm, options: Mapping[str, Option]) -> Perceptron:
@@ -108,7 +188,7 @@ class _Layer(nn.Module):
         self.biases = nn.Parameter(torch.zeros(shape[0]))
 
 
-class ConvolutionalNetwork(nn.Module):
+class ConvolutionalNetwork(HeNormal):
     """Two 3 × 3 convolutions with ReLU, then one linear layer.
 
     The second convolution halves the image, and so does the first if a side is longer than 16.
@@ -130,17 +210,12 @@ class ConvolutionalNetwork(nn.Module):
         self.linear = _Layer(classes, second * height * width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the class scores of images x, (n, *input_shape), in shape (n, classes)."""
         first, second, last = self.convolution1, self.convolution2, self.linear
         hidden = functional.conv2d(x, first.weights, first.biases, self.stride, padding=1)
         hidden = functional.relu(hidden)
         hidden = functional.conv2d(hidden, second.weights, second.biases, stride=2, padding=1)
         hidden = functional.relu(hidden)
         return functional.linear(hidden.flatten(1), last.weights, last.biases)
-
-    def draw_start(self, rng: np.random.Generator) -> None:
-        """Draw He-normal weights and zero biases."""
-        draw_in_turn(self, rng, he_normal)
 
 
 def cnn(form: DataForm, options: Mapping[str, Option]) -> ConvolutionalNetwork:
@@ -176,7 +251,6 @@ class LeafCnn(nn.Module):
         self.pool = nn.MaxPool2d(2)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the class scores of images x, (n, *input_shape), in shape (n, classes)."""
         hidden = self.pool(self.relu(self.convolution1(x)))
         hidden = self.pool(self.relu(self.convolution2(hidden)))
         scores: Tensor = self.linear2(self.relu(self.linear1(hidden.flatten(1))))
@@ -203,7 +277,7 @@ _LEFT = 3 * 3
 _ALEXNET_HIDDEN = 4096
 
 
-class AlexNet(nn.Module):
+class AlexNet(HeNormal):
     """Five convolutions with ReLU, three of them max-pooled, then three linear layers."""
 
     def __init__(self, channels: int, classes: int, hidden: int) -> None:
@@ -223,13 +297,8 @@ class AlexNet(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the class scores of images x, (n, channels, 28, 28), in shape (n, classes)."""
         scores: Tensor = self.classifier(self.features(x).flatten(1))
         return scores
-
-    def draw_start(self, rng: np.random.Generator) -> None:
-        """Draw He-normal weights and zero biases, as eight layers of ReLU need."""
-        draw_in_turn(self, rng, he_normal)
 
 
 def alexnet(form: DataForm, options: Mapping[str, Option]) -> AlexNet:
@@ -265,11 +334,7 @@ def stacked_lstm(inputs: int, hidden: int) -> nn.LSTM:
 
 
 def draw_text_model(module: nn.Module, lstm: nn.LSTM, rng: np.random.Generator) -> None:
-    """Draw Glorot-uniform weights and zero biases, as the authors' TensorFlow layers do.
-
-    Args:
-        rng: the initial model's own stream.
-    """
+    """Draw Glorot-uniform weights and zero biases, as the authors' TensorFlow layers do."""
 
     def weights(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
         if not name.startswith("lstm."):
@@ -295,13 +360,16 @@ class ShakespeareLstm(nn.Module):
         self.linear = nn.Linear(hidden, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the scores of next characters, (n, classes), after characters x, (n, length)."""
+        """Return scores of "negative" and "positive" of words x, (n, length), shape (n, 2).
+
+        They are 0 and the logit, so the cross-entropy is that of the logit's sigmoid. The last step
+        is read even for short tweets, whose padding is at the end, as in the authors' code.
+        """
         states, _ = self.lstm(self.embedding(x))
         scores: Tensor = self.linear(states[:, -1])
         return scores
 
     def draw_start(self, rng: np.random.Generator) -> None:
-        """Draw Glorot-uniform weights and zero biases."""
         draw_text_model(self, self.lstm, rng)
 
 
@@ -344,16 +412,11 @@ class Sent140Lstm(nn.Module):
         return torch.cat([torch.zeros_like(logit), logit], dim=1)
 
     def draw_start(self, rng: np.random.Generator) -> None:
-        """Draw Glorot-uniform weights and zero biases."""
         draw_text_model(self, self.lstm, rng)
 
 
 def sent140_lstm(form: DataForm, options: Mapping[str, Option]) -> Sent140Lstm:
-    """Return the model for rows of words with vectors.
-
-    Args:
-        options: `hidden`, units of each LSTM layer; `width`, required width of the word vectors.
-    """
+    """Return the model for rows of words; option `width` is the required width of their vectors."""
     model = "sent140_lstm"
     require_known(model, options, ("hidden", "width"))
     require_tokens(model, form)

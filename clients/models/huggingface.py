@@ -40,8 +40,9 @@ from clients.datasets.federated_data import (
     parse_settings,
 )
 from clients.datasets.files.tables import imported
+from clients.models.builtin import LARGEST_WIDTH, require_tokens
 from clients.models.model import Option, folder_digest, seed_torch, trainable
-from clients.models.model_options import LARGEST_WIDTH, require_tensors, require_tokens
+from clients.models.model_check import require_tensors
 from ledger.io.home import read_file
 from ledger.io.parsing import parse_json
 from ledger.io.user_code import as_configuration_error
@@ -139,20 +140,27 @@ class Base:
     drawn: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Adapters:
-    """Settings of adapters.
+class HfOptions(SettingsTable):
+    """The base and its adapters.
 
     Attributes:
-        targets: names of the layers that get one, separated by commas; empty for peft's usual ones.
+        path: folder of the base, with config.json and model.safetensors.
+        sha256: of the folder, as `cmfl model digest` prints it; None to take what is there.
+        rank: of the adapters.
+        alpha: the adapters' scale is alpha / rank.
+        targets: names of the layers that get adapters, separated by commas; empty for peft's usual
+            ones of this kind of model.
+        dtype: of the base; adapters are float32.
     """
 
-    rank: int
-    alpha: float
-    targets: str
+    path: FilePath = Field(description="the folder of the base, with config.json")
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    rank: Annotated[int, Field(ge=1, le=LARGEST_WIDTH)] = 8
+    alpha: Positive = 16.0
+    targets: str = ""
+    dtype: Literal["float32", "bfloat16"] = "float32"
 
     def target_names(self) -> list[str] | None:
-        """Return the names of the layers; None for the usual ones."""
         names = [name.strip() for name in self.targets.split(",")]
         return [name for name in names if name] or None
 
@@ -206,21 +214,21 @@ class AdaptedModel(nn.Module):
             self.model.save_pretrained(str(folder), save_embedding_layers=False)
 
 
-def adapted(base: Base, adapters: Adapters, task: Task) -> AdaptedModel:
+def adapted(base: Base, settings: HfOptions, task: Task) -> AdaptedModel:
     """Return a model with new adapters on a copy of a base that shares its memory."""
     peft = imported("peft", "transformers", "models of a base")
     names = [name for name, _ in base.module.named_modules()]
-    targets = adapters.target_names()
+    targets = settings.target_names()
     for target in targets or ():
         if not any(name == target or name.endswith(f".{target}") for name in names):
             raise ConfigurationError(
-                f"model.options.targets = {adapters.targets!r}: the base has no layer {target!r}; "
+                f"model.options.targets = {settings.targets!r}: the base has no layer {target!r}; "
                 f"it has {', '.join(sorted({n.rpartition('.')[2] for n in names} - {''}))[:300]}"
             )
     kinds = {"causal-lm": "CAUSAL_LM", "token-classify": "TOKEN_CLS", "masked-lm": None}
     config = peft.LoraConfig(
-        r=adapters.rank,
-        lora_alpha=adapters.alpha,
+        r=settings.rank,
+        lora_alpha=settings.alpha,
         target_modules=targets,
         modules_to_save=list(base.heads) or None,
         task_type=kinds.get(task, "SEQ_CLS"),
@@ -228,7 +236,7 @@ def adapted(base: Base, adapters: Adapters, task: Task) -> AdaptedModel:
         init_lora_weights=True,
     )
     with (
-        as_configuration_error(f"model.options.targets = {adapters.targets!r}: no adapters"),
+        as_configuration_error(f"model.options.targets = {settings.targets!r}: no adapters"),
         warnings.catch_warnings(action="ignore"),  # of Conv1D, whose matrices are transposed
     ):
         model = peft.get_peft_model(_sharing(base.module), config)
@@ -281,27 +289,6 @@ _AUTO = {
 }
 
 
-class HfOptions(SettingsTable):
-    """The base and its adapters.
-
-    Attributes:
-        path: folder of the base, with config.json and model.safetensors.
-        sha256: of the folder, as `cmfl model digest` prints it; None to take what is there.
-        rank: of the adapters.
-        alpha: the adapters' scale is alpha / rank.
-        targets: names of the layers that get adapters, separated by commas; empty for peft's usual
-            ones of this kind of model.
-        dtype: of the base; adapters are float32.
-    """
-
-    path: FilePath = Field(description="the folder of the base, with config.json")
-    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
-    rank: Annotated[int, Field(ge=1, le=LARGEST_WIDTH)] = 8
-    alpha: Positive = 16.0
-    targets: str = ""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-
-
 class HfFactory:
     """Makes adapted modules of a base; pickled by its name alone."""
 
@@ -309,15 +296,12 @@ class HfFactory:
     name = "hf"
 
     def recorded(self) -> dict[str, str]:
-        """Return the packages whose code the model is."""
         return {"package": self._packages()}
 
     def source(self) -> Digest:
-        """Return the digest of the packages' names and versions."""
         return sha256(f"hf:{self._packages()}".encode())
 
     def files(self, options: Mapping[str, Option]) -> dict[str, str]:
-        """Return the recorded digest of the base."""
         settings = parse_settings(HfOptions, options, "model.options")
         return {"path": _checked_digest(settings)}
 
@@ -329,8 +313,7 @@ class HfFactory:
         digest = _checked_digest(settings)
         base = _base(settings.path, digest, form.task, outputs, settings.dtype)
         _require_fit(base.module, form)
-        adapters = Adapters(settings.rank, settings.alpha, settings.targets)
-        module = adapted(base, adapters, form.task)
+        module = adapted(base, settings, form.task)
         require_tensors(self.name, module)
         return module
 
@@ -345,7 +328,6 @@ hf = HfFactory()
 
 
 def _checked_digest(settings: HfOptions) -> str:
-    """Return the recorded digest of the base."""
     folder = Path(settings.path)
     if not (folder / "config.json").is_file():
         raise ConfigurationError(
@@ -363,11 +345,7 @@ def _checked_digest(settings: HfOptions) -> str:
 
 @lru_cache(maxsize=1)
 def _base(path: str, digest: str, task: Task, outputs: int, dtype: str) -> Base:
-    """Load a base, once in a process.
-
-    Args:
-        outputs: classes or numbers of its head; 0 of a language model.
-    """
+    """Load a base, once in a process; a language model has no outputs of its head, and 0 here."""
     subject = f"model.options.path = {path!r}"
     require_plain_base(subject, Path(path))
     transformers = imported("transformers", "transformers", "models of a base")

@@ -175,11 +175,7 @@ def require_class_labels(task: Task) -> None:
 
 
 def class_shift(labels: Labels, classes: int) -> NDArray[np.float32]:
-    """Return float32(log(n_y + 0.1)) of each class y, shape (classes,).
-
-    Args:
-        labels: of all training samples of one client, as it trains on them.
-    """
+    """Return float32(log(n_y + 0.1)) of each class y among one client's labels."""
     counts = np.bincount(labels[labels != NO_TARGET], minlength=classes)
     shift: NDArray[np.float32] = np.log(counts + _PSEUDO_COUNT).astype(np.float32)
     return shift
@@ -190,8 +186,7 @@ def training_loss(
 ) -> Tensor:
     """Return the mean loss of a batch, over its samples or counted tokens.
 
-    Args:
-        shift: added to the logits of every sample, shape (classes,); None for none.
+    The shift of shape (classes,) is added to the logits of every sample.
     """
     if shift is not None:
         scores = scores + shift
@@ -311,12 +306,10 @@ class Model:
 
     @property
     def dimension(self) -> int:
-        """Number of trainable parameters d."""
         return sum(math.prod(shape) for _, shape in self.layout)
 
     @property
     def source(self) -> Digest:
-        """Digest of the model's code; zeros for a built-in model, which its name identifies."""
         return self.factory.source() if isinstance(self.factory, ForeignFactory) else NO_DIGEST
 
     @property

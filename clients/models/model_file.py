@@ -48,7 +48,6 @@ def facts_of(
     """Return the metadata of a model.
 
     Args:
-        recorded: "name" and "options" of the model, and "sha256" or "package" of a user's.
         source: digest of its code, zeros for a built-in model.
         frozen_state: digest of its frozen parts, which are not in the file; zeros for none.
     """
@@ -81,12 +80,7 @@ class StoredModel:
 def encode_model(
     vector: NDArray[np.float32], layout: Layout, facts: Mapping[str, str] | None = None
 ) -> bytes:
-    """Return the bytes of a model file.
-
-    Args:
-        vector: parameters, shape (d,).
-        layout: name and shape of each tensor, in the order of the vector.
-    """
+    """Return the bytes of a model file, its tensors in the order of the vector."""
     if _METADATA in dict(layout):
         raise EncodingError(f"no tensor of a model file can be named {_METADATA!r}")
     sizes = [math.prod(shape) for _, shape in layout]
@@ -104,20 +98,12 @@ def encode_model(
 def encode_run_model(
     vector: NDArray[np.float32], document: RunDocument, round_number: int, head: Digest
 ) -> bytes:
-    """Return the bytes of the file of a run's model, the same for everybody.
-
-    Args:
-        vector: parameters, shape (d,).
-    """
+    """Return the bytes of the file of a run's model, the same for everybody."""
     return encode_model(vector, document.layout, run_facts(document, round_number, head))
 
 
 def mean_model(vectors: Iterable[NDArray[np.float32]]) -> NDArray[np.float32]:
-    """Return the mean of models, summed in order in float64 and rounded once to float32.
-
-    Args:
-        vectors: at least one, each of shape (d,).
-    """
+    """Return the mean of models, summed in order in float64 and rounded once to float32."""
     models = iter(vectors)
     total, count = next(models).astype(np.float64), 1
     for vector in models:

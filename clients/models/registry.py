@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import nn
 
-from clients.datasets.federated_data import DataForm
+from clients.datasets.federated_data import DataForm, named
 from clients.models.builtin import (
     alexnet,
     cnn,
@@ -32,7 +32,7 @@ from clients.models.model import (
     model_of,
     option_files,
 )
-from clients.models.model_options import require_tensors
+from clients.models.model_check import require_tensors
 from ledger.io.user_code import UserCode, as_configuration_error, user_code
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Digest
@@ -40,41 +40,26 @@ from ledger.protocol.types import Digest
 
 @dataclass(frozen=True, slots=True)
 class UserModule:
-    """A factory of a user's class; pickled by name, so each process loads the code itself.
+    """A factory of a user's class; pickled by name, so each process loads the code itself."""
 
-    Attributes:
-        place: absolute path of a file, or the name of a package.
-        sha256: of the file, in hex; None for a package.
-    """
-
-    place: str
-    class_name: str
-    sha256: str | None = None
+    code: UserCode
 
     @property
     def name(self) -> str:
         """File or package and class; without the file's folder, which differs between machines."""
-        return self._code.label
+        return self.code.label
 
     def recorded(self) -> dict[str, str]:
-        """Return the identification of the code besides its name."""
-        return self._code.recorded()
+        return self.code.recorded()
 
     def source(self) -> Digest:
-        """Return the sha256 of the file, or the digest of package, version and name."""
-        return self._code.digest()
+        return self.code.digest()
 
     def files(self, options: Mapping[str, Option]) -> dict[str, str]:
-        """Return the digest of each file or folder that an option names."""
         return option_files(options)
 
-    def __call__(self, form: DataForm, options: Mapping[str, Option]) -> nn.Module:
-        """Return a new module.
-
-        Args:
-            form: of the data; only `check_model` compares it.
-        """
-        del form
+    def __call__(self, _: DataForm, options: Mapping[str, Option]) -> nn.Module:
+        """Return a new module; only `check_model` compares it with the form of the data."""
         class_ = self._class()
         with as_configuration_error(f"model.name = {self.name!r}: cannot be made"):
             module = class_(**options)
@@ -82,12 +67,8 @@ class UserModule:
         require_tensors(self.name, module)
         return module
 
-    @property
-    def _code(self) -> UserCode:
-        return UserCode(self.place, self.class_name, self.sha256)
-
     def _class(self) -> type[nn.Module]:
-        class_ = self._code.load("class")
+        class_ = self.code.load("class")
         if not (isinstance(class_, type) and issubclass(class_, nn.Module)):
             raise ConfigurationError(
                 f"model.name = {self.name!r}: is not a class of torch.nn.Module"
@@ -97,8 +78,7 @@ class UserModule:
 
 def user_module(name: str) -> UserModule:
     """Return the factory for `file.py:Class` or `package:Class`, with the file's current digest."""
-    code = user_code("model.name", name, "Class")
-    return UserModule(code.place, code.name, code.sha256)
+    return UserModule(user_code("model.name", name, "Class"))
 
 
 MODELS: dict[str, ModuleFactory] = {
@@ -114,15 +94,9 @@ MODELS: dict[str, ModuleFactory] = {
 
 
 def model_named(name: str, form: DataForm, options: Mapping[str, Option] | None = None) -> Model:
-    """Return a model for a data set.
-
-    Args:
-        name: one of `MODELS`, or a user's `file.py:Class` or `package:Class`.
-        options: its settings; keyword arguments of a user's class.
-    """
+    """Return a built-in model, or a user's, whose options are its arguments, for a data set."""
     verify_name(name)
-    factory = MODELS[name] if name in MODELS else user_module(name)
-    return model_of(factory, form, options)
+    return model_of(_factory(name), form, options)
 
 
 def bound_paths(name: str, options: Mapping[str, Option]) -> dict[str, Any]:
@@ -130,7 +104,7 @@ def bound_paths(name: str, options: Mapping[str, Option]) -> dict[str, Any]:
 
     A built-in model without files has an empty record.
     """
-    factory = MODELS[name] if name in MODELS else user_module(name)
+    factory = _factory(name)
     if not isinstance(factory, ForeignFactory):
         return {}
     record = {"name": factory.name, "options": {**options, **factory.files(options)}}
@@ -139,14 +113,15 @@ def bound_paths(name: str, options: Mapping[str, Option]) -> dict[str, Any]:
 
 def file_options(name: str, options: Mapping[str, Option]) -> list[str]:
     """Return the options of a model that name files, which each machine has its own copy of."""
-    factory = MODELS[name] if name in MODELS else user_module(name)
+    factory = _factory(name)
     return [*factory.files(options)] if isinstance(factory, ForeignFactory) else []
 
 
 def verify_name(name: str) -> None:
     """Reject a name that is neither built-in nor of a user's form, before anything is loaded."""
-    if name not in MODELS and ":" not in name:
-        raise ConfigurationError(
-            f"unknown model {name!r}; known are {', '.join(MODELS)}, and classes of your own: "
-            f"file.py:Class or package:Class"
-        )
+    if ":" not in name:
+        named("unknown model", MODELS, name, "classes of your own: file.py:Class or package:Class")
+
+
+def _factory(name: str) -> ModuleFactory:
+    return MODELS[name] if name in MODELS else user_module(name)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clients.configuration.owners import Owners
+from clients.configuration.loading import Owners
 from clients.configuration.schema import Configuration
 from clients.datasets.registry import without_paths
 from clients.models.registry import bound_paths

@@ -371,7 +371,7 @@ def _shared(
     """
     choice = configuration.data.choice()
     data_set = data_set_named(choice.name)
-    if choice.path is None and data_set.bundled is None and data_set.load is None:
+    if choice.path is None and data_set.has_path:
         raise InputsMissingError(f"data not given: name the files of {choice.name!r} with --data")
     try:
         require_bound_files(document, choice)

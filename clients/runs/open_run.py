@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clients.configuration.loading import as_recorded
-from clients.configuration.owners import Owners
+from clients.configuration.loading import Owners, as_recorded
 from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import Samples
 from clients.models.model_file import facts_of

@@ -13,7 +13,7 @@ from clients.adversaries.faults import FAVOURS, MemberFault, TrainerFault, assig
 from clients.attacks.registry import attack_code, attack_named, try_attack
 from clients.attacks.samples import DATA_ATTACKS, DataAttack, poisoned
 from clients.attacks.updates import AttackParameters, attack_parameters
-from clients.configuration.owners import Owners, data_of_owners
+from clients.configuration.loading import Owners, data_of_owners
 from clients.configuration.parsing import naming_setting
 from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import FederatedData

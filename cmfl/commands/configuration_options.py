@@ -73,7 +73,7 @@ class ConfigurationOptions:
         Args:
             allow_predictable: whether to accept seeds that can be chosen.
         """
-        from clients.configuration.owners import shared_configuration
+        from clients.configuration.loading import shared_configuration
 
         settings = (*self.settings, *more)
         return shared_configuration(

@@ -9,10 +9,9 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from clients.datasets.files.hub import fetch as fetch_files
+from clients.datasets.data_set import fetch as fetch_files
 from clients.datasets.own_samples import salt_of
-from clients.datasets.registry import data_set_named
-from clients.datasets.summary import DataContents, verify_files
+from clients.datasets.registry import DataContents, data_set_named, verify_files
 from cmfl.commands import console
 from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.options import Commands
@@ -86,7 +85,7 @@ def digest(
     The settings of the run declare the form of the samples. The salt comes from the owner's key, or
     is given. The run document has the digest in `experiment.data.digests`, under its `data_root`.
     """
-    from clients.configuration.owners import samples_with_salt
+    from clients.configuration.loading import samples_with_salt
 
     if (salt is None) == (not keystore):
         raise ConfigurationError(

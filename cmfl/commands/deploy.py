@@ -51,7 +51,7 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Beacon
 
 if TYPE_CHECKING:
-    from clients.configuration.owners import Owners
+    from clients.configuration.loading import Owners
     from clients.configuration.schema import Configuration
     from ledger.chain.rpc.node import RpcReader, RpcSettings
 

@@ -28,7 +28,7 @@ from ledger.protocol.signing import GROUP_ORDER, KeySigner, challenge_digest, re
 from ledger.protocol.types import Address
 
 if TYPE_CHECKING:
-    from clients.configuration.owners import Owners
+    from clients.configuration.loading import Owners
     from clients.configuration.schema import Configuration
     from clients.onboarding.registration import Registry
 
@@ -68,7 +68,7 @@ def register(
     to reject other samples, and you can prove later which samples you trained on. The beacon is a
     block's hash unless the settings say otherwise.
     """
-    from clients.configuration.owners import owner_samples
+    from clients.configuration.loading import owner_samples
     from clients.onboarding.registration import encode_entry, proposal_digest, signed_entry
 
     if not agreed.has_source:

@@ -11,7 +11,8 @@ a .jsonl file                     rows of a user's own data, mostly texts
 a .txt file, or a folder of them  texts, one a line; each file of a folder is a client's
 a folder with `train/*.json`      LEAF
     and `test/*.json`
-a folder of `save_to_disk`        a data set of the Hugging Face library: splits `train` and `test`
+a folder of `save_to_disk`        a data set of the Hugging Face library: splits `train` and `test`;
+    state.json names its Arrow files, and dataset_dict.json the splits, each a folder of that kind
 
 {"users": [name, ...], "num_samples": [n, ...], "user_data": {name: {"x": [...], "y": [...]}}}
 """
@@ -31,19 +32,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from clients.datasets.federated_data import Labels, Records
 from clients.datasets.files.archives import MAX_OWN_BYTES, require_file, tensor_names
-from clients.datasets.files.tables import (
-    column_names,
-    csv_header,
-    is_saved,
-    quoted,
-    read_json_lines,
-    saved_columns,
-    saved_files,
-)
+from clients.datasets.files.tables import column_names, csv_header, read_json_lines
+from ledger.io.home import read_file
 from ledger.io.parsing import parse_json
 from ledger.protocol.errors import ConfigurationError
 
 MAX_FILES = 10_000
+MAX_STATE_BYTES = 2**20
+TRAIN, TEST = "train", "test"
+_DICTIONARY, _STATE = "dataset_dict.json", "state.json"
 
 
 class FileKind(StrEnum):
@@ -78,6 +75,10 @@ class Layout:
         """The names, without their order."""
         return frozenset(self.names)
 
+    def is_for_test(self, file: Path) -> bool:
+        """Return whether a file of a saved folder is of the split `test`."""
+        return file.parent != self.path and file.parent.name == TEST
+
 
 def layout_of(path: Path) -> Layout:
     """Return the layout of a file or folder."""
@@ -91,7 +92,7 @@ def layout_of(path: Path) -> Layout:
         case ".npz":
             return Layout(path, FileKind.ARRAYS, (path,), tuple(sorted(_array_names(path))))
         case ".parquet":
-            return Layout(path, FileKind.TABLE, (path,), column_names(path))
+            return Layout(path, FileKind.TABLE, (path,), column_names([path]))
         case ".csv":
             return Layout(path, FileKind.LINES, (path,), csv_header(path))
         case ".safetensors":
@@ -109,24 +110,17 @@ def layout_of(path: Path) -> Layout:
 
 
 def _folder(path: Path) -> Layout:
-    if is_saved(path):
-        files = saved_files(path)
-        return Layout(path, FileKind.SAVED, files, saved_columns(files))
-    if (path / "train").is_dir():
+    if (path / _DICTIONARY).is_file() or (path / _STATE).is_file():
+        files = _saved_files(path)
+        return Layout(path, FileKind.SAVED, files, column_names(files))
+    if (path / TRAIN).is_dir():
         # Ordered by split: a client's training samples come before its test.
-        leaf = [file for part in ("train", "test") for file in _listed(path / part, "*.json")]
+        leaf = [file for part in (TRAIN, TEST) for file in _listed(path / part, "*.json")]
         if leaf:
             return Layout(path, FileKind.LEAF, tuple(leaf))
-    tables = [*_listed(path, "*.parquet"), *_listed(path / "data", "*.parquet")]
+    tables = (*_listed(path, "*.parquet"), *_listed(path / "data", "*.parquet"))
     if tables:
-        names = column_names(tables[0])
-        for table in tables[1:]:
-            if set(other := column_names(table)) != set(names):
-                raise ConfigurationError(
-                    f"{table}: has the columns {quoted(sorted(other))}; "
-                    f"{tables[0].name} has {quoted(sorted(names))}"
-                )
-        return Layout(path, FileKind.TABLE, tuple(tables), names)
+        return Layout(path, FileKind.TABLE, tables, column_names(tables))
     lines = _listed(path, "*.csv")
     if len(lines) == 1:
         return Layout(path, FileKind.LINES, tuple(lines), csv_header(lines[0]))
@@ -146,6 +140,42 @@ def _listed(folder: Path, pattern: str) -> list[Path]:
     for file in files:
         require_file(file)  # to open a pipe would wait for its writer
     return files
+
+
+def _saved_files(folder: Path) -> tuple[Path, ...]:
+    """Return the Arrow files of a folder: those of the split `train`, then those of `test`."""
+    if not (folder / _DICTIONARY).is_file():
+        return _stated_files(folder)
+    splits = _content(folder / _DICTIONARY).get("splits")
+    if not isinstance(splits, list) or TRAIN not in splits:
+        raise ConfigurationError(f"{folder / _DICTIONARY}: must have a split {TRAIN!r}")
+    present = [split for split in (TRAIN, TEST) if split in splits]
+    return tuple(file for split in present for file in _stated_files(folder / split))
+
+
+def _stated_files(folder: Path) -> tuple[Path, ...]:
+    """Return the Arrow files that a data set's state names."""
+    state = folder / _STATE
+    content = _content(state)
+    if content.get("_indices_data_files"):
+        raise ConfigurationError(f"{state}: rows are chosen by indices: call flatten_indices first")
+    listed = content.get("_data_files")
+    entries = listed if isinstance(listed, list) else []
+    names = [str(entry.get("filename")) for entry in entries if isinstance(entry, dict)]
+    files = tuple(folder / name for name in names if name.endswith(".arrow") and "/" not in name)
+    if not 1 <= len(files) == len(entries) <= MAX_FILES:
+        raise ConfigurationError(f"{state}: must name 1 .. {MAX_FILES} files in its folder")
+    return files
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        content = parse_json(read_file(path, MAX_STATE_BYTES).decode("utf-8-sig"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path}: not a readable .json file ({error})") from error
+    if not isinstance(content, dict):
+        raise ConfigurationError(f"{path}: not a readable .json file (it holds no map)")
+    return content
 
 
 def _array_names(path: Path) -> frozenset[str]:
@@ -205,8 +235,7 @@ def read_leaf(
 ) -> Records:
     """Return the samples of a LEAF folder, users by ascending name, with the folder's split.
 
-    Args:
-        ordered: puts a user's samples into their final order.
+    `ordered` puts a user's samples into their final order.
     """
     users: dict[str, LeafUser] = {}
     total = 0

@@ -1,12 +1,9 @@
-"""Tables: lines of JSON and CSV, Parquet, Arrow, and saved data sets.
+"""Tables: lines of JSON and CSV, Parquet and Arrow.
 
 The order is: size of the file, rows and sizes that its footer states, types of the columns, then
 rows, some thousands at a time. Text and images stay dictionaries until the length of each entry is
 checked, as a small file can repeat one long entry a billion times. A page is still unpacked at its
 stated size, at most 2 GiB.
-
-A data set is a folder with `state.json`, which names its Arrow files; a dictionary of splits is a
-folder with `dataset_dict.json` and one such folder for each split. The library is not needed.
 """
 
 from __future__ import annotations
@@ -24,9 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.datasets.files.archives import MAX_OWN_BYTES, require_file
+from clients.datasets.files.archives import LONGEST_TEXT, MAX_OWN_BYTES, require_file
 from ledger.io.extras import install_command
-from ledger.io.home import read_file
 from ledger.io.parsing import parse_json
 from ledger.protocol.errors import ConfigurationError
 
@@ -61,10 +57,7 @@ def quoted(names: Sequence[str]) -> str:
 def read_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
     r"""Yield the lines of a UTF-8 file with their ends, without a byte-order mark.
 
-    Only "\n" ends a line.
-
-    Args:
-        longest: bytes of a line at most.
+    Only "\n" ends a line, which has at most `longest` bytes.
     """
     try:
         size = path.stat().st_size
@@ -146,119 +139,19 @@ def _csv_rows(path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
     return header, remaining
 
 
-LONGEST_TEXT = 200
+MAX_ROWS = 10_000_000
+MAX_GROUP_BYTES = 2**30
+LONGEST_ENTRY = 10_000
+"""Limit of a text of a published data set."""
 MOST_PIXELS = 2**24
 """Limit of the numbers in one image."""
+PARQUET = ".parquet"
 _IMAGE_FORMATS = ("PNG", "JPEG")
 _CHANNELS = {"L": 1, "RGB": 3}
 _DAMAGE = (OSError, ValueError, SyntaxError, EOFError, LookupError, TypeError, struct.error)
-
-
-def values_of(where: str, column: Any) -> NDArray[Any]:
-    """Return a column's entries, shape (rows, ...).
-
-    Numbers and truth values keep their type, text becomes text of at most `LONGEST_TEXT`
-    characters, lists become one more dimension, images bytes of shape (channels, height, width).
-    """
-    types = imported("pyarrow.types", "data", "Arrow files")
-    type_ = column.type
-    if column.null_count:
-        raise ConfigurationError(f"{where}: {column.null_count} entries are missing")
-    if hasattr(column, "storage"):  # such as Array2D of the Hugging Face library
-        return values_of(where, column.storage)
-    if types.is_dictionary(type_):
-        # The entries are checked before they are repeated: one long entry may stand in many rows.
-        entries: NDArray[Any] = values_of(where, column.dictionary)
-        return np.asarray(entries[np.asarray(column.indices)])
-    if types.is_boolean(type_) or types.is_integer(type_) or types.is_floating(type_):
-        return np.asarray(column.to_numpy(zero_copy_only=False))
-    if types.is_string(type_) or types.is_large_string(type_):
-        return _texts(where, column)
-    if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
-        return _lists(where, column)
-    if types.is_struct(type_) and any(_is_image(types, field) for field in type_):
-        return _images(where, column.field("bytes"))
-    raise ConfigurationError(
-        f"{where}: must hold numbers, equally long lists of them, images or text; holds {type_}"
-    )
-
-
-def _is_image(types: Any, field: Any) -> bool:
-    kinds = (types.is_binary, types.is_large_binary, types.is_null)  # null where none is there
-    return field.name == "bytes" and any(is_kind(field.type) for is_kind in kinds)
-
-
-def _texts(where: str, column: Any) -> NDArray[Any]:
-    compute = imported("pyarrow.compute", "data", "Arrow files")
-    longest = compute.max(compute.utf8_length(column)).as_py() or 0
-    if longest > LONGEST_TEXT:
-        raise ConfigurationError(
-            f"{where}: a text of {longest} characters, more than {LONGEST_TEXT}"
-        )
-    return np.array(column.to_pylist(), dtype=np.str_)
-
-
-def _lists(where: str, column: Any) -> NDArray[Any]:
-    compute = imported("pyarrow.compute", "data", "Arrow files")
-    lengths = compute.list_value_length(column).to_numpy(zero_copy_only=False)
-    if len(lengths) and lengths.min() != lengths.max():
-        raise ConfigurationError(
-            f"{where}: rows of {lengths.min()} .. {lengths.max()} entries; all must be equally "
-            f"long: pad them"
-        )
-    entries = values_of(where, column.flatten())
-    return entries.reshape(len(column), -1, *entries.shape[1:])
-
-
-def _images(where: str, column: Any) -> NDArray[np.uint8]:
-    if column.null_count:
-        raise ConfigurationError(f"{where}: {column.null_count} images are not in the file itself")
-    if not len(column):
-        return np.zeros((0, 1, 1, 1), np.uint8)
-    first = decoded_image(where, column[0].as_py())
-    if len(column) * first.nbytes > MAX_OWN_BYTES:
-        raise ConfigurationError(
-            f"{where}: {len(column)} images of {first.nbytes} bytes, more than {MAX_OWN_BYTES}"
-        )
-    images = np.empty((len(column), *first.shape), np.uint8)
-    for index, content in enumerate(column):
-        image = decoded_image(where, content.as_py())
-        if image.shape != first.shape:
-            raise ConfigurationError(f"{where}: images of different sizes or modes")
-        images[index] = image
-    return images
-
-
-def decoded_image(where: str, content: bytes) -> NDArray[np.uint8]:
-    """Return an upright image, shape (channels, height, width), after its size was checked."""
-    pillow = imported("PIL.Image", "data", "images")
-    turns = imported("PIL.ImageOps", "data", "images")
-    try:
-        with pillow.open(io.BytesIO(content), formats=_IMAGE_FORMATS) as image:
-            if image.mode not in _CHANNELS:
-                raise ConfigurationError(
-                    f"{where}: an image of mode {image.mode}; must be {' or '.join(_CHANNELS)}"
-                )
-            width, height = image.size
-            if width * height * _CHANNELS[image.mode] > MOST_PIXELS:
-                raise ConfigurationError(
-                    f"{where}: an image of {width} × {height} pixels, over {MOST_PIXELS} numbers"
-                )
-            pixels = np.asarray(turns.exif_transpose(image), dtype=np.uint8)
-    except (*_DAMAGE, pillow.DecompressionBombError) as error:
-        raise ConfigurationError(f"{where}: not a readable image ({error})") from error
-    return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
-
-
-MAX_ROWS = 10_000_000
-MAX_GROUP_BYTES = 2**30
-LONGEST_ENTRY = 65_536
-
 _BATCH_ROWS = 4096
 _LONGEST_NAME = 2**20
 _MOST_ENTRIES = 2**20
-_TEXTS = ("string", "large_string")
-_BYTES = ("binary", "large_binary")
 
 
 class Column(StrEnum):
@@ -269,41 +162,64 @@ class Column(StrEnum):
     IMAGE = "images, each a struct of bytes and path"
 
 
-def column_names(path: Path) -> tuple[str, ...]:
-    """Return the names of a table's columns, in their order."""
-    with _opened(path) as table:
-        return tuple(table.schema_arrow.names)
+_KINDS = {Column.WHOLE: "iu", Column.TEXT: "OU", Column.IMAGE: "u"}
 
 
-def read_rows(path: Path, columns: Mapping[str, Column]) -> Iterator[dict[str, Any]]:
-    """Yield the columns of some rows at a time: whole numbers as int64, texts, images' bytes."""
-    with _opened(path) as table:
-        schema = table.schema_arrow
-    for name, kind in columns.items():
-        if schema.names.count(name) != 1:
+def column_names(files: Sequence[Path]) -> tuple[str, ...]:
+    """Return the names of the columns that all tables have, in the order of the first."""
+    columns: tuple[str, ...] = ()
+    for file in files:
+        with _opened(file) as table:
+            names = tuple(_schema(table).names)
+        if columns and set(names) != set(columns):
             raise ConfigurationError(
-                f"{path}: has the columns {quoted(schema.names)}; must have one {name!r}"
+                f"{file}: has the columns {quoted(sorted(names))}; {files[0].name} has "
+                f"{quoted(sorted(columns))}"
             )
-        if not _is_kind(schema.field(name).type, kind):
-            raise ConfigurationError(
-                f"{path}: {name}: must hold {kind.value}, holds {schema.field(name).type}"
-            )
+        columns = columns or names
+    return columns
+
+
+def read_rows(path: Path, columns: Mapping[str, Column]) -> Iterator[dict[str, NDArray[Any]]]:
+    """Yield the columns of some rows at a time: whole numbers, texts as objects, images."""
     first = 0
-    with _failures(path):
-        for batch in read_columns(path, [*columns]):
-            yield {
-                name: _entries(f"{path}: {name}, from row {first}", batch.column(name), kind)
-                for name, kind in columns.items()
-            }
-            first += batch.num_rows
+    for batch in read_batches(path, [*columns]):
+        rows = {}
+        for name, kind in columns.items():
+            where = f"{path}: {name}, from row {first}"
+            rows[name] = values_of(where, batch.column(name), LONGEST_ENTRY)
+            is_image = rows[name].ndim > 1
+            if rows[name].dtype.kind not in _KINDS[kind] or is_image != (kind is Column.IMAGE):
+                raise ConfigurationError(
+                    f"{where}: must hold {kind.value}, holds {batch.column(name).type}"
+                )
+            if kind is Column.WHOLE:
+                rows[name] = _whole(where, rows[name])
+        yield rows
+        first += batch.num_rows
 
 
-def read_columns(path: Path, names: Sequence[str]) -> Iterator[Any]:
-    """Yield validated Arrow batches with these columns."""
+def _whole(where: str, values: NDArray[Any]) -> NDArray[np.int64]:
+    numbers = values.astype(np.int64)
+    if not (numbers == values).all():
+        raise ConfigurationError(f"{where}: holds numbers beyond 2^63")
+    return numbers
+
+
+def read_batches(path: Path, names: Sequence[str]) -> Iterator[Any]:
+    """Yield validated Arrow batches with these columns of a Parquet or Arrow file."""
     with _opened(path) as table:
+        held = _schema(table).names
         for name in names:
-            if table.schema_arrow.names.count(name) != 1:
-                raise ConfigurationError(f"{path}: must have one column {name!r}")
+            if held.count(name) != 1:
+                raise ConfigurationError(
+                    f"{path}: has the columns {quoted(held)}; must have one {name!r}"
+                )
+        if path.suffix != PARQUET:
+            for batch in table:
+                batch.validate(full=True)
+                yield batch.select(list(names))
+            return
         _require_bounds(path, table.metadata)
         rows = 0
         for batch in table.iter_batches(_BATCH_ROWS, columns=list(names), use_threads=False):
@@ -317,44 +233,31 @@ def read_columns(path: Path, names: Sequence[str]) -> Iterator[Any]:
 
 
 @contextmanager
-def _failures(path: Path) -> Iterator[None]:
-    arrow = imported("pyarrow", "data", ".parquet files")
-    try:
-        yield
-    except (arrow.ArrowException, OSError, ValueError, KeyError) as error:
-        first = str(error).partition("\n")[0]
-        raise ConfigurationError(f"{path}: not a readable .parquet file ({first})") from error
-
-
-@contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     """Open a table; any failure while it is open becomes one kind of error."""
-    with _failures(path):
-        parquet = imported("pyarrow.parquet", "data", ".parquet files")
+    arrow = imported("pyarrow", "data", f"{path.suffix} files")
+    try:
+        require_file(path)
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
             raise ConfigurationError(f"{path}: {size} bytes, more than {MAX_FILE_BYTES}")
-        with parquet.ParquetFile(
+        if path.suffix != PARQUET:
+            with arrow.OSFile(str(path)) as file, arrow.ipc.open_stream(file) as stream:
+                yield stream
+            return
+        with import_module("pyarrow.parquet").ParquetFile(
             path,
             thrift_string_size_limit=_LONGEST_NAME,
             thrift_container_size_limit=_MOST_ENTRIES,
         ) as table:
             yield table
+    except (arrow.ArrowException, OSError, ValueError, LookupError) as error:
+        first = str(error).partition("\n")[0]
+        raise ConfigurationError(f"{path}: not a readable {path.suffix} file ({first})") from error
 
 
-def _is_kind(type_: Any, kind: Column) -> bool:
-    types = imported("pyarrow.types", "data", ".parquet files")
-    value_type = type_.value_type if types.is_dictionary(type_) else type_
-    match kind:
-        case Column.WHOLE:
-            return bool(types.is_integer(type_))
-        case Column.TEXT:
-            return str(value_type) in _TEXTS
-        case Column.IMAGE:
-            fields = (
-                {field.name: str(field.type) for field in type_} if types.is_struct(type_) else {}
-            )
-            return fields.get("bytes") in _BYTES
+def _schema(table: Any) -> Any:
+    return table.schema_arrow if hasattr(table, "schema_arrow") else table.schema
 
 
 def _require_bounds(path: Path, metadata: Any) -> None:
@@ -370,99 +273,95 @@ def _require_bounds(path: Path, metadata: Any) -> None:
             )
 
 
-def _entries(where: str, column: Any, kind: Column) -> Any:
-    """Return a column's entries: an int64 array of numbers, else a list of texts or bytes."""
-    if kind is Column.IMAGE and not column.null_count:
-        column = column.field("bytes")
+def values_of(where: str, column: Any, longest: int = LONGEST_TEXT) -> NDArray[Any]:
+    """Return a column's entries, shape (rows, ...).
+
+    Numbers and truth values keep their type. Lists become one more dimension, images bytes of shape
+    (channels, height, width), and texts of over `LONGEST_TEXT` characters objects.
+    """
+    types = import_module("pyarrow.types")
+    type_ = column.type
     if column.null_count:
         raise ConfigurationError(f"{where}: {column.null_count} entries are missing")
-    if kind is Column.WHOLE:
-        return column.cast("int64").to_numpy()
-    compute = imported("pyarrow.compute", "data", ".parquet files")
-    plain = column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
-    longest = compute.max(compute.binary_length(plain)).as_py() or 0
-    if longest > LONGEST_ENTRY:
-        raise ConfigurationError(f"{where}: an entry of {longest} bytes, more than {LONGEST_ENTRY}")
-    return plain.to_pylist()
+    if hasattr(column, "storage"):  # such as Array2D of the Hugging Face library
+        return values_of(where, column.storage, longest)
+    if types.is_dictionary(type_):
+        # The entries are checked before they are repeated: one long entry may stand in many rows.
+        entries: NDArray[Any] = values_of(where, column.dictionary, longest)
+        return np.asarray(entries[np.asarray(column.indices)])
+    if types.is_boolean(type_) or types.is_integer(type_) or types.is_floating(type_):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    if types.is_string(type_) or types.is_large_string(type_):
+        return _texts(where, column, longest)
+    if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
+        return _lists(where, column, longest)
+    if types.is_struct(type_) and any(_is_image(types, field) for field in type_):
+        return _images(where, column.field("bytes"))
+    raise ConfigurationError(
+        f"{where}: must hold numbers, equally long lists of them, images or text; holds {type_}"
+    )
 
 
-TRAIN, TEST = "train", "test"
-MAX_STATE_BYTES = 2**20
-MAX_FILES = 10_000
-_DICTIONARY, _STATE = "dataset_dict.json", "state.json"
+def _is_image(types: Any, field: Any) -> bool:
+    kinds = (types.is_binary, types.is_large_binary, types.is_null)  # null where none is there
+    return field.name == "bytes" and any(is_kind(field.type) for is_kind in kinds)
 
 
-def is_saved(folder: Path) -> bool:
-    """Return whether a folder is one of `save_to_disk`."""
-    return (folder / _DICTIONARY).is_file() or (folder / _STATE).is_file()
+def _texts(where: str, column: Any, longest: int) -> NDArray[Any]:
+    compute = import_module("pyarrow.compute")
+    most = compute.max(compute.utf8_length(column)).as_py() or 0
+    if most > longest:
+        raise ConfigurationError(f"{where}: a text of {most} characters, more than {longest}")
+    return np.array(column.to_pylist(), dtype=np.str_ if longest == LONGEST_TEXT else object)
 
 
-def saved_files(folder: Path) -> tuple[Path, ...]:
-    """Return the Arrow files of a folder: those of the split `train`, then those of `test`.
-
-    Other splits are not read.
-    """
-    if not (folder / _DICTIONARY).is_file():
-        return _files_of(folder)
-    splits = _content(folder / _DICTIONARY).get("splits")
-    if not isinstance(splits, list) or TRAIN not in splits:
-        raise ConfigurationError(f"{folder / _DICTIONARY}: must have a split {TRAIN!r}")
-    present = [split for split in (TRAIN, TEST) if split in splits]
-    return tuple(file for split in present for file in _files_of(folder / split))
+def _lists(where: str, column: Any, longest: int) -> NDArray[Any]:
+    compute = import_module("pyarrow.compute")
+    lengths = compute.list_value_length(column).to_numpy(zero_copy_only=False)
+    if len(lengths) and lengths.min() != lengths.max():
+        raise ConfigurationError(
+            f"{where}: rows of {lengths.min()} .. {lengths.max()} entries; all must be equally "
+            f"long: pad them"
+        )
+    entries = values_of(where, column.flatten(), longest)
+    return entries.reshape(len(column), -1, *entries.shape[1:])
 
 
-def saved_columns(files: tuple[Path, ...]) -> tuple[str, ...]:
-    """Return the names of the columns that the Arrow files have, in the order of the first."""
-    columns: tuple[str, ...] | None = None
-    for file in files:
-        with opened(file) as stream:
-            names = tuple(stream.schema.names)
-        if columns is not None and set(names) != set(columns):
-            raise ConfigurationError(
-                f"{file}: has the columns {quoted(sorted(names))}; {files[0].name} has "
-                f"{quoted(sorted(columns))}"
-            )
-        columns = columns or names
-    return columns or ()
+def _images(where: str, column: Any) -> NDArray[np.uint8]:
+    if column.null_count:
+        raise ConfigurationError(f"{where}: {column.null_count} images are not in the file itself")
+    if not len(column):
+        return np.zeros((0, 1, 1, 1), np.uint8)
+    first = _decoded(where, column[0].as_py())
+    if len(column) * first.nbytes > MAX_OWN_BYTES:
+        raise ConfigurationError(
+            f"{where}: {len(column)} images of {first.nbytes} bytes, more than {MAX_OWN_BYTES}"
+        )
+    images = np.empty((len(column), *first.shape), np.uint8)
+    for index, content in enumerate(column):
+        image = _decoded(where, content.as_py())
+        if image.shape != first.shape:
+            raise ConfigurationError(f"{where}: images of different sizes or modes")
+        images[index] = image
+    return images
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[Any]:
-    """Open an Arrow file; any failure while it is open becomes one kind of error."""
-    arrow = imported("pyarrow", "data", "Arrow files")
-    ipc = imported("pyarrow.ipc", "data", "Arrow files")
+def _decoded(where: str, content: bytes) -> NDArray[np.uint8]:
+    """Return an upright image, shape (channels, height, width), after its size was checked."""
+    pillow = imported("PIL.Image", "data", "images")
+    turns = import_module("PIL.ImageOps")
     try:
-        require_file(path)
-        size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
-            raise ConfigurationError(f"{path}: {size} bytes, more than {MAX_FILE_BYTES}")
-        with arrow.OSFile(str(path)) as file, ipc.open_stream(file) as stream:
-            yield stream
-    except (arrow.ArrowException, OSError, ValueError, LookupError) as error:
-        first = str(error).partition("\n")[0]
-        raise ConfigurationError(f"{path}: not a readable .arrow file ({first})") from error
-
-
-def _files_of(folder: Path) -> tuple[Path, ...]:
-    """Return the Arrow files that a data set's state names."""
-    state = folder / _STATE
-    content = _content(state)
-    if content.get("_indices_data_files"):
-        raise ConfigurationError(f"{state}: rows are chosen by indices: call flatten_indices first")
-    listed = content.get("_data_files")
-    entries = listed if isinstance(listed, list) else []
-    names = [str(entry.get("filename")) for entry in entries if isinstance(entry, dict)]
-    files = tuple(folder / name for name in names if name.endswith(".arrow") and "/" not in name)
-    if not 1 <= len(files) == len(entries) <= MAX_FILES:
-        raise ConfigurationError(f"{state}: must name 1 .. {MAX_FILES} files in its folder")
-    return files
-
-
-def _content(path: Path) -> dict[str, Any]:
-    try:
-        content = parse_json(read_file(path, MAX_STATE_BYTES).decode("utf-8-sig"))
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{path}: not a readable .json file ({error})") from error
-    if not isinstance(content, dict):
-        raise ConfigurationError(f"{path}: not a readable .json file (it holds no map)")
-    return content
+        with pillow.open(io.BytesIO(content), formats=_IMAGE_FORMATS) as image:
+            if image.mode not in _CHANNELS:
+                raise ConfigurationError(
+                    f"{where}: an image of mode {image.mode}; must be {' or '.join(_CHANNELS)}"
+                )
+            width, height = image.size
+            if width * height * _CHANNELS[image.mode] > MOST_PIXELS:
+                raise ConfigurationError(
+                    f"{where}: an image of {width} × {height} pixels, over {MOST_PIXELS} numbers"
+                )
+            pixels = np.asarray(turns.exif_transpose(image), dtype=np.uint8)
+    except (*_DAMAGE, pillow.DecompressionBombError) as error:
+        raise ConfigurationError(f"{where}: not a readable image ({error})") from error
+    return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)

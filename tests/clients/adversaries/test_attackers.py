@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.adversaries.attackers import Attackers, AttackHistory, AttackRound, malicious_clients
+from clients.adversaries.attackers import Attackers, AttackRound, malicious_clients
 from clients.attacks.registry import ATTACKS
 from clients.attacks.updates import (
+    AttackHistory,
     AttackInput,
     AttackParameters,
     Update,

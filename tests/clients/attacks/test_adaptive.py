@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +10,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from clients.adversaries.attackers import (
     Attackers,
-    AttackHistory,
     AttackMemory,
     AttackRound,
     false_model,
 )
-from clients.attacks import worst
 from clients.attacks.adaptive import Line, accepted_up_to, inner_products, pair_distances
 from clients.attacks.registry import ATTACKS, attack_named
-from clients.attacks.updates import AttackInput, AttackParameters, UpdateAttack, min_max
+from clients.attacks.updates import (
+    AttackHistory,
+    AttackInput,
+    AttackParameters,
+    UpdateAttack,
+    min_max,
+)
 from clients.configuration.loading import load
 from clients.configuration.schema import Attacking
 from clients.datasets.federated_data import Samples
@@ -192,10 +194,9 @@ def asked_in_a_round(colluders: Any, factor: float = 1.0, **context: Any) -> Att
     model = np.zeros(known.shape[1], dtype=np.float32)
     bad_model = np.zeros_like(model)
     bad_model[1] = -5
-    known_too: dict[str, Any] = {"model": model, "bad_model": bad_model, "trainers": 18}
-    return AttackInput(
-        known[0], known, np.random.default_rng(0), factor, **{**known_too, "members": 12, **context}
-    )
+    history = AttackHistory(bad_model, context.pop("published", ()))
+    known_too: dict[str, Any] = {"model": model, "history": history, "trainers": 18, "members": 12}
+    return AttackInput(known[0], known, np.random.default_rng(0), factor, **(known_too | context))
 
 
 def sent_in_a_round(
@@ -312,25 +313,6 @@ def test_target_moves_the_model_towards_the_false_one() -> None:
     assert _round_updates(0)[ClientId(0)][1] < 1
 
 
-@pytest.mark.parametrize("attack", ["target", "worst-full"])
-def test_a_search_plays_what_it_estimates(attack: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    searched: list[NDArray[np.float64]] = []
-
-    def compared(estimates: NDArray[np.float64], effect: Callable[[int], float]) -> int:
-        played = np.array([effect(index) for index in range(0, len(estimates), 5)])
-        np.testing.assert_allclose(estimates[::5], played, rtol=1e-5, atol=1e-6)
-        searched.append(played)
-        return best_of(estimates, effect)
-
-    best_of = worst.best_of
-    monkeypatch.setattr(worst, "best_of", compared)
-    sent = sent_in_a_round(attack)
-    assert len(set(searched[0].round(4))) > 5
-    monkeypatch.setattr(worst, "can_estimate", lambda _attacker: False)
-    monkeypatch.setattr(worst, "best_of", best_of)
-    assert np.array_equal(sent, sent_in_a_round(attack))
-
-
 def test_memory_knows_only_what_earlier_rounds_published() -> None:
     model = np.zeros(2, dtype=np.float32)
     memory = AttackMemory(model - 1, frozenset({ClientId(5)}))
@@ -379,9 +361,10 @@ def test_a_run_gives_what_honest_clients_published_in_two_rounds_before(
     assert len(seen) == 4
     for number, one in enumerate(seen):
         rounds = sent[max(0, number - 2) : number][::-1]
-        assert len(one.published) == len(rounds)
-        assert all(map(np.array_equal, one.published, rounds))
-    assert all(one.bad_model is seen[0].bad_model for one in seen)
+        assert one.history is not None
+        assert len(one.history.published) == len(rounds)
+        assert all(map(np.array_equal, one.history.published, rounds))
+    assert len({id(one.history and one.history.bad_model) for one in seen}) == 1
 
 
 def test_the_false_model_answers_with_the_next_class() -> None:

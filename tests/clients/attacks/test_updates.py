@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.attacks.registry import ATTACKS, GROUP, attack_named, try_attack
-from clients.attacks.updates import AttackInput, AttackParameters, largest_step, largest_z, min_max
+from clients.attacks.updates import (
+    AttackHistory,
+    AttackInput,
+    AttackParameters,
+    largest_step,
+    largest_z,
+    min_max,
+)
 from clients.configuration.loading import load
 from clients.runs.population import populate, run_document
 from ledger.protocol.errors import ConfigurationError
@@ -38,7 +45,8 @@ def attacker(
     known = np.stack(colluders or (UPDATE,))
     number = attack_named(attack).factor_for(AttackParameters(factor))
     model = np.zeros_like(known[0])
-    context = {"model": model, "bad_model": model - 1, "published": ((known[0] / 2,),)} | context
+    history = AttackHistory(model - 1, ((known[0] / 2,),))
+    context = {"model": model, "history": history} | context
     return AttackInput(known[0], known, np.random.default_rng(seed), number, **context)
 
 

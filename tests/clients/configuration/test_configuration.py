@@ -337,7 +337,7 @@ def test_a_missing_file_a_folder_and_two_sources_are_refused(tmp_path: Path) -> 
         (["malice.members.silent=13"], "malice.members: 13 faulty clients wanted, but only 12"),
         (["evaluation.samples=360"], "evaluation.samples = 360: the test set has 359 samples"),
         (["evaluation.per_client=true"], "evaluation.per_client is set, but the clients of"),
-        (["data.path=x.npz", "data.name=digits"], "data.path = x.npz: data set 'digits' is bundle"),
+        (["data.path=x.npz", "data.name=digits"], "data.path = x.npz: data set 'digits' takes no"),
         (["data.name=digits-by-writer"], "data.path is not set: data set 'digits-by-"),
         (["data.name=digits-by-writer", "data.path=gone.npz"], "gone.npz: no such file"),
     ],

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clients.configuration.loading import load
-from clients.configuration.owners import owner_samples
+from clients.configuration.loading import load, owner_samples
 from clients.configuration.run_configuration import configuration_from_document
 from clients.datasets.own_samples import own_parts
 from clients.onboarding.registration import combined_registry, proposal_digest, signed_entry

@@ -17,8 +17,8 @@ from clients.configuration.schema import Configuration
 from clients.configuration.tested_regime import (
     blocking_members,
     chance_of_at_least,
-    committee_risks,
     regime_warnings,
+    risk_sentence,
 )
 from clients.datasets.federated_data import DataForm
 from clients.models.registry import model_named
@@ -153,9 +153,11 @@ def test_two_of_three_members_drawn_from_five_with_two_malicious() -> None:
 
 def test_a_share_is_of_as_many_clients_as_a_run_draws() -> None:
     # 30 % of 12 are 3.6, and so 4; at least 2 of 4 members of them: 201 of 495 committees.
-    risk = next(one for one in committee_risks(12, 4) if one.percent == 30)
-    assert risk.half == 201 / 495
-    assert risk.blocking[Quorum.PAPER] == 1 - comb(8, 4) / 495
+    settings = ("protocol.clients=12", "protocol.active_rate=1", "protocol.committee_rate=0.34")
+    parameters = load("digits", settings=settings).parameters(dimension=1)
+    assert parameters.members == 4
+    half, blocking = 201 / 495, 1 - comb(8, 4) / 495
+    assert f"30 %: {100 * half:.0f} % and {100 * blocking:.0f} %" in risk_sentence(parameters)
 
 
 @pytest.mark.parametrize("quorum", Quorum)

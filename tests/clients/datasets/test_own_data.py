@@ -23,8 +23,7 @@ from clients.configuration.run_configuration import configuration_from_document
 from clients.datasets.federated_data import FederatedData
 from clients.datasets.own_data import Data
 from clients.datasets.own_samples import own_parts
-from clients.datasets.registry import DataChoice, data_digest, load_dataset, recognise
-from clients.datasets.summary import verify_files
+from clients.datasets.registry import DataChoice, data_digest, load_dataset, recognise, verify_files
 from clients.runs.population import populate, run_document
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
@@ -191,15 +190,15 @@ OK: dict[str, Any] = {"x": numbers(2), "y": Y}
         ({"x": None}, "lacks its inputs"),
         ({"extra": Y}, "may hold client"),
         ({"client": Y, "writer": Y}, "choose one with data.options.client"),
-        ({"y": Y.astype(np.float64)}, "labels must be whole numbers"),
+        ({"y": Y.astype(np.float64)}, "y: must be whole numbers"),
         ({"y": Y - 1}, r"labels -1 \.\. 1, outside 0"),
         ({"y": Y * 0}, "2 classes or more"),
         ({"x": np.full((ROWS, 2), 1e300)}, "row 0 holds a number that is not finite"),
         ({"x": np.array([{}] * ROWS)}, "nothing is unpickled"),
-        ({"x": numbers(2)[:, 0]}, "must hold numbers of shape"),
+        ({"x": numbers(2)[:, 0]}, "must be numbers"),
         ({"x": numbers(1, 1, 1, 1)}, "1 to 3 sizes"),
-        ({"x": np.zeros((ROWS, 5, 6, 3), np.uint8)}, "must be \\(channels, height, width\\)"),
-        ({"x": -np.ones((ROWS, 2), int)}, "tokens must be whole numbers"),
+        ({"x": np.zeros((ROWS, 5, 6, 3), np.uint8)}, "must be images \\(channels"),
+        ({"x": -np.ones((ROWS, 2), int)}, "must be tokens"),
         ({"client": numbers(1)}, "client: must be whole numbers or text"),
         ({"client": np.array(["a", ""] * 6)}, "client: row 1 is empty"),
         ({"is_test": Y}, "must be true or false"),
@@ -223,10 +222,10 @@ def test_arrays_that_break_a_rule_are_refused(tmp_path: Path, changed: Any, mess
         ("a,b\n1,0\n", {}, "has 'a', 'b', and lacks its labels"),
         ("a,y\n1,0\n", {"label": "kind"}, "lacks data.options.label = 'kind'"),
         ("a,y\n1,0\n", {"features": ["y"]}, "y: is named twice"),
-        ("a,y\n1,0\nx,1\n", {}, "row 2: a: 'x' is no number"),
+        ("a,y\n1,0\nx,1\n", {}, "row 2: a: must be a number"),
         ("a,y\n1,0\nnan,1\n", {}, "row 2: a: is not finite"),
-        ("a,y\n1,0.5\n", {}, "row 1: y: a label must be a whole number"),
-        ("a,y,client\n1,0,\n", {}, "row 1: client: a client must have"),
+        ("a,y\n1,0.5\n", {}, "row 1: y: must be a whole number"),
+        ("a,y,client\n1,0,\n", {}, "row 1: client: must be of 1"),
         ("a,y,is_test\n1,0,maybe\n", {}, "row 1: is_test: must be 0, 1, true or false"),
         ("a,y\n", {}, "has a header and no row"),
     ],
@@ -279,7 +278,7 @@ def test_a_type_that_numpy_does_not_know_is_refused(tmp_path: Path, type_: str) 
     [
         ({"shape": [3]}, "does not fit inputs"),
         ({"classes": 2}, "outside 0 .. 1"),
-        ({"inputs": "tokens"}, "tokens must be whole numbers"),
+        ({"inputs": "tokens"}, "must be tokens"),
         ({"label": "y"}, "is for tables"),
     ],
 )

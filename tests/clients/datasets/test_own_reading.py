@@ -21,8 +21,13 @@ from clients.datasets.federated_data import FederatedData
 from clients.datasets.files.tables import read_lines
 from clients.datasets.own_data import Data
 from clients.datasets.own_samples import own_parts, simulated_digests
-from clients.datasets.registry import DataChoice, data_digest, load_dataset
-from clients.datasets.summary import DataContents, verify_files
+from clients.datasets.registry import (
+    DataChoice,
+    DataContents,
+    data_digest,
+    load_dataset,
+    verify_files,
+)
 from clients.runs.population import populate, run_document
 from ledger.protocol.documents.run import decode_run, encode_run
 from ledger.protocol.errors import ConfigurationError

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
-from clients.datasets import own_texts
+from clients.datasets import own_reading
 from clients.datasets.federated_data import NO_TARGET, NO_TOKEN, FederatedData
 from clients.datasets.own_columns import hidden
 from clients.datasets.own_data import Data
@@ -202,17 +202,17 @@ def test_hidden_tokens_are_targets_and_all_others_stay(rows: int, length: int, s
         ([], "has no rows|lacks", {}),
         ([{"text": 5, "label": 0}], "row 1: text: must be a text, a list of words", {}),
         ([{"text": "the", "label": 0}], r"is text, and data\.options\.tokenizer", {}),
-        ([{"tokens": [1, 2], "label": -1}], "row 1: label: a label must be a whole number", {}),
+        ([{"tokens": [1, 2], "label": -1}], "row 1: label: must be a whole number", {}),
         ([{"tokens": [1], "label": x} for x in (1, [1, 2])], "rows of diff", {"task": "regress"}),
         ([{"tokens": [1, 2], "label": 1}], "a list of whole numbers", {"task": "token-classify"}),
         ([{"tokens": [1], "label": [-100]}], "row 0 has no token", {"task": "token-classify"}),
         ([{"tokens": [1]}], "row 1: 1 tokens; must be at least 2", {"task": "causal-lm"}),
         ([{"tokens": [1, 2]}], "masked-lm needs the token that hides", {"task": "masked-lm"}),
         ([{"tokens": [1, 2]}], r"mask = 3: masked-lm", {"task": "masked-lm", "mask": 3}),
-        ([{"tokens": [1, 2], "label": 0, "client": ""}], "client: a client must have 1", {}),
+        ([{"tokens": [1, 2], "label": 0, "client": ""}], "client: must be of 1", {}),
         ([{"tokens": [1, 2], "label": 0, "is_test": "no"}], "is_test: must be true or false", {}),
-        ([{"tokens": [1_000_000, 2], "label": 0}], r"whole numbers -1 \.\. 999999 of", {}),
-        ([{"tokens": [1, 9], "label": 0}], r"tokens must be whole numbers", {"vocabulary": 5}),
+        ([{"tokens": [1_000_000, 2], "label": 0}], r"whole numbers -1 \.\. 999999", {}),
+        ([{"tokens": [1, 9], "label": 0}], r"must be tokens", {"vocabulary": 5}),
     ],
 )
 def test_broken_rows_are_refused_by_row_and_column(
@@ -224,9 +224,9 @@ def test_broken_rows_are_refused_by_row_and_column(
 
 def test_rows_that_fill_memory_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named = json_lines(tmp_path, [{"tokens": [1], "label": 0, "client": "a" * 100}] * 3)
-    monkeypatch.setattr(own_texts, "MAX_OWN_BYTES", 1000)
+    monkeypatch.setattr(own_reading, "MAX_OWN_BYTES", 1000)
     refused(named, "3 samples with names of clients as long as the longest, 100 characters")
-    monkeypatch.setattr(own_texts, "_MOST_TOKENS", 10)
+    monkeypatch.setattr(own_reading, "_MOST_TOKENS", 10)
     refused(json_lines(tmp_path, [{"tokens": [1] * 11, "label": 0}]), "more than 10 tokens and")
     wide = json_lines(tmp_path, [{"tokens": [1], "label": [1.0] * 11}])
     refused(wide, "more than 10 tokens and targets", task="regress")
@@ -249,7 +249,7 @@ def test_other_broken_texts_are_refused_in_one_sentence(tmp_path: Path, tokenize
         Data(x, [0, 1], task="classify")
     with pytest.raises(ConfigurationError, match="takes no labels"):
         Data(abs(x), [0, 1], task="causal-lm")
-    with pytest.raises(ConfigurationError, match="is about tokens"):
+    with pytest.raises(ConfigurationError, match="must be tokens"):
         Data(np.ones((2, 2)), task="causal-lm")
     with pytest.raises(ConfigurationError, match="row 1 holds a number that is not finite"):
         Data(np.ones((2, 2)), [1.0, np.nan], task="regress")

@@ -144,9 +144,11 @@ def test_a_file_that_has_changed_is_not_loaded_again(file: Path) -> None:
     factory = user_module(f"{file}:Net")
     file.write_text(file.read_text() + "\n# changed\n")
     # As a worker meets it that starts later, with nothing loaded yet.
-    with pytest.raises(ConfigurationError, match=rf"net.py has changed: .* was {factory.sha256}"):
+    with pytest.raises(
+        ConfigurationError, match=rf"net.py has changed: .* was {factory.code.sha256}"
+    ):
         factory(FORM, {})
-    assert named(file).recorded()["sha256"] != factory.sha256
+    assert named(file).recorded()["sha256"] != factory.code.sha256
 
 
 def test_one_parameter_under_two_names_is_one_tensor(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clients.configuration.owners import owner_samples
+from clients.configuration.loading import owner_samples
 from clients.datasets.federated_data import FederatedData, Samples, frozen_samples, parse_settings
 from clients.datasets.own import OwnOptions
 from clients.datasets.own_samples import samples_digest_of

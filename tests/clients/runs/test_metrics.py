@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clients.configuration.loading import checked, load
-from clients.configuration.owners import shared_configuration
+from clients.configuration.loading import checked, load, shared_configuration
 from clients.configuration.schema import EvaluationSection
 from clients.datasets.federated_data import DataForm, FederatedData, Samples, frozen_samples
 from clients.runs.metrics import TEST, TRAINING, client_set, measured_sets

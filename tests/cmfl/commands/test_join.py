@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.configuration.owners import shared_configuration
+from clients.configuration.loading import shared_configuration
 from clients.onboarding import checks
 from clients.onboarding.checks import CheckState
 from clients.onboarding.keystores import write_test_keystores

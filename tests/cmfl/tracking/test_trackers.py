@@ -16,8 +16,7 @@ from unittest.mock import patch
 
 import pytest
 
-from clients.configuration.loading import load
-from clients.configuration.owners import shared_configuration
+from clients.configuration.loading import load, shared_configuration
 from clients.configuration.schema import TrackSection
 from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import open_run
