@@ -23,14 +23,18 @@ from clients.replay.replay_inputs import (
     RecordedRun,
     RecordedUpdate,
     ReplayInputs,
-    ReplaySource,
+    ReplayRequest,
     replay_configuration,
     replay_inputs,
 )
-from clients.replay.replayed_update import ReplayedUpdate, TrainingReplay, UpdateDifference
-from clients.replay.result_file import ResultFile
-from clients.training.engine_factory import open_engine, require_engine
-from clients.training.environment import environment_here, require_known, settled_path
+from clients.replay.results import ReplayedUpdate, ResultFile, TrainingReplay, UpdateDifference
+from clients.training.engine_factory import (
+    environment_here,
+    require_engine,
+    require_known,
+    run_engine,
+    settled_path,
+)
 from clients.training.port import Engine, TrainedUpdate, TrainingError, TrainingJob
 from ledger.protocol import canonical
 from ledger.protocol.encoding import commitment_of, sha256
@@ -48,37 +52,25 @@ _DIGEST_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayOptions:
-    """Options of the repetition of a run's updates.
+class ReplayTask:
+    """A repetition of some updates.
 
     Attributes:
         recorded: environment that the trainer of a round's update recorded, if it did.
         log: results so far, which are not computed again; None for none.
-        trained_here: whether an update whose environment nobody recorded is taken to be trained in
-            this machine's.
-        on_progress: called with the updates that are done, and their number.
     """
 
-    recorded: EnvironmentOf
-    workers: int = 1
-    log: ResultFile | None = None
-    trained_here: bool = False
-    on_progress: Callable[[int, int], None] = lambda _done, _total: None
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayTask:
-    """A repetition of some updates."""
-
+    request: ReplayRequest
     configuration: Configuration
     inputs: ReplayInputs
     blobs: BlobReader
     environment: TrainingEnvironment
-    options: ReplayOptions
+    recorded: EnvironmentOf
+    log: ResultFile | None
 
     def origin(self, round_: RecordedRound, update: RecordedUpdate) -> Digest:
         """Return a digest of everything that the result of an update follows from."""
-        model, recorded = self.inputs.model, self.options.recorded(round_.round, update.client)
+        model, recorded = self.inputs.model, self.recorded(round_.round, update.client)
         samples = samples_digest_of(self.inputs.data.train[update.client], bytes(_DIGEST_BYTES))
         parts = {
             "update": [round_.round, round_.seed, round_.model, update.client, update.commitment],
@@ -88,39 +80,44 @@ class ReplayTask:
             "environments": [
                 self.environment.digest,
                 b"" if recorded is None else recorded.digest,
-                self.options.trained_here,
+                self.request.trained_here,
             ],
         }
         return sha256(canonical.encode(parts))
 
 
 def replay_run(
-    run: RecordedRun, blobs: BlobReader, source: ReplaySource, options: ReplayOptions
+    run: RecordedRun,
+    blobs: BlobReader,
+    request: ReplayRequest,
+    recorded: EnvironmentOf,
+    log: ResultFile | None = None,
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> TrainingReplay:
-    """Repeat the chosen updates of a run."""
-    configuration = replay_configuration(run.document, source)
-    configuration = _under_recorded_cap(configuration, run, options.recorded)
-    machine = configuration.machine
+    """Repeat the chosen updates of a run; see `ReplayTask`.
+
+    Args:
+        on_progress: called with the updates that are done, and their number.
+    """
+    configuration = replay_configuration(run.document, request)
+    configuration = _under_recorded_cap(configuration, run, recorded)
+    here = {"engine": "local", "workers": request.jobs}
+    machine = configuration.machine.model_copy(update=here)
+    configuration = configuration.model_copy(update={"machine": machine})
     require_engine(machine.device, None, machine.isa)
     environment = environment_here(settled_path(configuration), machine.device, machine.isa)
     require_known(environment)
-    options.on_progress(0, run.updates)
+    on_progress(0, run.updates)
     try:
-        inputs = replay_inputs(run.document, configuration, run.clients, source)
+        inputs = replay_inputs(run.document, configuration, run.clients, request)
     except InputsMissingError as error:
         missing = not_repeated(environment, run.rounds, str(error))
         return TrainingReplay(run.domain, environment, "nothing was trained", missing)
-    task = ReplayTask(
-        configuration=configuration,
-        inputs=inputs,
-        blobs=blobs,
-        environment=environment,
-        options=options,
-    )
+    task = ReplayTask(request, configuration, inputs, blobs, environment, recorded, log)
     updates = []
     for update in replay(task, run.rounds):
         updates.append(update)
-        options.on_progress(len(updates), run.updates)
+        on_progress(len(updates), run.updates)
     return TrainingReplay(run.domain, environment, inputs.described, tuple(updates))
 
 
@@ -180,20 +177,20 @@ def _of_round(
             verdict=verdict[0],
             reason=verdict[1],
             environment=task.environment,
-            recorded=task.options.recorded(round_.round, update.client),
+            recorded=task.recorded(round_.round, update.client),
             losses=losses,
             difference=difference,
         )
-        if task.options.log is not None and losses is not None:
-            task.options.log.add(task.origin(round_, update), replayed)
+        if task.log is not None and losses is not None:
+            task.log.add(task.origin(round_, update), replayed)
         yield replayed
 
 
 def _earlier(task: ReplayTask, round_: RecordedRound) -> dict[ClientId, ReplayedUpdate]:
-    if task.options.log is None:
+    if task.log is None:
         return {}
     results = {
-        update.client: task.options.log.find(task.origin(round_, update), task.environment)
+        update.client: task.log.find(task.origin(round_, update), task.environment)
         for update in round_.updates
         if update.client not in task.inputs.missing
     }
@@ -204,12 +201,12 @@ def _verdict(
     task: ReplayTask, number: int, update: RecordedUpdate, difference: UpdateDifference | None
 ) -> tuple[ReplayVerdict, str]:
     """Return the verdict on an update of other bits, and its reason."""
-    recorded = task.options.recorded(number, update.client)
+    recorded = task.recorded(number, update.client)
     far = "" if difference is None else f" ({difference})"
     unbound = task.inputs.unbound.get(update.client)
     if unbound is not None:
         return ReplayVerdict.NOT_CHECKABLE, f"the samples given make another update, and {unbound}"
-    if recorded is None and not task.options.trained_here:
+    if recorded is None and not task.request.trained_here:
         reason = f"the bits differ{far}, and nothing says in which environment it was trained"
         return ReplayVerdict.NOT_CHECKABLE, reason
     if recorded is not None and recorded != task.environment:
@@ -327,19 +324,9 @@ class _Trainer:
         self, start: NDArray[np.float32], jobs: Sequence[TrainingJob]
     ) -> list[TrainedUpdate]:
         if self._engine is None:
-            task = self._task
-            self._engine = open_engine(
-                task.inputs.model,
-                task.inputs.data,
-                task.configuration.local_training(),
-                device=task.configuration.machine.device,
-                workers=task.options.workers,
-                path=settled_path(task.configuration),
-                sets={},
-                rows=self._rows,
-                isa=task.configuration.machine.isa,
-                records_losses=True,
-                form=task.configuration.protocol.payload_form,
+            inputs, configuration = self._task.inputs, self._task.configuration
+            self._engine = run_engine(
+                configuration, inputs.model, inputs.data, self._rows, records_losses=True
             )
         try:
             return self._engine.train(start, jobs) if jobs else []

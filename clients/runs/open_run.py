@@ -17,18 +17,22 @@ from clients.configuration.owners import Owners
 from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import Samples
 from clients.models.model_file import facts_of
+from clients.runs.bound_inputs import require_bound_inputs, require_bound_sources
+from clients.runs.flower.engine import flower_engine, require_flower
 from clients.runs.flower.nodes import Nodes
-from clients.runs.flower.opening import flower_engine, require_flower
-from clients.runs.input_binding import require_bound_inputs, require_bound_sources
 from clients.runs.metrics import TEST, Measure, ModelGauge, RoundMetrics, measured_sets
-from clients.runs.metrics_recovery import require_rows, restore_metrics
 from clients.runs.population import Population, populate, run_document, with_training_path
-from clients.runs.run_folder import RunFolder, require_new, run_folder
+from clients.runs.run_folder import (
+    RunFolder,
+    require_new,
+    require_rows,
+    restore_metrics,
+    run_folder,
+)
 from clients.simulation import SimulatedActors, Simulation
-from clients.training.engine_factory import open_engine, require_engine
-from clients.training.environment import environment_of_run
-from clients.training.evaluation import majority_rate
+from clients.training.engine_factory import environment_of_run, require_engine, run_engine
 from clients.training.port import Engine
+from clients.training.workload import majority_rate
 from ledger.actors.journal import FileJournal, MemoryJournal, begin_run, require_journal
 from ledger.actors.retention import RETAIN_NOTHING, blobs_named_by_run, retention_policy_of
 from ledger.actors.steps import ActorContext
@@ -82,24 +86,10 @@ def open_measure(
     """
     sets = _sets(configuration, population)
     parameters = configuration.parameters(population.model.dimension)
-    machine, path = configuration.machine, configuration.training.path
-    assert path != "auto", "the training path is settled when a run is prepared"
     with (
-        open_engine(
-            population.model,
-            population.data,
-            configuration.local_training(),
-            device=machine.device,
-            workers=machine.workers,
-            path=path,
-            sets=sets,
-            rows=rows,
-            cluster=machine.cluster,
-            isa=machine.isa,
-            form=parameters.payload_form,
-        ) as local,
+        run_engine(configuration, population.model, population.data, rows, sets) as local,
         flower_engine(configuration, local, parameters, nodes)
-        if machine.engine == "flower"
+        if configuration.machine.engine == "flower"
         else nullcontext(local) as engine,
     ):
         gauge = ModelGauge(

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.models.model import ParameterVector
-from clients.training.evaluation import Evaluator, blocks_of, totals_by_set
 from clients.training.port import (
     Engine,
     Evaluation,
@@ -32,7 +31,13 @@ from clients.training.port import (
     TrainingJob,
     UpdateTrainer,
 )
-from clients.training.workload import JobQueue, Workload, as_training_error
+from clients.training.workload import (
+    Evaluator,
+    JobQueue,
+    Workload,
+    as_training_error,
+    totals_by_set,
+)
 from ledger.io.extras import require_extra
 from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.rules.distance import Distances
@@ -141,7 +146,7 @@ class RayEngine(Engine):
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
         """Start to evaluate a parameter vector; see `Engine.evaluate`."""
         self._workload.require_sets(vector, sets)
-        blocks = blocks_of([len(self._workload.sets[name].y) for name in sets])
+        blocks = self._workload.blocks(sets)
         sent, names = self._ray.put(vector), tuple(sets)
         tasks = [_remote("evaluate", sent, names, part) for part in _parts(len(blocks), self._size)]
 

@@ -29,12 +29,10 @@ from clients.datasets.federated_data import FederatedData
 from clients.datasets.own_samples import own_parts
 from clients.models.model import Model
 from clients.models.registry import model_named
-from clients.runs.input_binding import require_bound_model
+from clients.runs.bound_inputs import require_bound_model
 from clients.runs.metrics import TEST
-from clients.training.engine_factory import open_engine
-from clients.training.environment import environment_of
+from clients.training.engine_factory import environment_of, run_engine
 from clients.worker.background import FailureTracker, Moment, SingleThreadExecutor
-from clients.worker.participants import HONEST, ChainFinalityGuard, HostedClients, WorkerBehaviour
 from clients.worker.status import (
     CountingBlobs,
     CountingMailbox,
@@ -46,7 +44,7 @@ from clients.worker.status import (
     worker_status,
 )
 from clients.worker.training import LocalUpdates, RestartingEngine
-from clients.worker.worker import Worker
+from clients.worker.worker import HONEST, ChainFinalityGuard, HostedClients, Worker, WorkerBehaviour
 from ledger.actors.journal import FileJournal
 from ledger.actors.steps import ActorContext
 from ledger.chain.addresses import checksum
@@ -291,32 +289,17 @@ def bound_model(configuration: Configuration, data: FederatedData, document: Run
 def _engine(
     configuration: Configuration, model: Model, data: FederatedData, rows: int
 ) -> RestartingEngine:
-    machine, path = configuration.machine, configuration.training.path
+    machine = configuration.machine
     if machine.engine == "flower":
         raise ConfigurationError(
             "machine.engine = flower: it simulates all clients, and a worker trains its own: leave "
             "it out"
         )
-    if path == "auto":
-        raise ConfigurationError("the run document leaves training.path open: it has to be settled")
     if machine.workers == 1:
         # For the whole process: what another thread sets would hold for the one that trains too.
         torch.set_num_threads(1)
-    return RestartingEngine(
-        lambda: open_engine(
-            model,
-            data,
-            configuration.local_training(),
-            device=machine.device,
-            workers=machine.workers,
-            path=path,
-            sets={TEST: data.test} if len(data.test.y) else {},
-            rows=rows,
-            cluster=machine.cluster,
-            isa=machine.isa,
-            form=configuration.protocol.payload_form,
-        )
-    )
+    sets = {TEST: data.test} if len(data.test.y) else {}
+    return RestartingEngine(lambda: run_engine(configuration, model, data, rows, sets))
 
 
 LOGGED = ("clients", "ledger", "cmfl")

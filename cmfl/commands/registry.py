@@ -28,7 +28,7 @@ from ledger.protocol.types import Address
 if TYPE_CHECKING:
     from clients.configuration.owners import Owners
     from clients.configuration.schema import Configuration
-    from clients.onboarding.registration import Registry
+    from clients.registration import Registry
 
 
 RegistryFile = Annotated[
@@ -69,7 +69,7 @@ def register(
     block's hash unless the settings say otherwise.
     """
     from clients.configuration.owners import owner_samples
-    from clients.onboarding.registration import encode_entry, proposal_digest, signed_entry
+    from clients.registration import encode_entry, proposal_digest, signed_entry
     from ledger.chain.addresses import checksum
     from ledger.protocol.signing import KeySigner
 
@@ -111,7 +111,7 @@ def gather(
     contract's. With the agreed settings the command checks these as well, and prints the command
     that deploys the run.
     """
-    from clients.onboarding.registration import combined_registry, encode_registry, read_entry
+    from clients.registration import combined_registry, encode_registry, read_entry
     from ledger.protocol.parameters import MIN_ACTIVE, MINIMUM_FEDERATION
 
     _require_new(out)
@@ -145,7 +145,7 @@ def show_registry(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A registry.")], json: AsJson = False
 ) -> None:
     """Check a registry's signatures, order and digest, and list its clients."""
-    from clients.onboarding.registration import read_registry
+    from clients.registration import read_registry
 
     registry = read_registry(file)
     view = _view(registry)
@@ -164,7 +164,7 @@ def agreed_owners(file: Path, run: str, configuration: Configuration) -> Owners:
     Raises:
         ConfigurationError: the registry is damaged, or they have agreed to other settings.
     """
-    from clients.onboarding.registration import read_registry
+    from clients.registration import read_registry
 
     registry = read_registry(file)
     if registry.run != run:
@@ -177,7 +177,7 @@ def agreed_owners(file: Path, run: str, configuration: Configuration) -> Owners:
 
 def _require_signed(where: str, registry: Registry, configuration: Configuration) -> None:
     """Reject owners who have signed for other settings."""
-    from clients.onboarding.registration import proposal_digest
+    from clients.registration import proposal_digest
 
     proposed = proposal_digest(configuration)
     if registry.configuration != proposed:
@@ -227,7 +227,7 @@ def new(keystore: KeyFile, password_file: KeyPassword = None, json: AsJson = Fal
     The keystore has version 3, as Ethereum's wallets and nodes use it, and only its owner can read
     it. A key whose keystore or password is lost cannot be restored.
     """
-    from clients.onboarding.keystores import write_keystore
+    from clients.keystores import write_keystore
     from ledger.protocol.signing import GROUP_ORDER, KeySigner
 
     path = only_keystore(keystore)

@@ -28,7 +28,7 @@ from cmfl.where import Target, download_bundle, download_proof, opened_ledger
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.replay.replayed_update import TrainingReplay
+    from clients.replay.results import TrainingReplay
     from cmfl.provenance.verify import DocumentVerification
     from ledger.audit.bundles.bundle_verification import RoundVerification
     from ledger.audit.proofs.proof import ClientProof
@@ -148,7 +148,8 @@ def verify_training(
     another. 3: none is another, but something could not be checked. 2: with --sign, a mailbox that
     does not take the attestations; the result is shown and written all the same.
     """
-    from cmfl.replaying import ReplayRequest, replay_target
+    from clients.replay.replay_inputs import ReplayRequest
+    from cmfl.replaying import replay_target
 
     if report is not None:
         require_writable(report, "--report", as_json=json)

@@ -45,7 +45,7 @@ from cmfl.commands.sender import (
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.onboarding.checks import FinalityLag
+    from clients.worker.checks import FinalityLag
     from clients.worker.process import WorkerOptions, WorkerTarget
     from clients.worker.status import WorkerFolder
     from ledger.chain.rpc.node import RpcSettings, SendingNode
@@ -103,8 +103,8 @@ def worker(
     if status:
         _print_status(own, json=json)
         return
-    from clients.worker.participants import HONEST
     from clients.worker.process import WorkerOptions, WorkerTarget
+    from clients.worker.worker import HONEST
 
     shared = options.shared()
     target = WorkerTarget(
@@ -149,8 +149,8 @@ def _run(
     manner: WorkerOptions,
     json: bool,
 ) -> None:
-    from clients.onboarding.checks import finality_lag
     from clients.worker.background import Moment
+    from clients.worker.checks import finality_lag
     from clients.worker.process import Startup, WorkerLoop, find_deployed_run, open_worker
     from clients.worker.status import StatusFile, WorkerMetrics, serve_metrics, worker_status
     from ledger.protocol.signing import KeySigner
@@ -299,7 +299,7 @@ def join(
     Looks at chain, contract, run document, clock, finality, model, key, funds, blobs, mailbox,
     data and folder. Nothing is sent to the chain. Exit code 1 if something is missing.
     """
-    from clients.onboarding.checks import CheckState, PreflightChecks
+    from clients.worker.checks import CheckState, PreflightChecks
     from clients.worker.process import WorkerTarget
     from ledger.protocol.signing import KeySigner
 

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from clients.testnet.node import free_port as unused_port
+from clients.testnet.network import free_port as unused_port
 from cmfl.commands.demo import MOST_PORTS, DemoStep, _made_anew, free_port, steps_of
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.errors import ConfigurationError

@@ -40,7 +40,7 @@ from clients.experiments.kinds import MethodRun, MethodTask
 from clients.models.registry import model_named
 from clients.random_streams import named_stream
 from clients.runs.metrics import Quality
-from clients.training.evaluation import majority_rate
+from clients.training.workload import majority_rate
 from ledger.protocol.errors import ConfigurationError
 
 MODEL = "softmax"

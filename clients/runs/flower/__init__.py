@@ -1,8 +1,7 @@
 """Training by the SuperNodes of Flower: messages, the engine, and what answers at a node.
 
-Only `grid_nodes`, `training_app` and `simulation` import Flower, which has an environment of its
-own. What a run
-starts sends no telemetry, unless these variables say otherwise.
+Only `grid` imports Flower, which has an environment of its own. What a run starts sends no
+telemetry, unless these variables say otherwise.
 """
 
 import os

@@ -90,60 +90,39 @@ class NodeFailure:
     sentence: _Sentence
 
 
-Request = NodeQuery | TrainingRequest
-Answer = NodeDescription | TrainedPayloads | NodeFailure
-_REQUESTS: dict[str, type[Any]] = {"query": NodeQuery, "train": TrainingRequest}
-_ANSWERS: dict[str, type[Any]] = {
+_KINDS: dict[str, type[Any]] = {
+    "query": NodeQuery,
+    "train": TrainingRequest,
     "node": NodeDescription,
     "trained": TrainedPayloads,
     "failed": NodeFailure,
 }
 
 
-def encode_request(request: Request) -> bytes:
-    """Return the bytes of a request."""
-    return _encode(_REQUESTS, request)
-
-
-def decode_request(data: bytes, limit: int) -> Request:
-    """Return the request behind untrusted bytes."""
-    request: Request = _decode(_REQUESTS, data, limit, "request to a node")
-    return request
-
-
-def encode_answer(answer: Answer) -> bytes:
-    """Return the bytes of an answer."""
-    return _encode(_ANSWERS, answer)
-
-
-def decode_answer(data: bytes, limit: int) -> Answer:
-    """Return the answer behind untrusted bytes."""
-    answer: Answer = _decode(_ANSWERS, data, limit, "answer of a node")
-    return answer
-
-
-def _encode(kinds: dict[str, type[Any]], message: Any) -> bytes:
-    kind = next(name for name, one in kinds.items() if isinstance(message, one))
-    values = {field.name: getattr(message, field.name) for field in fields(message)}
+def encode(message: object) -> bytes:
+    """Return the bytes of a request to a node, or of its answer."""
+    kind = next(name for name, one in _KINDS.items() if type(message) is one)
+    values = {field.name: getattr(message, field.name) for field in fields(_KINDS[kind])}
     if isinstance(message, TrainingRequest):
         jobs = values.pop("jobs")
         values |= {"clients": [job.client for job in jobs], "seeds": [job.seed for job in jobs]}
-    if "payloads" in values:
-        values["payloads"] = list(values["payloads"])
+    if isinstance(message, TrainedPayloads):
+        values["payloads"] = list(message.payloads)
     return canonical.encode({"version": VERSION, "kind": kind, **values})
 
 
-def _decode(kinds: dict[str, type[Any]], data: bytes, limit: int, what: str) -> Any:
+def decode(data: bytes, limit: int, *kinds: type[Any]) -> Any:
+    """Return the message of one of these kinds that untrusted bytes hold."""
     values = canonical.decode(data, limit, containers=3)
     kind = values.pop("kind", None)
     if values.pop("version", None) != VERSION or not isinstance(kind, str):
         raise EncodingError(f"a message has version {VERSION} and a kind")
-    if kind not in kinds:
-        raise EncodingError(f"a message is no {what}")
+    if _KINDS.get(kind) not in kinds:
+        raise EncodingError(f"a message of kind {kind:.40} is not expected here")
     try:
         if kind == "train":
             values["jobs"] = _jobs(values.pop("clients"), values.pop("seeds"))
-        return kinds[kind](**values)
+        return _KINDS[kind](**values)
     except (ValidationError, KeyError, TypeError) as error:
         raise EncodingError(f"a message of kind {kind} has other fields") from error
 
@@ -277,7 +256,7 @@ class Partitions:
         self._asked = {name: node for name, node in self._asked.items() if node in online}
         self._mute = {node: failed for node, failed in self._mute.items() if node in online}
         given_up = {node for node, failed in self._mute.items() if failed >= MOST_FAILURES}
-        query = encode_request(NodeQuery(self._run))
+        query = encode(NodeQuery(self._run))
         known = self._descriptions.keys() | set(self._asked.values()) | given_up
         for node in sorted(online - known):
             self._asked[self._nodes.send(node, query)] = node
@@ -334,14 +313,12 @@ def _description(node: int, answer: bytes | UnansweredMessage) -> NodeDescriptio
     if isinstance(answer, UnansweredMessage):
         _log.warning("node %d does not describe itself: %s", node, answer)
         return None
+    described: NodeDescription | NodeFailure
     try:
-        described = decode_answer(answer, MAX_OVERHEAD_BYTES)
+        described = decode(answer, MAX_OVERHEAD_BYTES, NodeDescription, NodeFailure)
     except EncodingError as error:
         _log.warning("node %d sends something else than a description: %s", node, error)
         return None
     if isinstance(described, NodeFailure):
         raise TrainingError(f"a SuperNode refuses: {described.sentence}")
-    if not isinstance(described, NodeDescription):
-        _log.warning("node %d sends something else than a description", node)
-        return None
     return described

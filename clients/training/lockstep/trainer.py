@@ -30,7 +30,7 @@ from clients.training.lockstep.plan import (
 )
 from clients.training.plain_trainer import LocalTraining, batches
 from clients.training.port import TrainingJob
-from clients.training.update_writer import update_writer
+from clients.training.update_rows import update_writer
 from ledger.protocol.errors import ConfigurationError
 
 # Limit of the steps that are laid out together.

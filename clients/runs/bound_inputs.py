@@ -1,4 +1,4 @@
-"""Evaluation of a model file on the data of a configuration."""
+"""A run's local inputs: compared with the digests in its document, and models evaluated on them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ import torch
 
 from clients.datasets.federated_data import FederatedData, Samples, parse_settings
 from clients.datasets.own import OWN, OwnOptions, trial_data
+from clients.datasets.own_samples import (
+    require_bound_files,
+    require_bound_samples,
+    simulated_digests,
+)
 from clients.datasets.registry import load_dataset
 from clients.models.huggingface import AdaptedModel
 from clients.models.model import Model, ParameterVector, load_vector, perplexity, require_same
@@ -19,15 +24,67 @@ from clients.models.model_check import check_model
 from clients.models.model_file import BOUND_FACTS, OPTIONS, StoredModel, bound_facts
 from clients.models.registry import MODELS, model_named
 from clients.random_streams import named_stream
-from clients.runs.input_binding import require_bound_inputs
-from clients.training.evaluation import evaluate, majority_rate
 from clients.training.port import Evaluation
-from ledger.io.user_code import user_code
+from clients.training.workload import evaluate, majority_rate
+from ledger.io.user_code import own_rules_of, user_code
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
+
+
+def require_bound_inputs(
+    document: RunDocument, configuration: Configuration, model: Model, data: FederatedData
+) -> None:
+    """Refuse other code, files, frozen state or samples than those of the run document."""
+    require_bound_model(document, model)
+    require_bound_files(document, configuration.data.choice())
+    if data.name != OWN.name:
+        digests = simulated_digests(data, configuration.seed)
+        declared = [client.samples for client in document.registry]
+        require_bound_samples(document, digests, declared)
+
+
+def require_bound_sources(document: RunDocument, local: RunDocument) -> None:
+    """Refuse another file of an own rule or attack than that of the run document."""
+    was_rules, rules = own_rules_of(document.parameters), own_rules_of(local.parameters)
+    for kind in was_rules.keys() & rules:
+        if was_rules[kind] != rules[kind]:
+            raise ConfigurationError(
+                f"protocol.{kind}: the run's rule is {was_rules[kind].label} with sha256 "
+                f"{was_rules[kind].digest}, and this is {rules[kind].label} with "
+                f"{rules[kind].digest}: restore it"
+            )
+    was, now = (document.experiment.get("sources"), local.experiment.get("sources"))
+    if was != now and was and now:
+        raise ConfigurationError(
+            f"malice.attack: its code was {_source(was)}, and is {_source(now)}: restore it"
+        )
+
+
+def _source(sources: object) -> str:
+    entry = sources.get("attack") if isinstance(sources, dict) else None
+    return " ".join(map(str, entry.values()))[:200] if isinstance(entry, dict) else "none"
+
+
+def require_bound_model(document: RunDocument, model: Model) -> None:
+    """Reject another model than the run was deployed with."""
+    bound, here = document.experiment.get("model"), model.recorded()
+    bound = bound if isinstance(bound, dict) else {}
+    subject = f"model.name = {model.name!r}: the sha256 of its code"
+    require_same(subject, document.model_source.hex(), model.source.hex())
+    options = bound.get("options")
+    for name, digest in model.option_files.items():
+        was = options.get(name) if isinstance(options, dict) else None
+        require_same(f"model.options.{name} = {model.options[name]!r}: its file", str(was), digest)
+    subject = f"model.name = {model.name!r}: the digest of its frozen parameters and buffers"
+    require_same(subject, document.frozen_state.hex(), model.frozen_state.hex())
+    if bound != here or model.layout != document.layout:
+        raise ConfigurationError(
+            f"the model {model.name!r} is not the one that the run was deployed with: it has other "
+            f"tensors or options"
+        )
 
 
 @dataclass(frozen=True, slots=True)
