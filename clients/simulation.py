@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,37 +51,23 @@ if TYPE_CHECKING:
     from clients.runs.population import Population
 
 
-@dataclass(frozen=True, slots=True)
-class _EarlyMatrix:
-    """Distances in computation.
-
-    Attributes:
-        travel: w_s − w_t, shape (d,); None where the distances need none.
-        members: clients that may score.
-        matrix: the result, which may be pending.
-    """
+class _Asked(NamedTuple):
+    """What distances are asked for; see `Distances`."""
 
     rule: DistanceRule
     travel: Travel
     updates: Updates
-    members: tuple[ClientId, ...]
-    matrix: Future[NDArray[np.float64]]
+    members: Sequence[ClientId]
 
-    def covers(
-        self,
-        rule: DistanceRule,
-        travel: Travel,
-        updates: Updates,
-        members: Sequence[ClientId],
-    ) -> bool:
-        """Return whether these distances are among the computed ones."""
-        if rule != self.rule or travel is not self.travel:
+    def covers(self, other: _Asked) -> bool:
+        """Return whether the other distances are among these."""
+        if other.rule != self.rule or other.travel is not self.travel:
             return False
-        if rule.between is None and updates.keys() != self.updates.keys():
+        if self.rule.between is None and other.updates.keys() != self.updates.keys():
             return False
-        return set(members) <= set(self.members) and all(
+        return set(other.members) <= set(self.members) and all(
             client in self.updates and _are_one(update, self.updates[client])
-            for client, update in updates.items()
+            for client, update in other.updates.items()
         )
 
 
@@ -90,15 +76,11 @@ class EarlyDistances:
 
     def __init__(self, distances: Distances) -> None:
         self._distances = distances
-        self._early: _EarlyMatrix | None = None
+        self._early: tuple[_Asked, Future[NDArray[np.float64]]] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="distances")
 
     def begin(
-        self,
-        rule: DistanceRule,
-        travel: Travel,
-        updates: Updates,
-        members: Sequence[ClientId],
+        self, rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
     ) -> None:
         """Start to compute the distances of a round, replacing earlier ones.
 
@@ -108,41 +90,32 @@ class EarlyDistances:
             members: clients that may score.
         """
         self.drop()
-        arguments = rule, travel, updates, tuple(members)
-        self._early = _EarlyMatrix(*arguments, self._thread.submit(self._quietly, *arguments))
+        asked = _Asked(rule, travel, updates, tuple(members))
+        self._early = asked, self._thread.submit(self._quietly, asked)
 
     def drop(self) -> None:
         """Drop the computed distances, once the thread no longer reads the updates."""
-        if self._early is not None and not self._early.matrix.cancel():
-            self._early.matrix.exception()
+        if self._early is not None and not self._early[1].cancel():
+            self._early[1].exception()
         self._early = None
 
     def __call__(
-        self,
-        rule: DistanceRule,
-        travel: Travel,
-        updates: Updates,
-        members: Sequence[ClientId],
+        self, rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
         """Return the distances of all updates to the members', shape (members, updates)."""
-        early = self._early
-        if early is None or not early.covers(rule, travel, updates, members):
-            return self._distances(rule, travel, updates, members)
+        asked = _Asked(rule, travel, updates, members)
+        if self._early is None or not self._early[0].covers(asked):
+            return self._distances(*asked)
+        early, matrix = self._early
         column_of = {client: column for column, client in enumerate(sorted(early.updates))}
         rows = [early.members.index(member) for member in members]
         columns = [column_of[client] for client in sorted(updates)]
-        return early.matrix.result()[np.ix_(rows, columns)]
+        return matrix.result()[np.ix_(rows, columns)]
 
-    def _quietly(
-        self,
-        rule: DistanceRule,
-        travel: Travel,
-        updates: Updates,
-        members: Sequence[ClientId],
-    ) -> NDArray[np.float64]:
+    def _quietly(self, asked: _Asked) -> NDArray[np.float64]:
         # Updates that are not finite are excluded later; their distances are never requested.
         with np.errstate(all="ignore"):
-            return self._distances(rule, travel, updates, members)
+            return self._distances(*asked)
 
 
 def _are_one(update: NDArray[np.float32], other: NDArray[np.float32]) -> bool:

@@ -254,10 +254,10 @@ class _WithoutParameters:
     """Base class of layers without parameters."""
 
     def load(self, start: Tensor) -> None:
-        """Do nothing."""
+        pass
 
     def write(self, update: Tensor, place: int, steps: int) -> None:
-        """Do nothing."""
+        pass
 
 
 class ReluPart(_WithoutParameters):
@@ -266,7 +266,6 @@ class ReluPart(_WithoutParameters):
     _y: Tensor
 
     def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
-        """Return the outputs."""
         self._y = torch.relu(x)
         return self._y
 
@@ -284,11 +283,9 @@ class ReshapePart(_WithoutParameters):
         self._after = output_shape
 
     def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
-        """Return the outputs."""
         return channels_last(x.reshape(-1, *self._after))
 
     def backward(self, dy: Tensor, step: int) -> Tensor:  # noqa: ARG002
-        """Return the gradient of the inputs."""
         return channels_last(dy.reshape(-1, *self._before))
 
 
@@ -302,7 +299,6 @@ class MaxPoolPart(_WithoutParameters):
         self._windows = [list(layer.kernel), list(layer.stride), list(layer.padding), [1, 1]]
 
     def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
-        """Return the outputs."""
         self._x = x
         y: Tensor
         y, self._chosen = torch.ops.aten.max_pool2d_with_indices(x, *self._windows)
@@ -326,7 +322,6 @@ class OrderedMaxPoolPart(_WithoutParameters):
         self._layer = layer
 
     def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
-        """Return the outputs."""
         down, right = self._layer.padding
         padded = functional.pad(x, (right, right, down, down), value=-torch.inf)
         self._padded_shape = padded.shape

@@ -20,7 +20,7 @@ from clients.devices import card_gib, device_named, reproducible, without_fillin
 from clients.models.model import Model, ParameterVector, class_shift, require_class_labels
 from clients.training.device_distances import ResidentUpdates
 from clients.training.lockstep.layers import TensorViews, pooled_first
-from clients.training.lockstep.network import Network
+from clients.training.lockstep.network import Chunk, Network
 from clients.training.lockstep.plan import (
     NO_PROXIMAL,
     ExecutionPlan,
@@ -258,16 +258,10 @@ class LockstepTrainer:
         self.chunk = choice.chunk
         self._batch = choice.batch
         with torch.inference_mode():
-            places = TensorViews(model.layout)
             self._start = torch.empty(model.dimension, device=self._device)
-            self._network = Network(
-                chain,
-                choice,
-                places,
-                settings.learning_rate,
-                self._device,
-                calibrated=settings.calibrated,
-            )
+            views, rate = TensorViews(model.layout), settings.learning_rate
+            chunk = Chunk(choice, views, rate, self._device)
+            self._network = Network(chain, chunk, calibrated=settings.calibrated)
             self._staging = Staging(self._network, choice, collate)
         self._steps = RecordedSteps(self._network, recorder_for(self._device))
         self._writer = update_writer(self._device, model.dimension, resident)
