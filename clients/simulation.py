@@ -60,7 +60,6 @@ class _Asked(NamedTuple):
     members: Sequence[ClientId]
 
     def covers(self, other: _Asked) -> bool:
-        """Return whether the other distances are among these."""
         if other.rule != self.rule or other.travel is not self.travel:
             return False
         if self.rule.between is None and other.updates.keys() != self.updates.keys():
@@ -244,7 +243,6 @@ class Simulation:
 
     @property
     def rounds(self) -> int:
-        """T."""
         return self._context.parameters.rounds
 
     @property
@@ -379,7 +377,6 @@ class Simulation:
         return members
 
     def _payloads(self, chain: ChainView) -> dict[ClientId, Payload]:
-        """Return the payload of each active client, forged or honest."""
         self._forget()  # a round that was cut short may have left something
         travel = self._observer.travel(chain.round)
         sent, payloads = self._cast.updates(chain, self.model, travel)

@@ -176,7 +176,6 @@ def _bounds(round_: int | None, rounds: Sequence[int] | None) -> tuple[int, int]
 
 
 def _clients(client: int | Sequence[int]) -> tuple[int, ...]:
-    """Return the named clients."""
     if isinstance(client, int):
         require(WHOLE, client=client)
         return (client,)
@@ -336,7 +335,6 @@ def _environments(target: Target, run: RecordedRun, place: str | None) -> Enviro
 
 
 def _require_request(request: ReplayRequest) -> None:
-    """Refuse numbers out of range."""
     if not 1 <= request.jobs <= MOST_JOBS:
         raise ConfigurationError(f"jobs = {request.jobs}: must be 1 .. {MOST_JOBS}")
     if request.sample is not None and request.sample < 1:

@@ -209,7 +209,6 @@ class RecordedRun:
 
     @property
     def updates(self) -> int:
-        """Number of updates."""
         return sum(len(round_.updates) for round_ in self.rounds)
 
     @property
@@ -252,7 +251,6 @@ def recorded_rounds(
 
 
 def _bounds(request: ReplayRequest, ended: int) -> tuple[int, int]:
-    """Return the first and the last chosen round."""
     if not ended:
         raise ConfigurationError("no round of the run has ended: there is nothing to repeat")
     first, last = request.rounds or (1, ended)
@@ -264,7 +262,6 @@ def _bounds(request: ReplayRequest, ended: int) -> tuple[int, int]:
 
 
 def _models(ended: Sequence[HistoryRound], initial_model: Digest) -> list[Digest]:
-    """Return the digest of the model that each round begins with."""
     models = [initial_model]
     for round_ in ended:
         models.append(models[-1] if round_.decided is None else round_.decided.model)
@@ -292,7 +289,6 @@ def _recorded(
 
 
 def _drawn(rounds: Sequence[RecordedRound], request: ReplayRequest) -> tuple[RecordedRound, ...]:
-    """Return the rounds with the drawn updates alone."""
     updates = [(r.round, u.client) for r in rounds for u in r.updates]
     if request.sample is not None and request.sample < len(updates):
         rng = np.random.default_rng(request.seed)

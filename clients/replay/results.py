@@ -144,11 +144,9 @@ class ComparedAttestation:
 
     @property
     def is_false(self) -> bool:
-        """True if the repetition shows that it is false."""
         return self.finding == FALSE
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
         return {
             "round": self.round,
             "client": int(self.client),
@@ -199,7 +197,6 @@ class TrainingReplay:
 
     @property
     def sentence(self) -> str:
-        """The numbers in a sentence."""
         same, other, not_checkable = self.counts.values()
         total = len(self.updates)
         return f"{same} of {total} updates same, {other} other, {not_checkable} not checkable"
@@ -234,7 +231,6 @@ class TrainingReplay:
             yield f"and {len(shown) - most} more false attestations: -v shows all"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON, without the losses."""
         environment = self.environment
         return {
             "contract": to_hex(self.domain.contract),
@@ -335,7 +331,6 @@ class ResultFile:
     """Results by the digest of what they follow from, appended one by one."""
 
     def __init__(self, path: Path) -> None:
-        """Read a file, or begin one."""
         self._path = path
         self._results: dict[str, dict[str, Any]] = {}
         try:
@@ -354,7 +349,6 @@ class ResultFile:
         return None if values is None else _update(values, environment)
 
     def add(self, origin: Digest, update: ReplayedUpdate) -> None:
-        """Append a result."""
         plain = replace(update, losses=None)
         values = asdict(plain) | {
             "origin": origin.hex(),

@@ -189,7 +189,6 @@ def _inputs_of(configuration: Configuration) -> tuple[FederatedData, Model]:
 
 
 def _require_tensors_of(model: Model, stored: StoredModel) -> None:
-    """Refuse the tensors of another model."""
     pairs = zip(stored.layout, model.layout, strict=False)
     differing = next(
         ((stored_tensor, tensor) for stored_tensor, tensor in pairs if stored_tensor != tensor),

@@ -162,7 +162,6 @@ class ModelGauge:
     clients: int
 
     def is_due(self, round_number: int) -> bool:
-        """Return whether the model after a round is evaluated."""
         return round_number % self.section.every == 0 or round_number == self.rounds
 
     def begin(self, vector: NDArray[np.float32]) -> PendingEvaluation:
@@ -170,7 +169,6 @@ class ModelGauge:
         return self.engine.evaluate(vector, self._names())
 
     def quality(self, pending: PendingEvaluation) -> Quality:
-        """Wait for an evaluation and return its result."""
         evaluations = dict(zip(self._names(), pending.result(), strict=True))
         accuracy = [
             _accuracy(evaluations.get(client_set(client))) for client in range(self.clients)

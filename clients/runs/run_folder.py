@@ -53,7 +53,6 @@ class RunFolder:
     """A run's own files."""
 
     def __init__(self, paths: RunPaths, disk: Disk = DISK) -> None:
-        """Use these paths on a disk."""
         self.paths = paths
         self._disk = disk
 
@@ -61,7 +60,6 @@ class RunFolder:
         self._disk.write_whole(self.paths.configuration, text.encode())
 
     def write_metrics(self, lines: list[bytes]) -> None:
-        """Replace all rows."""
         self._disk.write_whole(self.paths.metrics, b"".join(lines))
 
     def keep_metrics_aside(self, lines: list[bytes]) -> None:
@@ -69,7 +67,6 @@ class RunFolder:
         self._disk.write_whole(self.paths.metrics_before_rollback(), b"".join(lines))
 
     def append_metrics(self, row: RoundMetrics) -> None:
-        """Add a round's row."""
         self._disk.append(self.paths.metrics, line_of(row))
 
     def metrics_lines(self) -> list[bytes]:
@@ -133,7 +130,6 @@ def line_of(row: RoundMetrics) -> bytes:
 
 
 def _environment(path: Path, number: int, line: bytes) -> tuple[int, TrainingEnvironment]:
-    """Return the environment of a line, and its first round."""
     try:
         row = parse_json(line)
         first = row.pop("round")

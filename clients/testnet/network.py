@@ -356,12 +356,10 @@ class LocalNetwork:
 
     @property
     def clients(self) -> int:
-        """K."""
         return self.settings.configuration.protocol.clients
 
     @property
     def manifest(self) -> Manifest:
-        """The manifest of the deployment."""
         return read_manifest(self.home.run(RUN).manifest)
 
     def __enter__(self) -> Self:
@@ -389,12 +387,10 @@ class LocalNetwork:
         self.node.go()
 
     def reader(self) -> RpcReader:
-        """Return a reader of the chain."""
         settings = RpcSettings(poll_seconds=0.1, request_timeout_seconds=20)
         return RpcReader(self.node.url, chain_id=self.manifest.chain_id, settings=settings)
 
     def ledger(self, reader: RpcReader) -> CommitteeLedger:
-        """Return the contract on a chain."""
         return connect(reader, self.manifest)
 
     def restart_store(self) -> None:
@@ -450,7 +446,6 @@ class LocalNetwork:
             self.node.stop()
 
     def _pay(self, chain_id: int) -> None:
-        """Fund every client for its transactions."""
         registered = self._addresses()
         arguments = ["chain", "fund", *registered, "--amount", ETHER_OF_A_CLIENT]
         on_node = ["--rpc-url", self.node.url, "--chain-id", chain_id]

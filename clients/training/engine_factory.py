@@ -70,7 +70,6 @@ class LocalEngine(Engine):
             self._runner = JobRunner(workload, self._updates, resident)
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
-        """Return the update of every job; see `Engine.train`."""
         self._workload.require_jobs(start, jobs)
         count = len(jobs)
         with as_training_error():
@@ -78,7 +77,6 @@ class LocalEngine(Engine):
         return self._updates.updates(jobs, encoded)
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
-        """Evaluate a parameter vector; see `Engine.evaluate`."""
         self._workload.require_sets(vector, sets)
         with as_training_error():
             parts = self._runner.evaluate(vector, sets, slice(None))

@@ -184,7 +184,6 @@ class SharedState:
         return replace(self, workload=replace(self.workload, bare=bare))
 
     def close(self) -> None:
-        self.workload.memory.close()
         self.parameters.close()
         self.updates.close()
 
@@ -358,7 +357,6 @@ class PoolEngine(Engine):
         return tuple(worker.child.pid for worker in self._group.workers)
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
-        """Return the update of every job; see `Engine.train`."""
         self._workload.require_jobs(start, jobs)
         with self._closing_on_failure():
             self._shared.updates.rows(len(jobs))
@@ -367,7 +365,6 @@ class PoolEngine(Engine):
         return self._shared.updates.updates(jobs, encoded)
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
-        """Start to evaluate a parameter vector; see `Engine.evaluate`."""
         self._workload.require_sets(vector, sets)
         with self._closing_on_failure():
             self._finish(self._evaluation)  # its vector is still being read
@@ -380,7 +377,6 @@ class PoolEngine(Engine):
         return PendingEvaluation(self._evaluation.result)
 
     def finish(self, evaluation: RunningEvaluation) -> None:
-        """Wait for an evaluation of this engine."""
         with self._closing_on_failure():
             self._finish(evaluation)
 

@@ -125,7 +125,6 @@ class RayEngine(Engine):
         self._actor = self._ray.remote(num_cpus=1, num_gpus=share, max_restarts=0)(_Actor)
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
-        """Return the update of every job; see `Engine.train`."""
         self._workload.require_jobs(start, jobs)
         queue = JobQueue(self._workload.costs(jobs), self._size, chunk=1)
         chunks: list[list[int]] = []
@@ -144,7 +143,6 @@ class RayEngine(Engine):
         ]
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
-        """Start to evaluate a parameter vector; see `Engine.evaluate`."""
         self._workload.require_sets(vector, sets)
         blocks = self._workload.blocks(sets)
         sent, names = self._ray.put(vector), tuple(sets)
@@ -267,7 +265,6 @@ class _Actor:
             self._evaluator = Evaluator(self._workload)
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[NDArray[np.uint8]]:
-        """Return the payload of each job's update."""
         rows = np.empty((len(jobs), self._workload.model.dimension), dtype="<f4")
         with as_training_error():
             self._trainer.train(start, jobs, list(rows))

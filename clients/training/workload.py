@@ -97,7 +97,6 @@ class Workload:
         return LockstepTrainer(*arguments, self.sizes, resident)
 
     def costs(self, jobs: Sequence[TrainingJob]) -> list[int]:
-        """Return the number of samples that each job processes."""
         sizes = [len(self.train[job.client].y) for job in jobs]
         return [samples_gone_through(size, self.training) for size in sizes]
 
@@ -109,7 +108,6 @@ class Workload:
         return [np.empty(step_count(size, self.training), np.float32) for size in sizes]
 
     def blocks(self, sets: Sequence[str]) -> list[EvaluationBlock]:
-        """Return all blocks of some sets, set by set."""
         return blocks_of([len(self.sets[name].y) for name in sets])
 
     def require_jobs(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> None:
@@ -281,7 +279,6 @@ def _block(
 
 
 def _passes(form: DataForm, rows: slice) -> Iterator[slice]:
-    """Yield the rows of each forward pass of a block."""
     most = rows.stop - rows.start
     if form.task in PER_TOKEN:
         most = max(1, MOST_SCORES // (form.input_shape[0] * form.classes))

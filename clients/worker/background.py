@@ -78,7 +78,6 @@ class ChainClock:
         self._last = float("-inf")
 
     def see(self, newest: Block, moment: Moment) -> None:
-        """Take the newest block and the moment at which it was read."""
         if self._latest.is_gone(newest):
             self._ahead.clear()
             self._at_first = self._last = float("-inf")
@@ -91,7 +90,6 @@ class ChainClock:
         self._newest = newest
 
     def now(self, moment: Moment) -> float:
-        """Return the time in the chain's seconds."""
         if self._ahead:
             estimate = max(self._ahead) + moment.steady
         else:
@@ -150,7 +148,6 @@ class FailureTracker:
     last: str | None = None
 
     def is_waiting(self, part: WorkPart, moment: Moment) -> bool:
-        """Return whether a part is not due yet."""
         failure = self.ongoing.get(part)
         return failure is not None and moment.steady < failure.until
 
@@ -207,7 +204,6 @@ class SingleThreadExecutor(Executor):
         self._thread.start()
 
     def submit(self, task: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Future[T]:
-        """Queue a task."""
         pending: Future[T] = Future()
         self._waiting.put(lambda: _carry_out(pending, lambda: task(*arguments, **named)))
         return pending

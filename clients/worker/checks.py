@@ -56,7 +56,6 @@ class FinalityLag:
 
     @property
     def seconds(self) -> int:
-        """Difference of the time stamps."""
         return self.newest.timestamp - self.final.timestamp
 
     def closed_too_early(self, window: int) -> str | None:
@@ -239,7 +238,6 @@ class PreflightChecks:
         return tuple(sorted(self._signers or ()))
 
     def checks(self) -> Iterator[PreflightResult]:
-        """Yield the result of each check."""
         try:
             for name, look in (
                 ("chain", self._look_at_chain),

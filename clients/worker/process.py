@@ -319,7 +319,6 @@ class TextLines(logging.Formatter):
     """Time, level and message on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as a line."""
         words = " ".join(record.getMessage().split())
         sentence = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in words)
         return f"{_time(record)} {record.levelname.lower():7} {sentence}"
@@ -329,7 +328,6 @@ class JsonLines(logging.Formatter):
     """One JSON object a line: time, level, logger, event and extra fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as a line."""
         extra = {key: value for key, value in vars(record).items() if key not in _USUAL}
         line = {
             "time": _time(record),

@@ -78,7 +78,6 @@ class WorkerFolder:
             os.close(descriptor)
 
     def is_held(self) -> bool:
-        """Return whether a worker holds the folder now."""
         return self._held()[0]
 
     def holder(self) -> int | None:
@@ -126,7 +125,6 @@ class WorkerCounters:
         return self.said[EnvelopeKind.REQUEST] + self.said[EnvelopeKind.REPLY]
 
     def as_dict(self) -> dict[str, int]:
-        """Return all counts by name."""
         names = ("rounds", "commitments", "votes", "views", "bytes_put", "bytes_got")
         return {name: getattr(self, name) for name in names}
 
@@ -216,7 +214,6 @@ class WorkerMetrics:
         self._wall = wall
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
 
         worker = self._worker

@@ -69,7 +69,6 @@ class ChainFinalityGuard:
     """Compares a chain with the final blocks recorded on a worker's own disk."""
 
     def __init__(self, chain: ChainReader, acted_on: FinalityCheckpoints) -> None:
-        """Guard a chain, given the final blocks that were acted on."""
         self._chain = chain
         self._acted_on = acted_on
         self._accepted: Block | None = None
@@ -116,7 +115,6 @@ class WorkerBehaviour:
         return active
 
     def trainer(self, client: ClientId, signer: Signer) -> Trainer:
-        """Return the actor of a client that trains."""
         return Trainer(client, signer)
 
     def sent(self, update: Payload, parameters: Parameters, *, is_member: bool) -> Payload:  # noqa: ARG002
@@ -153,7 +151,6 @@ class HostedClients:
 
     @property
     def clients(self) -> tuple[ClientId, ...]:
-        """The hosted clients, ascending."""
         return tuple(sorted(self.signers))
 
     def can_act(self, registry: Sequence[RegisteredClient], round_number: int) -> bool:
@@ -177,7 +174,6 @@ class RoundParticipants:
     """
 
     def __init__(self, chain: ChainView, hosting: HostedClients) -> None:
-        """Assign the roles of an open round."""
         who = chain.participants()
         self._key = _key(chain)
         self._hosting = hosting
@@ -192,11 +188,9 @@ class RoundParticipants:
         self.wait = self._share(chain) * STAGGER_VIEWS * chain.parameters.view_seconds
 
     def is_for(self, chain: ChainView) -> bool:
-        """Return whether this is the open round of a chain."""
         return self._key == _key(chain)
 
     def is_serving(self, client: ClientId) -> bool:
-        """Return whether a hosted client is on the committee."""
         return client in self.serving
 
     def commit(self, chain: ChainView, updates: Mapping[ClientId, Payload]) -> list[Action]:
@@ -365,7 +359,6 @@ class Worker:
 
     @property
     def newest_block(self) -> Block | None:
-        """The newest block seen."""
         return self._observer.newest
 
     @property

@@ -102,7 +102,6 @@ class FlowerEngine(Engine):
         self._form = parameters.payload_form
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
-        """Return the update of every job; see `Engine.train`."""
         require_jobs(start, jobs, self._dimension, self._clients)
         count = self._partitions.count()
         work: defaultdict[int, list[TrainingJob]] = defaultdict(list)
@@ -127,7 +126,6 @@ class FlowerEngine(Engine):
         ]
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
-        """Start to evaluate a parameter vector; see `Engine.evaluate`."""
         return self._local.evaluate(vector, sets)
 
     def close(self) -> None:

@@ -41,14 +41,12 @@ class GridNodes:
         self._grid = grid
 
     def online(self) -> Collection[int]:
-        """Return the numbers of the connected nodes; TrainingError if the SuperLink is silent."""
         try:
             return list(self._grid.get_node_ids())
         except (httpx.HTTPError, RuntimeError) as error:
             raise TrainingError(_lost(error)) from error
 
     def send(self, node: int, message: bytes) -> str:
-        """Send a message, and return its name."""
         content = RecordDict({_RECORD: _record(message)})
         try:
             names = list(self._grid.push_messages([Message(content, node, TRAIN)]))
@@ -61,7 +59,6 @@ class GridNodes:
         return str(names[0])
 
     def answers(self, names: Collection[str]) -> dict[str, bytes | UnansweredMessage]:
-        """Return the answers that have come; TrainingError if the SuperLink is silent."""
         if not names:
             return {}
         try:

@@ -273,7 +273,6 @@ class Partitions:
         return has_answered
 
     def _add(self, node: int, described: NodeDescription) -> None:
-        """Take a node into use."""
         for other in self._descriptions.values():
             if other.partitions != described.partitions:
                 raise TrainingError(
