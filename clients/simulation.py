@@ -20,14 +20,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.adversaries.attackers import AttackMemory, AttackRound
-from clients.adversaries.faults import (
-    UNINVITED,
-    MemberFault,
-    member_with,
-    trainer_with,
-    wild_reference,
-)
 from clients.training.port import Engine, TrainingJob
 from ledger.actors.driver import Driver
 from ledger.actors.journal import VoteJournal
@@ -47,6 +39,7 @@ from ledger.protocol.rules.distance import DistanceRule, Distances, OwnRuleName,
 from ledger.protocol.types import ClientId, Digest, Phase
 
 if TYPE_CHECKING:
+    from clients.adversaries.attackers import AttackMemory
     from clients.runs.metrics import Measure, RoundMetrics
     from clients.runs.population import Population
 
@@ -143,10 +136,16 @@ class SimulatedActors:
     def trainers(self, chain: ChainView) -> dict[ClientId, Trainer]:
         """Return the active clients of a round, and those that act uninvited."""
         signers, faults = self.population.signers, self.population.trainer_faults
+        active = chain.participants().active
+        if not faults:
+            return {client: Trainer(client, signers[client]) for client in sorted(active)}
+        # A run without adversaries does not load their code; nor do the next two methods.
+        from clients.adversaries.faults import UNINVITED, trainer_with  # noqa: PLC0415
+
         uninvited = {client for client, fault in faults.items() if fault in UNINVITED}
         return {
             client: trainer_with(faults.get(client), client, signers[client])
-            for client in sorted(uninvited.union(chain.participants().active))
+            for client in sorted(uninvited.union(active))
         }
 
     def member(
@@ -155,6 +154,10 @@ class SimulatedActors:
         """Return a committee member as it would be honest, and as it acts."""
         signer, fault = self.population.signers[client], self.population.member_faults.get(client)
         honest = Member(client, signer, journal, judge)
+        if fault is None:
+            return honest, honest
+        from clients.adversaries.faults import member_with  # noqa: PLC0415
+
         return honest, member_with(fault, honest, signer, self.population.favoured)
 
     def updates(
@@ -166,25 +169,13 @@ class SimulatedActors:
             model: w_t, shape (d,).
             travel: w_s − w_t, shape (d,); None where the distances need none.
         """
-        population, participants = self.population, chain.participants()
-        able = sorted(participants.expected)
+        able = sorted(chain.participants().expected)
         jobs = [TrainingJob(int(c), training_seed(chain.seed, c)) for c in able]
         trained = dict(zip(able, self.engine.train(model, jobs), strict=True))
         honest = {client: update.vector for client, update in trained.items()}
-        sent = dict(honest)
-        for client in participants.members:
-            if population.member_faults.get(client) is MemberFault.FALSE_REFERENCE:
-                sent[client] = wild_reference(honest[client])
-        attack = AttackRound(
-            seed=chain.seed,
-            starts=dict.fromkeys(able, model),
-            members=frozenset(participants.members),
-            parameters=chain.parameters,
-            travel=travel,
-            layout=chain.layout,
-            history=None if self.memory is None else self.memory.history(chain.round, model),
-        )
-        sent = population.attackers.corrupt(sent, attack)
+        sent: Mapping[ClientId, NDArray[np.float32]] = honest
+        if self.population.malicious or self.population.member_faults:
+            sent = self._forged(honest, chain, model, travel)
         form = chain.parameters.payload_form
         payloads = {
             client: trained[client].payload if update is honest[client] else form.payload(update)
@@ -193,6 +184,33 @@ class SimulatedActors:
         # The update is what the payload says: a forged one is rounded, too.
         said = {client: payload.update for client, payload in payloads.items()}
         return {c: sent[c] if update is None else update for c, update in said.items()}, payloads
+
+    def _forged(
+        self,
+        honest: Mapping[ClientId, NDArray[np.float32]],
+        chain: ChainView,
+        model: NDArray[np.float32],
+        travel: NDArray[np.float32] | None,
+    ) -> Mapping[ClientId, NDArray[np.float32]]:
+        """Return the updates that are sent: an honest one is the very array that was passed."""
+        from clients.adversaries.attackers import AttackRound  # noqa: PLC0415
+        from clients.adversaries.faults import MemberFault, wild_reference  # noqa: PLC0415
+
+        population, members = self.population, chain.participants().members
+        sent = dict(honest)
+        for client in members:
+            if population.member_faults.get(client) is MemberFault.FALSE_REFERENCE:
+                sent[client] = wild_reference(honest[client])
+        attack = AttackRound(
+            seed=chain.seed,
+            starts=dict.fromkeys(honest, model),
+            members=frozenset(members),
+            parameters=chain.parameters,
+            travel=travel,
+            layout=chain.layout,
+            history=None if self.memory is None else self.memory.history(chain.round, model),
+        )
+        return population.attackers.corrupt(sent, attack)
 
 
 class Simulation:

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.adversaries.attackers import malicious_clients
-from clients.attacks.samples import DATA_ATTACKS, poisoned
-from clients.attacks.updates import attack_parameters
+from clients.attacks.samples import DATA_ATTACKS
 from clients.configuration.run_configuration import configuration_from_document
 from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import FederatedData, frozen_samples
@@ -34,6 +32,7 @@ from clients.models.model import Model
 from clients.models.registry import model_named
 from clients.random_streams import named_stream
 from clients.runs.bound_inputs import require_bound_model
+from clients.runs.malice import poisoned_by
 from ledger.history.queries import RoundStatus
 from ledger.io.home import read_file
 from ledger.io.user_code import own_rules_of
@@ -396,13 +395,9 @@ def _shared(
     }
     if not request.poisoned:
         return data, missing, "the samples of its data_root"
-    malice = configuration.malice
-    rng = named_stream(configuration.seed, "malicious")
-    attackers = malicious_clients(data.clients, malice.malicious_rate, rng)
-    parameters, attack = attack_parameters(malice), DATA_ATTACKS[malice.attack or ""]
-    data = poisoned(data, [*map(ClientId, attackers)], attack, parameters, configuration.seed)
-    described = f"the samples of its data_root, those of attackers poisoned by {attack.name}"
-    return data, missing, described
+    attack = configuration.malice.attack
+    described = f"the samples of its data_root, those of attackers poisoned by {attack}"
+    return poisoned_by(configuration, data), missing, described
 
 
 def _owned(

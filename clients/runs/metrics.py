@@ -108,18 +108,13 @@ class Quality:
     backdoor_success: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RoundMetrics:
-    """One round, measured after it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundMetrics(Quality):
+    """One round, with the quality of the model after it.
 
     Attributes:
         head: of the ledger after the round, 0x-hex: it commits to all that was recorded so far.
         decided: False if the round was abandoned; the model is then the one before.
-        accuracy: of the model after the round on the test set, in [0, 1]; this and the next four
-            are None where the round was not measured, and are those of `Quality`.
-        loss: mean cross-entropy there; None also where the model has no finite one.
-        client_accuracy: of each client's own test samples.
-        backdoor_success: of an attack with a backdoor, None without one.
         trained: S_b, ascending.
         served: S_c, by places.
         accepted: S_a, in ranking order; empty if abandoned.
@@ -132,11 +127,6 @@ class RoundMetrics:
     round: int
     head: str
     decided: bool
-    accuracy: float | None
-    loss: float | None
-    training_loss: float | None
-    client_accuracy: tuple[float | None, ...] | None
-    backdoor_success: float | None
     floor: float
     trained: tuple[ClientId, ...]
     served: tuple[ClientId, ...]

@@ -80,13 +80,15 @@ LAST_TRAINING_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerTarget:
-    """Location of a worker's run.
+    """Location of a worker's run, and how the worker takes part.
 
     Attributes:
         contract: its address, EIP-55.
         data: file or folder of the local training data; None if the run needs none.
         confirmations: blocks on top of a final block; None for the chain's own finality.
         allow_unknown_creation: accept a contract whose creation code is not checkable.
+        seed: of the worker's retry pauses, and of nothing else.
+        behaviour: of its clients; honest, except in tests.
     """
 
     contract: str
@@ -96,21 +98,10 @@ class WorkerTarget:
     settings: tuple[str, ...] = ()
     confirmations: int | None = None
     allow_unknown_creation: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerOptions:
-    """Options of a worker.
-
-    Attributes:
-        seed: of its retry pauses, and of nothing else.
-        behaviour: of its clients; honest, except in tests.
-    """
-
+    allow_predictable_seeds: bool = False
+    accept_rollback: bool = False
     seed: int = 0
     behaviour: WorkerBehaviour = HONEST
-    accept_rollback: bool = False
-    allow_predictable_seeds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +111,6 @@ class DeployedRun:
     ledger: LedgerWriter
     domain: Domain
     document: RunDocument
-
-
-@dataclass(frozen=True, slots=True)
-class RunningWorker:
-    """A worker with its counters."""
-
-    worker: Worker
-    counts: WorkerCounters
 
 
 def find_deployed_run(chain: ChainWriter, places: WorkerTarget) -> DeployedRun:
@@ -207,15 +190,15 @@ def open_worker(
     places: WorkerTarget,
     signers: Sequence[KeySigner],
     folder: WorkerFolder,
-    manner: WorkerOptions,
-) -> Iterator[RunningWorker]:
+) -> Iterator[tuple[Worker, WorkerCounters]]:
     """Open a worker on its locked folder.
 
     Yields:
-        The worker. Training is interrupted when the context ends; sending continues in its thread.
+        The worker, and what it counts. Training is interrupted when the context ends; sending
+        continues in its thread.
     """
     document = run.document
-    _require_shared(document, manner)
+    _require_shared(document, places)
     hosted = signers_by_client(document, signers)
     configuration = configuration_from_document(document, places.data, places.settings)
     salts = {client: data_salt(signer) for client, signer in hosted.items()}
@@ -225,7 +208,7 @@ def open_worker(
     (first, signer), *rest = sorted(hosted.items())
     uploads = UploadSigner(run.domain, signer, first, tuple(rest))
     acted_on = FinalityCheckpoints.open(folder.acted_on, run.ledger.chain)
-    if manner.accept_rollback:
+    if places.accept_rollback:
         acted_on.accept(run.ledger.chain)
     journal, training = FileJournal(folder.journal), SingleThreadExecutor("training")
     try:
@@ -248,7 +231,7 @@ def open_worker(
                 training=training,
                 sending=SingleThreadExecutor("sending"),
                 environment=environment,
-                behaviour=manner.behaviour,
+                behaviour=places.behaviour,
                 sets=(TEST,) if len(data.test.y) else (),
                 finality=ChainFinalityGuard(run.ledger.chain, acted_on),
             )
@@ -256,9 +239,9 @@ def open_worker(
             def begin(round_number: int) -> None:
                 uploads.round = round_number
 
-            patience = FailureTracker(Random(manner.seed))  # noqa: S311 - it spreads pauses
+            patience = FailureTracker(Random(places.seed))  # noqa: S311 - it spreads pauses
             try:
-                yield RunningWorker(Worker(context, hosting, patience, begin), counts)
+                yield Worker(context, hosting, patience, begin), counts
             finally:
                 engine.interrupt()
                 training.interrupt()
@@ -269,10 +252,10 @@ def open_worker(
         journal.close()
 
 
-def _require_shared(document: RunDocument, manner: WorkerOptions) -> None:
+def _require_shared(document: RunDocument, places: WorkerTarget) -> None:
     """Refuse a run that is not made for several owners; warn of a lot that can be chosen."""
     parameters = document.parameters
-    require_unpredictable(parameters.beacon, is_allowed=manner.allow_predictable_seeds)
+    require_unpredictable(parameters.beacon, is_allowed=places.allow_predictable_seeds)
     require_all_rounds(stops_early=SECTION in document.experiment)
     warning = lot_warning(parameters.strategy, parameters.beacon, mines_at_once=False)
     if warning is not None:
@@ -435,7 +418,8 @@ class WorkerLoop:
 
     def __init__(
         self,
-        opened: RunningWorker,
+        worker: Worker,
+        counts: WorkerCounters,
         folder: WorkerFolder,
         status: StatusFile,
         account: Callable[[], str],
@@ -447,7 +431,7 @@ class WorkerLoop:
             account: returns the account that pays now, EIP-55.
             poll_seconds: pause between polls if nothing is due.
         """
-        self._worker, self._counts = opened.worker, opened.counts
+        self._worker, self._counts = worker, counts
         self._folder = folder
         self._status = status
         self._account = account

@@ -46,7 +46,7 @@ from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.worker.checks import FinalityLag
-    from clients.worker.process import WorkerOptions, WorkerTarget
+    from clients.worker.process import WorkerTarget
     from clients.worker.status import WorkerFolder
     from ledger.chain.rpc.node import RpcSettings, SendingNode
     from ledger.chain.rpc.rpc_chain import RpcChain
@@ -103,7 +103,7 @@ def worker(
     if status:
         _print_status(own, json=json)
         return
-    from clients.worker.process import WorkerOptions, WorkerTarget
+    from clients.worker.process import WorkerTarget
     from clients.worker.worker import HONEST
 
     shared = options.shared()
@@ -115,6 +115,10 @@ def worker(
         settings=(f"machine.device={device}", *(options.setting or ())),
         confirmations=options.confirmations,
         allow_unknown_creation=options.allow_unknown_creation,
+        allow_predictable_seeds=options.allow_predictable_seeds,
+        accept_rollback=accept_rollback,
+        seed=secrets.randbits(64),
+        behaviour=context.obj or HONEST,
     )
     with own.held(), _logged(log_format):
         settings_of_node = replace(
@@ -128,12 +132,6 @@ def worker(
             partial(_chain, shared.rpc_url, shared.chain_id, keys, settings_of_node),
             poll=poll,
             metrics_port=metrics_port,
-            manner=WorkerOptions(
-                secrets.randbits(64),
-                context.obj or HONEST,
-                accept_rollback,
-                options.allow_predictable_seeds,
-            ),
             json=json,
         )
 
@@ -146,7 +144,6 @@ def _run(
     *,
     poll: float,
     metrics_port: int | None,
-    manner: WorkerOptions,
     json: bool,
 ) -> None:
     from clients.worker.background import Moment
@@ -172,17 +169,14 @@ def _run(
                 return
             _warn_of_late_finality(lag, run.document.parameters)
             with (
-                open_worker(run, places, signers, own, manner) as running,
-                serve_metrics(
-                    WorkerMetrics(running.worker, running.counts, time.time), metrics_port
-                ),
+                open_worker(run, places, signers, own) as (worker, counts),
+                serve_metrics(WorkerMetrics(worker, counts, time.time), metrics_port),
             ):
-                loop = WorkerLoop(running, own, StatusFile(own.status), lambda: chain.sender, poll)
+                file = StatusFile(own.status)
+                loop = WorkerLoop(worker, counts, own, file, lambda: chain.sender, poll)
                 loop.run(lambda: Moment(time.time(), time.monotonic()), end.wait)
                 if json:
-                    print_json(
-                        worker_status(running.worker, running.counts, loop.stand, chain.sender)
-                    )
+                    print_json(worker_status(worker, counts, loop.stand, chain.sender))
 
 
 def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) -> RpcChain:
@@ -325,13 +319,13 @@ def join(
             tuple(options.setting or ()),
             options.confirmations,
             options.allow_unknown_creation,
+            options.allow_predictable_seeds,
         ),
         options.folder,
         open_node,
         open_keys,
         wall=time.time(),
         probe=secrets.token_bytes(PROBE_BYTES),
-        allow_predictable_seeds=options.allow_predictable_seeds,
     )
     results = list(ready.checks())
     is_ready = all(result.state in {CheckState.OK, CheckState.WARNING} for result in results)
