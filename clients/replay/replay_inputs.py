@@ -67,24 +67,11 @@ _ROUNDS = 1024
 class ReplayRequest:
     """A choice among the updates of a run, and how they are repeated.
 
+    The attributes are the arguments of `cmfl.verify_training`, except for two.
+
     Attributes:
-        rounds: first and last round; None for all that have ended.
-        clients: whose updates; empty for all.
-        sample: number of updates that are drawn among these; None for all of them.
-        seed: of the draw.
-        data: file or folder of the samples; None for bundled ones, or those of the home's run.
-        mailbox: location of a federation's mailbox, in which its clients state their environments;
-            None for that of the blobs.
-        salts: of owners' samples, 32 bytes by client; without its salt a client's samples are not
-            compared with their digest.
         keys: private keys of owners, from which the salts of their samples follow; their clients
             are the chosen ones if none are named.
-        poisoned: whether a simulation's attackers poison their samples, as they did.
-        trained_here: whether updates whose environment nobody recorded are taken to be trained in
-            this machine's.
-        settings: `section.key=value` of this machine, as `cmfl worker` takes them.
-        jobs: processes that train.
-        log: file of results, which an interrupted replay goes on from; None for none.
         attests: private key of an auditor who signs the verdicts; None for nobody.
     """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -143,12 +142,10 @@ def quality_of(
     if training_loss:
         inputs = np.concatenate([samples.x for samples in data.train])
         labels = np.concatenate([samples.y for samples in data.train])
-        training = _mean(evaluated(Samples(inputs, labels)))
-    accuracy = None if test.correct is None else test.correct / test.samples
-    floor = majority_rate(data.test.y)
-    loss = _mean(test)
+        training = evaluated(Samples(inputs, labels)).mean_loss
+    floor, loss = majority_rate(data.test.y), test.mean_loss
     return StoredQuality(
-        accuracy, loss, floor, test.samples, training, perplexity(data.form.task, loss)
+        test.accuracy, loss, floor, test.samples, training, perplexity(data.form.task, loss)
     )
 
 
@@ -205,8 +202,3 @@ def _require_tensors_of(model: Model, stored: StoredModel) -> None:
             f"the file holds {len(stored.layout)} tensors, and model {model.name!r} has "
             f"{len(model.layout)}"
         )
-
-
-def _mean(evaluation: Evaluation) -> float | None:
-    mean = evaluation.loss / evaluation.samples
-    return mean if isfinite(mean) else None

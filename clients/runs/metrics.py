@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from clients.datasets.federated_data import FederatedData, Samples, frozen_samples
 from clients.random_streams import named_stream
-from clients.training.port import Engine, Evaluation, PendingEvaluation
+from clients.training.port import Engine, PendingEvaluation
 from ledger.chain.round_ledger import RoundHistory
 from ledger.history.round import read_round
 from ledger.protocol.errors import ConfigurationError
@@ -160,15 +159,15 @@ class ModelGauge:
 
     def quality(self, pending: PendingEvaluation) -> Quality:
         evaluations = dict(zip(self._names(), pending.result(), strict=True))
-        accuracy = [
-            _accuracy(evaluations.get(client_set(client))) for client in range(self.clients)
-        ]
+        by_client = [evaluations.get(client_set(client)) for client in range(self.clients)]
+        accuracy = tuple(one and one.accuracy for one in by_client)
+        training, backdoor = evaluations.get(TRAINING), evaluations.get(BACKDOOR)
         return Quality(
-            _accuracy(evaluations[TEST]),
-            _loss(evaluations[TEST]),
-            _loss(evaluations[TRAINING]) if TRAINING in evaluations else None,
-            tuple(accuracy) if self.section.per_client else None,
-            _accuracy(evaluations.get(BACKDOOR)),
+            evaluations[TEST].accuracy,
+            evaluations[TEST].mean_loss,
+            training and training.mean_loss,
+            accuracy if self.section.per_client else None,
+            backdoor and backdoor.accuracy,
         )
 
     def _names(self) -> Sequence[str]:
@@ -230,14 +229,3 @@ class Measure:
 
     def _attackers(self, clients: tuple[ClientId, ...]) -> int:
         return sum(client in self.malicious for client in clients)
-
-
-def _accuracy(evaluation: Evaluation | None) -> float | None:
-    if evaluation is None or evaluation.correct is None:
-        return None
-    return evaluation.correct / evaluation.samples
-
-
-def _loss(evaluation: Evaluation) -> float | None:
-    mean = evaluation.loss / evaluation.samples
-    return mean if isfinite(mean) else None

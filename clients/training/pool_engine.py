@@ -10,12 +10,10 @@ Not safe to share between threads, except for `distances`.
 from __future__ import annotations
 
 import signal
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -47,6 +45,7 @@ from clients.training.workload import (
     JobRunner,
     Workload,
     as_training_error,
+    shares,
     totals_by_set,
 )
 from ledger.io.processes import Child, follow_parent, start_child
@@ -461,14 +460,3 @@ class RunningEvaluation:
         return totals_by_set(
             self._sets, self._blocks, [self._parts[i] for i in range(len(self._blocks))]
         )
-
-
-def shares(blocks: Sequence[EvaluationBlock], workers: int) -> list[slice]:
-    """Return a slice of the blocks for each worker, with about the same number of samples.
-
-    They are assigned in advance, as the parent distributes no work during an evaluation.
-    """
-    sizes = [block.rows.stop - block.rows.start for block in blocks]
-    middles = [end - size / 2 for end, size in zip(accumulate(sizes), sizes, strict=True)]
-    bounds = [bisect_right(middles, sum(sizes) * i / workers) for i in range(1, workers)]
-    return [slice(*pair) for pair in pairwise([0, *bounds, len(blocks)])]

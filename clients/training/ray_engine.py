@@ -15,7 +15,6 @@ import socket
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -36,6 +35,7 @@ from clients.training.workload import (
     JobQueue,
     Workload,
     as_training_error,
+    shares,
     totals_by_set,
 )
 from ledger.io.extras import require_extra
@@ -146,7 +146,8 @@ class RayEngine(Engine):
         self._workload.require_sets(vector, sets)
         blocks = self._workload.blocks(sets)
         sent, names = self._ray.put(vector), tuple(sets)
-        tasks = [_remote("evaluate", sent, names, part) for part in _parts(len(blocks), self._size)]
+        parts = [part for part in shares(blocks, self._size) if part.start < part.stop]
+        tasks = [_remote("evaluate", sent, names, part) for part in parts]
 
         def result() -> tuple[Evaluation, ...]:
             evaluations = [part for parts in self._run(tasks) for part in parts]
@@ -284,10 +285,3 @@ def _fail(error: Any) -> NoReturn:
         str(cause) if isinstance(cause, CmflError) else f"{type(cause).__name__}: {cause!s:.300}"
     )
     raise TrainingError(f"an actor of the cluster failed: {message}") from error
-
-
-def _parts(length: int, count: int) -> list[slice]:
-    """Return nearly equal, non-empty slices of a sequence."""
-    parts = max(1, min(length, count))
-    bounds = [length * i // parts for i in range(parts + 1)]
-    return [slice(*pair) for pair in pairwise(bounds)]

@@ -10,11 +10,12 @@ block.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import accumulate, islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -308,6 +309,17 @@ def totals_by_set(
     for block, part in zip(blocks_, parts, strict=True):
         of_set[block.place].append(part)
     return tuple(total(parts_) for parts_ in of_set)
+
+
+def shares(blocks: Sequence[EvaluationBlock], workers: int) -> list[slice]:
+    """Return a slice of the blocks for each worker, with about the same number of samples.
+
+    They are assigned in advance: nobody distributes work during an evaluation.
+    """
+    sizes = [block.rows.stop - block.rows.start for block in blocks]
+    middles = [end - size / 2 for end, size in zip(accumulate(sizes), sizes, strict=True)]
+    bounds = [bisect_right(middles, sum(sizes) * i / workers) for i in range(1, workers)]
+    return [slice(*pair) for pair in pairwise([0, *bounds, len(blocks)])]
 
 
 class Evaluator:

@@ -232,7 +232,7 @@ def open_worker(
                 sending=SingleThreadExecutor("sending"),
                 environment=environment,
                 behaviour=places.behaviour,
-                sets=(TEST,) if len(data.test.y) else (),
+                test_set=TEST if len(data.test.y) else None,
                 finality=ChainFinalityGuard(run.ledger.chain, acted_on),
             )
 

@@ -135,7 +135,7 @@ class HostedClients:
 
     Attributes:
         environment: in which the engine trains, which the clients state beside their updates.
-        sets: names of local test sets; without any, no model is evaluated.
+        test_set: name of the local test samples; without any, no model is evaluated.
         finality: guards against a chain that takes back final blocks; None for one that cannot.
     """
 
@@ -146,7 +146,7 @@ class HostedClients:
     sending: Executor
     environment: TrainingEnvironment
     behaviour: WorkerBehaviour = HONEST
-    sets: Sequence[str] = ()
+    test_set: str | None = None
     finality: ChainFinalityGuard | None = None
 
     @property
@@ -344,7 +344,7 @@ class Worker:
         self._taken_up: dict[ClientId, int] = {}
         self._present: dict[ClientId, VotingPosition] = {}
         self._late_since: float | None = None
-        self.measuring = BackgroundEvaluator(hosting.engine, hosting.sets, hosting.training)
+        self.measuring = BackgroundEvaluator(hosting.engine, hosting.test_set, hosting.training)
         self.chain: ChainView | None = None
         self.seats: RoundParticipants | None = None
         self.now = float("-inf")

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.training.pool_engine import shares
 from clients.training.workload import (
     BLOCK,
     EvaluationBlock,
@@ -16,6 +15,7 @@ from clients.training.workload import (
     JobQueue,
     blocks_of,
     evaluate,
+    shares,
     totals_by_set,
 )
 from tests.clients.training.made import CONVOLUTIONAL, DATA, SETS, start_of, workload
