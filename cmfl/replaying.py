@@ -235,8 +235,10 @@ def drawn_training(
 def _recorded(target: Target, request: ReplayRequest) -> tuple[RecordedRun, dict[int, bytes]]:
     """Return the chosen updates of the run, as the chain has them, and the salts that are known."""
     from clients.replay.replay_inputs import RecordedRun, recorded_rounds
+    from clients.worker.process import signers_by_client
     from ledger.chain.contract.deploy import deployed_document, deployed_domain
     from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+    from ledger.protocol.signing import KeySigner, data_salt
 
     with target.reader() as chain, chain.snapshot() as view:
         history = target.history(view)
@@ -246,26 +248,11 @@ def _recorded(target: Target, request: ReplayRequest) -> tuple[RecordedRun, dict
         )
         data = target.published().get(deployment.config, MAX_DOCUMENT_BYTES)
         document = deployed_document(data, deployment)
-        own = _own_salts(document, request.keys)
+        owners = signers_by_client(document, list(map(KeySigner, request.keys)))
+        own: dict[int, bytes] = {client: data_salt(signer) for client, signer in owners.items()}
         request = replace(request, clients=request.clients or tuple(sorted(own)))
         rounds = recorded_rounds(history, document.initial_model, request)
     return RecordedRun(domain, document, rounds), own | dict(request.salts)
-
-
-def _own_salts(document: RunDocument, keys: tuple[bytes, ...]) -> dict[int, bytes]:
-    """Return the salts of owners' samples, by client."""
-    from ledger.chain.addresses import checksum
-    from ledger.protocol.signing import KeySigner, data_salt
-
-    clients = {registered.address: i for i, registered in enumerate(document.registry)}
-    salts: dict[int, bytes] = {}
-    for signer in map(KeySigner, keys):
-        if signer.address not in clients:
-            raise ConfigurationError(
-                f"account {checksum(signer.address)} is none of the run's {len(clients)} clients"
-            )
-        salts[clients[signer.address]] = data_salt(signer)
-    return salts
 
 
 def _attested(
@@ -485,14 +472,7 @@ def coverage(
 def coverage_of(
     target: Target, rounds: tuple[int, int] | None, auditors: Collection[str], mailbox: str | None
 ) -> TrainingCoverage:
-    """Return the coverage of the run that a target names; the command and `coverage` share it.
-
-    Args:
-        target: chain, contract and blobs, or a service.
-        rounds: first and last; None for all that have ended.
-        auditors: addresses whose attestations count alone; none for everybody's.
-        mailbox: location of the attestations; None for the service's, or that of the blobs.
-    """
+    """Return the coverage of the run that a target names; the command and `coverage` share it."""
     from ledger.chain.addresses import eip55
     from ledger.chain.contract.deploy import deployed_domain
     from ledger.history.training import counting_only, training_coverage

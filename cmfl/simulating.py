@@ -25,7 +25,7 @@ from ledger.protocol.types import Digest
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
     from clients.datasets.own_data import Data
-    from clients.runs.flower.nodes import Nodes
+    from clients.runs.flower import Nodes
     from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import OpenedRun
     from cmfl.commands.sender import Sender

@@ -294,9 +294,6 @@ def compared_attestations(
 
     One is false if it names the environment of this repetition, and another verdict or losses that
     are not those of the recorded training in it.
-
-    Args:
-        run: sha256 of the run document.
     """
     updates = {(update.round, update.client): update for update in result.updates}
     compared = []

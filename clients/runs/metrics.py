@@ -159,15 +159,14 @@ class ModelGauge:
 
     def quality(self, pending: PendingEvaluation) -> Quality:
         evaluations = dict(zip(self._names(), pending.result(), strict=True))
-        by_client = [evaluations.get(client_set(client)) for client in range(self.clients)]
-        accuracy = tuple(one and one.accuracy for one in by_client)
-        training, backdoor = evaluations.get(TRAINING), evaluations.get(BACKDOOR)
+        accuracy = {name: evaluation.accuracy for name, evaluation in evaluations.items()}
+        by_client = tuple(accuracy.get(client_set(client)) for client in range(self.clients))
         return Quality(
-            evaluations[TEST].accuracy,
+            accuracy[TEST],
             evaluations[TEST].mean_loss,
-            training and training.mean_loss,
-            accuracy if self.section.per_client else None,
-            backdoor and backdoor.accuracy,
+            evaluations[TRAINING].mean_loss if TRAINING in evaluations else None,
+            by_client if self.section.per_client else None,
+            accuracy.get(BACKDOOR),
         )
 
     def _names(self) -> Sequence[str]:

@@ -18,8 +18,7 @@ from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import Samples
 from clients.models.model_file import facts_of
 from clients.runs.bound_inputs import require_bound_inputs, require_bound_sources
-from clients.runs.flower.engine import flower_engine, require_flower
-from clients.runs.flower.nodes import Nodes
+from clients.runs.flower import Nodes, flower_engine, require_flower
 from clients.runs.metrics import TEST, Measure, ModelGauge, RoundMetrics, measured_sets
 from clients.runs.population import Population, populate, run_document, with_training_path
 from clients.runs.run_folder import (
@@ -312,9 +311,6 @@ def open_memory_run(
     watched: Watched = unwrapped_engine,
 ) -> Iterator[OpenedRun]:
     """Start a run on the memory ledger: it can be neither audited nor resumed.
-
-    Args:
-        watched: wraps its engine without another result, to time it, say.
 
     Yields:
         The run; its worker processes end with the context.

@@ -116,12 +116,7 @@ def run_engine(
 
 
 def require_engine(device: str, cluster: str | None, isa: InstructionSet | None = None) -> None:
-    """Reject settings with which no engine can be opened, without opening one.
-
-    Args:
-        cluster: address of a Ray cluster; None for this machine without Ray.
-        isa: cap of the instruction set; None for none.
-    """
+    """Reject settings with which no engine can be opened, without opening one."""
     if cluster is None:
         kind = device_named(device).type
     else:

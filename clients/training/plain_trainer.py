@@ -218,9 +218,6 @@ class PlainTrainer:
 
     Attributes:
         chunk: preferred number of clients per call; more gain nothing.
-
-    Args:
-        resident: keeps the updates on a GPU as well; None to keep none there.
     """
 
     chunk = 1

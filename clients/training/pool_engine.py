@@ -321,11 +321,7 @@ def _exit_message(worker: WorkerHandle) -> str:
 class PoolEngine(Engine):
     """Trains and evaluates in worker processes that share this process's memory.
 
-    Attributes:
-        distances: counterpart of `plain_distances`, computed in this process.
-
     Args:
-        rows: expected number of jobs per call; more cost another allocation.
         isa: cap of the instruction set under which the processes start; None for none.
     """
 

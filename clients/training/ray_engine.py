@@ -83,9 +83,6 @@ _START_SECONDS = 120.0
 class RayEngine(Engine):
     """Trains and evaluates on a Ray cluster, with this process as driver.
 
-    Attributes:
-        distances: counterpart of `plain_distances`, computed in this process.
-
     Args:
         workload: model, data and settings; every node needs the same code and, for a user's model,
             the same file.

@@ -311,9 +311,6 @@ class DownloadWriter:
     """Copies updates from a device through some buffers, in parallel with it.
 
     The processor as device is for tests.
-
-    Args:
-        resident: keeps the updates on the device as well; None to keep none.
     """
 
     _rows: Rows

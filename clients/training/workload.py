@@ -367,11 +367,7 @@ class Evaluator:
 
 
 class JobRunner:
-    """Does a workload's jobs in this process, into the rows of a matrix.
-
-    Args:
-        resident: keeps the updates on a GPU as well; None to keep none there.
-    """
+    """Does a workload's jobs in this process, into the rows of a matrix."""
 
     def __init__(
         self, workload: Workload, updates: UpdateMatrix, resident: ResidentUpdates | None = None

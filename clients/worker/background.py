@@ -342,12 +342,10 @@ class BackgroundEvaluator:
             (number, running), self._running = self._running, None
             evaluation = running.result()
             self.newest = MeasuredModel(number, evaluation.accuracy, evaluation.mean_loss)
-        if self._samples is not None and self._running is None and self._begun != round_number:
+        samples = self._samples
+        if samples is not None and self._running is None and self._begun != round_number:
             self._begun = round_number
-            self._running = (
-                round_number,
-                self._executor.submit(self._evaluated, self._samples, model),
-            )
+            self._running = round_number, self._executor.submit(self._evaluated, samples, model)
         return self._running is None
 
     def _evaluated(self, samples: str, model: NDArray[np.float32]) -> Evaluation:

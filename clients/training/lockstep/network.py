@@ -24,7 +24,6 @@ from clients.training.lockstep.layers import (
     Reshape,
     ReshapePart,
     ShapedLayer,
-    Stack,
     TensorViews,
     aligned,
     channels_last,
@@ -105,11 +104,7 @@ class Network:
             gradient = part.backward(gradient, step)
 
     def write(self, update: Tensor, place: int, steps: int) -> None:
-        """Write the difference w_start − w_end of one client.
-
-        Args:
-            update: of all parameters, shape (d,).
-        """
+        """Write the difference w_start − w_end of one client."""
         for part in self._parts:
             part.write(update, place, steps)
 
@@ -266,31 +261,66 @@ class SharedLinear:
 
 
 class _Stacked:
-    """Base class of layers with a matrix for each client.
+    """The matrices [W b 0] of all clients, and the rows [x 1 0] that they multiply.
+
+    A layer's kernels are one row of W each: rows, columns and then channels.
 
     Args:
         rows: number of rows that each client's matrix multiplies.
     """
 
+    _start: Tensor
+
     def __init__(
         self, layer: Linear | Convolution, chunk: Chunk, rows: int, *, is_first: bool
     ) -> None:
-        columns = aligned(math.prod(row_shape(layer)) + 1)
-        self._stack = Stack(layer, chunk.views, chunk.zeros(chunk.plan.chunk, rows, columns))
-        self._rate = chunk.rate
-        self._is_first = is_first
+        self._weighted, self._chunk, self._is_first = layer, chunk, is_first
+        self._shape = row_shape(layer)
+        self._inputs = math.prod(self._shape)
+        clients, columns = chunk.plan.chunk, aligned(self._inputs + 1)
+        self._rows = chunk.zeros(clients, rows, columns)
+        self._rows[:, :, self._inputs] = layer.bias is not None
+        # Zero columns at the end keep every client's matrix aligned and contiguous.
+        self._matrices = chunk.zeros(clients, layer.size // self._inputs, columns)
 
     def load(self, start: Tensor) -> None:
-        self._stack.load(start)
+        self._start = start
+        self._weights(self._matrices).copy_(self._weight(start))
+        if self._weighted.bias is not None:
+            bias = self._chunk.views.of(start, self._weighted.bias)
+            self._matrices[:, :, self._inputs] = bias
 
     def write(self, update: Tensor, place: int, steps: int) -> None:  # noqa: ARG002
-        self._stack.write(update, place)
+        end = self._matrices[place]
+        torch.sub(self._weight(self._start), self._weights(end), out=self._weight(update))
+        if (bias := self._weighted.bias) is not None:
+            start, target = (self._chunk.views.of(v, bias) for v in (self._start, update))
+            torch.sub(start, end[:, self._inputs], out=target)
+
+    @property
+    def _input_columns(self) -> Tensor:
+        """The columns of the rows that may be overwritten."""
+        return self._rows[:, :, : self._inputs]
+
+    def _outputs(self) -> Tensor:
+        """Return x Wᵀ + b for the rows, shape (clients, rows, outputs)."""
+        return torch.bmm(self._rows, self._matrices.transpose(1, 2))
 
     def _descended(self, dy: Tensor) -> Tensor | None:
         """Take the step, and return dy W; dy has the shape (clients, rows, outputs)."""
-        dx = None if self._is_first else self._stack.gradient(dy)
-        self._stack.descend(dy, self._rate)
+        dx = None if self._is_first else torch.bmm(dy, self._matrices[:, :, : self._inputs])
+        self._matrices.baddbmm_(dy.transpose(1, 2), self._rows, alpha=-self._chunk.rate)
         return dx
+
+    def _weight(self, vector: Tensor) -> Tensor:
+        """Return W of a vector as a view, shape (outputs, *row)."""
+        weight = self._chunk.views.of(vector, self._weighted.weight)
+        return weight.permute(0, 2, 3, 1) if weight.ndim == 4 else weight
+
+    def _weights(self, matrices: Tensor) -> Tensor:
+        """Return W of matrices as a view, shape (..., outputs, *row)."""
+        weights: Tensor = matrices[..., : self._inputs].unflatten(-1, self._shape)
+        return weights
 
 
 class StackedLinear(_Stacked):
@@ -301,12 +331,12 @@ class StackedLinear(_Stacked):
 
     def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
         """Return x Wᵀ + b."""
-        inputs = self._stack.inputs
+        inputs = self._input_columns
         inputs.copy_(x.view(inputs.shape))
-        return self._stack.outputs().view(len(x), -1)
+        return self._outputs().view(len(x), -1)
 
     def backward(self, dy: Tensor, step: int) -> Tensor | None:  # noqa: ARG002
-        dx = self._descended(dy.view(len(self._stack.rows), -1, dy.shape[1]))
+        dx = self._descended(dy.view(len(self._rows), -1, dy.shape[1]))
         return None if dx is None else dx.view(len(dy), -1)
 
 
@@ -390,12 +420,12 @@ class StackedConvolution(_Stacked):
 
     def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
         self._x[self._inside] = x.permute(0, 2, 3, 1)
-        rows = self._stack.inputs.unflatten(2, row_shape(self._layer))
+        rows = self._input_columns.unflatten(2, self._shape)
         windows = self._windows(self._x)
         rows.unflatten(1, (-1, *windows.shape[1:3])).copy_(
             windows.unflatten(0, (self._clients, -1))
         )
-        return self._stack.outputs().view(self._output_shape).permute(0, 3, 1, 2)
+        return self._outputs().view(self._output_shape).permute(0, 3, 1, 2)
 
     def backward(self, dy: Tensor, step: int) -> Tensor | None:  # noqa: ARG002
         by_client = dy.permute(0, 2, 3, 1).reshape(self._clients, -1, dy.shape[1])

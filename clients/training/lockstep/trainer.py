@@ -228,7 +228,6 @@ class LockstepTrainer:
     Args:
         sizes: number of training samples of each client of the run; None for those of `train`. The
             plan follows from all of them, and with it the bytes of every update.
-        resident: keeps the updates on a GPU as well; None to keep none there.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - data, settings, and where they are

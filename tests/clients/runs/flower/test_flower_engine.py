@@ -13,17 +13,20 @@ import pytest
 
 from clients.configuration.loading import load
 from clients.configuration.schema import Configuration
-from clients.runs.flower import nodes as nodes_module
-from clients.runs.flower.engine import FlowerEngine, TrainingNode, flower_engine, run_digest
-from clients.runs.flower.nodes import (
+from clients.runs import flower as nodes_module
+from clients.runs.flower import (
     MAX_OVERHEAD_BYTES,
+    FlowerEngine,
     NodeDescription,
     NodeFailure,
     NodeQuery,
     TrainedPayloads,
+    TrainingNode,
     TrainingRequest,
     decode,
     encode,
+    flower_engine,
+    run_digest,
 )
 from clients.runs.open_run import open_measure
 from clients.runs.population import populate

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.runs.flower.nodes import (
+from clients.runs.flower import (
     MAX_OVERHEAD_BYTES,
     MAX_SENTENCE,
     NodeDescription,

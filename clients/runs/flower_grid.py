@@ -23,8 +23,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from clients.configuration.loading import checked
 from clients.configuration.schema import Configuration
-from clients.runs.flower.engine import TrainingNode
-from clients.runs.flower.nodes import NodeFailure, UnansweredMessage, encode
+from clients.runs.flower import NodeFailure, TrainingNode, UnansweredMessage, encode
 from clients.training.port import TrainingError
 from ledger.io.parsing import parse_toml
 from ledger.protocol.errors import CmflError, ConfigurationError, EncodingError
