@@ -48,8 +48,7 @@ from clients.models.model import Model
 from clients.models.registry import model_named
 from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import open_memory_run
-from clients.training.engine_factory import open_engine
-from clients.training.environment import environment_here
+from clients.training.engine_factory import environment_here, open_engine
 from clients.training.lockstep.plan import plan as planned
 from clients.training.plain_trainer import LocalTraining
 from clients.training.port import TrainingJob

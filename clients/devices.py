@@ -122,8 +122,12 @@ def cap_named(isa: str) -> InstructionSet | None:
     return next((name for name in CAPS if name == isa), None)
 
 
-def instruction_set_here(capability: str) -> str:
-    """Return the instruction set in force in this process, as an environment class names it."""
+def isa_in_force() -> str:
+    """Return the instruction set with which torch computes here, as an environment class names it.
+
+    The capability is the newest instruction set of which ATen makes use.
+    """
+    capability = torch.backends.cpu.get_cpu_capability()
     if _chosen(os.environ) != _chosen(_environment_at_start()):
         return f"{capability.lower()} {SET_LATE}"
     return instruction_set(capability, os.environ)

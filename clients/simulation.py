@@ -15,19 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.adversaries.attackers import AttackMemory, AttackRound
-from clients.adversaries.faults import (
-    UNINVITED,
-    MemberFault,
-    member_with,
-    trainer_with,
-    wild_reference,
-)
 from clients.training.port import Engine, TrainingJob
 from ledger.actors.driver import Driver
 from ledger.actors.journal import VoteJournal
@@ -45,41 +37,27 @@ from ledger.protocol.rules.distance import DistanceRule, Distances, OwnRuleName,
 from ledger.protocol.types import ClientId, Digest, Phase
 
 if TYPE_CHECKING:
+    from clients.adversaries.attackers import AttackMemory
     from clients.runs.metrics import Measure, RoundMetrics
     from clients.runs.population import Population
 
 
-@dataclass(frozen=True, slots=True)
-class _EarlyMatrix:
-    """Distances in computation.
-
-    Attributes:
-        travel: w_s − w_t, shape (d,); None where the distances need none.
-        members: clients that may score.
-        matrix: the result, which may be pending.
-    """
+class _Asked(NamedTuple):
+    """What distances are asked for; see `Distances`."""
 
     rule: DistanceRule
     travel: Travel
     updates: Updates
-    members: tuple[ClientId, ...]
-    matrix: Future[NDArray[np.float64]]
+    members: Sequence[ClientId]
 
-    def covers(
-        self,
-        rule: DistanceRule,
-        travel: Travel,
-        updates: Updates,
-        members: Sequence[ClientId],
-    ) -> bool:
-        """Return whether these distances are among the computed ones."""
-        if rule != self.rule or travel is not self.travel:
+    def covers(self, other: _Asked) -> bool:
+        if other.rule != self.rule or other.travel is not self.travel:
             return False
-        if rule.between is None and updates.keys() != self.updates.keys():
+        if self.rule.between is None and other.updates.keys() != self.updates.keys():
             return False
-        return set(members) <= set(self.members) and all(
+        return set(other.members) <= set(self.members) and all(
             client in self.updates and _are_one(update, self.updates[client])
-            for client, update in updates.items()
+            for client, update in other.updates.items()
         )
 
 
@@ -88,15 +66,11 @@ class EarlyDistances:
 
     def __init__(self, distances: Distances) -> None:
         self._distances = distances
-        self._early: _EarlyMatrix | None = None
+        self._early: tuple[_Asked, Future[NDArray[np.float64]]] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="distances")
 
     def begin(
-        self,
-        rule: DistanceRule,
-        travel: Travel,
-        updates: Updates,
-        members: Sequence[ClientId],
+        self, rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
     ) -> None:
         """Start to compute the distances of a round, replacing earlier ones.
 
@@ -106,41 +80,32 @@ class EarlyDistances:
             members: clients that may score.
         """
         self.drop()
-        arguments = rule, travel, updates, tuple(members)
-        self._early = _EarlyMatrix(*arguments, self._thread.submit(self._quietly, *arguments))
+        asked = _Asked(rule, travel, updates, tuple(members))
+        self._early = asked, self._thread.submit(self._quietly, asked)
 
     def drop(self) -> None:
         """Drop the computed distances, once the thread no longer reads the updates."""
-        if self._early is not None and not self._early.matrix.cancel():
-            self._early.matrix.exception()
+        if self._early is not None and not self._early[1].cancel():
+            self._early[1].exception()
         self._early = None
 
     def __call__(
-        self,
-        rule: DistanceRule,
-        travel: Travel,
-        updates: Updates,
-        members: Sequence[ClientId],
+        self, rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
         """Return the distances of all updates to the members', shape (members, updates)."""
-        early = self._early
-        if early is None or not early.covers(rule, travel, updates, members):
-            return self._distances(rule, travel, updates, members)
+        asked = _Asked(rule, travel, updates, members)
+        if self._early is None or not self._early[0].covers(asked):
+            return self._distances(*asked)
+        early, matrix = self._early
         column_of = {client: column for column, client in enumerate(sorted(early.updates))}
         rows = [early.members.index(member) for member in members]
         columns = [column_of[client] for client in sorted(updates)]
-        return early.matrix.result()[np.ix_(rows, columns)]
+        return matrix.result()[np.ix_(rows, columns)]
 
-    def _quietly(
-        self,
-        rule: DistanceRule,
-        travel: Travel,
-        updates: Updates,
-        members: Sequence[ClientId],
-    ) -> NDArray[np.float64]:
+    def _quietly(self, asked: _Asked) -> NDArray[np.float64]:
         # Updates that are not finite are excluded later; their distances are never requested.
         with np.errstate(all="ignore"):
-            return self._distances(rule, travel, updates, members)
+            return self._distances(*asked)
 
 
 def _are_one(update: NDArray[np.float32], other: NDArray[np.float32]) -> bool:
@@ -169,10 +134,16 @@ class SimulatedActors:
     def trainers(self, chain: ChainView) -> dict[ClientId, Trainer]:
         """Return the active clients of a round, and those that act uninvited."""
         signers, faults = self.population.signers, self.population.trainer_faults
+        active = chain.participants().active
+        if not faults:
+            return {client: Trainer(client, signers[client]) for client in sorted(active)}
+        # A run without adversaries does not load their code; nor do the next two methods.
+        from clients.adversaries.faults import UNINVITED, trainer_with  # noqa: PLC0415
+
         uninvited = {client for client, fault in faults.items() if fault in UNINVITED}
         return {
             client: trainer_with(faults.get(client), client, signers[client])
-            for client in sorted(uninvited.union(chain.participants().active))
+            for client in sorted(uninvited.union(active))
         }
 
     def member(
@@ -181,6 +152,10 @@ class SimulatedActors:
         """Return a committee member as it would be honest, and as it acts."""
         signer, fault = self.population.signers[client], self.population.member_faults.get(client)
         honest = Member(client, signer, journal, judge)
+        if fault is None:
+            return honest, honest
+        from clients.adversaries.faults import member_with  # noqa: PLC0415
+
         return honest, member_with(fault, honest, signer, self.population.favoured)
 
     def updates(
@@ -192,24 +167,13 @@ class SimulatedActors:
             model: w_t, shape (d,).
             travel: w_s − w_t, shape (d,); None where the distances need none.
         """
-        population, participants = self.population, chain.participants()
-        able = sorted(participants.expected)
+        able = sorted(chain.participants().expected)
         jobs = [TrainingJob(int(c), training_seed(chain.seed, c)) for c in able]
         trained = dict(zip(able, self.engine.train(model, jobs), strict=True))
         honest = {client: update.vector for client, update in trained.items()}
-        sent = dict(honest)
-        for client in participants.members:
-            if population.member_faults.get(client) is MemberFault.FALSE_REFERENCE:
-                sent[client] = wild_reference(honest[client])
-        attack = AttackRound(
-            seed=chain.seed,
-            starts=dict.fromkeys(able, model),
-            members=frozenset(participants.members),
-            parameters=chain.parameters,
-            travel=travel,
-            history=None if self.memory is None else self.memory.history(chain.round, model),
-        )
-        sent = population.attackers.corrupt(sent, attack)
+        sent: Mapping[ClientId, NDArray[np.float32]] = honest
+        if self.population.malicious or self.population.member_faults:
+            sent = self._forged(honest, chain, model, travel)
         form = chain.parameters.payload_form
         payloads = {
             client: trained[client].payload if update is honest[client] else form.payload(update)
@@ -218,6 +182,32 @@ class SimulatedActors:
         # The update is what the payload says: a forged one is rounded, too.
         said = {client: payload.update for client, payload in payloads.items()}
         return {c: sent[c] if update is None else update for c, update in said.items()}, payloads
+
+    def _forged(
+        self,
+        honest: Mapping[ClientId, NDArray[np.float32]],
+        chain: ChainView,
+        model: NDArray[np.float32],
+        travel: NDArray[np.float32] | None,
+    ) -> Mapping[ClientId, NDArray[np.float32]]:
+        """Return the updates that are sent: an honest one is the very array that was passed."""
+        from clients.adversaries.attackers import AttackRound  # noqa: PLC0415
+        from clients.adversaries.faults import MemberFault, wild_reference  # noqa: PLC0415
+
+        population, members = self.population, chain.participants().members
+        sent = dict(honest)
+        for client in members:
+            if population.member_faults.get(client) is MemberFault.FALSE_REFERENCE:
+                sent[client] = wild_reference(honest[client])
+        attack = AttackRound(
+            seed=chain.seed,
+            starts=dict.fromkeys(honest, model),
+            members=frozenset(members),
+            parameters=chain.parameters,
+            travel=travel,
+            history=None if self.memory is None else self.memory.history(chain.round, model),
+        )
+        return population.attackers.corrupt(sent, attack)
 
 
 class Simulation:
@@ -272,7 +262,6 @@ class Simulation:
 
     @property
     def rounds(self) -> int:
-        """T."""
         return self._context.parameters.rounds
 
     @property
@@ -407,7 +396,6 @@ class Simulation:
         return members
 
     def _payloads(self, chain: ChainView) -> dict[ClientId, Payload]:
-        """Return the payload of each active client, forged or honest."""
         self._forget()  # a round that was cut short may have left something
         travel = self._observer.travel(chain.round)
         sent, payloads = self._cast.updates(chain, self.model, travel)

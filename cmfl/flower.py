@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid, ServerApp
 
     from clients.configuration.schema import Configuration
-    from clients.runs.flower.training_node import TrainingNode
+    from clients.runs.flower import TrainingNode
     from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import OpenedRun
 
@@ -48,13 +48,13 @@ def server_app(settings: str | Path) -> ServerApp:
     The run configuration has `home`, the folder of chain, blobs and files, `run`, its name, and
     `chain-id`, 0 for a new chain's own.
     """
-    from clients.runs.flower.opening import require_flower
+    from clients.runs.flower import require_flower
 
     require_flower("flwr")
     from flwr.serverapp import ServerApp
 
     def main(grid: Grid, context: Context) -> None:
-        from clients.runs.flower.grid_nodes import GridNodes
+        from clients.runs.flower_grid import GridNodes
 
         home = Path(_option(context, "home", str))
         name, chain_id = _option(context, "run", str), _option(context, "chain-id", int)
@@ -78,10 +78,10 @@ def client_app(settings: str | Path) -> ClientApp:
 
     The node's configuration has `partition-id` and `num-partitions`, and may have `device`.
     """
-    from clients.runs.flower.opening import require_flower
+    from clients.runs.flower import require_flower
 
     require_flower("flwr")
-    from clients.runs.flower.training_app import training_app
+    from clients.runs.flower_grid import training_app
 
     def node(context: Context) -> TrainingNode:
         return _opened(str(settings), str(context.node_config.get("device", "cpu")))
@@ -92,7 +92,7 @@ def client_app(settings: str | Path) -> ClientApp:
 @cache
 def _opened(settings: str, device: str) -> TrainingNode:
     # Not a closure: Flower's simulation pickles the app for its actors.
-    from clients.runs.flower.training_node import TrainingNode
+    from clients.runs.flower import TrainingNode
 
     return TrainingNode.open(_settings(settings, device))
 
@@ -135,7 +135,7 @@ def write_project(folder: Path, configuration: Configuration) -> None:
     """
     if configuration.machine.ledger == "memory":
         raise ConfigurationError("machine.ledger = memory: a ServerApp plays on a chain")
-    from clients.runs.flower.opening import FLWR
+    from clients.runs.flower import FLWR
 
     name, package = folder.resolve().name, folder / folder.resolve().name.replace("-", "_")
     if not _NAME.fullmatch(name):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,55 +25,17 @@ from cmfl.where import Target, open_deployment
 from ledger.protocol.errors import BlobError, ChainError, CmflError, ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.replay.replay_inputs import EnvironmentOf, RecordedRun
-    from clients.replay.replayed_update import ComparedAttestation, TrainingReplay
+    from clients.replay.replay_inputs import EnvironmentOf, RecordedRun, ReplayRequest
+    from clients.replay.results import ComparedAttestation, TrainingReplay
     from ledger.history.training import TrainingAnswer
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.signing import Signer
-    from ledger.protocol.types import ClientId, Digest
+    from ledger.protocol.types import Digest
 
 
 MOST_JOBS = 256
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayRequest:
-    """Choice of updates, and the samples from which they are repeated.
-
-    Attributes:
-        rounds: first and last round; None for all that have ended.
-        clients: whose updates; empty for all.
-        sample: number of updates that are drawn among these; None for all of them.
-        data: file or folder of the samples; None for bundled ones, or those of the home's run.
-        mailbox: location of a federation's mailbox, in which its clients state their environments;
-            None for that of the blobs.
-        salts: of owners' samples, 32 bytes by client.
-        keys: private keys of owners, from which the salts of their samples follow; their clients
-            are the chosen ones if none are named.
-        poisoned: whether a simulation's attackers poison their samples, as they did.
-        trained_here: whether updates whose environment nobody recorded are taken to be trained in
-            this machine's.
-        log: file of results, which an interrupted replay goes on from; None for none.
-        attests: private key of an auditor who signs the verdicts; None for nobody.
-    """
-
-    rounds: tuple[int, int] | None = None
-    clients: tuple[int, ...] = ()
-    sample: int | None = None
-    seed: int = 0
-    data: Path | None = None
-    mailbox: str | None = None
-    salts: Mapping[int, bytes] = field(default_factory=dict)
-    keys: tuple[bytes, ...] = ()
-    poisoned: bool = False
-    trained_here: bool = False
-    settings: tuple[str, ...] = ()
-    device: str = "cpu"
-    jobs: int = 1
-    log: Path | None = None
-    attests: bytes | None = field(default=None, repr=False)
 
 
 class TrainingVerification:
@@ -181,6 +143,8 @@ def verify_training(
         ConfigurationError: it is not clear what to repeat, or an argument is wrong.
         ChainError: the chain cannot be read.
     """
+    from clients.replay.replay_inputs import ReplayRequest
+
     bounds, clients = _bounds(round, rounds), _clients(client)
     target = audited_target(run, name, rpc_url, address, chain_id, blobs)
     request = ReplayRequest(
@@ -212,7 +176,6 @@ def _bounds(round_: int | None, rounds: Sequence[int] | None) -> tuple[int, int]
 
 
 def _clients(client: int | Sequence[int]) -> tuple[int, ...]:
-    """Return the named clients."""
     if isinstance(client, int):
         require(WHOLE, client=client)
         return (client,)
@@ -229,9 +192,8 @@ def replay_target(
     Args:
         on_progress: called with the updates that are done, and their number.
     """
-    from clients.replay.replay_inputs import ReplaySource
-    from clients.replay.result_file import ResultFile
-    from clients.replay.training_replay import ReplayOptions, replay_run
+    from clients.replay.results import ResultFile
+    from clients.replay.training_replay import replay_run
     from ledger.storage.opening import mailbox_at, require_mailbox
 
     _require_request(request)
@@ -244,20 +206,10 @@ def replay_target(
         mailbox_at(place)  # so that a wrong name is refused before anything is trained
     log = None if request.log is None else ResultFile(request.log)
     run, salts = _recorded(target, request)
-    source = ReplaySource(
-        request.data or _data_of_home(target, run.document),
-        salts,
-        request.poisoned,
-        (*request.settings, f"machine.device={request.device}"),
-    )
-    options = ReplayOptions(
-        recorded=_environments(target, run, place),
-        workers=request.jobs,
-        log=log,
-        trained_here=request.trained_here,
-        on_progress=on_progress,
-    )
-    result = replay_run(run, target.published(), source, options)
+    data = request.data or _data_of_home(target, run.document)
+    request = replace(request, data=data, salts=salts)
+    recorded = _environments(target, run, place)
+    result = replay_run(run, target.published(), request, recorded, log, on_progress)
     if request.poisoned or place is None:
         return result
     return _attested(place, run, request, result)
@@ -272,18 +224,21 @@ def drawn_training(
     """
     try:
         with naming_extras():
+            from clients.replay.replay_inputs import ReplayRequest
+
             result = replay_target(target, ReplayRequest(sample=sample), on_progress)
     except CmflError as error:
         return {"drawn": 0, "counts": None, "reason": str(error)}
     return {"drawn": len(result.updates), "counts": result.counts, "reason": ""}
 
 
-def _recorded(target: Target, request: ReplayRequest) -> tuple[RecordedRun, dict[ClientId, bytes]]:
+def _recorded(target: Target, request: ReplayRequest) -> tuple[RecordedRun, dict[int, bytes]]:
     """Return the chosen updates of the run, as the chain has them, and the salts that are known."""
-    from clients.replay.replay_inputs import RecordedRun, UpdateChoice, recorded_rounds
+    from clients.replay.replay_inputs import RecordedRun, recorded_rounds
+    from clients.worker.process import signers_by_client
     from ledger.chain.contract.deploy import deployed_document, deployed_domain
     from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-    from ledger.protocol.types import ClientId
+    from ledger.protocol.signing import KeySigner, data_salt
 
     with target.reader() as chain, chain.snapshot() as view:
         history = target.history(view)
@@ -293,29 +248,11 @@ def _recorded(target: Target, request: ReplayRequest) -> tuple[RecordedRun, dict
         )
         data = target.published().get(deployment.config, MAX_DOCUMENT_BYTES)
         document = deployed_document(data, deployment)
-        own = _own_salts(document, request.keys)
-        clients = tuple(map(ClientId, request.clients)) or tuple(sorted(own))
-        choice = UpdateChoice(request.rounds, clients, request.sample, request.seed)
-        rounds = recorded_rounds(history, document.initial_model, choice)
-    given = {ClientId(client): salt for client, salt in request.salts.items()}
-    return RecordedRun(domain, document, rounds), own | given
-
-
-def _own_salts(document: RunDocument, keys: tuple[bytes, ...]) -> dict[ClientId, bytes]:
-    """Return the salts of owners' samples, by client."""
-    from ledger.chain.addresses import checksum
-    from ledger.protocol.signing import KeySigner, data_salt
-    from ledger.protocol.types import ClientId
-
-    clients = {registered.address: i for i, registered in enumerate(document.registry)}
-    salts: dict[ClientId, bytes] = {}
-    for signer in map(KeySigner, keys):
-        if signer.address not in clients:
-            raise ConfigurationError(
-                f"account {checksum(signer.address)} is none of the run's {len(clients)} clients"
-            )
-        salts[ClientId(clients[signer.address])] = data_salt(signer)
-    return salts
+        owners = signers_by_client(document, list(map(KeySigner, request.keys)))
+        own: dict[int, bytes] = {client: data_salt(signer) for client, signer in owners.items()}
+        request = replace(request, clients=request.clients or tuple(sorted(own)))
+        rounds = recorded_rounds(history, document.initial_model, request)
+    return RecordedRun(domain, document, rounds), own | dict(request.salts)
 
 
 def _attested(
@@ -325,7 +262,7 @@ def _attested(
 
     A long replay is not lost with its mailbox: what could not be published is part of the result.
     """
-    from clients.replay.result_file import compared_attestations
+    from clients.replay.results import compared_attestations
     from ledger.protocol.documents.run import encode_run
     from ledger.protocol.encoding import sha256
     from ledger.protocol.signing import KeySigner
@@ -346,7 +283,7 @@ def _attested(
 
 def _published(result: TrainingReplay, run: Digest, auditor: Signer, place: str) -> TrainingReplay:
     """Put an auditor's attestations into a mailbox, and return the result with what came of it."""
-    from clients.replay.result_file import own_attestations
+    from clients.replay.results import own_attestations
     from ledger.storage.http import AUDITOR, UploadSigner
     from ledger.storage.opening import mailbox_at
 
@@ -385,7 +322,6 @@ def _environments(target: Target, run: RecordedRun, place: str | None) -> Enviro
 
 
 def _require_request(request: ReplayRequest) -> None:
-    """Refuse numbers out of range."""
     if not 1 <= request.jobs <= MOST_JOBS:
         raise ConfigurationError(f"jobs = {request.jobs}: must be 1 .. {MOST_JOBS}")
     if request.sample is not None and request.sample < 1:
@@ -536,14 +472,7 @@ def coverage(
 def coverage_of(
     target: Target, rounds: tuple[int, int] | None, auditors: Collection[str], mailbox: str | None
 ) -> TrainingAnswer:
-    """Return the coverage of the run that a target names; the command and `coverage` share it.
-
-    Args:
-        target: chain, contract and blobs, or a service.
-        rounds: first and last; None for all that have ended.
-        auditors: addresses whose attestations count alone; none for everybody's.
-        mailbox: location of the attestations; None for the service's, or that of the blobs.
-    """
+    """Return the coverage of the run that a target names; the command and `coverage` share it."""
     from ledger.chain.addresses import eip55
     from ledger.chain.contract.deploy import deployed_domain
     from ledger.history.training import counting_only, training_coverage

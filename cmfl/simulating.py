@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clients.datasets.own_data import Data
-from clients.runs.flower.nodes import Nodes
+from clients.runs.flower import Nodes
 from clients.runs.metrics import RoundMetrics
 from cmfl.arguments import checked
 from cmfl.display import tracking

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.adversaries.attackers import malicious_clients
-from clients.attacks.samples import DATA_ATTACKS, poisoned
-from clients.attacks.updates import attack_parameters
+from clients.attacks.samples import DATA_ATTACKS
 from clients.configuration.run_configuration import configuration_from_document
 from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import FederatedData, frozen_samples
@@ -33,7 +31,8 @@ from clients.datasets.registry import data_set_named, load_dataset
 from clients.models.model import Model
 from clients.models.registry import model_named
 from clients.random_streams import named_stream
-from clients.runs.input_binding import require_bound_model
+from clients.runs.bound_inputs import require_bound_model
+from clients.runs.malice import poisoned_by
 from ledger.history.queries import RoundStatus
 from ledger.io.home import read_file
 from ledger.protocol.documents.envelope import EnvelopeKind, PublishedEnvironment
@@ -62,6 +61,35 @@ _log = logging.getLogger(__name__)
 
 _ROUNDS = 1024
 """Rounds whose statements are remembered: a replay looks for their caps before it trains."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayRequest:
+    """A choice among the updates of a run, and how they are repeated.
+
+    The attributes are the arguments of `cmfl.verify_training`, except for two.
+
+    Attributes:
+        keys: private keys of owners, from which the salts of their samples follow; their clients
+            are the chosen ones if none are named.
+        attests: private key of an auditor who signs the verdicts; None for nobody.
+    """
+
+    rounds: tuple[int, int] | None = None
+    clients: tuple[int, ...] = ()
+    sample: int | None = None
+    seed: int = 0
+    data: Path | None = None
+    mailbox: str | None = None
+    salts: Mapping[int, bytes] = field(default_factory=dict)
+    keys: tuple[bytes, ...] = ()
+    poisoned: bool = False
+    trained_here: bool = False
+    settings: tuple[str, ...] = ()
+    device: str = "cpu"
+    jobs: int = 1
+    log: Path | None = None
+    attests: bytes | None = field(default=None, repr=False)
 
 
 def of_simulation(recorded: Sequence[tuple[int, TrainingEnvironment]]) -> EnvironmentOf:
@@ -167,7 +195,6 @@ class RecordedRun:
 
     @property
     def updates(self) -> int:
-        """Number of updates."""
         return sum(len(round_.updates) for round_ in self.rounds)
 
     @property
@@ -176,24 +203,8 @@ class RecordedRun:
         return tuple(sorted({u.client for round_ in self.rounds for u in round_.updates}))
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateChoice:
-    """A choice among the updates of a run.
-
-    Attributes:
-        rounds: first and last round; None for all that have ended.
-        clients: indices; empty for all.
-        sample: number of updates that are drawn among these; None for all of them.
-    """
-
-    rounds: tuple[int, int] | None = None
-    clients: tuple[ClientId, ...] = ()
-    sample: int | None = None
-    seed: int = 0
-
-
 def recorded_rounds(
-    history: FoldedHistory, initial_model: Digest, choice: UpdateChoice
+    history: FoldedHistory, initial_model: Digest, request: ReplayRequest
 ) -> tuple[RecordedRound, ...]:
     """Return the chosen updates by round, ascending; rounds without one are left out.
 
@@ -205,31 +216,30 @@ def recorded_rounds(
     """
     newest = history.newest()
     ended = [r for r in history.rounds(1, newest) if r.status is not RoundStatus.OPEN]
-    first, last = _bounds(choice, len(ended))
-    for client in choice.clients:
+    first, last = _bounds(request, len(ended))
+    clients = tuple(map(ClientId, request.clients))
+    for client in clients:
         if not 0 <= client < history.fixed.clients:
             raise ConfigurationError(
                 f"client {client}: the run has clients 0 .. {history.fixed.clients - 1}"
             )
     models = _models(ended, initial_model)
     rounds = [
-        _recorded(history, number, models[number - 1], choice.clients)
-        for number in range(first, last + 1)
+        _recorded(history, number, models[number - 1], clients) for number in range(first, last + 1)
     ]
-    drawn = _drawn(rounds, choice)
+    drawn = _drawn(rounds, request)
     if not drawn:
-        named = ", ".join(map(str, choice.clients)) or "any client"
+        named = ", ".join(map(str, clients)) or "any client"
         raise ConfigurationError(
             f"rounds {first} to {last} have no update of {named}: nobody has committed to one"
         )
     return drawn
 
 
-def _bounds(choice: UpdateChoice, ended: int) -> tuple[int, int]:
-    """Return the first and the last chosen round."""
+def _bounds(request: ReplayRequest, ended: int) -> tuple[int, int]:
     if not ended:
         raise ConfigurationError("no round of the run has ended: there is nothing to repeat")
-    first, last = choice.rounds or (1, ended)
+    first, last = request.rounds or (1, ended)
     if not 1 <= first <= last:
         raise ConfigurationError(f"rounds {first}..{last}: must be first and last, from 1")
     if last > ended:
@@ -238,7 +248,6 @@ def _bounds(choice: UpdateChoice, ended: int) -> tuple[int, int]:
 
 
 def _models(ended: Sequence[HistoryRound], initial_model: Digest) -> list[Digest]:
-    """Return the digest of the model that each round begins with."""
     models = [initial_model]
     for round_ in ended:
         models.append(models[-1] if round_.decided is None else round_.decided.model)
@@ -265,12 +274,11 @@ def _recorded(
     )
 
 
-def _drawn(rounds: Sequence[RecordedRound], choice: UpdateChoice) -> tuple[RecordedRound, ...]:
-    """Return the rounds with the drawn updates alone."""
+def _drawn(rounds: Sequence[RecordedRound], request: ReplayRequest) -> tuple[RecordedRound, ...]:
     updates = [(r.round, u.client) for r in rounds for u in r.updates]
-    if choice.sample is not None and choice.sample < len(updates):
-        rng = np.random.default_rng(choice.seed)
-        rows = rng.choice(len(updates), choice.sample, replace=False)
+    if request.sample is not None and request.sample < len(updates):
+        rng = np.random.default_rng(request.seed)
+        rows = rng.choice(len(updates), request.sample, replace=False)
         chosen = {updates[row] for row in rows}
         rounds = [
             replace(r, updates=tuple(u for u in r.updates if (r.round, u.client) in chosen))
@@ -280,24 +288,6 @@ def _drawn(rounds: Sequence[RecordedRound], choice: UpdateChoice) -> tuple[Recor
 
 
 _MAX_SALT_BYTES = 100
-
-
-@dataclass(frozen=True, slots=True)
-class ReplaySource:
-    """Source of the samples of a replay.
-
-    Attributes:
-        path: file or folder of the data; None for bundled ones, or if none are given.
-        salts: of owners' samples, by client; without its salt a client's samples are not compared
-            with their digest.
-        poisoned: whether a simulation's attackers poison their samples, as they did.
-        settings: `section.key=value` of this machine, as `cmfl worker` takes them.
-    """
-
-    path: Path | None = None
-    salts: Mapping[ClientId, bytes] = field(default_factory=dict)
-    poisoned: bool = False
-    settings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -320,16 +310,18 @@ class InputsMissingError(ConfigurationError):
     """Nothing can be repeated: the model or all data are missing or not those of the run."""
 
 
-def replay_configuration(document: RunDocument, source: ReplaySource) -> Configuration:
+def replay_configuration(document: RunDocument, request: ReplayRequest) -> Configuration:
     """Return the configuration of a run's training, without rules that only the committee needs."""
-    if source.path is not None and not source.path.exists():
-        raise ConfigurationError(f"--data {source.path}: there is no such file or folder")
+    if request.data is not None and not request.data.exists():
+        raise ConfigurationError(f"--data {request.data}: there is no such file or folder")
     parameters = document.parameters
     if OwnRuleName.of(parameters.distance) is not None:
         parameters = replace(parameters, distance="squared")
     plain = replace(document, parameters=parameters)
-    configuration = configuration_from_document(plain, source.path, source.settings)
-    if source.poisoned and configuration.malice.attack not in DATA_ATTACKS:
+    configuration = configuration_from_document(
+        plain, request.data, (*request.settings, f"machine.device={request.device}")
+    )
+    if request.poisoned and configuration.malice.attack not in DATA_ATTACKS:
         raise ConfigurationError(
             f"--poisoned: the run has no attack on training samples (malice.attack = "
             f"{configuration.malice.attack or 'none'}): those are {', '.join(DATA_ATTACKS)}"
@@ -341,7 +333,7 @@ def replay_inputs(
     document: RunDocument,
     configuration: Configuration,
     clients: Sequence[ClientId],
-    source: ReplaySource,
+    request: ReplayRequest,
 ) -> ReplayInputs:
     """Return the inputs of some clients' training, compared with the run document.
 
@@ -349,9 +341,9 @@ def replay_inputs(
         clients: whose updates are repeated, ascending.
     """
     if configuration.data.name == OWN.name:
-        data, unbound, missing, described = _owned(document, configuration, clients, source)
+        data, unbound, missing, described = _owned(document, configuration, clients, request)
     else:
-        data, missing, described = _shared(document, configuration, source)
+        data, missing, described = _shared(document, configuration, request)
         unbound = {}
     try:
         model = model_named(configuration.model.name, data.form, configuration.model.options)
@@ -362,7 +354,7 @@ def replay_inputs(
 
 
 def _shared(
-    document: RunDocument, configuration: Configuration, source: ReplaySource
+    document: RunDocument, configuration: Configuration, request: ReplayRequest
 ) -> tuple[FederatedData, dict[ClientId, str], str]:
     """Return a data set that is divided among all clients, poisoned if that is asked for.
 
@@ -388,31 +380,27 @@ def _shared(
         for client, (claim, count) in counts
         if claim != count
     }
-    if not source.poisoned:
+    if not request.poisoned:
         return data, missing, "the samples of its data_root"
-    malice = configuration.malice
-    rng = named_stream(configuration.seed, "malicious")
-    attackers = malicious_clients(data.clients, malice.malicious_rate, rng)
-    parameters, attack = attack_parameters(malice), DATA_ATTACKS[malice.attack or ""]
-    data = poisoned(data, [*map(ClientId, attackers)], attack, parameters, configuration.seed)
-    described = f"the samples of its data_root, those of attackers poisoned by {attack.name}"
-    return data, missing, described
+    attack = configuration.malice.attack
+    described = f"the samples of its data_root, those of attackers poisoned by {attack}"
+    return poisoned_by(configuration, data), missing, described
 
 
 def _owned(
     document: RunDocument,
     configuration: Configuration,
     clients: Sequence[ClientId],
-    source: ReplaySource,
+    request: ReplayRequest,
 ) -> tuple[FederatedData, dict[ClientId, str], dict[ClientId, str], str]:
     """Return the samples of owners, as far as they are given and are those of the run."""
-    if source.path is None:
+    if request.data is None:
         raise InputsMissingError(
             "data not given: name the owner's file, or a folder of several, with --data"
         )
-    if not source.path.is_dir() and len(clients) > 1:
+    if not request.data.is_dir() and len(clients) > 1:
         raise ConfigurationError(
-            f"--data {source.path}: one file, for {len(clients)} clients: name its own with "
+            f"--data {request.data}: one file, for {len(clients)} clients: name its own with "
             f"--client, or give a folder"
         )
     parts: dict[ClientId, FederatedData] = {}
@@ -420,9 +408,9 @@ def _owned(
     unbound: dict[ClientId, str] = {}
     for client in clients:
         try:
-            salt = source.salts.get(client) or _salt_beside(document, client, source.path)
+            salt = request.salts.get(client) or _salt_beside(document, client, request.data)
             salts = None if salt is None else {client: salt}
-            parts[client] = own_parts(configuration, document, (client,), source.path, salts)
+            parts[client] = own_parts(configuration, document, (client,), request.data, salts)
         except ConfigurationError as error:
             missing[client] = str(error)
             continue

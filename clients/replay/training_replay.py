@@ -6,9 +6,8 @@ for all of its places, and the bytes of an update do not depend on the other cli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,14 +22,18 @@ from clients.replay.replay_inputs import (
     RecordedRun,
     RecordedUpdate,
     ReplayInputs,
-    ReplaySource,
+    ReplayRequest,
     replay_configuration,
     replay_inputs,
 )
-from clients.replay.replayed_update import ReplayedUpdate, TrainingReplay, UpdateDifference
-from clients.replay.result_file import ResultFile
-from clients.training.engine_factory import open_engine, require_engine
-from clients.training.environment import environment_here, require_known, settled_path
+from clients.replay.results import ReplayedUpdate, ResultFile, TrainingReplay, UpdateDifference
+from clients.training.engine_factory import (
+    environment_here,
+    require_engine,
+    require_known,
+    run_engine,
+    settled_path,
+)
 from clients.training.port import Engine, TrainedUpdate, TrainingError, TrainingJob
 from ledger.protocol import canonical
 from ledger.protocol.encoding import commitment_of, sha256
@@ -47,38 +50,113 @@ if TYPE_CHECKING:
 _DIGEST_BYTES = 32
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayOptions:
-    """Options of the repetition of a run's updates.
+def replay_run(
+    run: RecordedRun,
+    blobs: BlobReader,
+    request: ReplayRequest,
+    recorded: EnvironmentOf,
+    log: ResultFile | None = None,
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> TrainingReplay:
+    """Repeat the chosen updates of a run.
 
-    Attributes:
+    Args:
         recorded: environment that the trainer of a round's update recorded, if it did.
         log: results so far, which are not computed again; None for none.
-        trained_here: whether an update whose environment nobody recorded is taken to be trained in
-            this machine's.
-        on_progress: called with the updates that are done, and their number.
+    """
+    configuration = replay_configuration(run.document, request)
+    configuration = _under_recorded_cap(configuration, run, recorded)
+    here = {"engine": "local", "workers": request.jobs}
+    machine = configuration.machine.model_copy(update=here)
+    configuration = configuration.model_copy(update={"machine": machine})
+    require_engine(machine.device, None, machine.isa)
+    environment = environment_here(settled_path(configuration), machine.device, machine.isa)
+    require_known(environment)
+    on_progress(0, run.updates)
+    try:
+        inputs = replay_inputs(run.document, configuration, run.clients, request)
+    except InputsMissingError as error:
+        missing = tuple(
+            ReplayedUpdate(
+                round_.round, update.client, ReplayVerdict.NOT_CHECKABLE, str(error), environment
+            )
+            for round_ in run.rounds
+            for update in round_.updates
+        )
+        return TrainingReplay(run.domain, environment, "nothing was trained", missing)
+    rows = max(len(round_.updates) for round_ in run.rounds)
+    repetition = _Repetition(
+        request, configuration, inputs, blobs, environment, recorded, log, rows
+    )
+    updates = []
+    try:
+        for round_ in run.rounds:
+            for update in repetition.of_round(round_):
+                updates.append(update)
+                on_progress(len(updates), run.updates)
+    finally:
+        repetition.close()
+    return TrainingReplay(run.domain, environment, inputs.described, tuple(updates))
+
+
+@dataclass(slots=True, eq=False)
+class _Repetition:
+    """Repeats updates, by an engine that goes on after the failure of a user's model.
+
+    Attributes:
+        rows: most updates of a round.
+        trained: those of the newest round by client.
     """
 
-    recorded: EnvironmentOf
-    workers: int = 1
-    log: ResultFile | None = None
-    trained_here: bool = False
-    on_progress: Callable[[int, int], None] = lambda _done, _total: None
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayTask:
-    """A repetition of some updates."""
-
+    request: ReplayRequest
     configuration: Configuration
     inputs: ReplayInputs
     blobs: BlobReader
     environment: TrainingEnvironment
-    options: ReplayOptions
+    recorded: EnvironmentOf
+    log: ResultFile | None
+    rows: int
+    trained: dict[ClientId, TrainedUpdate] = field(default_factory=dict)
+    engine: Engine | None = None
 
-    def origin(self, round_: RecordedRound, update: RecordedUpdate) -> Digest:
+    def of_round(self, round_: RecordedRound) -> Iterator[ReplayedUpdate]:
+        """Yield the updates of a round with their verdicts, ascending by client."""
+        missing, earlier = dict(self.inputs.missing), self._earlier(round_)
+        start = self._vector(round_.model, FLOAT32)
+        clients = [update.client for update in round_.updates]
+        if start is None:
+            reason = f"the model of round {round_.round}, 0x{round_.model.hex()}, is not to be had"
+            missing = dict.fromkeys(clients, reason) | missing
+        else:
+            able = [c for c in clients if c not in missing and c not in earlier]
+            missing |= self._train(start, round_.seed, able)
+        for update in round_.updates:
+            if update.client in earlier:
+                yield earlier[update.client]
+                continue
+            replayed = self._compared(round_, update, missing.get(update.client))
+            if self.log is not None and replayed.losses is not None:
+                self.log.add(self._origin(round_, update), replayed)
+            yield replayed
+
+    def close(self) -> None:
+        if self.engine is not None:
+            self.engine.close()
+            self.engine = None
+
+    def _earlier(self, round_: RecordedRound) -> dict[ClientId, ReplayedUpdate]:
+        if self.log is None:
+            return {}
+        results = {
+            update.client: self.log.find(self._origin(round_, update), self.environment)
+            for update in round_.updates
+            if update.client not in self.inputs.missing
+        }
+        return {client: result for client, result in results.items() if result is not None}
+
+    def _origin(self, round_: RecordedRound, update: RecordedUpdate) -> Digest:
         """Return a digest of everything that the result of an update follows from."""
-        model, recorded = self.inputs.model, self.options.recorded(round_.round, update.client)
+        model, recorded = self.inputs.model, self.recorded(round_.round, update.client)
         samples = samples_digest_of(self.inputs.data.train[update.client], bytes(_DIGEST_BYTES))
         parts = {
             "update": [round_.round, round_.seed, round_.model, update.client, update.commitment],
@@ -88,135 +166,127 @@ class ReplayTask:
             "environments": [
                 self.environment.digest,
                 b"" if recorded is None else recorded.digest,
-                self.options.trained_here,
+                self.request.trained_here,
             ],
         }
         return sha256(canonical.encode(parts))
 
+    def _train(
+        self, start: NDArray[np.float32], seed: Digest, clients: Sequence[ClientId]
+    ) -> dict[ClientId, str]:
+        """Train clients together, one by one after a failure; return why some have no update."""
+        jobs = [TrainingJob(int(client), training_seed(seed, client)) for client in clients]
+        failed: dict[ClientId, str] = {}
+        try:
+            self.trained = dict(zip(clients, self._updates(start, jobs), strict=True))
+        except TrainingError:
+            self.trained = {}
+            for client, job in zip(clients, jobs, strict=True):
+                try:
+                    (update,) = self._updates(start, [job])
+                except TrainingError as error:
+                    failed[client] = str(error)
+                else:
+                    self.trained[client] = update.copy()
+        return failed
 
-def replay_run(
-    run: RecordedRun, blobs: BlobReader, source: ReplaySource, options: ReplayOptions
-) -> TrainingReplay:
-    """Repeat the chosen updates of a run."""
-    configuration = replay_configuration(run.document, source)
-    configuration = _under_recorded_cap(configuration, run, options.recorded)
-    machine = configuration.machine
-    require_engine(machine.device, None, machine.isa)
-    environment = environment_here(settled_path(configuration), machine.device, machine.isa)
-    require_known(environment)
-    options.on_progress(0, run.updates)
-    try:
-        inputs = replay_inputs(run.document, configuration, run.clients, source)
-    except InputsMissingError as error:
-        missing = not_repeated(environment, run.rounds, str(error))
-        return TrainingReplay(run.domain, environment, "nothing was trained", missing)
-    task = ReplayTask(
-        configuration=configuration,
-        inputs=inputs,
-        blobs=blobs,
-        environment=environment,
-        options=options,
-    )
-    updates = []
-    for update in replay(task, run.rounds):
-        updates.append(update)
-        options.on_progress(len(updates), run.updates)
-    return TrainingReplay(run.domain, environment, inputs.described, tuple(updates))
+    def _updates(
+        self, start: NDArray[np.float32], jobs: Sequence[TrainingJob]
+    ) -> list[TrainedUpdate]:
+        if self.engine is None:
+            model, data = self.inputs.model, self.inputs.data
+            self.engine = run_engine(
+                self.configuration, model, data, self.rows, records_losses=True
+            )
+        try:
+            return self.engine.train(start, jobs) if jobs else []
+        except TrainingError:
+            self.close()  # a worker that has failed has ended
+            raise
 
+    def _compared(
+        self, round_: RecordedRound, update: RecordedUpdate, missing: str | None
+    ) -> ReplayedUpdate:
+        """Return the verdict on an update.
 
-def replay(task: ReplayTask, rounds: Sequence[RecordedRound]) -> Iterator[ReplayedUpdate]:
-    """Repeat updates, and yield each with its verdict, ascending by round and client."""
-    with ExitStack() as stack:
-        trainer = _Trainer(task, max(len(round_.updates) for round_ in rounds))
-        stack.callback(trainer.close)
-        for round_ in rounds:
-            yield from _of_round(task, trainer, round_)
-
-
-def not_repeated(
-    environment: TrainingEnvironment, rounds: Sequence[RecordedRound], reason: str
-) -> tuple[ReplayedUpdate, ...]:
-    """Return updates that nobody can repeat here, for one reason."""
-    return tuple(
-        ReplayedUpdate(
-            round_.round, update.client, ReplayVerdict.NOT_CHECKABLE, reason, environment
-        )
-        for round_ in rounds
-        for update in round_.updates
-    )
-
-
-def _of_round(
-    task: ReplayTask, trainer: _Trainer, round_: RecordedRound
-) -> Iterator[ReplayedUpdate]:
-    missing = dict(task.inputs.missing)
-    earlier = _earlier(task, round_)
-    start = _vector(task, round_.model, FLOAT32)
-    if start is None:
-        reason = f"the model of round {round_.round}, 0x{round_.model.hex()}, is not to be had"
-        missing = {update.client: reason for update in round_.updates} | missing
-    else:
-        clients = [update.client for update in round_.updates]
-        able = [c for c in clients if c not in missing and c not in earlier]
-        missing |= trainer.train(start, round_.seed, able)
-    for update in round_.updates:
-        if update.client in earlier:
-            yield earlier[update.client]
-            continue
-        verdict = ReplayVerdict.NOT_CHECKABLE, missing.get(update.client, "")
+        Args:
+            missing: why it was not trained here; None if it was.
+        """
+        verdict, reason = ReplayVerdict.NOT_CHECKABLE, missing or ""
         losses: bytes | None = None
         difference: UpdateDifference | None = None
-        if update.client not in missing:
-            trained = trainer.updates[update.client]
+        recorded = self.recorded(round_.round, update.client)
+        if missing is None:
+            trained = self.trained[update.client]
             losses = trained.losses
             if commitment_of(update.client, trained.payload.digest) == update.commitment:
-                verdict = ReplayVerdict.SAME, ""
+                verdict = ReplayVerdict.SAME
             else:
-                difference = _difference(task, round_, update, trainer.updates)
-                verdict = _verdict(task, round_.round, update, difference)
-        replayed = ReplayedUpdate(
+                difference = self._difference(round_, update)
+                verdict, reason = self._verdict(update, recorded, difference)
+        return ReplayedUpdate(
             round=round_.round,
             client=update.client,
-            verdict=verdict[0],
-            reason=verdict[1],
-            environment=task.environment,
-            recorded=task.options.recorded(round_.round, update.client),
+            verdict=verdict,
+            reason=reason,
+            environment=self.environment,
+            recorded=recorded,
             losses=losses,
             difference=difference,
         )
-        if task.options.log is not None and losses is not None:
-            task.options.log.add(task.origin(round_, update), replayed)
-        yield replayed
 
+    def _verdict(
+        self,
+        update: RecordedUpdate,
+        recorded: TrainingEnvironment | None,
+        difference: UpdateDifference | None,
+    ) -> tuple[ReplayVerdict, str]:
+        """Return the verdict on an update of other bits, and its reason."""
+        far = "" if difference is None else f" ({difference})"
+        unbound = self.inputs.unbound.get(update.client)
+        if unbound is not None:
+            reason = f"the samples given make another update, and {unbound}"
+            return ReplayVerdict.NOT_CHECKABLE, reason
+        if recorded is None and not self.request.trained_here:
+            reason = f"the bits differ{far}, and nothing says in which environment it was trained"
+            return ReplayVerdict.NOT_CHECKABLE, reason
+        if recorded is not None and recorded != self.environment:
+            reason = f"the bits differ{far}, and so does the environment: it was {recorded}"
+            return ReplayVerdict.NOT_CHECKABLE, reason + _hint(recorded, self.environment)
+        where = ""
+        if recorded is None:
+            where = ", if it was trained in this environment, as you say"
+        return ReplayVerdict.OTHER, f"{self.inputs.described} make another update{far}{where}"
 
-def _earlier(task: ReplayTask, round_: RecordedRound) -> dict[ClientId, ReplayedUpdate]:
-    if task.options.log is None:
-        return {}
-    results = {
-        update.client: task.options.log.find(task.origin(round_, update), task.environment)
-        for update in round_.updates
-        if update.client not in task.inputs.missing
-    }
-    return {client: result for client, result in results.items() if result is not None}
+    def _difference(self, round_: RecordedRound, update: RecordedUpdate) -> UpdateDifference | None:
+        """Return the distance of an update from the recorded one.
 
+        The updates that were repeated here are honest. Where they are fewer than two, the accepted
+        ones show how honest updates differ.
+        """
+        form = self.configuration.protocol.payload_form
+        repeated = self.trained[update.client].vector
+        recorded = self._vector(update.payload, form)
+        if recorded is None or not (np.isfinite(recorded).all() and np.isfinite(repeated).all()):
+            return None
+        honest: Iterable[NDArray[np.float32] | None]
+        if len(self.trained) > 1:
+            honest = (trained.vector for trained in self.trained.values())
+        else:
+            honest = (self._vector(digest, form) for digest in round_.accepted)
+        vectors = [vector for vector in honest if vector is not None]
+        return UpdateDifference.between(repeated, recorded, vectors)
 
-def _verdict(
-    task: ReplayTask, number: int, update: RecordedUpdate, difference: UpdateDifference | None
-) -> tuple[ReplayVerdict, str]:
-    """Return the verdict on an update of other bits, and its reason."""
-    recorded = task.options.recorded(number, update.client)
-    far = "" if difference is None else f" ({difference})"
-    unbound = task.inputs.unbound.get(update.client)
-    if unbound is not None:
-        return ReplayVerdict.NOT_CHECKABLE, f"the samples given make another update, and {unbound}"
-    if recorded is None and not task.options.trained_here:
-        reason = f"the bits differ{far}, and nothing says in which environment it was trained"
-        return ReplayVerdict.NOT_CHECKABLE, reason
-    if recorded is not None and recorded != task.environment:
-        reason = f"the bits differ{far}, and so does the environment: it was {recorded}"
-        return ReplayVerdict.NOT_CHECKABLE, reason + _hint(recorded, task.environment)
-    where = "" if recorded is not None else ", if it was trained in this environment, as you say"
-    return ReplayVerdict.OTHER, f"{task.inputs.described} make another update{far}{where}"
+    def _vector(self, digest: Digest | None, form: PayloadForm) -> NDArray[np.float32] | None:
+        """Return a published model or update; None if it is not to be had, or malformed."""
+        dimension = self.inputs.model.dimension
+        if digest is None:
+            return None
+        try:
+            data = self.blobs.get(digest, form.size(dimension))  # which compares it with its digest
+        except BlobError:
+            return None
+        return form.update_of(data, dimension)
 
 
 def _hint(recorded: TrainingEnvironment, here: TrainingEnvironment) -> str:
@@ -247,102 +317,3 @@ def _under_recorded_cap(
     if cap not in available_caps():
         return configuration
     return configuration.model_copy(update={"machine": machine.model_copy(update={"isa": cap})})
-
-
-def _difference(
-    task: ReplayTask,
-    round_: RecordedRound,
-    update: RecordedUpdate,
-    trained: Mapping[ClientId, TrainedUpdate],
-) -> UpdateDifference | None:
-    repeated = trained[update.client].vector
-    recorded = _vector(task, update.payload, task.configuration.protocol.payload_form)
-    if recorded is None or not (np.isfinite(recorded).all() and np.isfinite(repeated).all()):
-        return None
-    return UpdateDifference.between(repeated, recorded, _comparable(task, round_, trained))
-
-
-def _comparable(
-    task: ReplayTask, round_: RecordedRound, trained: Mapping[ClientId, TrainedUpdate]
-) -> list[NDArray[np.float32]]:
-    """Return updates of a round that differ as honest ones do.
-
-    Those that were repeated here are honest; where they are fewer than two, the accepted ones.
-    """
-    if len(trained) > 1:
-        return [update.vector for update in trained.values()]
-    form = task.configuration.protocol.payload_form
-    vectors = [_vector(task, digest, form) for digest in round_.accepted]
-    return [vector for vector in vectors if vector is not None]
-
-
-def _vector(
-    task: ReplayTask, digest: Digest | None, form: PayloadForm
-) -> NDArray[np.float32] | None:
-    """Return a published model or update; None if it is not to be had, or malformed."""
-    dimension = task.inputs.model.dimension
-    if digest is None:
-        return None
-    try:
-        data = task.blobs.get(digest, form.size(dimension))  # which compares it with its digest
-    except BlobError:
-        return None
-    return form.update_of(data, dimension)
-
-
-class _Trainer:
-    """An engine that goes on after the failure of a user's model."""
-
-    def __init__(self, task: ReplayTask, rows: int) -> None:
-        self.updates: dict[ClientId, TrainedUpdate] = {}
-        self._task = task
-        self._rows = rows
-        self._engine: Engine | None = None
-
-    def train(
-        self, start: NDArray[np.float32], seed: Digest, clients: Sequence[ClientId]
-    ) -> dict[ClientId, str]:
-        """Train clients together, one by one after a failure; return why some have no update."""
-        jobs = [TrainingJob(int(client), training_seed(seed, client)) for client in clients]
-        try:
-            self.updates = dict(zip(clients, self._trained(start, jobs), strict=True))
-        except TrainingError:
-            self.updates, failed = {}, {}
-            for client, job in zip(clients, jobs, strict=True):
-                try:
-                    (update,) = self._trained(start, [job])
-                except TrainingError as error:
-                    failed[client] = str(error)
-                else:
-                    self.updates[client] = update.copy()
-            return failed
-        return {}
-
-    def close(self) -> None:
-        if self._engine is not None:
-            self._engine.close()
-            self._engine = None
-
-    def _trained(
-        self, start: NDArray[np.float32], jobs: Sequence[TrainingJob]
-    ) -> list[TrainedUpdate]:
-        if self._engine is None:
-            task = self._task
-            self._engine = open_engine(
-                task.inputs.model,
-                task.inputs.data,
-                task.configuration.local_training(),
-                device=task.configuration.machine.device,
-                workers=task.options.workers,
-                path=settled_path(task.configuration),
-                sets={},
-                rows=self._rows,
-                isa=task.configuration.machine.isa,
-                records_losses=True,
-                form=task.configuration.protocol.payload_form,
-            )
-        try:
-            return self._engine.train(start, jobs) if jobs else []
-        except TrainingError:
-            self.close()  # a worker that has failed has ended
-            raise

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from clients.datasets.federated_data import FederatedData, Samples, frozen_samples
 from clients.random_streams import named_stream
-from clients.training.port import Engine, Evaluation, PendingEvaluation
+from clients.training.port import Engine, PendingEvaluation
 from ledger.chain.round_ledger import RoundHistory
 from ledger.history.round import read_round
 from ledger.protocol.errors import ConfigurationError
@@ -108,18 +107,13 @@ class Quality:
     backdoor_success: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RoundMetrics:
-    """One round, measured after it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundMetrics(Quality):
+    """One round, with the quality of the model after it.
 
     Attributes:
         head: of the ledger after the round, 0x-hex: it commits to all that was recorded so far.
         decided: False if the round was abandoned; the model is then the one before.
-        accuracy: of the model after the round on the test set, in [0, 1]; this and the next four
-            are None where the round was not measured, and are those of `Quality`.
-        loss: mean cross-entropy there; None also where the model has no finite one.
-        client_accuracy: of each client's own test samples.
-        backdoor_success: of an attack with a backdoor, None without one.
         trained: S_b, ascending.
         served: S_c, by places.
         accepted: S_a, in ranking order; empty if abandoned.
@@ -132,11 +126,6 @@ class RoundMetrics:
     round: int
     head: str
     decided: bool
-    accuracy: float | None
-    loss: float | None
-    training_loss: float | None
-    client_accuracy: tuple[float | None, ...] | None
-    backdoor_success: float | None
     floor: float
     trained: tuple[ClientId, ...]
     served: tuple[ClientId, ...]
@@ -162,7 +151,6 @@ class ModelGauge:
     clients: int
 
     def is_due(self, round_number: int) -> bool:
-        """Return whether the model after a round is evaluated."""
         return round_number % self.section.every == 0 or round_number == self.rounds
 
     def begin(self, vector: NDArray[np.float32]) -> PendingEvaluation:
@@ -170,17 +158,15 @@ class ModelGauge:
         return self.engine.evaluate(vector, self._names())
 
     def quality(self, pending: PendingEvaluation) -> Quality:
-        """Wait for an evaluation and return its result."""
         evaluations = dict(zip(self._names(), pending.result(), strict=True))
-        accuracy = [
-            _accuracy(evaluations.get(client_set(client))) for client in range(self.clients)
-        ]
+        accuracy = {name: evaluation.accuracy for name, evaluation in evaluations.items()}
+        by_client = tuple(accuracy.get(client_set(client)) for client in range(self.clients))
         return Quality(
-            _accuracy(evaluations[TEST]),
-            _loss(evaluations[TEST]),
-            _loss(evaluations[TRAINING]) if TRAINING in evaluations else None,
-            tuple(accuracy) if self.section.per_client else None,
-            _accuracy(evaluations.get(BACKDOOR)),
+            accuracy[TEST],
+            evaluations[TEST].mean_loss,
+            evaluations[TRAINING].mean_loss if TRAINING in evaluations else None,
+            by_client if self.section.per_client else None,
+            accuracy.get(BACKDOOR),
         )
 
     def _names(self) -> Sequence[str]:
@@ -242,14 +228,3 @@ class Measure:
 
     def _attackers(self, clients: tuple[ClientId, ...]) -> int:
         return sum(client in self.malicious for client in clients)
-
-
-def _accuracy(evaluation: Evaluation | None) -> float | None:
-    if evaluation is None or evaluation.correct is None:
-        return None
-    return evaluation.correct / evaluation.samples
-
-
-def _loss(evaluation: Evaluation) -> float | None:
-    mean = evaluation.loss / evaluation.samples
-    return mean if isfinite(mean) else None

@@ -7,8 +7,8 @@ metrics and model behind, but can be neither audited nor resumed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,19 +16,28 @@ from clients.configuration.loading import Owners, as_recorded
 from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import Samples
 from clients.models.model_file import facts_of
-from clients.runs.flower.nodes import Nodes
-from clients.runs.flower.opening import flower_engine, require_flower
-from clients.runs.input_binding import require_bound_inputs, require_bound_sources
+from clients.runs.bound_inputs import require_bound_inputs, require_bound_sources
+from clients.runs.flower import Nodes, flower_engine, require_flower
 from clients.runs.metrics import TEST, Measure, ModelGauge, RoundMetrics, measured_sets
-from clients.runs.metrics_recovery import require_rows, restore_metrics
 from clients.runs.population import Population, populate, run_document, with_training_path
-from clients.runs.run_folder import RunFolder, require_new, run_folder
+from clients.runs.run_folder import (
+    RunFolder,
+    require_new,
+    require_rows,
+    restore_metrics,
+    run_folder,
+)
 from clients.simulation import SimulatedActors, Simulation
-from clients.training.engine_factory import open_engine, require_engine
-from clients.training.environment import environment_of_run
-from clients.training.evaluation import majority_rate
+from clients.training.engine_factory import environment_of_run, require_engine, run_engine
 from clients.training.port import Engine
-from ledger.actors.journal import FileJournal, MemoryJournal, begin_run, require_journal
+from clients.training.workload import majority_rate
+from ledger.actors.journal import (
+    FileJournal,
+    MemoryJournal,
+    VoteJournal,
+    begin_run,
+    require_journal,
+)
 from ledger.actors.retention import RETAIN_NOTHING, blobs_named_by_run, retention_policy_of
 from ledger.actors.steps import ActorContext
 from ledger.chain.contract.deploy import connect, deploy
@@ -47,7 +56,7 @@ from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import BlobError, ConfigurationError
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.types import Digest
+from ledger.protocol.types import Digest, Domain
 from ledger.storage.blobs import BlobReader, BlobStore, MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
 
@@ -64,14 +73,14 @@ def unwrapped_engine(engine: Engine) -> Engine:
 def open_measure(
     configuration: Configuration,
     population: Population,
-    rows: int,
+    rows: int | None = None,
     watched: Watched = unwrapped_engine,
     nodes: Nodes | None = None,
 ) -> Iterator[Measure]:
     """Open an engine, and what evaluates models with it.
 
     Args:
-        rows: most clients that train in a round.
+        rows: most clients that train in a round; None for the active clients.
         watched: wraps the engine without another result, to time it, say.
         nodes: of Flower, where they train; None for a simulation that starts with the engine.
 
@@ -79,25 +88,13 @@ def open_measure(
         The measure; the engine's worker processes end with the context.
     """
     sets = _sets(configuration, population)
-    parameters = configuration.parameters(population.model.dimension)
-    machine, path = configuration.machine, configuration.training.path
-    assert path != "auto", "the training path is settled when a run is prepared"
+    parameters = population.parameters
     with (
-        open_engine(
-            population.model,
-            population.data,
-            configuration.local_training(),
-            device=machine.device,
-            workers=machine.workers,
-            path=path,
-            sets=sets,
-            rows=rows,
-            cluster=machine.cluster,
-            isa=machine.isa,
-            form=parameters.payload_form,
+        run_engine(
+            configuration, population.model, population.data, rows or parameters.active, sets
         ) as local,
         flower_engine(configuration, local, parameters, nodes)
-        if machine.engine == "flower"
+        if configuration.machine.engine == "flower"
         else nullcontext(local) as engine,
     ):
         gauge = ModelGauge(
@@ -282,7 +279,7 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
         pinned = _named_by_others(home, name, chain, blobs) if removes else frozenset[Digest]()
         folder = run_folder(home, name, disk)
         require_journal(folder.paths, ledger.state(), manifest.domain())
-        with _measured(configuration, population, watched, nodes) as measure:
+        with open_measure(configuration, population, None, watched, nodes) as measure:
             without_row = restore_metrics(
                 folder, measure, ledger, blobs, accept_rollback=accept_rollback
             )
@@ -290,25 +287,13 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
             try:
                 begin_run(journal, manifest.domain())
                 _record_environment(folder, ledger, configuration)
-                context = ActorContext(
-                    parameters=measure.parameters,
-                    domain=manifest.domain(),
-                    ledger=ledger,
-                    blobs=blobs,
-                    mailbox=MemoryMailbox(),
-                    journal=journal,
-                )
+                context = _context(measure, manifest.domain(), ledger, blobs, journal)
                 cast = _cast(configuration, population, measure)
-                yield OpenedRun(
-                    configuration=configuration,
-                    folder=folder,
-                    manifest=manifest,
-                    ledger=ledger,
-                    population=population,
-                    measure=measure,
-                    simulation=Simulation(context, cast, keep, measure.expect, pinned),
-                    without_row=without_row,
+                simulation = Simulation(context, cast, keep, measure.expect, pinned)
+                opened = OpenedRun(
+                    configuration, folder, manifest, ledger, population, measure, simulation
                 )
+                yield replace(opened, without_row=without_row)
             finally:
                 journal.close()
 
@@ -325,9 +310,6 @@ def open_memory_run(
 ) -> Iterator[OpenedRun]:
     """Start a run on the memory ledger: it can be neither audited nor resumed.
 
-    Args:
-        watched: wraps its engine without another result, to time it, say.
-
     Yields:
         The run; its worker processes end with the context.
     """
@@ -339,36 +321,16 @@ def open_memory_run(
     blobs.put(vector_bytes(population.initial))
     folder = run_folder(home, name, disk)
     with (
-        _measured(configuration, population, watched, None) as measure,
+        open_measure(configuration, population, None, watched) as measure,
         run_lock(folder.paths, disk),
     ):
         require_new(home, name)  # another process may have played it since the command began
         folder.write_configuration(configuration.to_toml())
-        context = ActorContext(
-            parameters=measure.parameters,
-            domain=ledger.domain,
-            ledger=ledger,
-            blobs=blobs,
-            mailbox=MemoryMailbox(),
-            journal=MemoryJournal(),
-        )
+        domain, journal = ledger.domain, MemoryJournal()
+        context = _context(measure, domain, ledger, blobs, journal)
         cast = _cast(configuration, population, measure)
-        yield OpenedRun(
-            configuration=configuration,
-            folder=folder,
-            manifest=None,
-            ledger=ledger,
-            population=population,
-            measure=measure,
-            simulation=Simulation(context, cast, RETAIN_NOTHING, measure.expect),
-        )
-
-
-def _measured(
-    configuration: Configuration, population: Population, watched: Watched, nodes: Nodes | None
-) -> AbstractContextManager[Measure]:
-    active = configuration.parameters(population.model.dimension).active
-    return open_measure(configuration, population, active, watched, nodes)
+        simulation = Simulation(context, cast, RETAIN_NOTHING, measure.expect)
+        yield OpenedRun(configuration, folder, None, ledger, population, measure, simulation)
 
 
 def _require_machine(configuration: Configuration, nodes: Nodes | None) -> None:
@@ -388,6 +350,23 @@ def _record_environment(
         environment = environment_of_run(configuration)
         is_begun = bool(ledger.commitments(state.round))
         folder.record_environment(state.round, environment, is_begun=is_begun)
+
+
+def _context(
+    measure: Measure,
+    domain: Domain,
+    ledger: RoundLedger,
+    blobs: BlobStore,
+    journal: VoteJournal,
+) -> ActorContext:
+    return ActorContext(
+        parameters=measure.parameters,
+        domain=domain,
+        ledger=ledger,
+        blobs=blobs,
+        mailbox=MemoryMailbox(),
+        journal=journal,
+    )
 
 
 def _cast(

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.adversaries.attackers import Attackers, AttackMemory, false_model, malicious_clients
-from clients.adversaries.faults import FAVOURS, MemberFault, TrainerFault, assign_faults
-from clients.attacks.registry import attack_code, attack_named, try_attack
-from clients.attacks.samples import DATA_ATTACKS, DataAttack, poisoned
-from clients.attacks.updates import AttackParameters, attack_parameters
 from clients.configuration.loading import Owners, data_of_owners
-from clients.configuration.parsing import naming_setting
-from clients.configuration.schema import Configuration
+from clients.configuration.schema import Configuration, MaliceSection
 from clients.datasets.federated_data import FederatedData
 from clients.datasets.own import OWN
 from clients.datasets.own_samples import simulated_digests
@@ -30,8 +25,15 @@ from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.inputs import data_root
+from ledger.protocol.parameters import Parameters
 from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest, RegisteredClient
+
+if TYPE_CHECKING:
+    from clients.adversaries.attackers import Attackers, AttackMemory
+    from clients.adversaries.faults import MemberFault, TrainerFault
+    from clients.attacks.samples import DataAttack
+    from clients.attacks.updates import AttackParameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class Population:
         data_attack: their attack on samples, already applied to `data`, or None.
     """
 
+    parameters: Parameters
     signers: tuple[KeySigner, ...]
     registry: tuple[RegisteredClient, ...]
     data: FederatedData
@@ -54,38 +57,33 @@ class Population:
     model: Model
     data_digests: tuple[Digest, ...]
     initial: NDArray[np.float32]
-    malicious: frozenset[ClientId]
-    attack: str | None
-    data_attack: DataAttack | None
-    attack_parameters: AttackParameters
-    member_faults: Mapping[ClientId, MemberFault]
-    trainer_faults: Mapping[ClientId, TrainerFault]
-    device: str
+    malicious: frozenset[ClientId] = frozenset()
+    attack: str | None = None
+    data_attack: DataAttack | None = None
+    attack_parameters: AttackParameters | None = None
+    member_faults: Mapping[ClientId, MemberFault] = field(default_factory=dict)
+    trainer_faults: Mapping[ClientId, TrainerFault] = field(default_factory=dict)
 
     @property
     def attackers(self) -> Attackers:
         """The malicious clients, which forge updates."""
-        return Attackers(self.malicious, self.attack, self.attack_parameters)
+        from clients.runs.malice import attackers  # noqa: PLC0415 - nor is it loaded without
+
+        return attackers(self.malicious, self.attack, self.attack_parameters)
 
     def attack_memory(self, configuration: Configuration) -> AttackMemory | None:
         """Return what the attackers know before a run begins; None unless their attack needs it."""
-        if not self.attackers.need_history:
+        if self.attack is None:
             return None
-        with naming_setting("malice.attack"):
-            bad_model = false_model(
-                self.model,
-                self.data,
-                self.malicious,
-                configuration.local_training(),
-                self.initial,
-                self.device,
-                configuration.seed,
-            )
-        return AttackMemory(bad_model, self.malicious)
+        from clients.runs.malice import attack_memory  # noqa: PLC0415
+
+        return attack_memory(configuration, self.model, self.data, self.attackers, self.initial)
 
     @property
     def favoured(self) -> frozenset[ClientId]:
         """Clients that favouring members favour: the malicious ones, else one another."""
+        from clients.adversaries.faults import FAVOURS  # noqa: PLC0415
+
         members = self.member_faults.items()
         return self.malicious or frozenset(c for c, fault in members if fault in FAVOURS)
 
@@ -99,8 +97,7 @@ def populate(configuration: Configuration, owners: Owners | None = None) -> Popu
     Returns:
         Keys, data, model and faults, each from its own named stream of the run's seed.
     """
-    seed, malice = configuration.seed, configuration.malice
-    clients = configuration.protocol.clients
+    seed, clients = configuration.seed, configuration.protocol.clients
     if owners is None:
         clean = load_dataset(configuration.data.choice(), clients, named_stream(seed, "data"))
         signers = simulated_signers(seed, clients)
@@ -110,52 +107,25 @@ def populate(configuration: Configuration, owners: Owners | None = None) -> Popu
     check_model(model, clean)
     if configuration.training.calibrated:
         require_class_labels(clean.form.task)
-    attackers = malicious_clients(clients, malice.malicious_rate, named_stream(seed, "malicious"))
-    malicious = frozenset(ClientId(client) for client in attackers)
-    data_attack = DATA_ATTACKS.get(malice.attack or "")
-    attack = None if data_attack else malice.attack
-    parameters = attack_parameters(malice)
-    try_rules(configuration.parameters(model.dimension))
-    if malice.attack is not None and attack_code(malice.attack) is not None:
-        try_attack(attack_named(malice.attack), model.dimension)
-    data = clean
-    if data_attack is not None:
-        with naming_setting("malice.attack"):
-            data = poisoned(clean, malicious, data_attack, parameters, seed)
-    honest = [client for client in range(clients) if client not in set(attackers)]
-    with naming_setting("malice.members"):
-        members = assign_faults(
-            honest,
-            {MemberFault(name): count for name, count in sorted(malice.members.items())},
-            named_stream(seed, "member faults"),
-        )
-    with naming_setting("malice.trainers"):
-        trainers = assign_faults(
-            [client for client in honest if client not in members],
-            {TrainerFault(name): count for name, count in sorted(malice.trainers.items())},
-            named_stream(seed, "trainer faults"),
-        )
-    registry = () if owners is None else owners.clients
-    if owners is None:
-        counts = Attackers(malicious, attack, parameters).declared_samples(clean.sample_counts)
-        addresses = (signer.address for signer in signers)
-        registry = tuple(map(RegisteredClient, addresses, counts))
-    return Population(
+    parameters = configuration.parameters(model.dimension)
+    try_rules(parameters)
+    addresses = (signer.address for signer in signers)
+    registry = map(RegisteredClient, addresses, clean.sample_counts)
+    population = Population(
+        parameters=parameters,
         signers=signers,
-        registry=registry,
-        data=data,
+        registry=tuple(registry) if owners is None else owners.clients,
+        data=clean,
         clean=clean,
         model=model,
         data_digests=_data_digests(clean, configuration, owners),
         initial=model.initial(named_stream(seed, "model")),
-        malicious=malicious,
-        attack=attack,
-        data_attack=data_attack,
-        attack_parameters=parameters,
-        member_faults={ClientId(client): fault for client, fault in members.items()},
-        trainer_faults={ClientId(client): fault for client, fault in trainers.items()},
-        device=configuration.machine.device,
     )
+    if configuration.malice == MaliceSection():
+        return population
+    from clients.runs.malice import with_adversaries  # noqa: PLC0415
+
+    return with_adversaries(population, configuration)
 
 
 def with_training_path(configuration: Configuration, population: Population) -> Configuration:
@@ -182,13 +152,13 @@ def run_document(configuration: Configuration, population: Population) -> RunDoc
         # Nobody else can compute them: each owner finds its own here.
         recorded["data"]["digests"] = b"".join(population.data_digests)
     recorded["model"] = population.model.recorded()
-    attack = None if population.attack is None else attack_code(population.attack)
-    if attack is not None:
-        recorded["malice"] |= {"attack": attack.label}
-        recorded["sources"] = {"attack": {"name": attack.label, **attack.recorded()}}
+    if population.attack is not None:
+        from clients.runs.malice import record_attack  # noqa: PLC0415
+
+        record_attack(recorded, population.attack)
     counts = [client.samples for client in population.registry]
     return RunDocument(
-        parameters=configuration.parameters(population.model.dimension),
+        parameters=population.parameters,
         registry=population.registry,
         initial_model=sha256(vector_bytes(population.initial)),
         layout=population.model.layout,

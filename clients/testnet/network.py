@@ -7,8 +7,10 @@ killed.
 
 from __future__ import annotations
 
+import secrets
+import shutil
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,21 +21,22 @@ from clients.configuration.loading import checked
 from clients.configuration.parsing import ALLOW_PREDICTABLE, set_block_beacon
 from clients.configuration.run_configuration import own_code_settings
 from clients.configuration.schema import Configuration
-from clients.onboarding.keystores import PASSWORD_FILE, write_test_keystores
+from clients.keystores import PASSWORD_FILE, write_test_keystores
 from clients.random_streams import simulated_keys, simulated_signers
 from clients.testnet import ChainKind, StoreKind
-from clients.testnet.node import ChainNode, free_port
 from clients.worker.status import WorkerFolder, WorkerState, read_status
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.contract.manifest import Manifest, read_manifest
+from ledger.chain.embedded.evm import TEST_KEYS
 from ledger.chain.rpc.node import RpcReader, RpcSettings
+from ledger.chain.rpc.wire import HttpTransport
 from ledger.io.folders import run_lock
 from ledger.io.forked_commands import CommandError, CommandProcess, CommandRunner
 from ledger.io.home import DISK, Home
 from ledger.io.retry import Backoff, RetryPolicy
-from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.types import ClientId
 
 ENTRY = "cmfl.commands.main:run"
@@ -43,7 +46,7 @@ MODULES = (
     *("torch", "pyarrow", "llvmlite.binding", "httpcore"),
     *("cmfl.commands.application", "clients.worker.process", "clients.worker.process"),
     *("clients.simulation", "clients.runs.open_run", "clients.training.lockstep.trainer"),
-    *("clients.onboarding.keystores", "ledger.audit.engine", "ledger.distances.fast"),
+    *("clients.keystores", "ledger.audit.engine", "ledger.distances.fast"),
     *("ledger.chain.rpc.rpc_chain", "ledger.chain.rpc.server"),
     *("cmfl.commands.worker", "cmfl.commands.deploy", "cmfl.commands.audit"),
 )
@@ -54,6 +57,10 @@ ETHER_OF_A_CLIENT = "10"
 KEY_VARIABLE = "CMFL_PRIVATE_KEY"
 WORKER_SECONDS = 180.0
 _BACKOFF = Backoff(0.05, 1)
+ANVIL_TEST_KEY = bytes.fromhex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80")
+"""PUBLIC TEST KEY of the first account of every anvil, which prints it itself."""
+
+_MOST_ANSWER_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,27 +138,110 @@ def fitted_to_pace(values: dict[str, Any], pace: ChainPace) -> Configuration:
     return checked(values)
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkTarget:
-    """Location of a network's run, the same for all workers.
+class ChainNode:
+    """A node that can be stopped and restarted on the same port.
 
     Attributes:
-        keys: folder of the clients' keystores, `client-000.json` and so on.
-        confirmations: of a block before workers act on it.
-        data: location of the data; None for data without files.
-        allow_predictable_seeds: whether workers accept a run whose seeds can be predicted.
-        settings: `section.key=value` of the machine: where the run's own code is.
+        key: of an account that can pay for everything; public, for tests.
     """
 
-    chain_id: int
-    contract: str
-    keys: Path
-    password_file: Path
-    confirmations: int
-    poll_seconds: float
-    data: str | None
-    allow_predictable_seeds: bool = False
-    settings: tuple[str, ...] = ()
+    def __init__(self, settings: NetworkSettings, processes: CommandRunner) -> None:
+        self._settings = settings
+        self._processes = processes
+        self._process: CommandProcess | None = None
+        self._goes = False
+        self.kind = settings.chain
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.key = TEST_KEYS[0] if self.kind is ChainKind.EMBEDDED else ANVIL_TEST_KEY
+
+    @property
+    def file(self) -> Path:
+        return self._settings.home / "chain.sqlite"
+
+    @property
+    def process(self) -> CommandProcess:
+        """The node's process; CommandError if it has not been started."""
+        if self._process is None:
+            raise CommandError("the node has not been started")
+        return self._process
+
+    def start(self) -> int:
+        """Start the node and return its chain id once it answers.
+
+        Until `go`, blocks come with transactions only, one with each, and none at all on anvil
+        after `hold`: no window passes while workers start.
+        """
+        if self.kind is ChainKind.ANVIL:
+            self._process = self._processes.start("chain", self._anvil(), is_program=True)
+        else:
+            arguments = ["chain", "serve", "--home", self._settings.home, "--port", self.port]
+            if self._goes:
+                arguments += ["--block-time", f"{self._settings.clocks.block_seconds:g}"]
+            self._process = self._processes.start("chain", arguments)
+        return self._answering(self._process)
+
+    def hold(self) -> None:
+        """Accept transactions without making blocks until `go`, on a chain with short windows.
+
+        On anvil each transaction would be a block at once: the commitments of the first workers
+        would use up the window of the others.
+        """
+        if self.kind is ChainKind.ANVIL:
+            self.ask("evm_setAutomine", False)
+
+    def go(self) -> None:
+        """Make blocks at the configured pace from now on."""
+        self._goes = True
+        if self.kind is ChainKind.ANVIL:
+            # As `--block-time` does: all that is sent meanwhile is in one block.
+            self.ask("evm_setIntervalMining", max(1, round(self._settings.clocks.block_seconds)))
+            return
+        self.stop()
+        self.start()
+
+    def mine(self, blocks: int) -> None:
+        """Make at least one empty block at once."""
+        self.ask("anvil_mine" if self.kind is ChainKind.ANVIL else "evm_mine", hex(blocks))
+
+    def stop(self) -> None:
+        """Terminate the node; the embedded chain's file is complete afterwards."""
+        self.process.end(30)
+
+    def ask(self, method: str, *parameters: object) -> object:
+        """Return the result of one request (ChainError without one)."""
+        return HttpTransport(self.url, 30, _MOST_ANSWER_BYTES).ask(method, *parameters)
+
+    def _anvil(self) -> list[object]:
+        program = self._settings.anvil or shutil.which("anvil")
+        if program is None:
+            raise ConfigurationError("there is no anvil on PATH, and CMFL_ANVIL names none")
+        return [
+            *(program, "--port", self.port, "--silent", "--hardfork", "prague"),
+            *("--accounts", "1", "--balance", "1000000000"),
+        ]
+
+    def _answering(self, process: CommandProcess) -> int:
+        def chain_id() -> int | None:
+            try:
+                return int(str(self.ask("eth_chainId")), 16)
+            except ChainError as error:
+                if process.code() is not None:
+                    raise CommandError(f"the node ended: {process.log_tail()}") from error
+                return None
+
+        answer = RetryPolicy(_BACKOFF, deadline_seconds=WORKER_SECONDS).poll(chain_id)
+        if answer is None:
+            raise CommandError(f"the node at {self.url} does not answer")
+        return answer
+
+
+def free_port() -> int:
+    """Return a free port that no program is given which asks the system for any port."""
+    while True:
+        port = 10_000 + secrets.randbelow(20_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +259,9 @@ class WorkerSlot:
     Attributes:
         number: from 0.
         process: the newest one; None before the first start.
+
+    Args:
+        arguments: of each of its workers, except for paths and folder.
     """
 
     def __init__(
@@ -177,10 +270,9 @@ class WorkerSlot:
         clients: tuple[ClientId, ...],
         folder: Path,
         paths: NetworkPaths,
-        target: NetworkTarget,
+        arguments: Sequence[object],
         processes: CommandRunner,
     ) -> None:
-        """Make the folder; nothing runs yet."""
         self.number = number
         self.clients = clients
         self.folder = folder
@@ -188,37 +280,32 @@ class WorkerSlot:
         self.paths = paths
         self.process: CommandProcess | None = None
         self._processes = processes
-        self._target = target
+        self._arguments = arguments
         folder.mkdir(parents=True, exist_ok=True)
 
     @property
     def name(self) -> str:
-        """Name of its log files."""
         return f"worker-{self.number:02d}"
 
     def environment(self, folder: Path) -> dict[str, str]:  # noqa: ARG002 - for tests
         return {}
 
     def start(self) -> CommandProcess:
-        """Start a worker."""
         self.process = self.start_with_folder(self.folder, self.name)
         return self.process
 
     def start_with_folder(self, folder: Path, name: str) -> CommandProcess:
         """Start a worker with this slot's keys and another folder."""
-        return self._processes.start(
-            name,
-            _arguments(self._target, self.paths, self.clients, folder),
-            environment=self.environment(folder),
-        )
+        words: list[object] = ["worker", "--rpc-url", self.paths.chain]
+        words += ["--blobs", self.paths.blobs]
+        words += ["--mailbox", self.paths.mailbox, "--folder", folder, *self._arguments]
+        return self._processes.start(name, words, environment=self.environment(folder))
 
     def kill(self) -> None:
-        """Kill the worker."""
         if self.process is not None:
             self.process.kill()
 
     def is_up(self) -> bool:
-        """Return whether its process is alive."""
         return self.process is not None and self.process.code() is None
 
     def has_reported(self) -> bool:
@@ -234,23 +321,6 @@ class WorkerSlot:
             return read_status(self._own.status)
         except ConfigurationError:
             return {}
-
-
-def _arguments(
-    target: NetworkTarget, paths: NetworkPaths, clients: tuple[ClientId, ...], folder: Path
-) -> list[object]:
-    words: list[object] = ["worker", "--rpc-url", paths.chain]
-    words += ["--chain-id", target.chain_id, "--contract", target.contract]
-    words += ["--blobs", paths.blobs, "--mailbox", paths.mailbox]
-    for client in clients:
-        words += ["--keystore", target.keys / f"client-{client:03d}.json"]
-    words += ["--password-file", target.password_file, "--folder", folder]
-    words += ["--confirmations", target.confirmations, "--poll", f"{target.poll_seconds:g}"]
-    if target.allow_predictable_seeds:
-        words.append(ALLOW_PREDICTABLE)
-    for setting in target.settings:
-        words += ["--set", setting]
-    return words if target.data is None else [*words, "--data", target.data]
 
 
 class LocalNetwork:
@@ -286,12 +356,10 @@ class LocalNetwork:
 
     @property
     def clients(self) -> int:
-        """K."""
         return self.settings.configuration.protocol.clients
 
     @property
     def manifest(self) -> Manifest:
-        """The manifest of the deployment."""
         return read_manifest(self.home.run(RUN).manifest)
 
     def __enter__(self) -> Self:
@@ -319,12 +387,10 @@ class LocalNetwork:
         self.node.go()
 
     def reader(self) -> RpcReader:
-        """Return a reader of the chain."""
         settings = RpcSettings(poll_seconds=0.1, request_timeout_seconds=20)
         return RpcReader(self.node.url, chain_id=self.manifest.chain_id, settings=settings)
 
     def ledger(self, reader: RpcReader) -> CommitteeLedger:
-        """Return the contract on a chain."""
         return connect(reader, self.manifest)
 
     def restart_store(self) -> None:
@@ -380,7 +446,6 @@ class LocalNetwork:
             self.node.stop()
 
     def _pay(self, chain_id: int) -> None:
-        """Fund every client for its transactions."""
         registered = self._addresses()
         arguments = ["chain", "fund", *registered, "--amount", ETHER_OF_A_CLIENT]
         on_node = ["--rpc-url", self.node.url, "--chain-id", chain_id]
@@ -388,25 +453,12 @@ class LocalNetwork:
         self._say(f"{len(registered)} clients have {ETHER_OF_A_CLIENT} ether each for gas")
 
     def _settle(self, chain_id: int, address: str) -> None:
-        settings, pace = self.settings, self.settings.clocks
-        cap = settings.configuration.machine.isa
-        cap_settings = () if cap is None else (f"machine.isa={cap}",)
-        target = NetworkTarget(
-            chain_id=chain_id,
-            contract=address,
-            keys=settings.home / "keys",
-            password_file=settings.home / "keys" / PASSWORD_FILE,
-            confirmations=pace.confirmations,
-            poll_seconds=pace.poll_seconds,
-            data=settings.configuration.data.path,
-            allow_predictable_seeds=settings.allow_predictable_seeds,
-            settings=(*own_code_settings(settings.configuration), *cap_settings),
-        )
-        hosted = clients_by_worker(settings.configuration.protocol.clients, settings.workers)
-        for number, clients in enumerate(hosted):
+        settings, clients = self.settings, self.clients
+        for number, hosted in enumerate(clients_by_worker(clients, settings.workers)):
+            arguments = worker_arguments(settings, chain_id, address, hosted)
             folder = settings.home / "workers" / f"{number:02d}"
             paths = self._paths[number]
-            self.seats.append(self.slot(number, clients, folder, paths, target, self.processes))
+            self.seats.append(self.slot(number, hosted, folder, paths, arguments, self.processes))
 
     def path(self) -> NetworkPaths:
         """Return the paths of the next worker; a test may lead them through relays."""
@@ -432,6 +484,25 @@ class LocalNetwork:
     def _addresses(self) -> list[str]:
         signers = simulated_signers(self.settings.configuration.seed, self.clients)
         return [checksum(signer.address) for signer in signers]
+
+
+def worker_arguments(
+    settings: NetworkSettings, chain_id: int, contract: str, clients: Iterable[ClientId]
+) -> list[object]:
+    """Return the arguments of a worker of these clients, except for its paths and folder."""
+    configuration, pace, keys = settings.configuration, settings.clocks, settings.home / "keys"
+    words: list[object] = ["--chain-id", chain_id, "--contract", contract]
+    for client in clients:
+        words += ["--keystore", keys / f"client-{client:03d}.json"]
+    words += ["--password-file", keys / PASSWORD_FILE]
+    words += ["--confirmations", pace.confirmations, "--poll", f"{pace.poll_seconds:g}"]
+    if settings.allow_predictable_seeds:
+        words.append(ALLOW_PREDICTABLE)
+    for setting in own_code_settings(configuration):
+        words += ["--set", setting]
+    if configuration.machine.isa is not None:
+        words += ["--set", f"machine.isa={configuration.machine.isa}"]
+    return words if configuration.data.path is None else [*words, "--data", configuration.data.path]
 
 
 def _has_started(slot: WorkerSlot) -> bool | None:

@@ -63,7 +63,6 @@ class WatchedRound:
 
     @property
     def is_decided(self) -> bool:
-        """True if a committee decided it."""
         return self.views is not None
 
 
@@ -151,7 +150,6 @@ class LogFollower:
     """Follows the logs in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Start at the beginning of each log."""
         self._folder = folder
         self._read: dict[Path, int] = {}
 
@@ -187,7 +185,6 @@ class NetworkSummary:
 
     @property
     def rounds_a_minute(self) -> float:
-        """Ended rounds a minute."""
         return 60 * self.rounds / self.seconds if self.seconds else 0.0
 
 

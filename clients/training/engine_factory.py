@@ -1,22 +1,32 @@
-"""The engine that a run's settings ask for; on one core or GPU, one in the caller's process."""
+"""The engine that a run's settings ask for, and the class of updates that it trains.
+
+On one core or GPU it is one in the caller's process. The environment class is what the bytes of an
+update follow from, beside the inputs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
 
 from clients.datasets.federated_data import FederatedData, Samples
-from clients.devices import InstructionSet, device_named, require_cap, require_device_name
+from clients.devices import (
+    SET_LATE,
+    InstructionSet,
+    card_gib,
+    device_named,
+    isa_in_force,
+    processor_kind,
+    require_cap,
+    require_device_name,
+)
 from clients.models.model import Model, ParameterVector
 from clients.training.device_distances import ResidentUpdates, engine_distances
-from clients.training.environment import isa_in_force
-from clients.training.evaluation import (
-    Evaluator,
-    blocks_of,
-    totals_by_set,
-)
 from clients.training.plain_trainer import LocalTraining
 from clients.training.pool_engine import PoolEngine
-from clients.training.pool_process import UpdateMatrix
 from clients.training.port import (
     Engine,
     PendingEvaluation,
@@ -25,11 +35,15 @@ from clients.training.port import (
     TrainingPath,
 )
 from clients.training.ray_engine import require_reachable
-from clients.training.update_writer import RowPayloads, hashing_threads
-from clients.training.workload import Workload, as_training_error, losses_of
+from clients.training.update_rows import UpdateMatrix
+from clients.training.workload import JobRunner, Workload, as_training_error, totals_by_set
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payloads import FLOAT32, PayloadForm
 from ledger.protocol.rules.distance import Distances
+from ledger.protocol.training_replay import MAX_ENVIRONMENT_TEXT, TrainingEnvironment
+
+if TYPE_CHECKING:
+    from clients.configuration.schema import Configuration
 
 MAX_WORKERS = 256
 
@@ -51,40 +65,22 @@ class LocalEngine(Engine):
     ) -> None:
         self.distances = distances
         self._workload = workload
-        with as_training_error():
-            self._trainer = workload.trainer(resident)
-        self._evaluator: Evaluator | None = None
         self._updates = UpdateMatrix(rows, workload.model.dimension, workload.form)
+        with as_training_error():
+            self._runner = JobRunner(workload, self._updates, resident)
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
-        """Return the update of every job; see `Engine.train`."""
         self._workload.require_jobs(start, jobs)
-        rows = self._updates.rows(len(jobs))
-        losses = self._workload.empty_losses(jobs)
-        places = range(len(jobs))
-        with RowPayloads(
-            self._updates, len(jobs), places, hashing_threads(self._workload.device)
-        ) as payloads:
-            with as_training_error():
-                self._trainer.train(start, jobs, list(rows), losses, payloads.begin)
-            encoded = payloads.result()
-        job_losses = losses_of(losses, jobs)
-        return [
-            self._updates.update(
-                len(jobs), place, encoded[place], jobs[place].client, job_losses[place]
-            )
-            for place in places
-        ]
+        count = len(jobs)
+        with as_training_error():
+            encoded = self._runner.train(start, jobs, count, range(count), hashes_meanwhile=True)
+        return self._updates.updates(jobs, encoded)
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
-        """Evaluate a parameter vector; see `Engine.evaluate`."""
         self._workload.require_sets(vector, sets)
-        blocks = blocks_of([len(self._workload.sets[name].y) for name in sets])
         with as_training_error():
-            if self._evaluator is None:
-                self._evaluator = Evaluator(self._workload)
-            parts = self._evaluator.parts(vector, sets, slice(None))
-        totals = totals_by_set(len(sets), blocks, parts)
+            parts = self._runner.evaluate(vector, sets, slice(None))
+        totals = totals_by_set(len(sets), self._workload.blocks(sets), parts)
         return PendingEvaluation(lambda: totals)
 
     def close(self) -> None:
@@ -92,13 +88,35 @@ class LocalEngine(Engine):
         self._updates.close()
 
 
-def require_engine(device: str, cluster: str | None, isa: InstructionSet | None = None) -> None:
-    """Reject settings with which no engine can be opened, without opening one.
+def run_engine(
+    configuration: Configuration,
+    model: Model,
+    data: FederatedData,
+    rows: int,
+    sets: Mapping[str, Samples] | None = None,
+    *,
+    records_losses: bool = False,
+) -> Engine:
+    """Return the engine of a run whose training path is settled; see `open_engine`."""
+    machine = configuration.machine
+    return open_engine(
+        model,
+        data,
+        configuration.local_training(),
+        device=machine.device,
+        workers=machine.workers,
+        path=settled_path(configuration),
+        sets=sets or {},
+        rows=rows,
+        cluster=machine.cluster,
+        isa=machine.isa,
+        records_losses=records_losses,
+        form=configuration.protocol.payload_form,
+    )
 
-    Args:
-        cluster: address of a Ray cluster; None for this machine without Ray.
-        isa: cap of the instruction set; None for none.
-    """
+
+def require_engine(device: str, cluster: str | None, isa: InstructionSet | None = None) -> None:
+    """Reject settings with which no engine can be opened, without opening one."""
     if cluster is None:
         kind = device_named(device).type
     else:
@@ -182,3 +200,83 @@ def open_engine(  # noqa: PLR0913 - what is computed, and seven ways to say how
     if torch_device.type == "cuda" and form == FLOAT32:
         resident = ResidentUpdates(torch_device, model.dimension)
     return LocalEngine(workload, rows, engine_distances(workload.device, 1, resident), resident)
+
+
+_ELSEWHERE = {"ray": "unknown: actors of a cluster", "flower": "unknown: SuperNodes of Flower"}
+_CARDS_ELSEWHERE = "unknown: cards of a cluster"
+
+
+def environment_of(configuration: Configuration) -> TrainingEnvironment:
+    """Return the class of updates that an engine of this process trains for a run.
+
+    Of a cluster's actors and of Flower's nodes it is unknown, and equal to that of no repetition.
+    """
+    machine = configuration.machine
+    if trains_on_cluster_cards(configuration):
+        raise ConfigurationError(
+            f"machine.device = {machine.device} with machine.engine = {machine.engine}: which "
+            f"cards train is not known in this process, so their environment cannot be stated"
+        )
+    here = environment_here(settled_path(configuration), machine.device, machine.isa)
+    return replace(here, isa=_ELSEWHERE.get(machine.engine, here.isa))
+
+
+def environment_of_run(configuration: Configuration) -> TrainingEnvironment:
+    """Return the class that a simulation records; of a cluster's cards it is unknown, too."""
+    if not trains_on_cluster_cards(configuration):
+        return environment_of(configuration)
+    here = environment_here(settled_path(configuration), "cpu")
+    isa = _ELSEWHERE[configuration.machine.engine]
+    return replace(here, isa=isa, device=_CARDS_ELSEWHERE)
+
+
+def trains_on_cluster_cards(configuration: Configuration) -> bool:
+    """Return whether other machines' cards may train: their kind is not known in this process."""
+    return configuration.machine.trains_elsewhere and configuration.machine.device != "cpu"
+
+
+def environment_here(
+    path: TrainingPath, device: str, cap: InstructionSet | None = None
+) -> TrainingEnvironment:
+    """Return the class of updates that an engine of this process trains.
+
+    Args:
+        cap: that the engine is opened with, which refuses processes that do not compute under it.
+    """
+    return TrainingEnvironment(
+        torch=str(torch.__version__),
+        path=path,
+        processor=processor_kind(),
+        isa=cap or isa_in_force(),
+        device=_device_kind(device_named(device)),
+        threads=1,  # devices.reproducible: whatever the machine has
+    )
+
+
+def require_known(environment: TrainingEnvironment) -> None:
+    """Refuse to compare updates with those of an environment of which nobody knows the class."""
+    if environment.isa.endswith(SET_LATE):
+        raise ConfigurationError(
+            "variables that choose torch's kernels were set after this process had started, so "
+            "that nothing says which are in force: set them before, or set machine.isa instead"
+        )
+
+
+def settled_path(configuration: Configuration) -> TrainingPath:
+    """Return the training path of a run document."""
+    path = configuration.training.path
+    if path == "auto":
+        raise ConfigurationError("the run document leaves training.path open: nothing says how")
+    return path
+
+
+def _device_kind(device: torch.device) -> str:
+    """Return the kind of a device: the processor, or a GPU with what computes on it."""
+    if device.type == "cpu":
+        return "cpu"
+    major, minor = torch.cuda.get_device_capability(device)
+    # The memory decides on the size of the chunks, and so on the last digits.
+    versions = f"sm_{major}{minor}, {card_gib(device)} GiB, CUDA {torch.version.cuda}"
+    versions += f", cuDNN {torch.backends.cudnn.version()}"
+    name = torch.cuda.get_device_name(device)[: MAX_ENVIRONMENT_TEXT - len(versions) - 2]
+    return f"{name}, {versions}"

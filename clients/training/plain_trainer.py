@@ -39,7 +39,7 @@ from clients.models.model import (
 from clients.random_streams import permutations
 from clients.training.device_distances import ResidentUpdates
 from clients.training.port import TrainingJob
-from clients.training.update_writer import update_writer
+from clients.training.update_rows import update_writer
 from ledger.protocol.errors import ConfigurationError
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -218,9 +218,6 @@ class PlainTrainer:
 
     Attributes:
         chunk: preferred number of clients per call; more gain nothing.
-
-    Args:
-        resident: keeps the updates on a GPU as well; None to keep none there.
     """
 
     chunk = 1

@@ -1,7 +1,8 @@
 """An engine of worker processes on this machine.
 
 A client is trained by one worker on one thread, so its update has the same bytes on any worker.
-Workers write updates into shared memory, encode and hash them; the parent does next to nothing per
+Samples, parameters and updates are in memory shared with the parent; only tasks and digests go
+through the pipe. Workers write updates, encode and hash them; the parent does next to nothing per
 update.
 Not safe to share between threads, except for `distances`.
 """
@@ -9,37 +10,20 @@ Not safe to share between threads, except for `distances`.
 from __future__ import annotations
 
 import signal
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from itertools import accumulate, pairwise
-from multiprocessing.connection import wait
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from typing import Any
 
-from clients.devices import InstructionSet, capped, worker_devices
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from clients.datasets.federated_data import Samples
+from clients.devices import InstructionSet, capped, isa_in_force, worker_devices
 from clients.models.model import ParameterVector
-from clients.training.evaluation import EvaluationBlock, blocks_of, totals_by_set
-from clients.training.pool_process import (
-    MEASURED,
-    START,
-    ArrayLocation,
-    EncodedRow,
-    EvaluateReply,
-    EvaluateTask,
-    FailureReply,
-    Reply,
-    SharedBytes,
-    SharedState,
-    SharedWorkload,
-    StartReply,
-    StartTask,
-    Task,
-    TrainReply,
-    TrainTask,
-    UpdateMatrix,
-    work,
-)
 from clients.training.port import (
     Engine,
     Evaluation,
@@ -48,10 +32,208 @@ from clients.training.port import (
     TrainingError,
     TrainingJob,
 )
-from clients.training.workload import JobQueue, Workload
-from ledger.io.processes import Child, start_child
-from ledger.protocol.errors import ConfigurationError
+from clients.training.update_rows import (
+    ArrayLocation,
+    EncodedRow,
+    SharedBytes,
+    UpdateMatrix,
+    share,
+)
+from clients.training.workload import (
+    EvaluationBlock,
+    JobQueue,
+    JobRunner,
+    Workload,
+    as_training_error,
+    shares,
+    totals_by_set,
+)
+from ledger.io.processes import Child, follow_parent, start_child
+from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.rules.distance import Distances
+
+START, MEASURED = 0, 1
+"""Rows of the shared parameters: the start of training, and the evaluated vector."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainTask:
+    """Train some jobs of a call.
+
+    Attributes:
+        rows: number of rows that the call needs.
+    """
+
+    rows: int
+    places: tuple[int, ...]
+    jobs: tuple[TrainingJob, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateTask:
+    """Evaluate some blocks of some sets."""
+
+    sets: tuple[str, ...]
+    chosen: slice
+
+
+@dataclass(frozen=True, slots=True)
+class StartTask:
+    """Prepare for work: every worker's first task."""
+
+
+Task = StartTask | TrainTask | EvaluateTask
+
+
+@dataclass(frozen=True, slots=True)
+class StartReply:
+    """The worker is ready.
+
+    Attributes:
+        chunk: number of clients that its trainer prefers to take at once.
+        isa: instruction set with which it computes, as an environment class names it.
+    """
+
+    chunk: int
+    isa: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrainReply:
+    """The updates are in the shared matrix; `rows` are in the order of the task's jobs."""
+
+    rows: tuple[EncodedRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateReply:
+    """The blocks were evaluated."""
+
+    parts: tuple[Evaluation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FailureReply:
+    """The task failed."""
+
+    sentence: str
+
+
+Reply = StartReply | TrainReply | EvaluateReply | FailureReply
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SharedWorkload:
+    """A workload with its samples in shared memory, for a starting process.
+
+    Attributes:
+        places: of inputs and labels, client by client and then set by set.
+    """
+
+    bare: Workload
+    memory: SharedBytes
+    places: tuple[ArrayLocation, ...]
+    sets: tuple[str, ...]
+
+    @classmethod
+    def of(cls, workload: Workload) -> SharedWorkload:
+        """Return a workload with its samples copied to shared memory."""
+        samples = [*workload.train, *workload.sets.values()]
+        memory, locations = share([array for part in samples for array in part])
+        bare = replace(workload, train=(), sets={})
+        return cls(bare, memory, tuple(locations), tuple(workload.sets))
+
+    def opened(self) -> Workload:
+        """Return the workload with its samples in place, read-only."""
+        arrays = [self._array(place) for place in self.places]
+        samples = [Samples(x, y) for x, y in zip(arrays[::2], arrays[1::2], strict=True)]
+        clients = len(samples) - len(self.sets)
+        sets = dict(zip(self.sets, samples[clients:], strict=True))
+        return replace(self.bare, train=tuple(samples[:clients]), sets=sets)
+
+    def _array(self, place: ArrayLocation) -> NDArray[Any]:
+        array = self.memory.array(place)
+        array.flags.writeable = False
+        return array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SharedState:
+    """All shared memory of an engine with workers."""
+
+    workload: SharedWorkload
+    parameters: UpdateMatrix
+    updates: UpdateMatrix
+
+    @classmethod
+    def of(cls, workload: Workload, rows: int) -> SharedState:
+        """Return the memory of an engine that usually has as many jobs as rows."""
+        dimension = workload.model.dimension
+        updates = UpdateMatrix(rows, dimension, workload.form)
+        return cls(SharedWorkload.of(workload), UpdateMatrix(2, dimension), updates)
+
+    def vector(self, which: int) -> NDArray[np.float32]:
+        """Return one of the two vectors, for reading or writing."""
+        vector: NDArray[np.float32] = self.parameters.rows(2)[which]
+        return vector
+
+    def on(self, device: str) -> SharedState:
+        """Return the same memory for a worker that computes on a device of its own."""
+        bare = replace(self.workload.bare, device=device)
+        return replace(self, workload=replace(self.workload, bare=bare))
+
+    def close(self) -> None:
+        self.parameters.close()
+        self.updates.close()
+
+
+def work(shared: SharedState, connection: Connection[Reply, Task]) -> None:
+    """Do tasks until the parent closes the pipe or ends."""
+    follow_parent()
+    torch.set_num_threads(1)
+    runner = TaskRunner(shared)
+    task: Task = StartTask()
+    while True:
+        connection.send(runner.reply(task))
+        try:
+            task = connection.recv()
+        except EOFError:
+            return
+
+
+class TaskRunner:
+    """State of a worker between tasks."""
+
+    _runner: JobRunner
+
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
+
+    def reply(self, task: Task) -> Reply:
+        """Return the reply to a task, which must be a `StartTask` first."""
+        try:
+            with as_training_error():
+                return self._done(task)
+        except CmflError as error:
+            return FailureReply(str(error))
+
+    def _done(self, task: Task) -> Reply:
+        shared = self._shared
+        match task:
+            case StartTask():
+                self._runner = JobRunner(shared.workload.opened(), shared.updates)
+                return StartReply(self._runner.chunk, isa_in_force())
+            case TrainTask(rows, places, jobs):
+                # On the processor the other cores are the other workers'.
+                is_on_card = shared.workload.bare.device != "cpu"
+                start = shared.vector(START)
+                return TrainReply(
+                    self._runner.train(start, jobs, rows, places, hashes_meanwhile=is_on_card)
+                )
+            case EvaluateTask(sets, chosen):
+                parts = self._runner.evaluate(shared.vector(MEASURED), sets, chosen)
+                return EvaluateReply(tuple(parts))
+
 
 _EXIT_SECONDS = 5.0
 
@@ -75,11 +257,6 @@ class WorkerHandle:
 
     child: Child
     tasks: deque[Task]
-
-    @property
-    def pid(self) -> int:
-        """Process id."""
-        return self.child.pid
 
     def hand(self, task: Task) -> None:
         """Send a task, to be done after all earlier ones."""
@@ -138,21 +315,13 @@ def _exit_message(worker: WorkerHandle) -> str:
         how = f"by signal {-code}"
     if code == -signal.SIGKILL:
         how += ", as the kernel does where memory runs out"
-    return f"training worker {worker.pid} ended {how}, before its work was done"
-
-
-_VECTORS = 2
-_ITEM_BYTES = 4
+    return f"training worker {worker.child.pid} ended {how}, before its work was done"
 
 
 class PoolEngine(Engine):
     """Trains and evaluates in worker processes that share this process's memory.
 
-    Attributes:
-        distances: counterpart of `plain_distances`, computed in this process.
-
     Args:
-        rows: expected number of jobs per call; more cost another allocation.
         isa: cap of the instruction set under which the processes start; None for none.
     """
 
@@ -167,13 +336,7 @@ class PoolEngine(Engine):
         self.distances = distances
         self._isa = isa
         self._workload = workload
-        dimension = workload.model.dimension
-        self._shared = SharedState(
-            workload=SharedWorkload.of(workload),
-            parameters=SharedBytes(_VECTORS * dimension * _ITEM_BYTES),
-            vectors=ArrayLocation(0, "<f4", (_VECTORS, dimension)),
-            updates=UpdateMatrix(rows, dimension, workload.form),
-        )
+        self._shared = SharedState.of(workload, rows)
         self._chunk: int | None = None
         self._started = 0
         self._evaluation: RunningEvaluation | None = None
@@ -186,28 +349,22 @@ class PoolEngine(Engine):
     @property
     def processes(self) -> tuple[int, ...]:
         """Process ids of the workers; empty after they have ended."""
-        return tuple(worker.pid for worker in self._group.workers)
+        return tuple(worker.child.pid for worker in self._group.workers)
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
-        """Return the update of every job; see `Engine.train`."""
         self._workload.require_jobs(start, jobs)
         with self._closing_on_failure():
             self._shared.updates.rows(len(jobs))
             self._shared.vector(START)[...] = start
-            results = self._results(jobs)
-        return [
-            self._shared.updates.update(len(jobs), index, encoded, job.client, losses)
-            for index, (job, (encoded, losses)) in enumerate(zip(jobs, results, strict=True))
-        ]
+            encoded = self._encoded(jobs)
+        return self._shared.updates.updates(jobs, encoded)
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
-        """Start to evaluate a parameter vector; see `Engine.evaluate`."""
         self._workload.require_sets(vector, sets)
         with self._closing_on_failure():
             self._finish(self._evaluation)  # its vector is still being read
             self._shared.vector(MEASURED)[...] = vector
-            sizes = [len(self._workload.sets[name].y) for name in sets]
-            blocks, workers = blocks_of(sizes), self._group.workers
+            blocks, workers = self._workload.blocks(sets), self._group.workers
             self._evaluation = RunningEvaluation(self, len(sets), blocks)
             for worker, chosen in zip(workers, shares(blocks, len(workers)), strict=True):
                 if chosen.start < chosen.stop:
@@ -215,7 +372,6 @@ class PoolEngine(Engine):
         return PendingEvaluation(self._evaluation.result)
 
     def finish(self, evaluation: RunningEvaluation) -> None:
-        """Wait for an evaluation of this engine."""
         with self._closing_on_failure():
             self._finish(evaluation)
 
@@ -235,12 +391,12 @@ class PoolEngine(Engine):
             self.close()
             raise
 
-    def _results(self, jobs: Sequence[TrainingJob]) -> list[tuple[EncodedRow, bytes | None]]:
-        """Let the workers train; return each update's payload in the matrix, and losses."""
+    def _encoded(self, jobs: Sequence[TrainingJob]) -> list[EncodedRow]:
+        """Let the workers train, and return each update's payload in the matrix."""
         while self._chunk is None:
             self._answers()
         queue = JobQueue(self._workload.costs(jobs), len(self._group.workers), self._chunk)
-        results: dict[int, tuple[EncodedRow, bytes | None]] = {}
+        results: dict[int, EncodedRow] = {}
         free = self._group.workers
         while len(results) < len(jobs):
             for worker in free:
@@ -249,8 +405,7 @@ class PoolEngine(Engine):
                     worker.hand(TrainTask(len(jobs), tuple(taken), chosen))
             free = []
             for worker, task, trained in self._answers():
-                pairs = zip(trained.rows, trained.losses, strict=True)
-                results.update(zip(task.places, pairs, strict=True))
+                results.update(zip(task.places, trained.rows, strict=True))
                 free.append(worker)
         return [results[index] for index in range(len(jobs))]
 
@@ -279,11 +434,7 @@ class PoolEngine(Engine):
 
 
 class RunningEvaluation:
-    """An evaluation whose blocks are with the workers.
-
-    Attributes:
-        finished: whether all of them have been evaluated.
-    """
+    """An evaluation whose blocks are with the workers."""
 
     def __init__(self, engine: PoolEngine, sets: int, blocks: Sequence[EvaluationBlock]) -> None:
         self._engine = engine
@@ -293,7 +444,6 @@ class RunningEvaluation:
 
     @property
     def finished(self) -> bool:
-        """True if every block has been evaluated."""
         return len(self._parts) == len(self._blocks)
 
     def add(self, task: EvaluateTask, reply: EvaluateReply) -> None:
@@ -306,14 +456,3 @@ class RunningEvaluation:
         return totals_by_set(
             self._sets, self._blocks, [self._parts[i] for i in range(len(self._blocks))]
         )
-
-
-def shares(blocks: Sequence[EvaluationBlock], workers: int) -> list[slice]:
-    """Return a slice of the blocks for each worker, with about the same number of samples.
-
-    They are assigned in advance, as the parent distributes no work during an evaluation.
-    """
-    sizes = [block.rows.stop - block.rows.start for block in blocks]
-    middles = [end - size / 2 for end, size in zip(accumulate(sizes), sizes, strict=True)]
-    bounds = [bisect_right(middles, sum(sizes) * i / workers) for i in range(1, workers)]
-    return [slice(*pair) for pair in pairwise([0, *bounds, len(blocks)])]

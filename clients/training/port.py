@@ -8,6 +8,7 @@ job's seed alone, and updates are returned in the order of the jobs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol, Self
@@ -102,6 +103,17 @@ class Evaluation:
     correct: int | None
     loss: float
     samples: int
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of the samples, in [0, 1], that is classified right; None where nothing is."""
+        return None if self.correct is None else self.correct / self.samples
+
+    @property
+    def mean_loss(self) -> float | None:
+        """Loss of a sample; None if it is not finite."""
+        mean = self.loss / self.samples
+        return mean if math.isfinite(mean) else None
 
 
 class UpdateTrainer(Protocol):

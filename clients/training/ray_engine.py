@@ -15,14 +15,12 @@ import socket
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clients.models.model import ParameterVector
-from clients.training.evaluation import Evaluator, blocks_of, totals_by_set
 from clients.training.port import (
     Engine,
     Evaluation,
@@ -32,7 +30,14 @@ from clients.training.port import (
     TrainingJob,
     UpdateTrainer,
 )
-from clients.training.workload import JobQueue, Workload, as_training_error
+from clients.training.workload import (
+    Evaluator,
+    JobQueue,
+    Workload,
+    as_training_error,
+    shares,
+    totals_by_set,
+)
 from ledger.io.extras import require_extra
 from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.rules.distance import Distances
@@ -78,9 +83,6 @@ _START_SECONDS = 120.0
 class RayEngine(Engine):
     """Trains and evaluates on a Ray cluster, with this process as driver.
 
-    Attributes:
-        distances: counterpart of `plain_distances`, computed in this process.
-
     Args:
         workload: model, data and settings; every node needs the same code and, for a user's model,
             the same file.
@@ -120,7 +122,6 @@ class RayEngine(Engine):
         self._actor = self._ray.remote(num_cpus=1, num_gpus=share, max_restarts=0)(_Actor)
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
-        """Return the update of every job; see `Engine.train`."""
         self._workload.require_jobs(start, jobs)
         queue = JobQueue(self._workload.costs(jobs), self._size, chunk=1)
         chunks: list[list[int]] = []
@@ -139,11 +140,11 @@ class RayEngine(Engine):
         ]
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
-        """Start to evaluate a parameter vector; see `Engine.evaluate`."""
         self._workload.require_sets(vector, sets)
-        blocks = blocks_of([len(self._workload.sets[name].y) for name in sets])
+        blocks = self._workload.blocks(sets)
         sent, names = self._ray.put(vector), tuple(sets)
-        tasks = [_remote("evaluate", sent, names, part) for part in _parts(len(blocks), self._size)]
+        parts = [part for part in shares(blocks, self._size) if part.start < part.stop]
+        tasks = [_remote("evaluate", sent, names, part) for part in parts]
 
         def result() -> tuple[Evaluation, ...]:
             evaluations = [part for parts in self._run(tasks) for part in parts]
@@ -262,7 +263,6 @@ class _Actor:
             self._evaluator = Evaluator(self._workload)
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[NDArray[np.uint8]]:
-        """Return the payload of each job's update."""
         rows = np.empty((len(jobs), self._workload.model.dimension), dtype="<f4")
         with as_training_error():
             self._trainer.train(start, jobs, list(rows))
@@ -282,10 +282,3 @@ def _fail(error: Any) -> NoReturn:
         str(cause) if isinstance(cause, CmflError) else f"{type(cause).__name__}: {cause!s:.300}"
     )
     raise TrainingError(f"an actor of the cluster failed: {message}") from error
-
-
-def _parts(length: int, count: int) -> list[slice]:
-    """Return nearly equal, non-empty slices of a sequence."""
-    parts = max(1, min(length, count))
-    bounds = [length * i // parts for i in range(parts + 1)]
-    return [slice(*pair) for pair in pairwise(bounds)]

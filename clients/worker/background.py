@@ -27,12 +27,11 @@ import logging
 import queue
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import isfinite
 from random import Random
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -78,7 +77,6 @@ class ChainClock:
         self._last = float("-inf")
 
     def see(self, newest: Block, moment: Moment) -> None:
-        """Take the newest block and the moment at which it was read."""
         if self._latest.is_gone(newest):
             self._ahead.clear()
             self._at_first = self._last = float("-inf")
@@ -91,7 +89,6 @@ class ChainClock:
         self._newest = newest
 
     def now(self, moment: Moment) -> float:
-        """Return the time in the chain's seconds."""
         if self._ahead:
             estimate = max(self._ahead) + moment.steady
         else:
@@ -150,7 +147,6 @@ class FailureTracker:
     last: str | None = None
 
     def is_waiting(self, part: WorkPart, moment: Moment) -> bool:
-        """Return whether a part is not due yet."""
         failure = self.ongoing.get(part)
         return failure is not None and moment.steady < failure.until
 
@@ -207,7 +203,6 @@ class SingleThreadExecutor(Executor):
         self._thread.start()
 
     def submit(self, task: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Future[T]:
-        """Queue a task."""
         pending: Future[T] = Future()
         self._waiting.put(lambda: _carry_out(pending, lambda: task(*arguments, **named)))
         return pending
@@ -332,12 +327,12 @@ class BackgroundEvaluator:
     The samples are local, and the result is for the owner's information only.
     """
 
-    def __init__(self, engine: Engine, sets: Sequence[str], executor: Executor) -> None:
-        """Prepare evaluations on the named sets of samples; none are made without a set."""
+    def __init__(self, engine: Engine, samples: str | None, executor: Executor) -> None:
+        """Prepare evaluations on a named set of samples; none are made without one."""
         self._engine = engine
-        self._sets = tuple(sets)
+        self._samples = samples
         self._executor = executor
-        self._running: tuple[int, Future[tuple[Evaluation, ...]]] | None = None
+        self._running: tuple[int, Future[Evaluation]] | None = None
         self._begun = 0
         self.newest: MeasuredModel | None = None
 
@@ -345,19 +340,13 @@ class BackgroundEvaluator:
         """Start or collect the evaluation of a round's model w_t; True if none is running."""
         if self._running is not None and self._running[1].done():
             (number, running), self._running = self._running, None
-            self.newest = _measured(number, running.result())
-        if self._sets and self._running is None and self._begun != round_number:
+            evaluation = running.result()
+            self.newest = MeasuredModel(number, evaluation.accuracy, evaluation.mean_loss)
+        samples = self._samples
+        if samples is not None and self._running is None and self._begun != round_number:
             self._begun = round_number
-            self._running = round_number, self._executor.submit(self._evaluated, model)
+            self._running = round_number, self._executor.submit(self._evaluated, samples, model)
         return self._running is None
 
-    def _evaluated(self, model: NDArray[np.float32]) -> tuple[Evaluation, ...]:
-        return self._engine.evaluate(model, self._sets).result()
-
-
-def _measured(round_number: int, evaluations: tuple[Evaluation, ...]) -> MeasuredModel:
-    samples = sum(evaluation.samples for evaluation in evaluations)
-    loss = sum(evaluation.loss for evaluation in evaluations) / samples
-    correct = [evaluation.correct for evaluation in evaluations]
-    accuracy = None if None in correct else sum(filter(None, correct)) / samples
-    return MeasuredModel(round_number, accuracy, loss if isfinite(loss) else None)
+    def _evaluated(self, samples: str, model: NDArray[np.float32]) -> Evaluation:
+        return self._engine.evaluate(model, [samples]).result()[0]

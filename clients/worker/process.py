@@ -29,12 +29,10 @@ from clients.datasets.federated_data import FederatedData
 from clients.datasets.own_samples import own_parts
 from clients.models.model import Model
 from clients.models.registry import model_named
-from clients.runs.input_binding import require_bound_model
+from clients.runs.bound_inputs import require_bound_model
 from clients.runs.metrics import TEST
-from clients.training.engine_factory import open_engine
-from clients.training.environment import environment_of
+from clients.training.engine_factory import environment_of, run_engine
 from clients.worker.background import FailureTracker, Moment, SingleThreadExecutor
-from clients.worker.participants import HONEST, ChainFinalityGuard, HostedClients, WorkerBehaviour
 from clients.worker.status import (
     CountingBlobs,
     CountingMailbox,
@@ -46,7 +44,7 @@ from clients.worker.status import (
     worker_status,
 )
 from clients.worker.training import LocalUpdates, RestartingEngine
-from clients.worker.worker import Worker
+from clients.worker.worker import HONEST, ChainFinalityGuard, HostedClients, Worker, WorkerBehaviour
 from ledger.actors.journal import FileJournal
 from ledger.actors.steps import ActorContext
 from ledger.chain.addresses import checksum
@@ -82,13 +80,15 @@ LAST_TRAINING_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerTarget:
-    """Location of a worker's run.
+    """Location of a worker's run, and how the worker takes part.
 
     Attributes:
         contract: its address, EIP-55.
         data: file or folder of the local training data; None if the run needs none.
         confirmations: blocks on top of a final block; None for the chain's own finality.
         allow_unknown_creation: accept a contract whose creation code is not checkable.
+        seed: of the worker's retry pauses, and of nothing else.
+        behaviour: of its clients; honest, except in tests.
     """
 
     contract: str
@@ -98,21 +98,10 @@ class WorkerTarget:
     settings: tuple[str, ...] = ()
     confirmations: int | None = None
     allow_unknown_creation: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerOptions:
-    """Options of a worker.
-
-    Attributes:
-        seed: of its retry pauses, and of nothing else.
-        behaviour: of its clients; honest, except in tests.
-    """
-
+    allow_predictable_seeds: bool = False
+    accept_rollback: bool = False
     seed: int = 0
     behaviour: WorkerBehaviour = HONEST
-    accept_rollback: bool = False
-    allow_predictable_seeds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +111,6 @@ class DeployedRun:
     ledger: LedgerWriter
     domain: Domain
     document: RunDocument
-
-
-@dataclass(frozen=True, slots=True)
-class RunningWorker:
-    """A worker with its counters."""
-
-    worker: Worker
-    counts: WorkerCounters
 
 
 def find_deployed_run(chain: ChainWriter, places: WorkerTarget) -> DeployedRun:
@@ -209,15 +190,15 @@ def open_worker(
     places: WorkerTarget,
     signers: Sequence[KeySigner],
     folder: WorkerFolder,
-    manner: WorkerOptions,
-) -> Iterator[RunningWorker]:
+) -> Iterator[tuple[Worker, WorkerCounters]]:
     """Open a worker on its locked folder.
 
     Yields:
-        The worker. Training is interrupted when the context ends; sending continues in its thread.
+        The worker, and what it counts. Training is interrupted when the context ends; sending
+        continues in its thread.
     """
     document = run.document
-    _require_shared(document, manner)
+    _require_shared(document, places)
     hosted = signers_by_client(document, signers)
     configuration = configuration_from_document(document, places.data, places.settings)
     salts = {client: data_salt(signer) for client, signer in hosted.items()}
@@ -227,7 +208,7 @@ def open_worker(
     (first, signer), *rest = sorted(hosted.items())
     uploads = UploadSigner(run.domain, signer, first, tuple(rest))
     acted_on = FinalityCheckpoints.open(folder.acted_on, run.ledger.chain)
-    if manner.accept_rollback:
+    if places.accept_rollback:
         acted_on.accept(run.ledger.chain)
     journal, training = FileJournal(folder.journal), SingleThreadExecutor("training")
     try:
@@ -249,17 +230,17 @@ def open_worker(
                 training=training,
                 sending=SingleThreadExecutor("sending"),
                 environment=environment,
-                behaviour=manner.behaviour,
-                sets=(TEST,) if len(data.test.y) else (),
+                behaviour=places.behaviour,
+                test_set=TEST if len(data.test.y) else None,
                 finality=ChainFinalityGuard(run.ledger.chain, acted_on),
             )
 
             def begin(round_number: int) -> None:
                 uploads.round = round_number
 
-            patience = FailureTracker(Random(manner.seed))  # noqa: S311 - it spreads pauses
+            patience = FailureTracker(Random(places.seed))  # noqa: S311 - it spreads pauses
             try:
-                yield RunningWorker(Worker(context, hosting, patience, begin), counts)
+                yield Worker(context, hosting, patience, begin), counts
             finally:
                 engine.interrupt()
                 training.interrupt()
@@ -270,10 +251,10 @@ def open_worker(
         journal.close()
 
 
-def _require_shared(document: RunDocument, manner: WorkerOptions) -> None:
+def _require_shared(document: RunDocument, places: WorkerTarget) -> None:
     """Refuse a run that is not made for several owners; warn of a lot that can be chosen."""
     parameters = document.parameters
-    require_unpredictable(parameters.beacon, is_allowed=manner.allow_predictable_seeds)
+    require_unpredictable(parameters.beacon, is_allowed=places.allow_predictable_seeds)
     require_all_rounds(stops_early=SECTION in document.experiment)
     warning = lot_warning(parameters.strategy, parameters.beacon, mines_at_once=False)
     if warning is not None:
@@ -290,32 +271,17 @@ def bound_model(configuration: Configuration, data: FederatedData, document: Run
 def _engine(
     configuration: Configuration, model: Model, data: FederatedData, rows: int
 ) -> RestartingEngine:
-    machine, path = configuration.machine, configuration.training.path
+    machine = configuration.machine
     if machine.engine == "flower":
         raise ConfigurationError(
             "machine.engine = flower: it simulates all clients, and a worker trains its own: leave "
             "it out"
         )
-    if path == "auto":
-        raise ConfigurationError("the run document leaves training.path open: it has to be settled")
     if machine.workers == 1:
         # For the whole process: what another thread sets would hold for the one that trains too.
         torch.set_num_threads(1)
-    return RestartingEngine(
-        lambda: open_engine(
-            model,
-            data,
-            configuration.local_training(),
-            device=machine.device,
-            workers=machine.workers,
-            path=path,
-            sets={TEST: data.test} if len(data.test.y) else {},
-            rows=rows,
-            cluster=machine.cluster,
-            isa=machine.isa,
-            form=configuration.protocol.payload_form,
-        )
-    )
+    sets = {TEST: data.test} if len(data.test.y) else {}
+    return RestartingEngine(lambda: run_engine(configuration, model, data, rows, sets))
 
 
 LOGGED = ("clients", "ledger", "cmfl")
@@ -335,7 +301,6 @@ class TextLines(logging.Formatter):
     """Time, level and message on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as a line."""
         words = " ".join(record.getMessage().split())
         sentence = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in words)
         return f"{_time(record)} {record.levelname.lower():7} {sentence}"
@@ -345,7 +310,6 @@ class JsonLines(logging.Formatter):
     """One JSON object a line: time, level, logger, event and extra fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as a line."""
         extra = {key: value for key, value in vars(record).items() if key not in _USUAL}
         line = {
             "time": _time(record),
@@ -453,7 +417,8 @@ class WorkerLoop:
 
     def __init__(
         self,
-        opened: RunningWorker,
+        worker: Worker,
+        counts: WorkerCounters,
         folder: WorkerFolder,
         status: StatusFile,
         account: Callable[[], str],
@@ -465,7 +430,7 @@ class WorkerLoop:
             account: returns the account that pays now, EIP-55.
             poll_seconds: pause between polls if nothing is due.
         """
-        self._worker, self._counts = opened.worker, opened.counts
+        self._worker, self._counts = worker, counts
         self._folder = folder
         self._status = status
         self._account = account

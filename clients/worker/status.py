@@ -7,9 +7,9 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +31,7 @@ from ledger.storage.mailbox import Mailbox
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-    from clients.worker.participants import RoundParticipants
-    from clients.worker.worker import Worker
+    from clients.worker.worker import RoundParticipants, Worker
     from ledger.actors.view import ChainView
 
 
@@ -79,7 +78,6 @@ class WorkerFolder:
             os.close(descriptor)
 
     def is_held(self) -> bool:
-        """Return whether a worker holds the folder now."""
         return self._held()[0]
 
     def holder(self) -> int | None:
@@ -126,6 +124,10 @@ class WorkerCounters:
     def votes(self) -> int:
         return self.said[EnvelopeKind.REQUEST] + self.said[EnvelopeKind.REPLY]
 
+    def as_dict(self) -> dict[str, int]:
+        names = ("rounds", "commitments", "votes", "views", "bytes_put", "bytes_got")
+        return {name: getattr(self, name) for name in names}
+
     def look(self, worker: Worker) -> None:
         """Update the counters after a step."""
         chain, seats = worker.chain, worker.seats
@@ -148,20 +150,18 @@ class WorkerCounters:
 
 
 class CountingBlobs:
-    """A blob store whose bytes are counted."""
+    """A blob store whose bytes are counted; see `BlobStore`."""
 
     def __init__(self, blobs: BlobStore, counts: WorkerCounters) -> None:
         self._blobs = blobs
         self._counts = counts
 
     def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
-        """Return the verified blob with a digest."""
         data = self._blobs.get(digest, limit)
         self._counts.bytes_got += len(data)
         return data
 
     def has(self, digest: Digest) -> bool:
-        """Return whether there is a blob with a digest."""
         return self._blobs.has(digest)
 
     def put(self, data: bytes) -> Digest:
@@ -170,7 +170,6 @@ class CountingBlobs:
         return digest
 
     def put_payload(self, payload: Payload) -> None:
-        """Store a payload that this process has hashed."""
         self._blobs.put_payload(payload)
         self._counts.bytes_put += payload.size
 
@@ -178,7 +177,6 @@ class CountingBlobs:
         self._blobs.remove(digest)
 
     def sync(self) -> None:
-        """Make all stored blobs durable."""
         self._blobs.sync()
 
 
@@ -190,10 +188,20 @@ class CountingMailbox(Mailbox):
         self._counts = counts
 
     def put(self, envelope: Envelope) -> bool:
-        """Add an envelope; return whether it is new."""
         is_new = super().put(envelope)
         self._counts.said[envelope.kind] += is_new
         return is_new
+
+
+_COUNTED = {
+    "rounds": ("rounds", "Rounds seen to open."),
+    "commitments": ("commitments", "Commitments of the worker's clients on the chain."),
+    "votes": ("votes", "Requests and replies that were said."),
+    "views": ("views", "Views that members have entered."),
+    "bytes_put": ("blob_put_bytes", "Bytes of blobs that were put."),
+    "bytes_got": ("blob_got_bytes", "Bytes of blobs that were got."),
+}
+"""Name and description of each count as a metric."""
 
 
 class WorkerMetrics:
@@ -206,23 +214,12 @@ class WorkerMetrics:
         self._wall = wall
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
 
-        counts, worker = self._counts, self._worker
-        for name, about, value in (
-            ("rounds", "Rounds seen to open.", counts.rounds),
-            (
-                "commitments",
-                "Commitments of the worker's clients on the chain.",
-                counts.commitments,
-            ),
-            ("votes", "Requests and replies that were said.", counts.votes),
-            ("views", "Views that members have entered.", counts.views),
-            ("blob_put_bytes", "Bytes of blobs that were put.", counts.bytes_put),
-            ("blob_got_bytes", "Bytes of blobs that were got.", counts.bytes_got),
-        ):
-            yield CounterMetricFamily(f"cmfl_worker_{name}", about, value=value)
+        worker = self._worker
+        for name, value in self._counts.as_dict().items():
+            metric, about = _COUNTED[name]
+            yield CounterMetricFamily(f"cmfl_worker_{metric}", about, value=value)
         errors = CounterMetricFamily("cmfl_worker_errors", "Failures.", labels=["part"])
         for part in WorkPart:
             errors.add_metric([str(part)], worker.failures.counts[part])
@@ -316,11 +313,8 @@ def worker_status(
 ) -> dict[str, Any]:
     """Return a worker's status after a step; `account` pays, EIP-55."""
     newest, final, chain = worker.newest_block, worker.final_state, worker.chain
-    evaluation = worker.measuring.newest
-    return {
-        "format": FORMAT,
-        "stand": str(stand),
-        "pid": os.getpid(),
+    failures, evaluation = worker.failures, worker.measuring.newest
+    return _blank(stand, os.getpid(), counts, failures.counts) | {
         "account": account,
         "clients": [int(client) for client in worker.hosting.clients],
         "round": None if final is None else final.round,
@@ -331,23 +325,12 @@ def worker_status(
         "model": None if final is None else f"0x{final.model.hex()}",
         "block": None if newest is None else newest.number,
         "final_block": None if chain is None else chain.final_block,
-        "last_error": worker.failures.last,
+        "last_error": failures.last,
         "troubles": {
             str(part): {"says": failure.sentence, "times": failure.times}
-            for part, failure in sorted(worker.failures.ongoing.items())
+            for part, failure in sorted(failures.ongoing.items())
         },
-        "own_measurement": None
-        if evaluation is None
-        else {"round": evaluation.round, "accuracy": evaluation.accuracy, "loss": evaluation.loss},
-        "counts": {
-            "rounds": counts.rounds,
-            "commitments": counts.commitments,
-            "votes": counts.votes,
-            "views": counts.views,
-            "bytes_put": counts.bytes_put,
-            "bytes_got": counts.bytes_got,
-            "errors": {str(part): n for part, n in sorted(worker.failures.counts.items())},
-        },
+        "own_measurement": None if evaluation is None else asdict(evaluation),
     }
 
 
@@ -357,6 +340,18 @@ def status_before(stand: WorkerState, pid: int, says: str = "", times: int = 0) 
     Args:
         says: what it waits for; empty for nothing.
     """
+    status = _blank(stand, pid, WorkerCounters(), {STARTING: times} if times else {})
+    if says:
+        status["last_error"] = f"{STARTING}: {says}"
+        status["troubles"] = {STARTING: {"says": says, "times": times}}
+    return status
+
+
+def _blank(
+    stand: WorkerState, pid: int, counts: WorkerCounters, errors: Mapping[Any, int]
+) -> dict[str, Any]:
+    """Return a status with all its fields, of a worker that knows no run."""
+    unknown = ("view", "head", "model", "block", "final_block", "last_error")
     return {
         "format": FORMAT,
         "stand": str(stand),
@@ -366,23 +361,11 @@ def status_before(stand: WorkerState, pid: int, says: str = "", times: int = 0) 
         "round": None,
         "is_finished": False,
         "roles": {},
-        "view": None,
-        "head": None,
-        "model": None,
-        "block": None,
-        "final_block": None,
-        "last_error": f"{STARTING}: {says}" if says else None,
-        "troubles": {STARTING: {"says": says, "times": times}} if says else {},
+        **dict.fromkeys(unknown),
+        "troubles": {},
         "own_measurement": None,
-        "counts": {
-            "rounds": 0,
-            "commitments": 0,
-            "votes": 0,
-            "views": 0,
-            "bytes_put": 0,
-            "bytes_got": 0,
-            "errors": {STARTING: times} if times else {},
-        },
+        "counts": counts.as_dict()
+        | {"errors": {str(part): n for part, n in sorted(errors.items())}},
     }
 
 

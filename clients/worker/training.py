@@ -49,7 +49,6 @@ class RestartingEngine(Engine):
     """Delegates to an engine. Not safe for several threads, except `distances`."""
 
     def __init__(self, open_engine: Callable[[], Engine]) -> None:
-        """Open the first engine."""
         self._open = open_engine
         self._engine = open_engine()
         self._has_failed = self._is_closed = False
@@ -151,7 +150,6 @@ class LocalUpdates:
             self._disk.sync(paths)
 
     def forget(self, before_round: int) -> None:
-        """Remove the updates of earlier rounds."""
         for path, match in self._kept():
             if int(match[1]) < before_round:
                 self._disk.remove(path)
@@ -203,7 +201,6 @@ class RoundTraining:
 
     @property
     def is_busy(self) -> bool:
-        """True while a training is running."""
         return self._running is not None and not self._running[1].done()
 
     @property

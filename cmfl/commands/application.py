@@ -38,7 +38,7 @@ except ModuleNotFoundError:  # an older Typer stands on the package click
     from click import ClickException as UsageError  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from clients.worker.participants import WorkerBehaviour
+    from clients.worker.worker import WorkerBehaviour
 
 
 class PanelledGroup(TyperGroup):

@@ -249,7 +249,7 @@ def results_of(rows: list[CellRow]) -> dict[str, Any]:
     from dataclasses import asdict
     from statistics import fmean
 
-    from clients.training.environment import environment_here
+    from clients.training.engine_factory import environment_here
 
     seeds, rounds = len({row.seed for row in rows}), rows[0].rounds
     methods = {}

@@ -141,7 +141,7 @@ def _environment() -> str:
     if _torch_version() is None:
         return "none without torch: nothing is trained or repeated here"
     try:
-        from clients.training.environment import environment_here
+        from clients.training.engine_factory import environment_here
     except ImportError as error:
         raise CmflError(f"torch cannot be imported: {error!s:.300}") from error
     from clients.devices import available_caps

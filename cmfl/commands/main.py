@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import NoReturn
 
-    from clients.worker.participants import WorkerBehaviour
+    from clients.worker.worker import WorkerBehaviour
 
 _IMPORTING = "<frozen importlib._bootstrap>"
 _SHOW_CURSOR = "\x1b[?25h"

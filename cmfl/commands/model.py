@@ -105,7 +105,7 @@ def export(
 
     def write(path: Path) -> None:
         if form == PEFT:
-            from clients.runs.stored_model import write_adapter
+            from clients.runs.bound_inputs import write_adapter
 
             write_adapter(vector, _inputs_of(where.run_paths(), document), document, path)
             return
@@ -162,8 +162,8 @@ def evaluate(
     """
     from clients.configuration.loading import is_code, load, load_recorded
     from clients.models.model_file import read_model_file
+    from clients.runs.bound_inputs import quality_of
     from clients.runs.run_folder import document_of, run_folder
-    from clients.runs.stored_model import quality_of
 
     settings, document = tuple(setting or ()), None
     if preset or config:

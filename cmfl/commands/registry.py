@@ -30,7 +30,7 @@ from ledger.protocol.types import Address
 if TYPE_CHECKING:
     from clients.configuration.loading import Owners
     from clients.configuration.schema import Configuration
-    from clients.onboarding.registration import Registry
+    from clients.registration import Registry
 
 
 RegistryFile = Annotated[
@@ -69,7 +69,7 @@ def register(
     block's hash unless the settings say otherwise.
     """
     from clients.configuration.loading import owner_samples
-    from clients.onboarding.registration import encode_entry, proposal_digest, signed_entry
+    from clients.registration import encode_entry, proposal_digest, signed_entry
 
     if not agreed.has_source:
         raise ConfigurationError("give the settings that you agree to: --config or --preset")
@@ -108,7 +108,7 @@ def gather(
     contract's. With the agreed settings the command checks these as well, and prints the command
     that deploys the run.
     """
-    from clients.onboarding.registration import combined_registry, encode_registry, read_entry
+    from clients.registration import combined_registry, encode_registry, read_entry
 
     _require_new(out)
     if not agreed.has_source and (agreed.settings or agreed.allow_predictable_seeds):
@@ -144,7 +144,7 @@ def show_registry(
     json: console.AsJson = False,
 ) -> None:
     """Check a registry's signatures, order and digest, and list its clients."""
-    from clients.onboarding.registration import read_registry
+    from clients.registration import read_registry
 
     registry = read_registry(file)
     view = _view(registry)
@@ -159,7 +159,7 @@ def show_registry(
 
 def agreed_owners(file: Path, run: str, configuration: Configuration) -> Owners:
     """Return the clients of a registry, who must have agreed to this run and its settings."""
-    from clients.onboarding.registration import read_registry
+    from clients.registration import read_registry
 
     registry = read_registry(file)
     if registry.run != run:
@@ -171,7 +171,7 @@ def agreed_owners(file: Path, run: str, configuration: Configuration) -> Owners:
 
 
 def _require_signed(where: str, registry: Registry, configuration: Configuration) -> None:
-    from clients.onboarding.registration import proposal_digest
+    from clients.registration import proposal_digest
 
     proposed = proposal_digest(configuration)
     if registry.configuration != proposed:
@@ -219,7 +219,7 @@ def new(keystore: KeyFile, password_file: KeyPassword = None, json: console.AsJs
     The keystore has version 3, as Ethereum's wallets and nodes use it, and only its owner can read
     it. A key whose keystore or password is lost cannot be restored.
     """
-    from clients.onboarding.keystores import write_keystore
+    from clients.keystores import write_keystore
 
     path = only_keystore(keystore)
     if path.exists():

@@ -518,6 +518,7 @@ class ParticipantOptions:
             settings=(*settings, *(self.setting or ())),
             confirmations=self.confirmations,
             allow_unknown_creation=self.allow_unknown_creation,
+            allow_predictable_seeds=self.allow_predictable_seeds,
         )
 
     def client_keys(self) -> list[bytes]:

@@ -11,7 +11,8 @@ import typer
 from typer import Argument, Option
 
 from clients.datasets.own_samples import salt_of
-from clients.replay.replayed_update import TrainingReplay
+from clients.replay.replay_inputs import ReplayRequest
+from clients.replay.results import TrainingReplay
 from cmfl.arguments import naming
 from cmfl.auditing import AuditRequest, trusted_by
 from cmfl.commands import console, options
@@ -19,7 +20,7 @@ from cmfl.commands.exit_codes import WRONG, InterruptedCommand, code_of
 from cmfl.commands.sender import keystore_key, private_keys
 from cmfl.commands.witness import WitnessOptions
 from cmfl.recorded import read
-from cmfl.replaying import MOST_JOBS, ReplayRequest, replay_target
+from cmfl.replaying import MOST_JOBS, replay_target
 from cmfl.where import Target, download_bundle, download_proof, opened_ledger
 from ledger.audit.proofs.bundle_verification import RoundVerification, verify_bundle
 from ledger.audit.proofs.container import open_bundle

@@ -17,7 +17,7 @@ import typer
 from typer import Option
 
 from clients.worker.background import Moment
-from clients.worker.participants import HONEST
+from clients.worker.worker import HONEST
 from cmfl.arguments import digest_of_head
 from cmfl.commands import console
 from cmfl.commands.exit_codes import FAILED, InterruptedCommand
@@ -45,8 +45,8 @@ from ledger.protocol.parameters import Parameters
 from ledger.protocol.signing import KeySigner
 
 if TYPE_CHECKING:
-    from clients.onboarding.checks import FinalityLag
-    from clients.worker.process import WorkerOptions, WorkerTarget
+    from clients.worker.checks import FinalityLag
+    from clients.worker.process import WorkerTarget
     from clients.worker.status import WorkerFolder
     from ledger.chain.rpc.node import RpcReader, RpcSettings
     from ledger.chain.rpc.rpc_chain import RpcChain
@@ -95,9 +95,13 @@ def worker(
     if status:
         _print_status(own, json=json)
         return
-    from clients.worker.process import WorkerOptions
-
-    shared, target = options.shared(), options.target(f"machine.device={device}")
+    shared = options.shared()
+    target = replace(
+        options.target(f"machine.device={device}"),
+        accept_rollback=accept_rollback,
+        seed=secrets.randbits(64),
+        behaviour=context.obj or HONEST,
+    )
     with own.held(), _logged(log_format):
         settings_of_node = replace(
             Sender(max_fee=max_fee, max_tip=max_tip).settings(), request_timeout_seconds=rpc_timeout
@@ -110,12 +114,6 @@ def worker(
             partial(_chain, shared.rpc_url, shared.chain_id, keys, settings_of_node),
             poll=poll,
             metrics_port=metrics_port,
-            manner=WorkerOptions(
-                secrets.randbits(64),
-                context.obj or HONEST,
-                accept_rollback,
-                options.allow_predictable_seeds,
-            ),
             json=json,
         )
 
@@ -128,10 +126,9 @@ def _run(
     *,
     poll: float,
     metrics_port: int | None,
-    manner: WorkerOptions,
     json: bool,
 ) -> None:
-    from clients.onboarding.checks import finality_lag
+    from clients.worker.checks import finality_lag
     from clients.worker.process import Startup, WorkerLoop, find_deployed_run, open_worker
     from clients.worker.status import StatusFile, WorkerMetrics, serve_metrics, worker_status
 
@@ -152,17 +149,14 @@ def _run(
                 return
             _warn_of_late_finality(lag, run.document.parameters)
             with (
-                open_worker(run, places, signers, own, manner) as running,
-                serve_metrics(
-                    WorkerMetrics(running.worker, running.counts, time.time), metrics_port
-                ),
+                open_worker(run, places, signers, own) as (worker, counts),
+                serve_metrics(WorkerMetrics(worker, counts, time.time), metrics_port),
             ):
-                loop = WorkerLoop(running, own, StatusFile(own.status), lambda: chain.sender, poll)
+                file = StatusFile(own.status)
+                loop = WorkerLoop(worker, counts, own, file, lambda: chain.sender, poll)
                 loop.run(lambda: Moment(time.time(), time.monotonic()), end.wait)
                 if json:
-                    console.print_json(
-                        worker_status(running.worker, running.counts, loop.stand, chain.sender)
-                    )
+                    console.print_json(worker_status(worker, counts, loop.stand, chain.sender))
 
 
 def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) -> RpcChain:
@@ -274,7 +268,7 @@ def join(
     Looks at chain, contract, run document, clock, finality, model, key, funds, blobs, mailbox,
     data and folder. Nothing is sent to the chain. Exit code 1 if something is missing.
     """
-    from clients.onboarding.checks import CheckState, PreflightChecks
+    from clients.worker.checks import CheckState, PreflightChecks
 
     shared = options.shared()
     expected = None if genesis is None else digest_of_head(genesis, "--genesis")
@@ -290,7 +284,6 @@ def join(
         lambda: [KeySigner(key) for key in options.client_keys()],
         wall=time.time(),
         probe=secrets.token_bytes(PROBE_BYTES),
-        allow_predictable_seeds=options.allow_predictable_seeds,
     )
     results = list(ready.checks())
     is_ready = all(result.state in {CheckState.OK, CheckState.WARNING} for result in results)

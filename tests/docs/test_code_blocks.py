@@ -24,7 +24,7 @@ import pytest
 import typer
 
 from api.settings import Settings
-from clients.onboarding import keystores
+from clients import keystores
 from cmfl.commands.application import application
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.server import RpcServer

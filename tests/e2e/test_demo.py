@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from clients.testnet.node import free_port as unused_port
+from clients.testnet.network import free_port as unused_port
 from cmfl.commands.demo import (
     AUDITED,
     AVERAGED,

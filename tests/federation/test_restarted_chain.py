@@ -17,8 +17,13 @@ import pytest
 from clients.configuration.parsing import plain_values
 from clients.random_streams import simulated_signers
 from clients.testnet import ChainKind, StoreKind
-from clients.testnet.network import ChainPace, LocalNetwork, NetworkSettings, fitted_to_pace
-from clients.testnet.node import ANVIL_TEST_KEY
+from clients.testnet.network import (
+    ANVIL_TEST_KEY,
+    ChainPace,
+    LocalNetwork,
+    NetworkSettings,
+    fitted_to_pace,
+)
 from cmfl.commands.options import KEY_VARIABLE
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome

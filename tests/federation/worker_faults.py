@@ -17,7 +17,7 @@ from clients.adversaries.faults import (
     trainer_with,
     wild_reference,
 )
-from clients.worker.participants import WorkerBehaviour
+from clients.worker.worker import WorkerBehaviour
 from ledger.actors.participants import Member, MemberActor, Trainer
 from ledger.io.home import read_file
 from ledger.protocol.errors import ConfigurationError

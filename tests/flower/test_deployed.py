@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clients.testnet.node import free_port
+from clients.testnet.network import free_port
 from tests.flower.processes import CHAIN_ID, CONNECTION, Background, head_in, run
 
 NODES = 3

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from clients.runs.flower.nodes import UnansweredMessage
+from clients.runs.flower import UnansweredMessage
 from clients.training.port import TrainingError
 from ledger.protocol.errors import EncodingError
 
@@ -50,7 +50,7 @@ def _as_in_a_server_app(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_silent_superlink_is_one_sentence() -> None:
-    from clients.runs.flower.grid_nodes import GridNodes
+    from clients.runs.flower_grid import GridNodes
 
     nodes: Any = GridNodes(OneGrid(fails=True))
     for ask in (nodes.online, lambda: nodes.send(7, b"m"), lambda: nodes.answers(["name"])):
@@ -59,7 +59,7 @@ def test_a_silent_superlink_is_one_sentence() -> None:
 
 
 def test_a_message_that_is_not_taken_is_named_by_its_size() -> None:
-    from clients.runs.flower.grid_nodes import GridNodes
+    from clients.runs.flower_grid import GridNodes
 
     with pytest.raises(TrainingError, match="does not take a message of 5 bytes to node 7"):
         GridNodes(OneGrid()).send(7, b"large")
@@ -68,7 +68,7 @@ def test_a_message_that_is_not_taken_is_named_by_its_size() -> None:
 def test_bytes_come_back_and_errors_are_said() -> None:
     from flwr.app import Error, Message, RecordDict
 
-    from clients.runs.flower.grid_nodes import GridNodes, read_message, reply_to
+    from clients.runs.flower_grid import GridNodes, read_message, reply_to
 
     grid = OneGrid([None])
     GridNodes(grid).send(7, b"question")
@@ -92,7 +92,7 @@ def test_bytes_come_back_and_errors_are_said() -> None:
 def test_messages_of_other_apps_are_refused() -> None:
     from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 
-    from clients.runs.flower.grid_nodes import read_message
+    from clients.runs.flower_grid import read_message
 
     for content in (
         RecordDict(),

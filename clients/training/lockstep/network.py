@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from clients.training.lockstep.layers import (
     Chain,
@@ -17,18 +21,34 @@ from clients.training.lockstep.layers import (
     OrderedMaxPoolPart,
     Relu,
     ReluPart,
+    Reshape,
     ReshapePart,
     ShapedLayer,
     TensorViews,
+    aligned,
     channels_last,
-)
-from clients.training.lockstep.operations import (
-    ClientConvolution,
-    SharedLinear,
-    StackedConvolution,
-    StackedLinear,
+    row_shape,
 )
 from clients.training.lockstep.plan import ExecutionPlan, LayerMethod
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """What all layers of a chunk need.
+
+    Attributes:
+        views: of the tensors in a vector of all parameters.
+        rate: learning rate of SGD.
+    """
+
+    plan: ExecutionPlan
+    views: TensorViews
+    rate: float
+    device: torch.device
+
+    def zeros(self, *shape: int) -> Tensor:
+        """Return a new buffer on the device."""
+        return torch.zeros(*shape, device=self.device)
 
 
 class Network:
@@ -48,32 +68,20 @@ class Network:
             step after step around; none if nobody asked.
     """
 
-    def __init__(
-        self,
-        chain: Chain,
-        choice: ExecutionPlan,
-        places: TensorViews,
-        rate: float,
-        device: torch.device,
-        *,
-        calibrated: bool = False,
-    ) -> None:
-        rows = choice.chunk * choice.batch
-        self.inputs = channels_last(torch.zeros(rows, *chain[0].input_shape, device=device))
-        self.targets = torch.zeros(rows, *chain[-1].output_shape, device=device)
-        self.weights = torch.zeros(rows, 1, device=device)
+    def __init__(self, chain: Chain, chunk: Chunk, *, calibrated: bool = False) -> None:
+        kinds, rows = chunk.plan.kinds, chunk.plan.chunk * chunk.plan.batch
+        self.inputs = channels_last(chunk.zeros(rows, *chain[0].input_shape))
+        self.targets = chunk.zeros(rows, *chain[-1].output_shape)
+        self.weights = chunk.zeros(rows, 1)
         self.shifts = torch.zeros_like(self.targets) if calibrated else None
-        self.active = choice.chunk
+        self.active = chunk.plan.chunk
         self.probabilities: Sequence[Tensor] = ()
-        builder = _Builder(choice, places, rate, device)
-        front = sum(kind is LayerMethod.BY_CLIENT for kind in choice.kinds)
+        front = sum(kind is LayerMethod.BY_CLIENT for kind in kinds)
         self._parts: list[ChunkLayer] = []
         if front:
-            self._parts.append(_ByClient(self, chain[:front], builder))
-        self._parts += [
-            builder.part(link, kind)
-            for link, kind in zip(chain[front:], choice.kinds[front:], strict=True)
-        ]
+            self._parts.append(_ByClient(self, chain[:front], chunk))
+        has_parameters = any(isinstance(link.layer, Linear | Convolution) for link in chain[:front])
+        self._parts += parts_of(chain[front:], kinds[front:], chunk, is_first=not has_parameters)
 
     def load(self, start: Tensor) -> None:
         """Load the start w_t of all clients' training, shape (d,), unchanged until the next."""
@@ -96,62 +104,40 @@ class Network:
             gradient = part.backward(gradient, step)
 
     def write(self, update: Tensor, place: int, steps: int) -> None:
-        """Write the difference w_start − w_end of one client.
-
-        Args:
-            update: of all parameters, shape (d,).
-        """
+        """Write the difference w_start − w_end of one client."""
         for part in self._parts:
             part.write(update, place, steps)
 
 
-class _Builder:
-    """Makes the layers of a network, in the order of the chain."""
+def parts_of(
+    links: Sequence[ShapedLayer], kinds: Sequence[LayerMethod], chunk: Chunk, *, is_first: bool
+) -> list[ChunkLayer]:
+    """Return the implementations of consecutive layers by these methods.
 
-    def __init__(
-        self, choice: ExecutionPlan, places: TensorViews, rate: float, device: torch.device
-    ) -> None:
-        self.choice = choice
-        self._places = places
-        self._rate = rate
-        self._device = device
-        self._has_parameters = False
-
-    def part(self, link: ShapedLayer, kind: LayerMethod) -> ChunkLayer:
-        """Return the implementation of a layer by a method."""
+    Args:
+        is_first: whether no layer before them has parameters.
+    """
+    parts: list[ChunkLayer] = []
+    for link, kind in zip(links, kinds, strict=True):
         layer = link.layer
-        if isinstance(layer, Linear | Convolution):
-            return self._with_parameters(link, layer, kind)
-        if isinstance(layer, Relu):
-            return ReluPart()
-        if isinstance(layer, MaxPool):
-            on_cpu = self._device.type == "cpu"
-            return MaxPoolPart(layer) if on_cpu else OrderedMaxPoolPart(layer)
-        return ReshapePart(link.input_shape, link.output_shape)
-
-    def parts_by_client(self, links: Sequence[ShapedLayer]) -> list[list[ChunkLayer]]:
-        """Return the first layers of a chain for each client of a chunk."""
-        by_client: list[list[ChunkLayer]] = []
-        for _ in range(self.choice.chunk):
-            self._has_parameters = False
-            by_client.append([self.part(link, LayerMethod.BY_CLIENT) for link in links])
-        return by_client
-
-    def _with_parameters(
-        self, link: ShapedLayer, layer: Linear | Convolution, kind: LayerMethod
-    ) -> ChunkLayer:
-        part: SharedLinear | StackedLinear | ClientConvolution | StackedConvolution
-        settings = (self._places, self.choice, self._rate, self._device)
-        if isinstance(layer, Linear):
-            shape = SharedLinear if kind is LayerMethod.SHARED else StackedLinear
-            part = shape(layer, *settings)
-        elif kind is LayerMethod.BY_CLIENT:
-            part = ClientConvolution(layer, self._places, self._rate)
-        else:
-            part = StackedConvolution(link, layer, *settings)
-        part.is_first = not self._has_parameters
-        self._has_parameters = True
-        return part
+        match layer:
+            case Linear() if kind is LayerMethod.SHARED:
+                parts.append(SharedLinear(layer, chunk, is_first=is_first))
+            case Linear():
+                parts.append(StackedLinear(layer, chunk, is_first=is_first))
+            case Convolution() if kind is LayerMethod.BY_CLIENT:
+                parts.append(ClientConvolution(layer, chunk, is_first=is_first))
+            case Convolution():
+                parts.append(StackedConvolution(link, layer, chunk, is_first=is_first))
+            case Relu():
+                parts.append(ReluPart())
+            case MaxPool():
+                on_cpu = chunk.device.type == "cpu"
+                parts.append(MaxPoolPart(layer) if on_cpu else OrderedMaxPoolPart(layer))
+            case Reshape():
+                parts.append(ReshapePart(link.input_shape, link.output_shape))
+        is_first = is_first and not isinstance(layer, Linear | Convolution)
+    return parts
 
 
 class _ByClient:
@@ -161,12 +147,14 @@ class _ByClient:
     with one client's rows.
     """
 
-    def __init__(self, network: Network, links: Sequence[ShapedLayer], builder: _Builder) -> None:
+    def __init__(self, network: Network, links: Sequence[ShapedLayer], chunk: Chunk) -> None:
         self._network = network
-        self._batch = builder.choice.batch
-        self._clients = builder.parts_by_client(links)
-        shape = links[-1].output_shape
-        self._y = channels_last(torch.zeros(len(network.inputs), *shape))
+        self._batch = chunk.plan.batch
+        kinds = [LayerMethod.BY_CLIENT] * len(links)
+        self._clients = [
+            parts_of(links, kinds, chunk, is_first=True) for _ in range(chunk.plan.chunk)
+        ]
+        self._y = channels_last(torch.zeros(len(network.inputs), *links[-1].output_shape))
 
     def load(self, start: Tensor) -> None:
         for parts in self._clients:
@@ -174,7 +162,6 @@ class _ByClient:
                 part.load(start)
 
     def forward(self, x: Tensor, step: int) -> Tensor:
-        """Return the outputs."""
         for place in range(self._network.active):
             rows = self._rows(place)
             y = x[rows]
@@ -198,3 +185,265 @@ class _ByClient:
 
     def _rows(self, place: int) -> slice:
         return slice(place * self._batch, (place + 1) * self._batch)
+
+
+class SharedLinear:
+    """Linear layers whose matrices differ from a shared one by a product of two thin factors.
+
+    After s steps of SGD on batches of B rows a client's matrix is W_0 − rate · Uᵀ V, where the rows
+    of V are the layer's inputs of all steps and those of U the gradients of its outputs. W_0 is
+    stored once and multiplied by the rows of all clients at once; no client's matrix or its
+    gradient is formed before the end. In real arithmetic this equals plain SGD; in floating point
+    it is more exact, as the change is not rounded into the matrix at every step.
+    """
+
+    _start: Tensor
+    _matrix: Tensor  # W_0, shape (outputs, inputs)
+
+    def __init__(self, layer: Linear, chunk: Chunk, *, is_first: bool) -> None:
+        self._layer, self._chunk, self._is_first = layer, chunk, is_first
+        self._batch, self._clients = chunk.plan.batch, chunk.plan.chunk
+        rank = chunk.plan.steps * self._batch
+        self._inputs = chunk.zeros(self._clients, rank, layer.inputs)  # V
+        self._gradients = chunk.zeros(self._clients, rank, layer.outputs)  # U
+        self._biases = chunk.zeros(self._clients, 1, aligned(layer.outputs))
+        self._biases = self._biases[:, :, : layer.outputs]
+        self._ones = torch.ones(self._clients, 1, self._batch, device=chunk.device)
+        self._y = chunk.zeros(self._clients * self._batch, layer.outputs)
+        self._dx = chunk.zeros(self._clients * self._batch, layer.inputs)
+
+    def load(self, start: Tensor) -> None:
+        self._start = start
+        self._matrix = self._chunk.views.of(start, self._layer.weight)
+        if self._layer.bias is not None:
+            self._biases.copy_(self._chunk.views.of(start, self._layer.bias))
+
+    def forward(self, x: Tensor, step: int) -> Tensor:
+        """Return x W_0ᵀ + b − rate · (x Vᵀ) U."""
+        by_client = x.view(self._clients, self._batch, -1)
+        torch.mm(x, self._matrix.t(), out=self._y)
+        y = self._y.view(self._clients, self._batch, -1)
+        y.add_(self._biases)
+        self._add_change(y, by_client, (self._inputs, self._gradients), step)
+        self._inputs[:, self._rows(step)].copy_(by_client)
+        return self._y
+
+    def backward(self, dy: Tensor, step: int) -> Tensor | None:
+        """Store the factors of this step; return dy W_0 − rate · (dy Uᵀ) V."""
+        by_client = dy.view(self._clients, self._batch, -1)
+        if not self._is_first:
+            torch.mm(dy, self._matrix, out=self._dx)
+            dx = self._dx.view(self._clients, self._batch, -1)
+            self._add_change(dx, by_client, (self._gradients, self._inputs), step)
+        self._gradients[:, self._rows(step)].copy_(by_client)
+        if self._layer.bias is not None:
+            self._biases.baddbmm_(self._ones, by_client, alpha=-self._chunk.rate)
+        return None if self._is_first else self._dx
+
+    def write(self, update: Tensor, place: int, steps: int) -> None:
+        """Write rate · Uᵀ V, and the difference of the biases."""
+        rows = slice(0, steps * self._batch)
+        target = self._chunk.views.of(update, self._layer.weight)
+        inputs, gradients = self._inputs[place, rows], self._gradients[place, rows]
+        torch.addmm(target, gradients.t(), inputs, beta=0, alpha=self._chunk.rate, out=target)
+        if self._layer.bias is not None:
+            start, end = self._chunk.views.of(self._start, self._layer.bias), self._biases[place, 0]
+            torch.sub(start, end, out=self._chunk.views.of(update, self._layer.bias))
+
+    def _add_change(self, y: Tensor, x: Tensor, factors: tuple[Tensor, Tensor], step: int) -> None:
+        if step:
+            before = slice(0, step * self._batch)
+            right, left = (factor[:, before] for factor in factors)
+            y.baddbmm_(torch.bmm(x, right.transpose(1, 2)), left, alpha=-self._chunk.rate)
+
+    def _rows(self, step: int) -> slice:
+        return slice(step * self._batch, (step + 1) * self._batch)
+
+
+class _Stacked:
+    """The matrices [W b 0] of all clients, and the rows [x 1 0] that they multiply.
+
+    A layer's kernels are one row of W each: rows, columns and then channels.
+
+    Args:
+        rows: number of rows that each client's matrix multiplies.
+    """
+
+    _start: Tensor
+
+    def __init__(
+        self, layer: Linear | Convolution, chunk: Chunk, rows: int, *, is_first: bool
+    ) -> None:
+        self._weighted, self._chunk, self._is_first = layer, chunk, is_first
+        self._shape = row_shape(layer)
+        self._inputs = math.prod(self._shape)
+        clients, columns = chunk.plan.chunk, aligned(self._inputs + 1)
+        self._rows = chunk.zeros(clients, rows, columns)
+        self._rows[:, :, self._inputs] = layer.bias is not None
+        # Zero columns at the end keep every client's matrix aligned and contiguous.
+        self._matrices = chunk.zeros(clients, layer.size // self._inputs, columns)
+
+    def load(self, start: Tensor) -> None:
+        self._start = start
+        self._weights(self._matrices).copy_(self._weight(start))
+        if self._weighted.bias is not None:
+            bias = self._chunk.views.of(start, self._weighted.bias)
+            self._matrices[:, :, self._inputs] = bias
+
+    def write(self, update: Tensor, place: int, steps: int) -> None:  # noqa: ARG002
+        end = self._matrices[place]
+        torch.sub(self._weight(self._start), self._weights(end), out=self._weight(update))
+        if (bias := self._weighted.bias) is not None:
+            start, target = (self._chunk.views.of(v, bias) for v in (self._start, update))
+            torch.sub(start, end[:, self._inputs], out=target)
+
+    @property
+    def _input_columns(self) -> Tensor:
+        """The columns of the rows that may be overwritten."""
+        return self._rows[:, :, : self._inputs]
+
+    def _outputs(self) -> Tensor:
+        """Return x Wᵀ + b for the rows, shape (clients, rows, outputs)."""
+        return torch.bmm(self._rows, self._matrices.transpose(1, 2))
+
+    def _descended(self, dy: Tensor) -> Tensor | None:
+        """Take the step, and return dy W; dy has the shape (clients, rows, outputs)."""
+        dx = None if self._is_first else torch.bmm(dy, self._matrices[:, :, : self._inputs])
+        self._matrices.baddbmm_(dy.transpose(1, 2), self._rows, alpha=-self._chunk.rate)
+        return dx
+
+    def _weight(self, vector: Tensor) -> Tensor:
+        """Return W of a vector as a view, shape (outputs, *row)."""
+        weight = self._chunk.views.of(vector, self._weighted.weight)
+        return weight.permute(0, 2, 3, 1) if weight.ndim == 4 else weight
+
+    def _weights(self, matrices: Tensor) -> Tensor:
+        """Return W of matrices as a view, shape (..., outputs, *row)."""
+        weights: Tensor = matrices[..., : self._inputs].unflatten(-1, self._shape)
+        return weights
+
+
+class StackedLinear(_Stacked):
+    """Linear layers with a matrix per client."""
+
+    def __init__(self, layer: Linear, chunk: Chunk, *, is_first: bool) -> None:
+        super().__init__(layer, chunk, chunk.plan.batch, is_first=is_first)
+
+    def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """Return x Wᵀ + b."""
+        inputs = self._input_columns
+        inputs.copy_(x.view(inputs.shape))
+        return self._outputs().view(len(x), -1)
+
+    def backward(self, dy: Tensor, step: int) -> Tensor | None:  # noqa: ARG002
+        dx = self._descended(dy.view(len(self._rows), -1, dy.shape[1]))
+        return None if dx is None else dx.view(len(dy), -1)
+
+
+class ClientConvolution:
+    """The convolution of one client, by torch's own kernels, channels last."""
+
+    _start: Tensor
+    _x: Tensor
+
+    def __init__(self, layer: Convolution, chunk: Chunk, *, is_first: bool) -> None:
+        self._layer, self._chunk, self._is_first = layer, chunk, is_first
+        self._weight = torch.empty(layer.kernels, memory_format=torch.channels_last)
+        self._bias = None if layer.bias is None else torch.empty(layer.kernels[0])
+
+    def load(self, start: Tensor) -> None:
+        self._start = start
+        self._weight.copy_(self._chunk.views.of(start, self._layer.weight))
+        if self._bias is not None and self._layer.bias is not None:
+            self._bias.copy_(self._chunk.views.of(start, self._layer.bias))
+
+    def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        self._x = x
+        layer = self._layer
+        y = functional.conv2d(
+            x, self._weight, self._bias, layer.stride, layer.padding, layer.dilation
+        )
+        return channels_last(y)
+
+    def backward(self, dy: Tensor, step: int) -> Tensor | None:  # noqa: ARG002
+        layer = self._layer
+        dx: Tensor | None
+        dx, weight, bias = torch.ops.aten.convolution_backward(
+            channels_last(dy),
+            self._x,
+            self._weight,
+            None if self._bias is None else list(self._bias.shape),
+            layer.stride,
+            layer.padding,
+            layer.dilation,
+            False,  # transposed
+            [0, 0],
+            1,  # groups
+            [not self._is_first, True, self._bias is not None],
+        )
+        self._weight.sub_(weight, alpha=self._chunk.rate)
+        if self._bias is not None:
+            self._bias.sub_(bias, alpha=self._chunk.rate)
+        return dx
+
+    def write(self, update: Tensor, place: int, steps: int) -> None:  # noqa: ARG002
+        for name, end in ((self._layer.weight, self._weight), (self._layer.bias, self._bias)):
+            if name is not None and end is not None:
+                start = self._chunk.views.of(self._start, name)
+                torch.sub(start, end, out=self._chunk.views.of(update, name))
+
+
+class StackedConvolution(_Stacked):
+    """Convolutions as matrix products: the elements under a kernel are one row.
+
+    Args:
+        link: the layer with the shapes of its images.
+    """
+
+    def __init__(
+        self, link: ShapedLayer, layer: Convolution, chunk: Chunk, *, is_first: bool
+    ) -> None:
+        places_in_kernel = math.prod(link.output_shape[1:])
+        super().__init__(layer, chunk, chunk.plan.batch * places_in_kernel, is_first=is_first)
+        self._layer = layer
+        self._clients = chunk.plan.chunk
+        samples = self._clients * chunk.plan.batch
+        channels, height, width = link.input_shape
+        self._output_shape = (samples, *link.output_shape[1:], layer.kernels[0])
+        (down, right), (_, _, *kernel) = layer.padding, layer.kernels
+        bordered = (samples, height + 2 * down, width + 2 * right, channels)
+        self._x, self._dx = chunk.zeros(*bordered), chunk.zeros(*bordered)
+        self._inside = (
+            slice(None), slice(down, down + height), slice(right, right + width)
+        )  # fmt: skip
+        self._windows_shape = (*self._output_shape[:3], *kernel, channels)
+
+    def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        self._x[self._inside] = x.permute(0, 2, 3, 1)
+        rows = self._input_columns.unflatten(2, self._shape)
+        windows = self._windows(self._x)
+        rows.unflatten(1, (-1, *windows.shape[1:3])).copy_(
+            windows.unflatten(0, (self._clients, -1))
+        )
+        return self._outputs().view(self._output_shape).permute(0, 3, 1, 2)
+
+    def backward(self, dy: Tensor, step: int) -> Tensor | None:  # noqa: ARG002
+        by_client = dy.permute(0, 2, 3, 1).reshape(self._clients, -1, dy.shape[1])
+        dx = self._descended(by_client)
+        return None if dx is None else self._summed(dx)
+
+    def _windows(self, images: Tensor) -> Tensor:
+        """Return the elements under the kernel at each position, as a view of images."""
+        sample, row, column, channel = images.stride()
+        (down, right), (tall, wide) = self._layer.stride, self._layer.dilation
+        strides = (sample, row * down, column * right, row * tall, column * wide, channel)
+        return images.as_strided(self._windows_shape, strides)
+
+    def _summed(self, rows: Tensor) -> Tensor:
+        """Return the sum of all windows' elements at each pixel."""
+        self._dx.zero_()
+        windows, parts = self._windows(self._dx), rows.view(self._windows_shape)
+        # One kernel position after another: the windows of one position never overlap.
+        for i, j in itertools.product(*map(range, self._layer.kernels[2:])):
+            windows[:, :, :, i, j].add_(parts[:, :, :, i, j])
+        return self._dx[self._inside].permute(0, 3, 1, 2)

@@ -20,7 +20,7 @@ from clients.devices import card_gib, device_named, reproducible, without_fillin
 from clients.models.model import Model, ParameterVector, class_shift, require_class_labels
 from clients.training.device_distances import ResidentUpdates
 from clients.training.lockstep.layers import TensorViews, pooled_first
-from clients.training.lockstep.network import Network
+from clients.training.lockstep.network import Chunk, Network
 from clients.training.lockstep.plan import (
     NO_PROXIMAL,
     ExecutionPlan,
@@ -30,7 +30,7 @@ from clients.training.lockstep.plan import (
 )
 from clients.training.plain_trainer import LocalTraining, batches
 from clients.training.port import TrainingJob
-from clients.training.update_writer import update_writer
+from clients.training.update_rows import update_writer
 from ledger.protocol.errors import ConfigurationError
 
 # Limit of the steps that are laid out together.
@@ -228,7 +228,6 @@ class LockstepTrainer:
     Args:
         sizes: number of training samples of each client of the run; None for those of `train`. The
             plan follows from all of them, and with it the bytes of every update.
-        resident: keeps the updates on a GPU as well; None to keep none there.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - data, settings, and where they are
@@ -258,16 +257,10 @@ class LockstepTrainer:
         self.chunk = choice.chunk
         self._batch = choice.batch
         with torch.inference_mode():
-            places = TensorViews(model.layout)
             self._start = torch.empty(model.dimension, device=self._device)
-            self._network = Network(
-                chain,
-                choice,
-                places,
-                settings.learning_rate,
-                self._device,
-                calibrated=settings.calibrated,
-            )
+            views, rate = TensorViews(model.layout), settings.learning_rate
+            chunk = Chunk(choice, views, rate, self._device)
+            self._network = Network(chain, chunk, calibrated=settings.calibrated)
             self._staging = Staging(self._network, choice, collate)
         self._steps = RecordedSteps(self._network, recorder_for(self._device))
         self._writer = update_writer(self._device, model.dimension, resident)

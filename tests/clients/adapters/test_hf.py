@@ -25,9 +25,9 @@ from clients.models.huggingface import AdaptedModel, hf
 from clients.models.model import Model, folder_digest, load_vector, trainable
 from clients.models.model_check import check_model
 from clients.models.registry import bound_paths, model_named
-from clients.training.evaluation import evaluate
 from clients.training.plain_trainer import LocalTraining, PlainTrainer
 from clients.training.port import TrainingJob
+from clients.training.workload import evaluate
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.adapters.bases import (
     LENGTH,

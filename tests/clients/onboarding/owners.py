@@ -8,7 +8,7 @@ import numpy as np
 
 from clients.configuration.loading import load
 from clients.configuration.schema import Configuration
-from clients.onboarding.registration import (
+from clients.registration import (
     Registry,
     RegistryEntry,
     combined_registry,

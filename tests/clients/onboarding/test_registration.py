@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clients.configuration.loading import load
-from clients.onboarding.checks import FinalityLag, finality_lag
-from clients.onboarding.registration import (
+from clients.registration import (
     combined_registry,
     encode_entry,
     encode_registry,
@@ -22,6 +21,7 @@ from clients.onboarding.registration import (
     read_registry,
     signed_entry,
 )
+from clients.worker.checks import FinalityLag, finality_lag
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import Block
 from ledger.protocol.errors import ConfigurationError

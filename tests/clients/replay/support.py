@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from clients.replay.replay_inputs import RecordedRun, ReplaySource, UpdateChoice, recorded_rounds
-from clients.replay.replayed_update import TrainingReplay
-from clients.replay.training_replay import ReplayOptions, replay_run
-from clients.training.environment import environment_here
+from clients.replay.replay_inputs import RecordedRun, ReplayRequest, recorded_rounds
+from clients.replay.results import TrainingReplay
+from clients.replay.training_replay import replay_run
+from clients.training.engine_factory import environment_here
 from clients.training.port import TrainingPath
 from ledger.history.history import FoldedHistory
 from ledger.protocol.documents.run import decode_run
@@ -17,8 +18,7 @@ from ledger.protocol.types import ClientId
 if TYPE_CHECKING:
     from tests.clients.played import Played
 
-ALL = UpdateChoice()
-CLEAN = ReplaySource()
+CLEAN = ReplayRequest()
 SAME, OTHER, NOT_CHECKABLE = ReplayVerdict
 
 
@@ -26,17 +26,16 @@ def here(path: TrainingPath = "plain") -> TrainingEnvironment:
     return environment_here(path, "cpu")
 
 
-def recorded_run(played: Played, choice: UpdateChoice = ALL) -> RecordedRun:
+def recorded_run(played: Played, request: ReplayRequest = CLEAN) -> RecordedRun:
     history = FoldedHistory.of(played.ledger, played.blobs)
     document = decode_run(played.blobs.get(history.fixed.config))
-    rounds = recorded_rounds(history, document.initial_model, choice)
+    rounds = recorded_rounds(history, document.initial_model, request)
     return RecordedRun(played.domain, document, rounds)
 
 
 def repeated(
     played: Played,
-    source: ReplaySource = CLEAN,
-    choice: UpdateChoice = ALL,
+    request: ReplayRequest = CLEAN,
     *,
     recorded: TrainingEnvironment | None = None,
     workers: int = 1,
@@ -44,8 +43,9 @@ def repeated(
     path = played.run.configuration.training.path
     assert path != "auto"
     was = here(path) if recorded is None else recorded
-    options = ReplayOptions(lambda _round, _client: was, workers)
-    return replay_run(recorded_run(played, choice), played.blobs, source, options)
+    request = replace(request, jobs=workers)
+    run = recorded_run(played, request)
+    return replay_run(run, played.blobs, request, lambda _round, _client: was)
 
 
 def verdicts(result: TrainingReplay) -> dict[ClientId, set[ReplayVerdict]]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.devices import InstructionSet, available_caps
-from clients.replay.replay_inputs import ReplaySource
-from clients.replay.replayed_update import TrainingReplay
+from clients.replay.replay_inputs import ReplayRequest
+from clients.replay.results import TrainingReplay
 from clients.training.pool_engine import PoolEngine
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.training_replay import ReplayVerdict
@@ -27,8 +27,8 @@ CAPPABLE = pytest.mark.skipif(
 )
 
 
-def under(cap: InstructionSet) -> ReplaySource:
-    return ReplaySource(settings=(f"machine.isa={cap}",))
+def under(cap: InstructionSet) -> ReplayRequest:
+    return ReplayRequest(settings=(f"machine.isa={cap}",))
 
 
 def found(result: TrainingReplay) -> set[ReplayVerdict]:

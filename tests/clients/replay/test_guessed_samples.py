@@ -19,8 +19,8 @@ from clients.datasets.federated_data import FederatedData, Samples, frozen_sampl
 from clients.datasets.own import OwnOptions
 from clients.datasets.own_samples import samples_digest_of
 from clients.models.registry import model_named
-from clients.onboarding.registration import RegistryEntry, proposal_digest, signed_entry
 from clients.random_streams import named_stream
+from clients.registration import RegistryEntry, proposal_digest, signed_entry
 from clients.training.engine_factory import open_engine
 from clients.training.port import TrainingJob
 from ledger.protocol.encoding import commitment_of, keccak256, sha256

@@ -13,9 +13,9 @@ import pytest
 
 from clients.models.model import class_shift
 from clients.random_streams import simulated_signers
-from clients.replay.replay_inputs import ReplaySource, UpdateChoice, of_mailbox, of_simulation
-from clients.replay.replayed_update import ReplayedUpdate, TrainingReplay
-from clients.replay.training_replay import ReplayOptions, replay_run
+from clients.replay.replay_inputs import ReplayRequest, of_mailbox, of_simulation
+from clients.replay.results import ReplayedUpdate, TrainingReplay
+from clients.replay.training_replay import replay_run
 from clients.runs.run_folder import run_folder
 from ledger.io.home import Home
 from ledger.protocol.documents.envelope import Envelope, PublishedEnvironment
@@ -115,12 +115,12 @@ def test_a_model_with_a_frozen_layer_is_repeated(player: Player, tmp_path: Path)
     moved = tmp_path / "elsewhere"
     moved.mkdir()
     copy = shutil.copy(file, moved)
-    assert all_same(repeated(played, ReplaySource(settings=(f"model.name={copy}:Net",))))
+    assert all_same(repeated(played, ReplayRequest(settings=(f"model.name={copy}:Net",))))
     with pytest.raises(ConfigurationError, match=r"model\.name"):
         repeated(played)  # nobody runs code because a document names it
     Path(copy).write_text(FROZEN.replace("seed=3", "seed=4"))
     with pytest.raises(ConfigurationError, match="name a copy of the run's code"):
-        repeated(played, ReplaySource(settings=(f"model.name={copy}:Net",)))
+        repeated(played, ReplayRequest(settings=(f"model.name={copy}:Net",)))
 
 
 def forged(player: Player) -> Played:
@@ -147,8 +147,7 @@ def test_other_bits_in_another_environment_are_not_checkable(player: Player) -> 
 
 def test_other_bits_without_a_recorded_environment_are_not_checkable(player: Player) -> None:
     played = forged(player)
-    options = ReplayOptions(lambda *_: None)
-    result = replay_run(recorded_run(played), played.blobs, CLEAN, options)
+    result = replay_run(recorded_run(played), played.blobs, CLEAN, lambda *_: None)
     assert {update.verdict for update in attackers(played, result)} == {NOT_CHECKABLE}
 
 
@@ -176,7 +175,7 @@ def test_other_samples_than_those_of_the_data_root_are_named(player: Player) -> 
     played = player.play(*TWO_ROUNDS)
     run = recorded_run(played)
     moved = replace(run, document=replace(run.document, data_root=Digest(bytes(32))))
-    result = replay_run(moved, played.blobs, CLEAN, ReplayOptions(lambda *_: here()))
+    result = replay_run(moved, played.blobs, CLEAN, lambda *_: here())
     assert {update.verdict for update in result.updates} == {NOT_CHECKABLE}
     assert all("root" in update.reason for update in result.updates)
 
@@ -190,10 +189,11 @@ def test_an_abandoned_round_is_repeated_too(player: Player) -> None:
 def test_a_choice_names_rounds_and_clients(player: Player) -> None:
     played = player.play(*TWO_ROUNDS)
     clients = (ClientId(3), ClientId(5))
-    chosen = repeated(played, choice=UpdateChoice((2, 2), clients)).updates
+    chosen = repeated(played, ReplayRequest(rounds=(2, 2), clients=clients)).updates
     assert {update.round for update in chosen} == {2}
     assert {update.client for update in chosen} <= set(clients)
-    for wrong in (UpdateChoice((1, 3)), UpdateChoice((0, 1)), UpdateChoice(None, (ClientId(12),))):
+    bounds = [ReplayRequest(rounds=rounds) for rounds in ((1, 3), (0, 1))]
+    for wrong in (*bounds, ReplayRequest(clients=(ClientId(12),))):
         with pytest.raises(ConfigurationError):
             recorded_run(played, wrong)
 

@@ -14,11 +14,11 @@ from clients.datasets.federated_data import parse_settings
 from clients.datasets.own import OwnOptions, read_own
 from clients.datasets.own_samples import own_parts, samples_digest_of
 from clients.models.registry import model_named
-from clients.onboarding.registration import combined_registry, proposal_digest, signed_entry
 from clients.random_streams import named_stream
-from clients.replay.replay_inputs import RecordedRound, RecordedRun, RecordedUpdate, ReplaySource
-from clients.replay.replayed_update import ReplayedUpdate, TrainingReplay
-from clients.replay.training_replay import ReplayOptions, replay_run
+from clients.registration import combined_registry, proposal_digest, signed_entry
+from clients.replay.replay_inputs import RecordedRound, RecordedRun, RecordedUpdate, ReplayRequest
+from clients.replay.results import ReplayedUpdate, TrainingReplay
+from clients.replay.training_replay import replay_run
 from clients.training.engine_factory import open_engine
 from clients.training.port import TrainingJob
 from ledger.protocol.documents.run import RunDocument
@@ -45,14 +45,14 @@ class Federation:
         return self.folder / f"0x{self.run.document.registry[client].address.hex()}{suffix}"
 
     def repeated(
-        self, path: Path | None, *clients: ClientId, salts: dict[ClientId, bytes] | None = None
+        self, path: Path | None, *clients: ClientId, salts: Any = None
     ) -> tuple[ReplayedUpdate, ...]:
         (round_,) = self.run.rounds
         chosen = tuple(u for u in round_.updates if not clients or u.client in clients)
         rounds = (RecordedRound(1, SEED, round_.model, chosen, ()),)
         run = RecordedRun(self.run.domain, self.run.document, rounds)
-        options = ReplayOptions(lambda *_: here("lockstep"))
-        return replay_run(run, self.blobs, ReplaySource(path, salts or {}), options).updates
+        request = ReplayRequest(data=path, salts=salts or {})
+        return replay_run(run, self.blobs, request, lambda *_: here("lockstep")).updates
 
 
 def entries(folder: Path) -> RunDocument:

@@ -15,9 +15,9 @@ from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.attacks.registry import ATTACKS
 from clients.attacks.samples import DATA_ATTACKS
 from clients.datasets.own_samples import simulated_digests
-from clients.replay.replay_inputs import ReplaySource
-from clients.replay.replayed_update import VERDICT_NAMES, TrainingReplay
-from clients.replay.training_replay import ReplayOptions, replay_run
+from clients.replay.replay_inputs import ReplayRequest
+from clients.replay.results import VERDICT_NAMES, TrainingReplay
+from clients.replay.training_replay import replay_run
 from clients.simulation import SimulatedActors
 from ledger.actors.view import ChainView
 from ledger.protocol.inputs import data_root
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tests.clients.played import Played, Player
 
 PAGE = Path(__file__).parents[3] / "docs" / "training-replay.md"
-POISONED = ReplaySource(poisoned=True)
+POISONED = ReplayRequest(poisoned=True)
 ONE_ROUND = ("protocol.rounds=1", "training.local_steps=1")
 ATTACKING = "malice.malicious_rate=0.4"
 
@@ -181,7 +181,7 @@ def test_a_false_number_of_samples_is_named_first(player: Player) -> None:
     counts = [client.samples for client in registry]
     root = data_root(counts, simulated_digests(data, played.configuration.seed))
     lie = replace(run, document=replace(run.document, registry=tuple(registry), data_root=root))
-    result = replay_run(lie, played.blobs, CLEAN, ReplayOptions(lambda *_: here()))
+    result = replay_run(lie, played.blobs, CLEAN, lambda *_: here())
     assert found(result, {liar}) == VERDICT_NAMES[NOT_CHECKABLE]
     assert row_of("claimed samples") == ("not checkable", "not checkable")
     (named,) = {update.reason for update in result.updates if update.client == liar}

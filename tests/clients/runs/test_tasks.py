@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from clients.configuration.loading import load
-from clients.replay.replay_inputs import ReplaySource
+from clients.replay.replay_inputs import ReplayRequest
 from tests.clients.played import Player, require_refused
 from tests.clients.replay.support import SAME, repeated, verdicts
 from tests.cmfl.commands.conftest import cmfl
@@ -79,10 +79,10 @@ def test_the_next_token_is_learned_and_updates_are_repeated(player: Player, sequ
     assert set().union(*verdicts(repeated(played, source_of(sequences))).values()) == {SAME}
 
 
-def source_of(settings: list[str]) -> ReplaySource:
+def source_of(settings: list[str]) -> ReplayRequest:
     path = next(s for s in settings if s.startswith("data.path=")).partition("=")[2]
     model = next(s for s in settings if s.startswith("model.name="))
-    return ReplaySource(Path(path), settings=(model,))
+    return ReplayRequest(data=Path(path), settings=(model,))
 
 
 def test_attacks_on_classes_refuse_other_tasks(tmp_path: Path, sequences: list[str]) -> None:

@@ -16,15 +16,16 @@ from clients.configuration.parsing import ALLOW_PREDICTABLE, plain_values
 from clients.testnet import ChainKind
 from clients.testnet.network import (
     PACES,
+    ChainNode,
     LocalNetwork,
     NetworkPaths,
     NetworkSettings,
-    NetworkTarget,
     WorkerSlot,
     fitted_to_pace,
+    free_port,
     wait_for_port,
+    worker_arguments,
 )
-from clients.testnet.node import ChainNode, free_port
 from clients.testnet.watch import MOST_RESTARTS, LogFollower, NetworkSupervisor
 from clients.worker.status import FORMAT
 from ledger.actors.journal import FileJournal
@@ -158,8 +159,7 @@ def seat(tmp_path: Path) -> WorkerSlot:
     paths = NetworkPaths("url", "blobs", "mail")
     folder = tmp_path / "worker"
     (folder / "payloads").mkdir(parents=True)
-    target = NetworkTarget(1, "0x", tmp_path, tmp_path, 1, 0.1, None)
-    return WorkerSlot(3, (ClientId(3),), folder, paths, target, cast("CommandRunner", None))
+    return WorkerSlot(3, (ClientId(3),), folder, paths, (), cast("CommandRunner", None))
 
 
 def test_a_backup_holds_what_was_durable_and_comes_back_whole(seat: Any, tmp_path: Path) -> None:
@@ -209,9 +209,11 @@ class Begun:
 def test_workers_accept_predictable_seeds_as_told(tmp_path: Path, is_allowed: bool) -> None:
     begun = Begun()
     paths = NetworkPaths("url", "blobs", "mail")
-    target = NetworkTarget(1, "0x", tmp_path, tmp_path, 1, 0.1, None, is_allowed)
+    configuration = fitted_to_pace(plain_values("smoke"), PACE)
+    settings = NetworkSettings(tmp_path, configuration, 1, allow_predictable_seeds=is_allowed)
+    arguments = worker_arguments(settings, 1, "0x", (ClientId(0),))
     runner = cast("CommandRunner", begun)
-    WorkerSlot(0, (ClientId(0),), tmp_path, paths, target, runner).start()
+    WorkerSlot(0, (ClientId(0),), tmp_path, paths, arguments, runner).start()
     assert (ALLOW_PREDICTABLE in begun.arguments) is is_allowed
 
 

@@ -18,12 +18,16 @@ import torch
 
 from clients.devices import CAPS, SET_LATE, InstructionSet, available_caps, cap_of
 from clients.models.model import Model, model_of
-from clients.training.engine_factory import open_engine, require_engine
-from clients.training.environment import environment_here, require_known
-from clients.training.evaluation import evaluate
+from clients.training.engine_factory import (
+    environment_here,
+    open_engine,
+    require_engine,
+    require_known,
+)
 from clients.training.plain_trainer import LocalTraining
 from clients.training.pool_engine import PoolEngine
 from clients.training.port import Engine, TrainingError, TrainingJob, TrainingPath
+from clients.training.workload import evaluate
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payloads import FLOAT32, NOT_ENCODABLE, Q8, Payload, PayloadForm

@@ -26,7 +26,7 @@ from clients.devices import (
     require_device_name,
     worker_devices,
 )
-from clients.training.environment import environment_here, environment_of
+from clients.training.engine_factory import environment_here, environment_of
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.training_replay import decode_environment, encode_environment
 

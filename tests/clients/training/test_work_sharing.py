@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.training.evaluation import (
+from clients.training.workload import (
     BLOCK,
     EvaluationBlock,
     Evaluator,
+    JobQueue,
     blocks_of,
     evaluate,
+    shares,
     totals_by_set,
 )
-from clients.training.pool_engine import shares
-from clients.training.workload import JobQueue
 from tests.clients.training.made import CONVOLUTIONAL, DATA, SETS, start_of, workload
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clients.worker.background import COUNTED_BLOCKS, ChainClock, Moment
-from clients.worker.participants import ChainFinalityGuard
+from clients.worker.worker import ChainFinalityGuard
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.finality import AncestryCheck, FinalityCheckpoints
 from ledger.chain.ports import Block, ChainBehindError, ChainReader, ReorganisedError

@@ -16,13 +16,11 @@ from clients.configuration.loading import load
 from clients.configuration.schema import Configuration
 from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate, run_document, with_training_path
-from clients.training.engine_factory import open_engine
-from clients.training.environment import environment_here
+from clients.training.engine_factory import environment_here, open_engine
 from clients.training.port import Engine
 from clients.worker.background import FailureTracker, Moment
-from clients.worker.participants import HostedClients
 from clients.worker.training import LocalUpdates
-from clients.worker.worker import Worker
+from clients.worker.worker import HostedClients, Worker
 from ledger.actors.journal import FileJournal
 from ledger.actors.steps import ActorContext
 from ledger.chain.memory import MemoryLedger, memory_ledger

@@ -15,12 +15,11 @@ from typing import Self
 
 import numpy as np
 
-from clients.training.environment import environment_here
+from clients.training.engine_factory import environment_here
 from clients.training.port import Engine, Evaluation, PendingEvaluation, TrainedUpdate, TrainingJob
 from clients.worker.background import FailureTracker, Moment
-from clients.worker.participants import HostedClients
 from clients.worker.training import LocalUpdates
-from clients.worker.worker import Worker
+from clients.worker.worker import HostedClients, Worker
 from ledger.actors.steps import ActorContext
 from ledger.io.home import Disk
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clients.configuration.loading import load
-from clients.runs.flower.opening import FLWR
+from clients.runs.flower import FLWR
 from clients.runs.population import populate
 from clients.worker.process import _engine
 from ledger.protocol.errors import ConfigurationError

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from clients.configuration.loading import shared_configuration
-from clients.onboarding import checks
-from clients.onboarding.checks import CheckState
-from clients.onboarding.keystores import write_test_keystores
-from clients.onboarding.registration import encode_entry, proposal_digest, signed_entry
+from clients.keystores import write_test_keystores
 from clients.random_streams import simulated_keys, simulated_signers
+from clients.registration import encode_entry, proposal_digest, signed_entry
+from clients.worker import checks
+from clients.worker.checks import CheckState
 from clients.worker.status import WorkerFolder
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from eth_account import Account
 
-from clients.onboarding import keystores
-from clients.onboarding.keystores import ScryptCost
+from clients import keystores
+from clients.keystores import ScryptCost
 from clients.random_streams import simulated_keys
 from ledger.chain.addresses import checksum
 from ledger.protocol import signing

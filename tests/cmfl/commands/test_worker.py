@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from clients.configuration.loading import load
-from clients.onboarding.keystores import PASSWORD_FILE, write_test_keystores
+from clients.keystores import PASSWORD_FILE, write_test_keystores
 from clients.random_streams import simulated_keys
 from clients.runs.open_run import prepared
 from clients.worker.process import WorkerTarget, find_deployed_run

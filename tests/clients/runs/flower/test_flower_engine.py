@@ -13,22 +13,21 @@ import pytest
 
 from clients.configuration.loading import load
 from clients.configuration.schema import Configuration
-from clients.runs.flower import nodes as nodes_module
-from clients.runs.flower.engine import FlowerEngine
-from clients.runs.flower.nodes import (
+from clients.runs import flower as nodes_module
+from clients.runs.flower import (
     MAX_OVERHEAD_BYTES,
+    FlowerEngine,
     NodeDescription,
     NodeFailure,
     NodeQuery,
     TrainedPayloads,
+    TrainingNode,
     TrainingRequest,
-    decode_answer,
-    decode_request,
-    encode_answer,
-    encode_request,
+    decode,
+    encode,
+    flower_engine,
+    run_digest,
 )
-from clients.runs.flower.opening import flower_engine
-from clients.runs.flower.training_node import TrainingNode, run_digest
 from clients.runs.open_run import open_measure
 from clients.runs.population import populate
 from clients.training.port import Engine, TrainedUpdate, TrainingError, TrainingJob
@@ -88,7 +87,7 @@ class Flower:
 
     def instead(self, answer: bytes) -> ConnectedNodes:
         def wrong(message: bytes) -> bytes:
-            is_query = isinstance(decode_request(message, 10**6), NodeQuery)
+            is_query = isinstance(decode(message, 10**6, NodeQuery, TrainingRequest), NodeQuery)
             return self.node.answer(message, 0, 1) if is_query else answer
 
         return ConnectedNodes({1: wrong})
@@ -126,12 +125,8 @@ def test_updates_are_those_of_this_process(flower: Flower) -> None:
 def test_each_client_is_trained_by_its_partition(flower: Flower) -> None:
     nodes = ConnectedNodes({10: flower.answering(0, 2), 11: flower.answering(1, 2)})
     flower.trained(nodes)
-    requests = {number: decode_request(data, 10**6) for number, data in nodes.sent[2:]}
-    clients = {
-        number: [job.client for job in request.jobs]
-        for number, request in requests.items()
-        if isinstance(request, TrainingRequest)
-    }
+    requests = {number: decode(data, 10**6, TrainingRequest) for number, data in nodes.sent[2:]}
+    clients = {number: [job.client for job in sent.jobs] for number, sent in requests.items()}
     assert clients == {10: [0, 4], 11: [5, 3]}
 
 
@@ -139,7 +134,7 @@ def test_a_replaced_node_gets_the_work_of_the_lost_one(flower: Flower) -> None:
     nodes = ConnectedNodes({1: flower.answering(0, 1)})
 
     def lost(message: bytes) -> bytes | None:
-        if isinstance(decode_request(message, 10**6), NodeQuery):
+        if isinstance(decode(message, 10**6, NodeQuery, TrainingRequest), NodeQuery):
             return flower.node.answer(message, 0, 1)
         # It takes the work and is not heard of again; another node has its partition by then.
         nodes.nodes[2] = flower.answering(0, 1)
@@ -154,10 +149,10 @@ def test_a_replaced_node_gets_the_work_of_the_lost_one(flower: Flower) -> None:
     "answer",
     [
         b"nonsense",
-        encode_answer(TrainedPayloads(())),
-        encode_answer(TrainedPayloads((b"short",) * len(JOBS))),
-        encode_answer(NodeDescription(0, 1, "")),
-        encode_request(NodeQuery(Digest(bytes(32)))),
+        encode(TrainedPayloads(())),
+        encode(TrainedPayloads((b"short",) * len(JOBS))),
+        encode(NodeDescription(0, 1, "")),
+        encode(NodeQuery(Digest(bytes(32)))),
     ],
     ids=["nonsense", "none", "short", "description", "request"],
 )
@@ -170,7 +165,7 @@ def test_wrong_answers_end_the_call_after_a_few(flower: Flower, answer: bytes) -
 
 def test_a_node_that_says_why_ends_the_call(flower: Flower) -> None:
     with pytest.raises(TrainingError, match="cannot train: no memory"):
-        flower.trained(flower.instead(encode_answer(NodeFailure("no memory"))))
+        flower.trained(flower.instead(encode(NodeFailure("no memory"))))
 
 
 def test_other_settings_at_a_node_are_refused(flower: Flower) -> None:
@@ -216,9 +211,9 @@ def test_wrong_jobs_are_refused_before_anything_is_sent(flower: Flower, jobs: An
         replace(flower, start=flower.start.astype(np.float64)).trained(nodes)
 
 
-@pytest.mark.parametrize("message", [b"nonsense", encode_answer(NodeFailure("an answer"))])
+@pytest.mark.parametrize("message", [b"nonsense", encode(NodeFailure("an answer"))])
 def test_a_node_answers_nonsense_with_a_sentence(flower: Flower, message: bytes) -> None:
-    answer = decode_answer(flower.node.answer(message, 0, 1), MAX_OVERHEAD_BYTES)
+    answer = decode(flower.node.answer(message, 0, 1), MAX_OVERHEAD_BYTES, NodeFailure)
     assert isinstance(answer, NodeFailure)
 
 
@@ -226,8 +221,8 @@ def test_a_message_larger_than_the_model_is_refused_by_a_node(flower: Flower) ->
     run = run_digest(flower.configuration)
     large = bytes(4 * len(flower.start) + MAX_OVERHEAD_BYTES)
     for model in (large, flower.start.tobytes()[4:]):
-        message = encode_request(TrainingRequest(run, model, ()))
-        answer = decode_answer(flower.node.answer(message, 0, 1), MAX_OVERHEAD_BYTES)
+        message = encode(TrainingRequest(run, model, ()))
+        answer = decode(flower.node.answer(message, 0, 1), MAX_OVERHEAD_BYTES, NodeFailure)
         assert isinstance(answer, NodeFailure)
 
 

@@ -10,16 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from clients.devices import isa_in_force
 from clients.models.model import Model, model_of
-from clients.training.environment import isa_in_force
-from clients.training.pool_process import (
+from clients.training.pool_engine import (
     START,
-    ArrayLocation,
-    EncodedRow,
     EvaluateReply,
     EvaluateTask,
     FailureReply,
-    SharedBytes,
     SharedState,
     SharedWorkload,
     StartReply,
@@ -27,11 +24,16 @@ from clients.training.pool_process import (
     TaskRunner,
     TrainReply,
     TrainTask,
+)
+from clients.training.port import TrainingJob
+from clients.training.update_rows import (
+    ArrayLocation,
+    EncodedRow,
+    SharedBytes,
     UpdateMatrix,
     payload_of,
     share,
 )
-from clients.training.port import TrainingJob
 from ledger.protocol.encoding import sha256
 from tests.clients.training.made import (
     BRANCHED,
@@ -46,12 +48,7 @@ from tests.clients.training.made import (
 
 
 def shared(model: Model) -> SharedState:
-    found = SharedState(
-        workload=SharedWorkload.of(workload(model)),
-        parameters=SharedBytes(8 * model.dimension),
-        vectors=ArrayLocation(0, "<f4", (2, model.dimension)),
-        updates=UpdateMatrix(1, model.dimension),
-    )
+    found = SharedState.of(workload(model), rows=1)
     found.vector(START)[:] = start_of(model)
     return found
 
@@ -74,7 +71,7 @@ def test_a_worker_writes_updates_in_place_and_returns_digests() -> None:
     reply = bench.reply(task)
     rows = memory.updates.rows(5)
     encoded = [EncodedRow(sha256(row.tobytes()), row.nbytes) for row in (rows[4], rows[1])]
-    assert reply == TrainReply(tuple(encoded), (None, None))
+    assert reply == TrainReply(tuple(encoded))
     assert not rows[[0, 2, 3]].any()
     assert len(pickle.dumps(task)) < 1000
     assert len(pickle.dumps(reply)) < 500

@@ -57,7 +57,6 @@ class FinalityLag:
 
     @property
     def seconds(self) -> int:
-        """Difference of the time stamps."""
         return self.newest.timestamp - self.final.timestamp
 
     def closed_too_early(self, window: int) -> str | None:
@@ -203,7 +202,7 @@ class PreflightChecks:
         clients: indices of the keys in the registry, ascending, once they are known.
     """
 
-    def __init__(  # noqa: PLR0913 - where, whose, and how
+    def __init__(
         self,
         asked: WorkerTarget,
         folder: Path,
@@ -212,7 +211,6 @@ class PreflightChecks:
         *,
         wall: float,
         probe: bytes,
-        allow_predictable_seeds: bool = False,
     ) -> None:
         """Prepare the checks.
 
@@ -221,7 +219,6 @@ class PreflightChecks:
             probe: bytes that are put into the blob store, read back and removed.
         """
         self._asked, self._folder = asked, folder
-        self._allow_predictable = allow_predictable_seeds
         self._open_node = open_node
         self._open_keys = open_keys
         self._wall = wall
@@ -240,7 +237,6 @@ class PreflightChecks:
         return tuple(sorted(self._signers or ()))
 
     def checks(self) -> Iterator[PreflightResult]:
-        """Yield the result of each check."""
         try:
             for name, look in (
                 ("chain", self._look_at_chain),
@@ -295,7 +291,7 @@ class PreflightChecks:
             _needed(self._ledger), allow_unknown_creation=self._asked.allow_unknown_creation
         )
         parameters = self._document.parameters
-        require_unpredictable(parameters.beacon, is_allowed=self._allow_predictable)
+        require_unpredictable(parameters.beacon, is_allowed=self._asked.allow_predictable_seeds)
         require_all_rounds(stops_early=SECTION in self._document.experiment)
         warning = lot_warning(
             parameters.strategy,

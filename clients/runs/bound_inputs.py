@@ -1,9 +1,8 @@
-"""Evaluation of a model file on the data of a configuration."""
+"""A run's local inputs: compared with the digests in its document, and models evaluated on them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,11 @@ import torch
 
 from clients.datasets.federated_data import FederatedData, Samples, parse_settings
 from clients.datasets.own import OWN, OwnOptions, trial_data
+from clients.datasets.own_samples import (
+    require_bound_files,
+    require_bound_samples,
+    simulated_digests,
+)
 from clients.datasets.registry import load_dataset
 from clients.models.huggingface import AdaptedModel
 from clients.models.model import Model, ParameterVector, load_vector, perplexity, require_same
@@ -19,15 +23,66 @@ from clients.models.model_check import check_model
 from clients.models.model_file import BOUND_FACTS, OPTIONS, StoredModel, bound_facts
 from clients.models.registry import MODELS, model_named
 from clients.random_streams import named_stream
-from clients.runs.input_binding import require_bound_inputs
-from clients.training.evaluation import evaluate, majority_rate
 from clients.training.port import Evaluation
+from clients.training.workload import evaluate, majority_rate
 from ledger.io.user_code import user_code
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.rules.distance import OwnRuleName
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
+
+
+def require_bound_inputs(
+    document: RunDocument, configuration: Configuration, model: Model, data: FederatedData
+) -> None:
+    """Refuse other code, files, frozen state or samples than those of the run document."""
+    require_bound_model(document, model)
+    require_bound_files(document, configuration.data.choice())
+    if data.name != OWN.name:
+        digests = simulated_digests(data, configuration.seed)
+        declared = [client.samples for client in document.registry]
+        require_bound_samples(document, digests, declared)
+
+
+def require_bound_sources(document: RunDocument, local: RunDocument) -> None:
+    """Refuse another file of an own rule or attack than that of the run document."""
+    run_rule, rule = (OwnRuleName.of(each.parameters.distance) for each in (document, local))
+    if run_rule is not None and rule is not None and run_rule != rule:
+        raise ConfigurationError(
+            f"protocol.distance: the run's rule is {run_rule.label} with sha256 "
+            f"{run_rule.digest}, and this is {rule.label} with {rule.digest}: restore it"
+        )
+    was, now = (document.experiment.get("sources"), local.experiment.get("sources"))
+    if was != now and was and now:
+        raise ConfigurationError(
+            f"malice.attack: its code was {_source(was)}, and is {_source(now)}: restore it"
+        )
+
+
+def _source(sources: object) -> str:
+    entry = sources.get("attack") if isinstance(sources, dict) else None
+    return " ".join(map(str, entry.values()))[:200] if isinstance(entry, dict) else "none"
+
+
+def require_bound_model(document: RunDocument, model: Model) -> None:
+    """Reject another model than the run was deployed with."""
+    bound, here = document.experiment.get("model"), model.recorded()
+    bound = bound if isinstance(bound, dict) else {}
+    subject = f"model.name = {model.name!r}: the sha256 of its code"
+    require_same(subject, document.model_source.hex(), model.source.hex())
+    options = bound.get("options")
+    for name, digest in model.option_files.items():
+        was = options.get(name) if isinstance(options, dict) else None
+        require_same(f"model.options.{name} = {model.options[name]!r}: its file", str(was), digest)
+    subject = f"model.name = {model.name!r}: the digest of its frozen parameters and buffers"
+    require_same(subject, document.frozen_state.hex(), model.frozen_state.hex())
+    if bound != here or model.layout != document.layout:
+        raise ConfigurationError(
+            f"the model {model.name!r} is not the one that the run was deployed with: it has other "
+            f"tensors or options"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +141,10 @@ def quality_of(
     if training_loss:
         inputs = np.concatenate([samples.x for samples in data.train])
         labels = np.concatenate([samples.y for samples in data.train])
-        training = _mean(evaluated(Samples(inputs, labels)))
-    accuracy = None if test.correct is None else test.correct / test.samples
-    floor = majority_rate(data.test.y)
-    loss = _mean(test)
+        training = evaluated(Samples(inputs, labels)).mean_loss
+    floor, loss = majority_rate(data.test.y), test.mean_loss
     return StoredQuality(
-        accuracy, loss, floor, test.samples, training, perplexity(data.form.task, loss)
+        test.accuracy, loss, floor, test.samples, training, perplexity(data.form.task, loss)
     )
 
 
@@ -132,7 +185,6 @@ def _inputs_of(configuration: Configuration) -> tuple[FederatedData, Model]:
 
 
 def _require_tensors_of(model: Model, stored: StoredModel) -> None:
-    """Refuse the tensors of another model."""
     pairs = zip(stored.layout, model.layout, strict=False)
     differing = next(
         ((stored_tensor, tensor) for stored_tensor, tensor in pairs if stored_tensor != tensor),
@@ -149,8 +201,3 @@ def _require_tensors_of(model: Model, stored: StoredModel) -> None:
             f"the file holds {len(stored.layout)} tensors, and model {model.name!r} has "
             f"{len(model.layout)}"
         )
-
-
-def _mean(evaluation: Evaluation) -> float | None:
-    mean = evaluation.loss / evaluation.samples
-    return mean if isfinite(mean) else None

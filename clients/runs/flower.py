@@ -1,27 +1,57 @@
-"""The nodes of Flower, and the messages between them and a run.
+"""Training by the nodes of Flower: messages, partitions, the engine, and what a node answers.
+
+Each node is a partition of the clients of its own: client i belongs to the partition with its
+remainder. A node trains from settings of its own, and updates have the same bytes wherever they are
+trained. Evaluation and distances are computed in the run's process, by the engine that is wrapped.
 
 A SuperNode may be killed at any time. Restarted, it is another node to Flower, with the same
 partition: it describes itself, and gets the work that the lost one had.
 
-Flower carries each as one array of bytes. Both sides read untrusted bytes: of another version, of
-another run, or of a node that sends something else.
+Flower carries each message as one array of bytes. Both sides read untrusted bytes: of another
+version, of another run, or of a node that sends something else.
+
+Only `flower_grid` imports Flower, which has an environment of its own. What a run starts sends no
+telemetry, unless the variables below say otherwise.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import logging
+import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
-from clients.training.port import TrainingError, TrainingJob
+from clients.configuration.schema import Configuration, MachineSection
+from clients.models.model import ParameterVector
+from clients.runs.population import populate, with_training_path
+from clients.training.engine_factory import environment_here, run_engine, settled_path
+from clients.training.port import (
+    Engine,
+    PendingEvaluation,
+    TrainedUpdate,
+    TrainingError,
+    TrainingJob,
+)
+from clients.training.workload import require_jobs
+from ledger.io.extras import install_command
 from ledger.protocol import canonical
-from ledger.protocol.errors import EncodingError
+from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
+from ledger.protocol.errors import CmflError, ConfigurationError, EncodingError
+from ledger.protocol.parameters import Parameters
 from ledger.protocol.types import Digest
+
+_log = logging.getLogger(__name__)
+
+for _name, _value in (("FLWR_TELEMETRY_ENABLED", "0"), ("RAY_USAGE_STATS_ENABLED", "0")):
+    os.environ.setdefault(_name, _value)
 
 VERSION = 1
 MAX_OVERHEAD_BYTES = 1 << 20
@@ -67,7 +97,6 @@ class TrainingRequest:
     """Clients to be trained.
 
     Attributes:
-        run: digest of the settings that an update follows from.
         start: w_t as little-endian float32.
     """
 
@@ -90,60 +119,39 @@ class NodeFailure:
     sentence: _Sentence
 
 
-Request = NodeQuery | TrainingRequest
-Answer = NodeDescription | TrainedPayloads | NodeFailure
-_REQUESTS: dict[str, type[Any]] = {"query": NodeQuery, "train": TrainingRequest}
-_ANSWERS: dict[str, type[Any]] = {
+_KINDS: dict[str, type[Any]] = {
+    "query": NodeQuery,
+    "train": TrainingRequest,
     "node": NodeDescription,
     "trained": TrainedPayloads,
     "failed": NodeFailure,
 }
 
 
-def encode_request(request: Request) -> bytes:
-    """Return the bytes of a request."""
-    return _encode(_REQUESTS, request)
-
-
-def decode_request(data: bytes, limit: int) -> Request:
-    """Return the request behind untrusted bytes."""
-    request: Request = _decode(_REQUESTS, data, limit, "request to a node")
-    return request
-
-
-def encode_answer(answer: Answer) -> bytes:
-    """Return the bytes of an answer."""
-    return _encode(_ANSWERS, answer)
-
-
-def decode_answer(data: bytes, limit: int) -> Answer:
-    """Return the answer behind untrusted bytes."""
-    answer: Answer = _decode(_ANSWERS, data, limit, "answer of a node")
-    return answer
-
-
-def _encode(kinds: dict[str, type[Any]], message: Any) -> bytes:
-    kind = next(name for name, one in kinds.items() if isinstance(message, one))
-    values = {field.name: getattr(message, field.name) for field in fields(message)}
+def encode(message: object) -> bytes:
+    """Return the bytes of a request to a node, or of its answer."""
+    kind = next(name for name, one in _KINDS.items() if type(message) is one)
+    values = {field.name: getattr(message, field.name) for field in fields(_KINDS[kind])}
     if isinstance(message, TrainingRequest):
         jobs = values.pop("jobs")
         values |= {"clients": [job.client for job in jobs], "seeds": [job.seed for job in jobs]}
-    if "payloads" in values:
-        values["payloads"] = list(values["payloads"])
+    if isinstance(message, TrainedPayloads):
+        values["payloads"] = list(message.payloads)
     return canonical.encode({"version": VERSION, "kind": kind, **values})
 
 
-def _decode(kinds: dict[str, type[Any]], data: bytes, limit: int, what: str) -> Any:
+def decode(data: bytes, limit: int, *kinds: type[Any]) -> Any:
+    """Return the message of one of these kinds that untrusted bytes hold."""
     values = canonical.decode(data, limit, containers=3)
     kind = values.pop("kind", None)
     if values.pop("version", None) != VERSION or not isinstance(kind, str):
         raise EncodingError(f"a message has version {VERSION} and a kind")
-    if kind not in kinds:
-        raise EncodingError(f"a message is no {what}")
+    if _KINDS.get(kind) not in kinds:
+        raise EncodingError(f"a message of kind {kind:.40} is not expected here")
     try:
         if kind == "train":
             values["jobs"] = _jobs(values.pop("clients"), values.pop("seeds"))
-        return kinds[kind](**values)
+        return _KINDS[kind](**values)
     except (ValidationError, KeyError, TypeError) as error:
         raise EncodingError(f"a message of kind {kind} has other fields") from error
 
@@ -155,8 +163,6 @@ def _jobs(clients: list[Any], seeds: list[Any]) -> tuple[TrainingJob, ...]:
         raise EncodingError(f"a seed has {_SEED_BYTES} bytes")
     return tuple(map(TrainingJob, clients, seeds))
 
-
-_log = logging.getLogger(__name__)
 
 NODE_SECONDS = 600.0
 """How long a call waits without any answer."""
@@ -194,7 +200,6 @@ class Partitions:
     """The nodes by their partition, and requests to several of them.
 
     Args:
-        run: digest of the settings that an update follows from.
         seconds: how long a call waits without any answer.
     """
 
@@ -277,7 +282,7 @@ class Partitions:
         self._asked = {name: node for name, node in self._asked.items() if node in online}
         self._mute = {node: failed for node, failed in self._mute.items() if node in online}
         given_up = {node for node, failed in self._mute.items() if failed >= MOST_FAILURES}
-        query = encode_request(NodeQuery(self._run))
+        query = encode(NodeQuery(self._run))
         known = self._descriptions.keys() | set(self._asked.values()) | given_up
         for node in sorted(online - known):
             self._asked[self._nodes.send(node, query)] = node
@@ -294,7 +299,6 @@ class Partitions:
         return has_answered
 
     def _add(self, node: int, described: NodeDescription) -> None:
-        """Take a node into use."""
         for other in self._descriptions.values():
             if other.partitions != described.partitions:
                 raise TrainingError(
@@ -334,14 +338,167 @@ def _description(node: int, answer: bytes | UnansweredMessage) -> NodeDescriptio
     if isinstance(answer, UnansweredMessage):
         _log.warning("node %d does not describe itself: %s", node, answer)
         return None
+    described: NodeDescription | NodeFailure
     try:
-        described = decode_answer(answer, MAX_OVERHEAD_BYTES)
+        described = decode(answer, MAX_OVERHEAD_BYTES, NodeDescription, NodeFailure)
     except EncodingError as error:
         _log.warning("node %d sends something else than a description: %s", node, error)
         return None
     if isinstance(described, NodeFailure):
         raise TrainingError(f"a SuperNode refuses: {described.sentence}")
-    if not isinstance(described, NodeDescription):
-        _log.warning("node %d sends something else than a description", node)
-        return None
     return described
+
+
+FLWR = "flwr[simulation]==1.41.0"
+"""The version that the tests run with."""
+
+
+def require_flower(*modules: str) -> None:
+    """Reject what needs Flower where it is not installed."""
+    if any(importlib.util.find_spec(module) is None for module in modules):
+        raise ConfigurationError(
+            "this needs Flower, whose pins differ from this project's: install both in an "
+            f"environment of their own: {install_command('clients')} '{FLWR}'"
+        )
+
+
+@contextmanager
+def flower_engine(
+    configuration: Configuration, local: Engine, parameters: Parameters, nodes: Nodes | None
+) -> Iterator[Engine]:
+    """Open the engine.
+
+    Args:
+        nodes: those of a ServerApp; None for a simulation that starts with the engine.
+
+    Yields:
+        The engine; a simulation of its own ends with the context.
+    """
+    run = run_digest(configuration)
+    if nodes is not None:
+        yield FlowerEngine(local, Partitions(nodes, run), run, parameters)
+        return
+    require_flower("flwr", "ray")
+    from clients.runs.flower_grid import simulated_nodes  # noqa: PLC0415 - needs Flower
+
+    with simulated_nodes(configuration) as simulated:
+        yield FlowerEngine(local, Partitions(simulated, run), run, parameters)
+
+
+class FlowerEngine(Engine):
+    """Trains on the nodes of Flower."""
+
+    def __init__(
+        self, local: Engine, partitions: Partitions, run: Digest, parameters: Parameters
+    ) -> None:
+        self.distances = local.distances
+        self._local = local
+        self._partitions = partitions
+        self._run = run
+        self._dimension = parameters.dimension
+        self._clients = parameters.clients
+        self._form = parameters.payload_form
+
+    def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
+        require_jobs(start, jobs, self._dimension, self._clients)
+        count = self._partitions.count()
+        work: defaultdict[int, list[TrainingJob]] = defaultdict(list)
+        for job in jobs:
+            work[job.client % count].append(job)
+        model = vector_bytes(start)
+        messages = {
+            partition: encode(TrainingRequest(self._run, model, tuple(part)))
+            for partition, part in work.items()
+        }
+        payloads: dict[int, bytes] = {}
+
+        def accept(partition: int, answer: bytes) -> None:
+            part = work[partition]
+            trained = self._trained(answer, len(part))
+            payloads.update(zip((job.client for job in part), trained, strict=True))
+
+        self._partitions.ask(messages, accept)
+        return [
+            TrainedUpdate.decoded(job.client, payloads[job.client], self._form, self._dimension)
+            for job in jobs
+        ]
+
+    def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
+        return self._local.evaluate(vector, sets)
+
+    def close(self) -> None:
+        """Close the wrapped engine; the nodes are Flower's."""
+        self._local.close()
+
+    def _trained(self, answer: bytes, jobs: int) -> tuple[bytes, ...]:
+        size = self._form.size(self._dimension)
+        limit = jobs * size + MAX_OVERHEAD_BYTES
+        trained: TrainedPayloads | NodeFailure
+        trained = decode(answer, limit, TrainedPayloads, NodeFailure)
+        if isinstance(trained, NodeFailure):
+            raise TrainingError(f"a SuperNode cannot train: {trained.sentence}")
+        if len(trained.payloads) != jobs:
+            raise EncodingError(f"{jobs} jobs have another answer than {jobs} payloads")
+        if any(len(payload) != size for payload in trained.payloads):
+            raise EncodingError(f"a payload has another length than {size} bytes")
+        return trained.payloads
+
+
+def run_digest(configuration: Configuration) -> Digest:
+    """Return the digest of all settings of a run but those of one machine."""
+    machine = MachineSection()
+    return sha256(configuration.model_copy(update={"machine": machine}).to_toml().encode())
+
+
+class TrainingNode:
+    """Trains for a ServerApp that has the same settings."""
+
+    def __init__(self, configuration: Configuration, engine: Engine, dimension: int) -> None:
+        self._run = run_digest(configuration)
+        machine = configuration.machine
+        self._environment = environment_here(
+            settled_path(configuration), machine.device, machine.isa
+        )
+        self._engine = engine
+        self._dimension = dimension
+
+    @classmethod
+    def open(cls, configuration: Configuration) -> Self:
+        """Load data and model of a run, and open an engine in this process."""
+        population = populate(configuration)
+        configuration = with_training_path(configuration, population)
+        alone = configuration.machine.model_copy(update={"workers": 1})
+        here = configuration.model_copy(update={"machine": alone})
+        engine = run_engine(here, population.model, population.data, rows=1)
+        return cls(configuration, engine, population.model.dimension)
+
+    def answer(self, message: bytes, partition: int, partitions: int) -> bytes:
+        """Return the answer to a message; what goes wrong is said in it.
+
+        Args:
+            message: untrusted bytes.
+        """
+        try:
+            limit = 4 * self._dimension + MAX_OVERHEAD_BYTES
+            answer = self._answer(message, limit, partition, partitions)
+        except (CmflError, ValueError) as error:
+            answer = NodeFailure(str(error))
+        return encode(answer)
+
+    def close(self) -> None:
+        self._engine.close()
+
+    def _answer(
+        self, message: bytes, limit: int, partition: int, partitions: int
+    ) -> NodeDescription | TrainedPayloads | NodeFailure:
+        request: NodeQuery | TrainingRequest = decode(message, limit, NodeQuery, TrainingRequest)
+        if request.run != self._run:
+            return NodeFailure(
+                "the settings of the run differ between ServerApp and SuperNode: install the same "
+                "app on both, with the same run.toml and run configuration"
+            )
+        if isinstance(request, NodeQuery):
+            return NodeDescription(partition, partitions, str(self._environment))
+        start = vector_from_bytes(request.start, self._dimension)
+        trained = self._engine.train(start, request.jobs)
+        return TrainedPayloads(tuple(bytes(update.payload.data) for update in trained))

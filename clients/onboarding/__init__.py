@@ -1,1 +1,0 @@
-"""Onboarding of an owner: key, registration, own data, and checks before joining a run."""

@@ -1,0 +1,195 @@
+"""The one module that imports Flower: the Grid's nodes, their ClientApp, and a simulation of both.
+
+A simulation begins and ends with its run: `machine.engine = "flower"` without a SuperLink. Flower
+runs the ServerApp in a thread; all it does is to hand out its Grid until the run is over.
+ClientApps are executed by actors of Ray, which load the run's data and model once.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from queue import SimpleQueue
+from typing import Any
+
+import httpx
+from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.constant import NUM_PARTITIONS_KEY, PARTITION_ID_KEY
+from flwr.serverapp import Grid, ServerApp
+
+from clients.configuration.loading import checked
+from clients.configuration.schema import Configuration
+from clients.runs.flower import NodeFailure, TrainingNode, UnansweredMessage, encode
+from clients.training.port import TrainingError
+from ledger.io.parsing import parse_toml
+from ledger.protocol.errors import CmflError, ConfigurationError, EncodingError
+
+TRAIN = "train"
+_RECORD = "cmfl"
+_FORM = "cmfl.bytes"
+
+
+class GridNodes:
+    """Nodes of a ServerApp's Grid."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+
+    def online(self) -> Collection[int]:
+        try:
+            return list(self._grid.get_node_ids())
+        except (httpx.HTTPError, RuntimeError) as error:
+            raise TrainingError(_lost(error)) from error
+
+    def send(self, node: int, message: bytes) -> str:
+        content = RecordDict({_RECORD: _record(message)})
+        try:
+            names = list(self._grid.push_messages([Message(content, node, TRAIN)]))
+        except (httpx.HTTPError, RuntimeError, ValueError) as error:
+            raise TrainingError(_lost(error)) from error
+        if len(names) != 1 or not names[0]:
+            raise TrainingError(
+                f"Flower's SuperLink does not take a message of {len(message)} bytes to node {node}"
+            )
+        return str(names[0])
+
+    def answers(self, names: Collection[str]) -> dict[str, bytes | UnansweredMessage]:
+        if not names:
+            return {}
+        try:
+            messages = list(self._grid.pull_messages(names))
+        except (httpx.HTTPError, RuntimeError) as error:
+            raise TrainingError(_lost(error)) from error
+        return {message.metadata.reply_to_message_id: _answer(message) for message in messages}
+
+
+def read_message(message: Message) -> bytes:
+    """Return the bytes in a message of Flower (EncodingError: it has none of ours)."""
+    record: Any = message.content.get(_RECORD)
+    if not isinstance(record, ArrayRecord) or set(record) != {_RECORD}:
+        raise EncodingError("a message of another app: it has no bytes of cmfl")
+    return bytes(record[_RECORD].data)
+
+
+def reply_to(message: Message, answer: bytes) -> Message:
+    """Return the message that answers another."""
+    return Message(RecordDict({_RECORD: _record(answer)}), reply_to=message)
+
+
+def _record(data: bytes) -> ArrayRecord:
+    # Flower cuts arrays into chunks, and nothing else.
+    array = Array(dtype="uint8", shape=(len(data),), stype=_FORM, data=data)
+    return ArrayRecord({_RECORD: array})
+
+
+def _answer(message: Message) -> bytes | UnansweredMessage:
+    if message.has_error():
+        error = message.error
+        return UnansweredMessage(f"Flower's error {error.code}: {error.reason or ''!s:.300}")
+    try:
+        return read_message(message)
+    except EncodingError as error:
+        return UnansweredMessage(error)
+
+
+def _lost(error: Exception) -> str:
+    return f"Flower's SuperLink does not answer: {type(error).__name__} {error!s:.200}"
+
+
+def training_app(node: Callable[[Context], TrainingNode]) -> ClientApp:
+    """Return the app.
+
+    Args:
+        node: opens what answers, once in a process; takes the context of a message.
+    """
+
+    def answer(message: Message, context: Context) -> Message:
+        try:
+            place = _partition(context)
+            answer = node(context).answer(read_message(message), *place)
+        except CmflError as error:
+            answer = encode(NodeFailure(str(error)))
+        return reply_to(message, answer)
+
+    app = ClientApp()
+    app.train()(answer)
+    return app
+
+
+def _partition(context: Context) -> tuple[int, int]:
+    """Return the number of a node, and how many there are."""
+    names = (PARTITION_ID_KEY, NUM_PARTITIONS_KEY)
+    partition, partitions = (context.node_config.get(name) for name in names)
+    if type(partition) is not int or type(partitions) is not int or not 0 <= partition < partitions:
+        raise ConfigurationError(
+            f"partition-id = {partition!r:.40} of num-partitions = {partitions!r:.40}: start each "
+            f"SuperNode with --node-config 'partition-id=0 num-partitions=4', the first 0 to 3"
+        )
+    return partition, partitions
+
+
+_START_SECONDS = 120.0
+
+
+@contextmanager
+def simulated_nodes(configuration: Configuration) -> Iterator[GridNodes]:
+    """Simulate a SuperNode for each client of a run, on as many cores as it has workers."""
+    app = training_app(_node_of(configuration.to_toml()))
+    server, grids, is_over = ServerApp(), SimpleQueue[Any](), threading.Event()
+
+    def hand_out(grid: Grid, context: Context) -> None:  # noqa: ARG001 - Flower's signature
+        grids.put(grid)
+        is_over.wait()
+
+    server.main()(hand_out)
+    with tempfile.TemporaryDirectory(prefix="cmfl-ray-") as folder:
+        arguments = {
+            "server_app": server,
+            "client_app": app,
+            "num_supernodes": configuration.protocol.clients,
+            "backend_config": {
+                "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+                "init_args": {
+                    "num_cpus": configuration.machine.workers,
+                    "include_dashboard": False,
+                    "_temp_dir": folder,
+                },
+            },
+        }
+        thread = threading.Thread(target=_simulate, args=(arguments, grids), name="flower")
+        thread.start()
+        try:
+            grid = grids.get(timeout=_START_SECONDS)
+            if isinstance(grid, Exception):
+                raise TrainingError(f"Flower's simulation does not start: {grid}") from grid
+            yield GridNodes(grid)
+        finally:
+            is_over.set()
+            thread.join()
+
+
+def _node_of(text: str) -> Callable[[Context], TrainingNode]:
+    # The text travels with each message to an actor: the data and the model do not.
+    def node(_: Context) -> TrainingNode:
+        return _opened(text)
+
+    return node
+
+
+@cache
+def _opened(text: str) -> TrainingNode:
+    return TrainingNode.open(checked(parse_toml(text)))
+
+
+def _simulate(arguments: dict[str, Any], grids: SimpleQueue[Any]) -> None:
+    from flwr.simulation import run_simulation  # noqa: PLC0415 - it needs Ray
+
+    try:
+        run_simulation(**arguments)
+    except Exception as error:  # noqa: BLE001 - what Flower and Ray raise is not documented
+        with suppress(Exception):
+            grids.put(error)

@@ -1,0 +1,118 @@
+"""The malicious and faulty clients of a run; a run without any does not load this module."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clients.adversaries.attackers import Attackers, AttackMemory, false_model, malicious_clients
+from clients.adversaries.faults import MemberFault, TrainerFault, assign_faults
+from clients.attacks.registry import attack_code, attack_named, try_attack
+from clients.attacks.samples import DATA_ATTACKS, poisoned
+from clients.attacks.updates import AttackParameters, attack_parameters
+from clients.configuration.parsing import naming_setting
+from clients.datasets.federated_data import FederatedData
+from clients.models.model import Model
+from clients.random_streams import named_stream
+from ledger.protocol.types import ClientId, RegisteredClient
+
+if TYPE_CHECKING:
+    from clients.configuration.schema import Configuration
+    from clients.runs.population import Population
+
+
+def with_adversaries(population: Population, configuration: Configuration) -> Population:
+    """Return a population in which clients attack and fail as a configuration says.
+
+    Attackers and faults are drawn from named streams of the run's seed.
+    """
+    seed, malice = configuration.seed, configuration.malice
+    malicious = malicious_of(configuration)
+    data_attack = DATA_ATTACKS.get(malice.attack or "")
+    attack = None if data_attack else malice.attack
+    if malice.attack is not None and attack_code(malice.attack) is not None:
+        try_attack(attack_named(malice.attack), population.model.dimension)
+    data = population.clean
+    if data_attack is not None:
+        with naming_setting("malice.attack"):
+            data = poisoned_by(configuration, data)
+    honest = [c for c in range(configuration.protocol.clients) if c not in malicious]
+    with naming_setting("malice.members"):
+        members = assign_faults(
+            honest,
+            {MemberFault(name): count for name, count in sorted(malice.members.items())},
+            named_stream(seed, "member faults"),
+        )
+    with naming_setting("malice.trainers"):
+        trainers = assign_faults(
+            [client for client in honest if client not in members],
+            {TrainerFault(name): count for name, count in sorted(malice.trainers.items())},
+            named_stream(seed, "trainer faults"),
+        )
+    parameters, registry = attack_parameters(malice), population.registry
+    if population.signers:
+        forging = Attackers(malicious, attack, parameters)
+        counts = forging.declared_samples(population.clean.sample_counts)
+        addresses = (client.address for client in registry)
+        registry = tuple(map(RegisteredClient, addresses, counts))
+    return replace(
+        population,
+        registry=registry,
+        data=data,
+        malicious=malicious,
+        attack=attack,
+        data_attack=data_attack,
+        attack_parameters=parameters,
+        member_faults={ClientId(client): fault for client, fault in members.items()},
+        trainer_faults={ClientId(client): fault for client, fault in trainers.items()},
+    )
+
+
+def malicious_of(configuration: Configuration) -> frozenset[ClientId]:
+    """Return the clients that attack."""
+    rng = named_stream(configuration.seed, "malicious")
+    clients, rate = configuration.protocol.clients, configuration.malice.malicious_rate
+    return frozenset(map(ClientId, malicious_clients(clients, rate, rng)))
+
+
+def poisoned_by(configuration: Configuration, clean: FederatedData) -> FederatedData:
+    """Return data in which the attackers have poisoned their samples."""
+    malice, attackers = configuration.malice, malicious_of(configuration)
+    attack, parameters = DATA_ATTACKS[malice.attack or ""], attack_parameters(malice)
+    return poisoned(clean, attackers, attack, parameters, configuration.seed)
+
+
+def attackers(
+    malicious: frozenset[ClientId], attack: str | None, parameters: AttackParameters | None
+) -> Attackers:
+    """Return the malicious clients, which forge updates."""
+    return Attackers(malicious, attack, parameters or AttackParameters())
+
+
+def attack_memory(
+    configuration: Configuration,
+    model: Model,
+    data: FederatedData,
+    forging: Attackers,
+    initial: NDArray[np.float32],
+) -> AttackMemory | None:
+    """Return what attackers know before a run begins; None unless their attack needs it."""
+    if not forging.need_history:
+        return None
+    training, device = configuration.local_training(), configuration.machine.device
+    with naming_setting("malice.attack"):
+        bad_model = false_model(
+            model, data, forging.clients, training, initial, device, configuration.seed
+        )
+    return AttackMemory(bad_model, forging.clients)
+
+
+def record_attack(recorded: dict[str, Any], name: str) -> None:
+    """Add the code of an own attack to the settings in a run document."""
+    attack = attack_code(name)
+    if attack is not None:
+        recorded["malice"] |= {"attack": attack.label}
+        recorded["sources"] = {"attack": {"name": attack.label, **attack.recorded()}}
