@@ -328,16 +328,9 @@ class TransactionReader:
     def _context(self, logs: tuple[Log, ...], found: list[CheckResult]) -> BlockContext | None:
         """Return the block of a transaction, checked against its neighbour and the logs."""
         number, last = logs[0].block_number, self._block
-        subject = str(number)
-        try:
-            block = self._chain.block(number)
-        except ChainUnreachableError:
-            raise
-        except ChainDamagedError as error:
-            found.append(contradicted(number, BLOCK_UNREADABLE, subject, true=str(error)))
-            return None
-        except ChainError as error:
-            found += not_served(number, BLOCK_UNAVAILABLE, detail=f"{number}: {error}")
+        subject, block = str(number), read_block(self._chain, number)
+        if not isinstance(block, Block):
+            found += block
             return None
         self._block = block
         wrong = [log for log in logs if (log.block_number, log.block_hash) != (number, block.hash)]
@@ -349,6 +342,18 @@ class TransactionReader:
             recorded, true = to_hex(block.parent_hash), to_hex(last.hash)
             found.append(contradicted(number, PARENT_BLOCK, subject, recorded, true))
         return BlockContext(number, Digest(block.parent_hash))
+
+
+def read_block(chain: ChainReader, number: int) -> Block | tuple[CheckResult, ...]:
+    """Return a block, or what it means that it cannot be read."""
+    try:
+        return chain.block(number)
+    except ChainUnreachableError:
+        raise
+    except ChainDamagedError as error:
+        return (contradicted(number, BLOCK_UNREADABLE, str(number), true=str(error)),)
+    except ChainError as error:
+        return not_served(number, BLOCK_UNAVAILABLE, detail=f"{number}: {error}")
 
 
 def _difference(log: Log, transaction: Transaction) -> str | None:

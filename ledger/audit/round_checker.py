@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +32,13 @@ from ledger.audit.evidence import (
     RoundEvidence,
     RunStart,
     UnavailableBlob,
+    decoded,
     read_accusations,
     read_round_evidence,
 )
 from ledger.audit.report import AuditStep, BlobKind
 from ledger.io.user_code import use_rules
 from ledger.protocol.encoding import sha256, vector_from_bytes, vector_view
-from ledger.protocol.errors import EncodingError
 from ledger.protocol.inputs import (
     Inputs,
     participants_of,
@@ -256,7 +257,7 @@ class ModelChain:
         data = archive.read_again(BlobKind.MODEL, digest, None)
         if isinstance(data, UnavailableBlob):
             return data
-        self.vector = _model(data, dimension)
+        self.vector, _ = _model(data, dimension)
         return None
 
     def displacement_of(
@@ -272,7 +273,7 @@ class ModelChain:
         data = archive.read_again(BlobKind.MODEL, before, inputs.round)
         if isinstance(data, UnavailableBlob):
             return None  # said of the round that it came from
-        vector = _model(data, len(self.vector))
+        vector, _ = _model(data, len(self.vector))
         return None if vector is None else displacement(vector, self.vector)
 
     def follow(self, evidence: RoundEvidence, archive: Archive) -> ModelStep:
@@ -300,10 +301,8 @@ class ModelChain:
         if isinstance(data, UnavailableBlob):
             return data, ""
         if self.vector is None:
-            try:
-                self.vector = vector_from_bytes(data, dimension)
-            except EncodingError as error:
-                return None, str(error)
+            self.vector, malformed = _model(data, dimension)
+            return None, malformed
         return None, ""
 
 
@@ -331,8 +330,5 @@ class ModelDigests:
         return self._began.get(first) if needs else None
 
 
-def _model(data: bytes, dimension: int) -> NDArray[np.float32] | None:
-    try:
-        return vector_from_bytes(data, dimension)
-    except EncodingError:
-        return None
+def _model(data: bytes, dimension: int) -> tuple[NDArray[np.float32] | None, str]:
+    return decoded(partial(vector_from_bytes, dimension=dimension), data)

@@ -8,7 +8,6 @@ from typing import Any
 
 from ledger.audit.anchors import ChainAnchor, EarlierAudit, EarlierReportError, PriorKnowledge
 from ledger.audit.checks.chain import (
-    BLOCK_UNREADABLE,
     CHAIN_UNREADABLE,
     CHECKPOINT_UNCHECKED,
     CHECKPOINT_WITHHELD,
@@ -30,7 +29,6 @@ from ledger.audit.checks.chain import (
     check_state,
 )
 from ledger.audit.checks.common import (
-    BLOCK_UNAVAILABLE,
     CHAIN_UNAVAILABLE,
     DEPLOYMENT_UNKNOWN,
     LOGS_INCOMPLETE,
@@ -41,26 +39,33 @@ from ledger.audit.checks.common import (
     results_of,
 )
 from ledger.audit.checks.published import unavailable_blobs
-from ledger.audit.evidence import Archive, ReplayedEvent, ReplayedRound, RunStart, UnavailableBlob
-from ledger.audit.replay import ReadingEndedError, Replay, ReplayPosition
+from ledger.audit.evidence import (
+    Archive,
+    ReplayedEvent,
+    ReplayedRound,
+    RunStart,
+    UnavailableBlob,
+    decoded,
+)
+from ledger.audit.replay import ReadingEndedError, Replay, ReplayPosition, read_block
 from ledger.audit.report import AuditStep, BlobKind, Finding, KeptHeadReport
 from ledger.audit.round_checker import EvidenceReader, Milestone, ModelChain
 from ledger.audit.worker_pool import ReadItem
 from ledger.chain.contract.deploy import code_violation, deployment_for, require_code
 from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.ports import (
+    Block,
     ChainDamagedError,
     ChainUnreachableError,
     IncompleteLogsError,
     NotServedError,
 )
 from ledger.chain.round_ledger import last_ended
-from ledger.io.parsing import picked
 from ledger.io.user_code import use_rules
 from ledger.protocol import rounds
-from ledger.protocol.documents.run import RunDocument, decode_run
+from ledger.protocol.documents.run import decode_run
 from ledger.protocol.encoding import to_hex
-from ledger.protocol.errors import ChainError, EncodingError, ProtocolRefusal
+from ledger.protocol.errors import ChainError, ProtocolRefusal
 from ledger.protocol.ledger_state import ClientBanned, Deployment, RoundAbandoned, RoundDecided
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS, MIN_MEMBERS
 from ledger.protocol.types import Digest, Domain
@@ -214,13 +219,19 @@ class RunReader:
             yield from not_served(start.block, DEPLOYMENT_UNKNOWN)
             return False
         fixed = start.deployment
-        self.deployment |= picked(
-            "config clients trainers members rounds form aggregation_ppm commit_blocks "
-            "deadline_blocks replies beacon",
-            fixed,
-            form=int(fixed.form),
-            beacon=str(fixed.beacon),
-        )
+        self.deployment |= {
+            "config": to_hex(fixed.config),
+            "clients": fixed.clients,
+            "trainers": fixed.trainers,
+            "members": fixed.members,
+            "rounds": fixed.rounds,
+            "form": int(fixed.form),
+            "aggregation_ppm": fixed.aggregation_ppm,
+            "commit_blocks": fixed.commit_blocks,
+            "deadline_blocks": fixed.deadline_blocks,
+            "replies": fixed.replies,
+            "beacon": str(fixed.beacon),
+        }
         if start.document is None:
             config = to_hex(start.recorded.config)
             yield from not_served(start.block, PARAMETERS_UNKNOWN, detail=config)
@@ -234,10 +245,13 @@ class RunReader:
             return False
         finally:
             self.applied, self.open_commitments = replay.applied, replay.open_commitments()
-            self.deployment |= picked(
-                "head round stage", replay.state, stage=replay.state.stage.name.lower()
-            )
-            self.deployment |= self._final()
+            state = replay.state
+            self.deployment |= {
+                "head": to_hex(state.head),
+                "round": state.round,
+                "stage": state.stage.name.lower(),
+                **self._final(),
+            }
         return True
 
     def _replayed(self, replay: Replay, reader: EvidenceReader) -> Iterator[ReadItem]:
@@ -304,15 +318,9 @@ class RunReader:
         if number > self._anchor.head.number:
             yield self._absent(earlier.head)
             return
-        try:
-            block = self._ledger.chain.block(number)
-        except ChainUnreachableError:
-            raise
-        except ChainDamagedError as error:
-            yield contradicted(number, BLOCK_UNREADABLE, str(number), true=str(error))
-            return
-        except ChainError as error:
-            yield from not_served(number, BLOCK_UNAVAILABLE, detail=f"{number}: {error}")
+        block = read_block(self._ledger.chain, number)
+        if not isinstance(block, Block):
+            yield from block
             return
         for fact, recorded, true in (
             (EARLIER_BLOCK_DIFFERS, earlier.block_hash, block.hash),
@@ -400,7 +408,11 @@ def read_start(
         yield from not_served(block, DEPLOYMENT_UNKNOWN)
         return None
     blob = archive.read(BlobKind.CONFIGURATION, recorded.config, None)
-    document, malformed = (None, "") if isinstance(blob, UnavailableBlob) else _document(blob)
+    lost, document, malformed = None, None, ""
+    if isinstance(blob, UnavailableBlob):
+        lost = blob
+    else:
+        document, malformed = decoded(decode_run, blob)
     deployment = recorded if document is None else deployment_for(document)[0]
     code = ""
     try:
@@ -420,7 +432,7 @@ def read_start(
         address=ledger.address,
         recorded=recorded,
         document=document,
-        lost=blob if isinstance(blob, UnavailableBlob) else None,
+        lost=lost,
         malformed=malformed,
         deployment=deployment,
         is_possible=document is not None or _is_possible(recorded),
@@ -443,14 +455,6 @@ def is_node_failure(ledger: CommitteeLedger, error: ChainError | ProtocolRefusal
     except ChainError as doubt:
         return isinstance(doubt, NotServedError)
     return True
-
-
-def _document(data: bytes) -> tuple[RunDocument | None, str]:
-    """Return the configuration, or why it is none."""
-    try:
-        return decode_run(data), ""
-    except EncodingError as error:
-        return None, str(error)
 
 
 def _is_possible(deployment: Deployment) -> bool:
