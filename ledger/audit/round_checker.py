@@ -107,7 +107,7 @@ class EvidenceReader:
     def __init__(self, start: RunStart) -> None:
         self.ended = 0
         self._start = start
-        self._models = ModelDigests()
+        self._began: dict[int, Digest] = {}
 
     def read(
         self, replayed: ReplayedRound, *, is_trusted: bool
@@ -125,7 +125,7 @@ class EvidenceReader:
         if not replayed.known:
             yield from not_served(block, ROUND_BEFORE_UNKNOWN, at)
             return
-        self._models.opened(at, before.model)
+        self._began[at] = before.model
         if not replayed.is_in_range:
             return
         participants = participants_of(
@@ -155,7 +155,14 @@ class EvidenceReader:
             participants=participants,
             closing=closing,
         )
-        yield RoundTask(block, inputs, event, before.model, self._models.before(inputs))
+        yield RoundTask(block, inputs, event, before.model, self._origin(inputs))
+
+    def _origin(self, inputs: Inputs) -> Digest | None:
+        """Return the digest of w_s, where a round's displacement begins; None if it has none."""
+        needs = inputs.needs_displacement
+        first = window_start(inputs.round) if needs else inputs.round
+        self._began = {at: digest for at, digest in self._began.items() if at >= first}
+        return self._began.get(first) if needs else None
 
 
 def check_decided(
@@ -310,24 +317,6 @@ def _entering(evidence: RoundEvidence) -> Sequence[ClientId]:
     if evidence.inputs.parameters.compares_directions and evidence.record is not None:
         return evidence.record.clients  # all lengths determine how far an update is clipped
     return evidence.event.accepted
-
-
-class ModelDigests:
-    """Digests of the models that rounds began with, as far back as distances need them."""
-
-    def __init__(self) -> None:
-        self._began: dict[int, Digest] = {}
-
-    def opened(self, round_number: int, digest: Digest) -> None:
-        """Take down which model a round began with."""
-        self._began[round_number] = digest
-
-    def before(self, inputs: Inputs) -> Digest | None:
-        """Return the digest of w_s, where a round's travel begins; None if it has none."""
-        needs = inputs.needs_displacement
-        first = window_start(inputs.round) if needs else inputs.round
-        self._began = {at: digest for at, digest in self._began.items() if at >= first}
-        return self._began.get(first) if needs else None
 
 
 def _model(data: bytes, dimension: int) -> tuple[NDArray[np.float32] | None, str]:

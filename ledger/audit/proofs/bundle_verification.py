@@ -315,7 +315,7 @@ def _start_of(bundle: RoundBundle, trusted: Trusted | None) -> RunStart:
     return RunStart(
         block=bundle.opened_block,
         domain=bundle.domain,
-        address=to_checksum_address(bundle.contract),
+        address=to_checksum_address(bundle.address),
         recorded=bundle.deployment if facts is None else facts.deployment,
         document=bundle.document,
         lost=None,

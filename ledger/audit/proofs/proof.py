@@ -326,8 +326,8 @@ class RoundBasis:
     """
 
     chain_id: int
-    contract: Address
-    deployment_parent_hash: Digest
+    address: Address
+    deployed_after: Digest
     genesis_hash: bytes
     round: int
     configuration: bytes
@@ -339,7 +339,7 @@ class RoundBasis:
     @cached_property
     def domain(self) -> Domain:
         """Signature domain: the contract on its chain, in this run."""
-        return domain_of(self.deployment, self.chain_id, self.contract, self.deployment_parent_hash)
+        return domain_of(self.deployment, self.chain_id, self.address, self.deployed_after)
 
     @cached_property
     def config(self) -> Digest:
