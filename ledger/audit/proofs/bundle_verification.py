@@ -37,7 +37,6 @@ from ledger.audit.proofs.verification import (
     TrustedHead,
     VerificationStep,
     compare,
-    compare_with_chain,
     final_trust,
     location_value,
     verify_basis,
@@ -359,10 +358,10 @@ def _of_earlier(bundle: RoundBundle) -> Iterator[VerificationStep]:
 def _of_places(bundle: RoundBundle, facts: TrustedContract) -> Iterator[VerificationStep]:
     """Yield whether the chain that is trusted holds every event where the bundle says."""
     opened = None if facts.round.opening is None else facts.round.opening.opened_block
-    yield compare_with_chain(StepName.OPENED_BLOCK, opened, bundle.opened_block, facts)
+    yield compare(StepName.OPENED_BLOCK, opened, bundle.opened_block, is_final=facts.is_final)
     expected = tuple(map(location_value, facts.round.events))
     computed = tuple(map(location_value, bundle.logs))
-    yield compare_with_chain(StepName.EVENT_PLACES, expected, computed, facts)
+    yield compare(StepName.EVENT_PLACES, expected, computed, is_final=facts.is_final)
 
 
 def _caveats(trusted: Trusted | None) -> Iterator[Caveat]:
