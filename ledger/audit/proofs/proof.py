@@ -564,6 +564,13 @@ class RoundBundle(RoundBasis):
                 return earlier.model
         raise EncodingError(f"what the result of round {link.round} binds is not in the bundle")
 
+    @property
+    def links_to_end(self) -> int:
+        """Number of links up to the end of the round."""
+        end = self.path.end_of(self.round)
+        assert end is not None, "a bundle is of a round that has ended"
+        return end + 1
+
     def needed(self) -> tuple[DecisionLink, ...]:
         """Return the decisions whose models the round's rules need, newest first."""
         links = (self.decided_before(number) for number in rounds_of_models(self))
