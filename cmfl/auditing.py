@@ -360,7 +360,7 @@ def audit_target(
     """Audit what a target names; `on_progress` takes the rounds that are done, and their number."""
     from ledger.audit.engine import AuditOptions
     from ledger.audit.engine import audit as run_audit
-    from ledger.audit.worker_pool import AuditWorkers
+    from ledger.audit.round_checker import AuditWorkers
     from ledger.distances.fast import usable_cores
 
     jobs = min(usable_cores(), MOST_UNASKED) if request.jobs is None else request.jobs

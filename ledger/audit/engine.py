@@ -8,7 +8,7 @@ its blobs by the functions that members call before they vote (`ledger.protocol.
 Everything is read of one snapshot of the chain (`run_reader.py`); the ten checks (`checks/`) turn
 each round and its evidence into results. Transactions, seeds and heads, which follow from one round
 to the next, are read in this process; records and blobs of decided rounds may be checked by several
-(`worker_pool.py`). Only the blobs of the rounds that are being checked are in memory.
+(`round_checker.py`). Only the blobs of the rounds that are being checked are in memory.
 
 Three outcomes: *passed*, everything was checked and is true; *failed*, something contradicts;
 *incomplete*, nothing contradicts, but not everything could be checked. A chain that does not serve
@@ -33,7 +33,7 @@ from typing import Any
 
 from ledger.audit.anchors import ChainAnchor, EarlierAudit, PriorKnowledge
 from ledger.audit.checks.common import LOGS_INCOMPLETE, NOT_FINAL, CheckResult
-from ledger.audit.checks.completeness import PAYLOAD_APPEARED
+from ledger.audit.checks.rounds import PAYLOAD_APPEARED
 from ledger.audit.evidence import Archive, unnamed_blobs
 from ledger.audit.report import (
     MAX_FINDINGS,
@@ -51,15 +51,18 @@ from ledger.audit.report import (
     WitnessedRounds,
 )
 from ledger.audit.round_checker import (
+    AuditWorkers,
+    CheckedItem,
     CheckedRound,
     Milestone,
     MissingPayload,
     ModelChain,
+    ReadItem,
     RoundChecker,
     RoundTask,
+    parallel_checks,
 )
 from ledger.audit.run_reader import NOTHING_FINAL, RunReader, unreadable
-from ledger.audit.worker_pool import AuditWorkers, CheckedItem, ReadItem, parallel_checks
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import ChainReader
 from ledger.distances.fast import fast_distances, usable_cores

@@ -38,11 +38,12 @@ from ledger.audit.checks.common import (
     step_of_refusal,
     wrong_field,
 )
-from ledger.audit.checks.completeness import EVENT_COUNT, count_commitments
-from ledger.audit.checks.decision import (
+from ledger.audit.checks.rounds import (
     CALL_DATA_UNAVAILABLE,
+    EVENT_COUNT,
     TRANSACTION_DIFFERS,
     check_signatures,
+    count_commitments,
 )
 from ledger.audit.evidence import ReplayedEvent, ReplayedRound
 from ledger.audit.report import AuditStep, Contradiction

@@ -30,8 +30,7 @@ from ledger.audit.evidence import (
 )
 from ledger.audit.replay import ReadingEndedError, Replay, ReplayPosition, read_block
 from ledger.audit.report import AuditStep, BlobKind, Finding, KeptHeadReport
-from ledger.audit.round_checker import EvidenceReader, Milestone, ModelChain
-from ledger.audit.worker_pool import ReadItem
+from ledger.audit.round_checker import EvidenceReader, Milestone, ModelChain, ReadItem
 from ledger.chain.contract.deploy import code_violation, deployment_for, require_code
 from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.ports import (
