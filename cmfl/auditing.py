@@ -27,7 +27,7 @@ from ledger.audit.proofs.recorded import read_trusted_contract
 from ledger.audit.proofs.verification import ProofVerification, Trusted, TrustedHead, verify_proof
 from ledger.audit.report import AuditReport
 from ledger.audit.report_text import readable
-from ledger.audit.worker_pool import AuditWorkers
+from ledger.audit.round_checker import AuditWorkers
 from ledger.chain.addresses import to_canonical
 from ledger.chain.round_ledger import ends_after
 from ledger.claims import SECTION, EarlyStopRule, claimed_rounds, stop_after

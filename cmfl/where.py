@@ -553,9 +553,9 @@ def _require_meant(target: Target, basis: RoundBasis) -> None:
     """Reject a download of another contract or chain than the command names."""
     from ledger.chain.addresses import checksum
 
-    if target.address not in {None, checksum(basis.contract)}:
+    if target.address not in {None, checksum(basis.address)}:
         raise ServiceError(
-            f"what was sent is of contract {checksum(basis.contract)}, not of {target.address}"
+            f"what was sent is of contract {checksum(basis.address)}, not of {target.address}"
         )
     if target.chain_id not in {None, basis.chain_id}:
         raise ServiceError(f"what was sent is of chain {basis.chain_id}, not of {target.chain_id}")

@@ -35,7 +35,7 @@ MODULES = (
     *("torch.nn.functional", "clients.experiments.run"),
     *("ledger.audit.report_text", "ledger.chain.embedded.embedded_chain"),
     *("ledger.history.answers_rounds", "api.app", "api.store.app"),
-    *("clients.training.pool_engine", "ledger.audit.worker_pool"),
+    *("clients.training.pool_engine", "ledger.audit.round_checker"),
 )
 _POLL_SECONDS = 0.01
 

@@ -17,13 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from ledger.audit.checks.chain import (
-    CHAIN_FILE_DAMAGED,
-    CHAIN_FILE_UNCHECKED,
-    HEAD_BLOCK_UNAVAILABLE,
-    HEAD_NOTE_UNREADABLE,
-    ROLLED_BACK,
-)
+from ledger.audit.checks import chain as facts
 from ledger.audit.checks.common import REORGANISED, CheckResult, contradicted, not_served
 from ledger.audit.report import (
     REPORT_VERSION,
@@ -82,15 +76,15 @@ class ChainAnchor:
             try:
                 verify()
             except ChainDamagedError as error:
-                yield contradicted(0, CHAIN_FILE_DAMAGED, true=str(error))
+                yield contradicted(0, facts.CHAIN_FILE_DAMAGED, true=str(error))
             except ChainError as error:
-                yield from not_served(0, CHAIN_FILE_UNCHECKED, detail=str(error))
+                yield from not_served(0, facts.CHAIN_FILE_UNCHECKED, detail=str(error))
         if (acknowledged := getattr(chain, "acknowledged", None)) is None:
             return
         try:
             noted = acknowledged()
         except ChainError as error:
-            yield from not_served(0, HEAD_NOTE_UNREADABLE, detail=str(error))
+            yield from not_served(0, facts.HEAD_NOTE_UNREADABLE, detail=str(error))
             return
         if noted is not None:
             head = self.head.number
@@ -98,7 +92,9 @@ class ChainAnchor:
             if block_hash != noted.hash:
                 there = f"there it is {to_hex(block_hash)}" if block_hash else ""
                 true = there or f"it ends with block {head}"
-                yield contradicted(0, ROLLED_BACK, str(noted.number), to_hex(noted.hash), true)
+                yield contradicted(
+                    0, facts.ROLLED_BACK, str(noted.number), to_hex(noted.hash), true
+                )
 
     def changes(self, chain: ChainReader) -> Iterator[CheckResult]:
         """Yield what keeps one from saying that the chain stayed as it was."""
@@ -107,7 +103,7 @@ class ChainAnchor:
         except ChainDamagedError:
             return
         except ChainError as error:
-            yield from not_served(self.head.number, HEAD_BLOCK_UNAVAILABLE, detail=str(error))
+            yield from not_served(self.head.number, facts.HEAD_BLOCK_UNAVAILABLE, detail=str(error))
             return
         if again.hash != self.head.hash:
             yield from not_served(self.head.number, REORGANISED)

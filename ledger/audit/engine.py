@@ -8,7 +8,7 @@ its blobs by the functions that members call before they vote (`ledger.protocol.
 Everything is read of one snapshot of the chain (`run_reader.py`); the ten checks (`checks/`) turn
 each round and its evidence into results. Transactions, seeds and heads, which follow from one round
 to the next, are read in this process; records and blobs of decided rounds may be checked by several
-(`worker_pool.py`). Only the blobs of the rounds that are being checked are in memory.
+(`round_checker.py`). Only the blobs of the rounds that are being checked are in memory.
 
 Three outcomes: *passed*, everything was checked and is true; *failed*, something contradicts;
 *incomplete*, nothing contradicts, but not everything could be checked. A chain that does not serve
@@ -25,7 +25,7 @@ confirmed proves nothing, unless an event and its own transaction contradict eac
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -33,7 +33,7 @@ from typing import Any
 
 from ledger.audit.anchors import ChainAnchor, EarlierAudit, PriorKnowledge
 from ledger.audit.checks.common import LOGS_INCOMPLETE, NOT_FINAL, CheckResult
-from ledger.audit.checks.completeness import PAYLOAD_APPEARED
+from ledger.audit.checks.rounds import PAYLOAD_APPEARED
 from ledger.audit.evidence import Archive, unnamed_blobs
 from ledger.audit.report import (
     MAX_FINDINGS,
@@ -51,15 +51,18 @@ from ledger.audit.report import (
     WitnessedRounds,
 )
 from ledger.audit.round_checker import (
+    AuditWorkers,
+    CheckedItem,
     CheckedRound,
     Milestone,
     MissingPayload,
     ModelChain,
+    ReadItem,
     RoundChecker,
     RoundTask,
+    parallel_checks,
 )
 from ledger.audit.run_reader import NOTHING_FINAL, RunReader, unreadable
-from ledger.audit.worker_pool import AuditWorkers, CheckedItem, ReadItem, parallel_checks
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import ChainReader
 from ledger.distances.fast import fast_distances, usable_cores
@@ -144,7 +147,7 @@ class _Audit:
         self._anchor: ChainAnchor | None = None
         self._missing: list[MissingPayload] = []
         self._is_stable = False
-        self._unconfirmed = UnconfirmedResults()
+        self._unconfirmed: deque[CheckResult] = deque()
 
     def read(self) -> None:
         """Read all that the chain serves, and run every check on it."""
@@ -152,7 +155,7 @@ class _Audit:
             with self._ledger.chain.snapshot() as chain:
                 self._read(chain, ChainAnchor.read(chain))
         except ChainError as error:
-            self._log_results(self._unconfirmed.rest(self._complete_to))
+            self._release(is_confirmed=False)
             for result in unreadable(error):
                 self._log.take(result)
 
@@ -205,8 +208,9 @@ class _Audit:
         with self._round_checks(models) as checked:
             for item in checked(reader.observe()):
                 self._take(item)
-        self._log_results(self._unconfirmed.rest(self._complete_to))
-        self._log_results(self._appeared_payloads() if reader.is_whole else ())
+        self._release(is_confirmed=False)
+        for appeared in self._appeared_payloads() if reader.is_whole else ():
+            self._log.take(appeared, is_final=anchor.is_final(appeared.block))
         for change in anchor.changes(chain):
             self._log.take(change)
         self._is_stable = anchor.holds(chain)
@@ -228,28 +232,32 @@ class _Audit:
     def _take(self, item: CheckedItem) -> None:
         match item:
             case CheckedRound():
-                for result in item.results:
-                    self._unconfirmed.hold(result)
+                self._unconfirmed += item.results
                 self._log.counts["blobs"] += item.blobs_read
                 self._log.counts["bytes"] += item.bytes_read
                 self._archive.named.update(item.named)
                 self._missing += item.missing
             case Milestone(done, total, is_confirmed):
                 if is_confirmed:
-                    self._log_results(self._unconfirmed.confirmed())
+                    self._release(is_confirmed=True)
                 if self._options.progress is not None:
                     self._options.progress(done, total)
             case _:
-                self._unconfirmed.hold(item)
+                self._unconfirmed.append(item)
 
-    def _log_results(self, results: Iterable[CheckResult]) -> None:
-        for result in results:
-            is_final = self._anchor is not None and self._anchor.is_final(result.block)
-            self._log.take(result, is_final=is_final)
+    def _release(self, *, is_confirmed: bool) -> None:
+        """Log all results that were held back.
 
-    @property
-    def _complete_to(self) -> int:
-        return -1 if self._reader is None else self._reader.complete_to
+        Args:
+            is_confirmed: whether no log before them is missing; else one may be.
+        """
+        complete_to = -1 if self._reader is None else self._reader.complete_to
+        while self._unconfirmed:
+            found = self._unconfirmed.popleft()
+            is_final = self._anchor is not None and self._anchor.is_final(found.block)
+            if not is_confirmed and found.block > complete_to:
+                found = _unconfirmed(found)
+            self._log.take(found, is_final=is_final)
 
     def _appeared_payloads(self) -> Iterator[CheckResult]:
         """Yield payloads that are recorded as missing and are there, where the store can tell."""
@@ -282,6 +290,12 @@ def _unread_deployment(ledger: CommitteeLedger) -> dict[str, Any]:
     }
 
 
+def _untouched_steps() -> dict[AuditStep, StepReport]:
+    return {
+        step: StepReport(step, step.title, StepOutcome.PASSED, None, 0, (), 0) for step in AuditStep
+    }
+
+
 @dataclass
 class AuditLog:
     """Contradictions and missing inputs by step, findings and counts."""
@@ -290,10 +304,7 @@ class AuditLog:
     findings: list[Finding] = field(default_factory=list)
     finding_counts: Counter[str] = field(default_factory=Counter)
     remarks: int = 0
-    _contradictions: dict[AuditStep, Contradiction] = field(default_factory=dict)
-    _contradiction_counts: Counter[AuditStep] = field(default_factory=Counter)
-    _missing: dict[AuditStep, dict[MissingInput, None]] = field(default_factory=dict)
-    _missing_counts: Counter[AuditStep] = field(default_factory=Counter)
+    _steps: dict[AuditStep, StepReport] = field(default_factory=_untouched_steps)
 
     def take(self, found: CheckResult, *, is_final: bool = True) -> None:
         """Add a result; the first contradiction of each step is kept.
@@ -302,89 +313,57 @@ class AuditLog:
             is_final: whether nothing that it rests on can be taken back; otherwise it proves
                 nothing yet, neither against the record nor against a client.
         """
-        step, result = found.step, found.result
+        step, result = self._steps[found.step], found.result
         match result:
             case Contradiction() if is_final:
-                self._contradiction_counts[step] += 1
-                self._contradictions.setdefault(step, result)
+                self._steps[found.step] = replace(
+                    step,
+                    outcome=StepOutcome.FAILED,
+                    contradiction=step.contradiction or result,
+                    contradictions=step.contradictions + 1,
+                )
             case Contradiction():
-                self._add_missing(step, _not_final(result))
+                self._steps[found.step] = _with_missing(step, _not_final(result))
             case MissingInput():
-                self._add_missing(step, result)
-            case Finding():
-                self._add_finding(result if is_final else replace(result, proven=False))
+                self._steps[found.step] = _with_missing(step, result)
+            case Finding(kind=kind):
+                self.finding_counts[str(kind)] += 1
+                self.remarks += kind.is_remark
+                if len(self.findings) < MAX_FINDINGS:
+                    self.findings.append(result if is_final else replace(result, proven=False))
             case CountIncrement(count, number):
                 self.counts[count] += number
 
     def withdraw(self) -> None:
         """Take every contradiction back: the chain that they were read from has changed."""
-        for step, first in self._contradictions.items():
-            self._add_missing(step, _not_final(first))
-        self._contradictions.clear()
-        self._contradiction_counts.clear()
+        for name, step in self._steps.items():
+            if step.contradiction is not None:
+                missing = _not_final(step.contradiction)
+                open_step = replace(step, outcome=StepOutcome.NOT_CHECKABLE, contradictions=0)
+                self._steps[name] = _with_missing(replace(open_step, contradiction=None), missing)
 
     def steps(self) -> tuple[StepReport, ...]:
         """Return the ten steps so far."""
-        return tuple(map(self._step_report, AuditStep))
-
-    def _add_missing(self, step: AuditStep, missing: MissingInput) -> None:
-        named = self._missing.setdefault(step, {})
-        if missing in named:
-            return
-        self._missing_counts[step] += 1
-        if len(named) < MAX_NAMED:
-            named[missing] = None
-
-    def _add_finding(self, finding: Finding) -> None:
-        self.finding_counts[str(finding.kind)] += 1
-        self.remarks += finding.kind.is_remark
-        if len(self.findings) < MAX_FINDINGS:
-            self.findings.append(finding)
-
-    def _outcome(self, step: AuditStep) -> StepOutcome:
-        if self._contradiction_counts[step]:
-            return StepOutcome.FAILED
-        return StepOutcome.NOT_CHECKABLE if self._missing_counts[step] else StepOutcome.PASSED
-
-    def _step_report(self, step: AuditStep) -> StepReport:
-        return StepReport(
-            number=step,
-            title=step.title,
-            outcome=self._outcome(step),
-            contradiction=self._contradictions.get(step),
-            contradictions=self._contradiction_counts[step],
-            missing=tuple(self._missing.get(step, ())),
-            missing_count=self._missing_counts[step],
-        )
+        return tuple(self._steps.values())
 
 
-class UnconfirmedResults:
-    """Results that rest on events that no head has confirmed yet, in their order."""
-
-    def __init__(self) -> None:
-        self._pending: deque[CheckResult] = deque()
-
-    def hold(self, result: CheckResult) -> None:
-        """Add the next result."""
-        self._pending.append(result)
-
-    def confirmed(self) -> Iterator[CheckResult]:
-        """Yield, and forget, all results: the end of a round has confirmed the logs before it."""
-        while self._pending:
-            yield self._pending.popleft()
-
-    def rest(self, complete_to: int) -> Iterator[CheckResult]:
-        """Yield, and forget, all that is left; unconfirmed where a log may be missing."""
-        while self._pending:
-            pending = self._pending.popleft()
-            yield pending if pending.block <= complete_to else _unconfirmed(pending)
+def _with_missing(step: StepReport, missing: MissingInput) -> StepReport:
+    if missing in step.missing:
+        return step
+    is_failed = step.outcome is StepOutcome.FAILED
+    is_named = len(step.missing) < MAX_NAMED
+    return replace(
+        step,
+        outcome=step.outcome if is_failed else StepOutcome.NOT_CHECKABLE,
+        missing=(*step.missing, missing) if is_named else step.missing,
+        missing_count=step.missing_count + 1,
+    )
 
 
 def _unconfirmed(found: CheckResult) -> CheckResult:
     """Return what remains of a result where a log may be missing."""
     match found.result:
-        case Contradiction(fact=fact) as contradiction if found.rests_on_all_logs:
-            at, clients = contradiction.round, contradiction.clients
+        case Contradiction(fact=fact, round=at, clients=clients) if found.rests_on_all_logs:
             missing = MissingInput(LOGS_INCOMPLETE, at, clients, detail=str(fact))
             return replace(found, result=missing)
         case Finding() as finding if found.rests_on_all_logs:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,8 @@ from ledger.protocol.validation import (
     validate_updates,
 )
 from ledger.storage.blobs import MAX_BLOB_BYTES, BlobReader
+
+T = TypeVar("T")
 
 _LIMITS = {
     BlobKind.CONFIGURATION: MAX_DOCUMENT_BYTES,
@@ -306,22 +309,10 @@ def read_round_evidence(
         displacement: w_s − w_t, shape (d,); None if it is not known, or the distances need none.
         rules: names of own rules whose code the auditor has named.
     """
-    record: RoundRecord | None = None
-    malformed, blobs = "", RoundBlobs(archive, event.round)
-    payloads: dict[ClientId, Payload] = {}
-    vectors: dict[Digest, bytes] = {}
-    if (data := blobs.read(BlobKind.RECORD, event.record)) is not None:
-        try:
-            record = decode_record(data)
-        except EncodingError as error:
-            malformed = str(error)
-    if record is not None:
-        for client, digest in record.named_payloads().items():
-            if (data := blobs.read(BlobKind.PAYLOAD, digest, client)) is not None:
-                payloads[client] = Payload(data, digest)
-        for digest, member in named_vectors(record).items():
-            if (data := blobs.read(BlobKind.VECTOR, digest, member)) is not None:
-                vectors[digest] = data[: MAX_VECTOR_BYTES + 1]  # enough to see that it is longer
+    blobs = RoundBlobs(archive, event.round)
+    data = blobs.read(BlobKind.RECORD, event.record)
+    record, malformed = (None, "") if data is None else decoded(decode_record, data)
+    payloads, vectors = ({}, {}) if record is None else _read_named(record, blobs)
     stand_in = np.broadcast_to(np.float32(0), inputs.parameters.dimension)
     form = inputs.parameters.payload_form
     evidence = Evidence(stand_in, payloads, vectors, displacement=displacement, form=form)
@@ -330,10 +321,37 @@ def read_round_evidence(
     )
 
 
-def named_vectors(record: RoundRecord) -> dict[Digest, ClientId]:
-    """Return the score vectors that a check of a record reads, and their members."""
-    read = record.claims_with_vectors
-    return {signed.scores.digest: signed.scores.member for signed in read}
+def _read_named(
+    record: RoundRecord, blobs: RoundBlobs, known: Evidence | None = None
+) -> tuple[dict[ClientId, Payload], dict[Digest, bytes]]:
+    """Return the payloads and vectors that a record names, as far as they can be had.
+
+    Args:
+        known: those that were read before; None for none.
+    """
+    payloads: dict[ClientId, Payload] = {}
+    vectors: dict[Digest, bytes] = {}
+    for client, digest in record.named_payloads().items():
+        payload = None if known is None else known.payloads.get(client)
+        if payload is not None and payload.digest == digest:
+            payloads[client] = payload
+        elif (data := blobs.read(BlobKind.PAYLOAD, digest, client)) is not None:
+            payloads[client] = Payload(data, digest)
+    claims = (signed.scores for signed in record.claims_with_vectors)
+    for digest, member in {scores.digest: scores.member for scores in claims}.items():
+        before = None if known is None else known.vectors.get(digest)
+        vector = before or blobs.read(BlobKind.VECTOR, digest, member)
+        if vector is not None:
+            vectors[digest] = vector[: MAX_VECTOR_BYTES + 1]  # enough to see that it is longer
+    return payloads, vectors
+
+
+def decoded(decode: Callable[[bytes], T], data: bytes) -> tuple[T | None, str]:
+    """Return the value that bytes encode, or why they encode none."""
+    try:
+        return decode(data), ""
+    except EncodingError as error:
+        return None, str(error)
 
 
 UNPROVEN = frozenset({IncidentKind.SILENT, IncidentKind.NO_QUORUM})
@@ -375,9 +393,8 @@ def _incidents(evidence: RoundEvidence, blobs: RoundBlobs) -> tuple[Incident, ..
         or (data := blobs.read(BlobKind.INCIDENTS, event.incidents)) is None
     ):
         return ()
-    try:
-        document = decode_incidents(data)
-    except EncodingError:
+    document, _ = decoded(decode_incidents, data)
+    if document is None:
         return ()
     is_ours = (document.round, document.base) == (event.round, event.base)
     return document.incidents if is_ours else ()
@@ -465,27 +482,12 @@ class _Proposals:
         data = self._reader.read(BlobKind.RECORD, digest)
         if data is None:
             return False
-        try:
-            return decode_record(data)
-        except EncodingError:
-            return True
+        record, _ = decoded(decode_record, data)
+        return True if record is None else record
 
     def _evidence(self, record: RoundRecord) -> Evidence:
-        """Return payloads and vectors of a record as far as they can be had."""
-        reader, blobs = self._reader, self._round.blobs
-        payloads = {}
-        for client, digest in record.named_payloads().items():
-            payload = blobs.payloads.get(client)
-            if payload is None or payload.digest != digest:
-                data = reader.read(BlobKind.PAYLOAD, digest, client)
-                payload = None if data is None else Payload(data, digest)
-            if payload is not None:
-                payloads[client] = payload
-        vectors = {}
-        for digest, member in named_vectors(record).items():
-            data = blobs.vectors.get(digest) or reader.read(BlobKind.VECTOR, digest, member)
-            if data is not None:
-                vectors[digest] = data
+        blobs = self._round.blobs
+        payloads, vectors = _read_named(record, self._reader, blobs)
         model = blobs.model if self._model is None else self._model
         return Evidence(model, payloads, vectors, displacement=blobs.displacement, form=blobs.form)
 

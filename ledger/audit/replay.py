@@ -22,15 +22,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import groupby, pairwise
 from typing import TypeAlias
 
-from ledger.audit.checks.chain import (
-    BLOCK_UNREADABLE,
-    DEPLOYMENT_UNLOGGED,
-    LOG_ADDRESS,
-    LOG_BLOCK,
-    LOG_ORDER,
-    LOGS_UNREADABLE,
-    PARENT_BLOCK,
-)
+from ledger.audit.checks import chain as facts
 from ledger.audit.checks.common import (
     BLOCK_UNAVAILABLE,
     CHAIN_UNAVAILABLE,
@@ -46,11 +38,12 @@ from ledger.audit.checks.common import (
     step_of_refusal,
     wrong_field,
 )
-from ledger.audit.checks.completeness import EVENT_COUNT, count_commitments
-from ledger.audit.checks.decision import (
+from ledger.audit.checks.rounds import (
     CALL_DATA_UNAVAILABLE,
+    EVENT_COUNT,
     TRANSACTION_DIFFERS,
     check_signatures,
+    count_commitments,
 )
 from ledger.audit.evidence import ReplayedEvent, ReplayedRound
 from ledger.audit.report import AuditStep, Contradiction
@@ -260,7 +253,9 @@ class TransactionReader:
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:
-            wrong = contradicted(first, LOGS_UNREADABLE, f"{first} to {last}", true=str(error))
+            wrong = contradicted(
+                first, facts.LOGS_UNREADABLE, f"{first} to {last}", true=str(error)
+            )
             rest = not_served(first, CHAIN_UNAVAILABLE)
             raise ReadingEndedError(wrong, *rest) from error
         except ChainError as error:
@@ -273,10 +268,10 @@ class TransactionReader:
                 before, after = (
                     f"log {x.log_index} of block {x.block_number}" for x in (one, other)
                 )
-                yield contradicted(other.block_number, LOG_ORDER, before, after)
+                yield contradicted(other.block_number, facts.LOG_ORDER, before, after)
         for log in logs:
             if log.address != self._ledger.address:
-                yield contradicted(log.block_number, LOG_ADDRESS, true=log.address)
+                yield contradicted(log.block_number, facts.LOG_ADDRESS, true=log.address)
 
     def _transaction(self, logs: tuple[Log, ...]) -> RecordedTransaction:
         inconsistencies: list[CheckResult] = []
@@ -310,27 +305,32 @@ class TransactionReader:
     def _context(self, logs: tuple[Log, ...], found: list[CheckResult]) -> BlockContext | None:
         """Return the block of a transaction, checked against its neighbour and the logs."""
         number, last = logs[0].block_number, self._block
-        subject = str(number)
-        try:
-            block = self._chain.block(number)
-        except ChainUnreachableError:
-            raise
-        except ChainDamagedError as error:
-            found.append(contradicted(number, BLOCK_UNREADABLE, subject, true=str(error)))
-            return None
-        except ChainError as error:
-            found += not_served(number, BLOCK_UNAVAILABLE, detail=f"{number}: {error}")
+        subject, block = str(number), read_block(self._chain, number)
+        if not isinstance(block, Block):
+            found += block
             return None
         self._block = block
         wrong = [log for log in logs if (log.block_number, log.block_hash) != (number, block.hash)]
         if block.number != number or wrong:
             recorded = to_hex((wrong or logs)[0].block_hash)
             true = f"block {block.number}, {to_hex(block.hash)}"
-            found.append(contradicted(number, LOG_BLOCK, subject, recorded, true))
+            found.append(contradicted(number, facts.LOG_BLOCK, subject, recorded, true))
         if last is not None and last.number == number - 1 and last.hash != block.parent_hash:
             recorded, true = to_hex(block.parent_hash), to_hex(last.hash)
-            found.append(contradicted(number, PARENT_BLOCK, subject, recorded, true))
+            found.append(contradicted(number, facts.PARENT_BLOCK, subject, recorded, true))
         return BlockContext(number, Digest(block.parent_hash))
+
+
+def read_block(chain: ChainReader, number: int) -> Block | tuple[CheckResult, ...]:
+    """Return a block, or what it means that it cannot be read."""
+    try:
+        return chain.block(number)
+    except ChainUnreachableError:
+        raise
+    except ChainDamagedError as error:
+        return (contradicted(number, facts.BLOCK_UNREADABLE, str(number), true=str(error)),)
+    except ChainError as error:
+        return not_served(number, BLOCK_UNAVAILABLE, detail=f"{number}: {error}")
 
 
 def _difference(log: Log, transaction: Transaction) -> str | None:
@@ -474,7 +474,7 @@ class Replay:
 
     def _without_deployment(self, block_number: int) -> tuple[CheckResult, ...]:
         if not self._is_of_node:
-            return (contradicted(block_number, DEPLOYMENT_UNLOGGED),)
+            return (contradicted(block_number, facts.DEPLOYMENT_UNLOGGED),)
         fact = f"no log up to block {block_number} is of the deployment"
         error = IncompleteLogsError(self._ledger.chain.node, fact)
         return not_served(block_number, LOGS_INCOMPLETE, None, str(error))

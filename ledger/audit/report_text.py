@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ledger.audit.checks.chain import ROUNDS_NOT_WITNESSED
-from ledger.audit.checks.completeness import INCIDENTS_MISSING, PAYLOAD_APPEARED
+from ledger.audit.checks.rounds import INCIDENTS_MISSING, PAYLOAD_APPEARED
 from ledger.audit.report import (
     MAX_NAMED,
     AuditOutcome,

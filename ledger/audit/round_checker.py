@@ -2,12 +2,23 @@
 
 A `RoundTask` and a `CheckedRound` are all that goes between processes. No blob is among them:
 the checking process reads and hashes the blobs itself.
+
+Processes check rounds while this one replays the chain; their results come in order. A worker gets
+some rounds in a row, and reads the model that the first of them begins with. Where that is not to
+be had, one process may still know it, having followed the model from before: so such rounds are
+checked here, from the rounds before them on, and the report is the same byte for byte. The first
+rounds are checked here, for as long as processes take to begin: a short run begins none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +31,16 @@ from ledger.audit.checks.common import (
     not_served,
     results_of,
 )
-from ledger.audit.checks.completeness import check_commitments, check_order, check_record
-from ledger.audit.checks.decision import check_accusations, check_base, check_ranking, check_sets
 from ledger.audit.checks.published import check_blobs, check_distances, check_means, check_model
+from ledger.audit.checks.rounds import (
+    check_accusations,
+    check_base,
+    check_commitments,
+    check_order,
+    check_ranking,
+    check_record,
+    check_sets,
+)
 from ledger.audit.evidence import (
     Accusations,
     Archive,
@@ -31,13 +49,15 @@ from ledger.audit.evidence import (
     RoundEvidence,
     RunStart,
     UnavailableBlob,
+    decoded,
     read_accusations,
     read_round_evidence,
 )
 from ledger.audit.report import AuditStep, BlobKind
+from ledger.distances.fast import fast_distances
+from ledger.io.processes import worker_pool
 from ledger.io.user_code import use_rules
 from ledger.protocol.encoding import sha256, vector_from_bytes, vector_view
-from ledger.protocol.errors import EncodingError
 from ledger.protocol.inputs import (
     Inputs,
     participants_of,
@@ -106,7 +126,7 @@ class EvidenceReader:
     def __init__(self, start: RunStart) -> None:
         self.ended = 0
         self._start = start
-        self._models = ModelDigests()
+        self._began: dict[int, Digest] = {}
 
     def read(
         self, replayed: ReplayedRound, *, is_trusted: bool
@@ -124,7 +144,7 @@ class EvidenceReader:
         if not replayed.known:
             yield from not_served(block, ROUND_BEFORE_UNKNOWN, at)
             return
-        self._models.opened(at, before.model)
+        self._began[at] = before.model
         if not replayed.is_in_range:
             return
         participants = participants_of(
@@ -153,7 +173,14 @@ class EvidenceReader:
             participants=participants,
             closing=closing,
         )
-        yield RoundTask(block, inputs, event, before.model, self._models.before(inputs))
+        yield RoundTask(block, inputs, event, before.model, self._origin(inputs))
+
+    def _origin(self, inputs: Inputs) -> Digest | None:
+        """Return the digest of w_s, where a round's displacement begins; None if it has none."""
+        needs = inputs.needs_displacement
+        first = window_start(inputs.round) if needs else inputs.round
+        self._began = {at: digest for at, digest in self._began.items() if at >= first}
+        return self._began.get(first) if needs else None
 
 
 def check_decided(
@@ -255,7 +282,7 @@ class ModelChain:
         data = archive.read_again(BlobKind.MODEL, digest, None)
         if isinstance(data, UnavailableBlob):
             return data
-        self.vector = _model(data, dimension)
+        self.vector, _ = _model(data, dimension)
         return None
 
     def displacement_of(
@@ -271,7 +298,7 @@ class ModelChain:
         data = archive.read_again(BlobKind.MODEL, before, inputs.round)
         if isinstance(data, UnavailableBlob):
             return None  # said of the round that it came from
-        vector = _model(data, len(self.vector))
+        vector, _ = _model(data, len(self.vector))
         return None if vector is None else displacement(vector, self.vector)
 
     def follow(self, evidence: RoundEvidence, archive: Archive) -> ModelStep:
@@ -299,10 +326,8 @@ class ModelChain:
         if isinstance(data, UnavailableBlob):
             return data, ""
         if self.vector is None:
-            try:
-                self.vector = vector_from_bytes(data, dimension)
-            except EncodingError as error:
-                return None, str(error)
+            self.vector, malformed = _model(data, dimension)
+            return None, malformed
         return None, ""
 
 
@@ -312,26 +337,170 @@ def _entering(evidence: RoundEvidence) -> Sequence[ClientId]:
     return evidence.event.accepted
 
 
-class ModelDigests:
-    """Digests of the models that rounds began with, as far back as distances need them."""
-
-    def __init__(self) -> None:
-        self._began: dict[int, Digest] = {}
-
-    def opened(self, round_number: int, digest: Digest) -> None:
-        """Take down which model a round began with."""
-        self._began[round_number] = digest
-
-    def before(self, inputs: Inputs) -> Digest | None:
-        """Return the digest of w_s, where a round's travel begins; None if it has none."""
-        needs = inputs.needs_displacement
-        first = window_start(inputs.round) if needs else inputs.round
-        self._began = {at: digest for at, digest in self._began.items() if at >= first}
-        return self._began.get(first) if needs else None
+def _model(data: bytes, dimension: int) -> tuple[NDArray[np.float32] | None, str]:
+    return decoded(partial(vector_from_bytes, dimension=dimension), data)
 
 
-def _model(data: bytes, dimension: int) -> NDArray[np.float32] | None:
-    try:
-        return vector_from_bytes(data, dimension)
-    except EncodingError:
-        return None
+ROUND_BYTES = 3_000_000
+"""What the rest of a round takes beside its blobs, as so many bytes of them."""
+ROUNDS_PER_BATCH = 4
+"""Rounds in a row that a process is given."""
+MAX_WAITING_BATCHES = 3
+"""For each process, batches that are begun and not yet taken: more are not replayed ahead."""
+
+ReadItem: TypeAlias = CheckResult | RoundTask | Milestone
+CheckedItem: TypeAlias = CheckResult | CheckedRound | Milestone
+
+
+WORKER_START_BYTES = 500_000_000
+"""Bytes of blobs whose checking takes as long as processes take to begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditWorkers:
+    """Processes that check rounds while another one replays the chain.
+
+    Each of them holds the blobs of a round.
+
+    Attributes:
+        processes: how many, at least 1.
+        blobs: opens the blobs in such a process; a function of a module, or a class, with its
+            arguments bound by `functools.partial`.
+        begin_after: bytes of blobs that are checked before the first of them begins.
+    """
+
+    processes: int
+    blobs: Callable[[], BlobReader]
+    start_after_bytes: int = WORKER_START_BYTES
+
+
+@dataclass
+class _Batch:
+    """Rounds in a row for one process, with what was read between them."""
+
+    items: list[ReadItem] = field(default_factory=list)
+    future: Future[list[CheckedRound] | None] | None = None
+
+    @property
+    def tasks(self) -> list[RoundTask]:
+        return [item for item in self.items if isinstance(item, RoundTask)]
+
+
+@contextmanager
+def parallel_checks(
+    workers: AuditWorkers,
+    distances: Distances | None,
+    rules: tuple[str, ...],
+    here: RoundChecker,
+    fresh: Callable[[], RoundChecker],
+) -> Iterator[Callable[[Iterator[ReadItem]], Iterator[CheckedItem]]]:
+    """Open processes that check rounds; all end with the context.
+
+    Args:
+        distances: how true distances are computed; None for the fastest on one core.
+        rules: files or packages of own rules that the auditor names.
+        fresh: makes another such, for rounds that no worker can check.
+
+    Yields:
+        What puts in the place of each decided round what was found of it.
+    """
+    given = workers.blobs, distances, rules
+    with worker_pool(workers.processes, _Worker.begin, given) as pool:
+        yield _InOrder(pool, workers, here, fresh).told
+
+
+class _InOrder:
+    """Hands decided rounds to processes, and everything on in the order in which it was read."""
+
+    def __init__(
+        self,
+        pool: ProcessPoolExecutor,
+        workers: AuditWorkers,
+        here: RoundChecker,
+        fresh: Callable[[], RoundChecker],
+    ) -> None:
+        self._pool = pool
+        self._most = MAX_WAITING_BATCHES * workers.processes
+        self._left_here = workers.start_after_bytes
+        self._here = here
+        self._fresh = fresh
+        self._before: list[RoundTask] = []  # what was checked last
+        self._is_here = True  # whether it was checked in this process
+        self._filling = _Batch()
+        self._running: deque[_Batch] = deque()
+
+    def told(self, seen: Iterator[ReadItem]) -> Iterator[CheckedItem]:
+        """Yield all that was read, with the results of decided rounds in their place."""
+        for item in seen:
+            if self._left_here > 0:
+                yield self._first_here(item) if isinstance(item, RoundTask) else item
+                continue
+            self._filling.items.append(item)
+            if len(self._filling.tasks) == ROUNDS_PER_BATCH:
+                self._hand_over()
+            yield from self._ready(self._most)
+        self._hand_over()
+        yield from self._ready(0)
+
+    def _first_here(self, task: RoundTask) -> CheckedRound:
+        found = self._here.check(task)
+        self._left_here -= found.bytes_read + ROUND_BYTES
+        self._before = [task]
+        return found
+
+    def _hand_over(self) -> None:
+        batch, self._filling = self._filling, _Batch()
+        if batch.tasks:
+            batch.future = self._pool.submit(_Worker.check, batch.tasks)
+        self._running.append(batch)
+
+    def _ready(self, most: int) -> Iterator[CheckedItem]:
+        """Yield from the front what is known, and wait for it while too much is under way."""
+        while self._running:
+            future = self._running[0].future
+            if future is not None and not future.done() and len(self._running) <= most:
+                return
+            batch = self._running.popleft()
+            found = iter(self._found(batch))
+            for item in batch.items:
+                yield next(found) if isinstance(item, RoundTask) else item
+
+    def _found(self, batch: _Batch) -> list[CheckedRound]:
+        found = [] if batch.future is None else batch.future.result()
+        is_here = found is None
+        if found is None:
+            found = self._found_here(batch.tasks)
+        self._before, self._is_here = batch.tasks, is_here
+        return found
+
+    def _found_here(self, tasks: list[RoundTask]) -> list[CheckedRound]:
+        """Return the results of rounds whose first model is known only by checking from before."""
+        if not self._is_here:
+            self._here = self._fresh()
+            for task in self._before:
+                self._here.check(task)
+        return [self._here.check(task) for task in tasks]
+
+
+class _Worker:
+    """State of a worker process between batches."""
+
+    blobs: ClassVar[BlobReader]
+    distances: ClassVar[Distances]
+    rules: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def begin(
+        cls, blobs: Callable[[], BlobReader], distances: Distances | None, rules: tuple[str, ...]
+    ) -> None:
+        cls.rules = rules
+        cls.blobs = blobs()
+        cls.distances = fast_distances(1) if distances is None else distances
+
+    @classmethod
+    def check(cls, tasks: list[RoundTask]) -> list[CheckedRound] | None:
+        """Return what is found of rounds in a row; None if the first one's model is not there."""
+        checker = RoundChecker(cls.blobs, cls.distances, rules=cls.rules)
+        if checker.start_from(tasks[0]) is not None:
+            return None
+        return [checker.check(task) for task in tasks]

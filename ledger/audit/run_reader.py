@@ -7,30 +7,9 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 from ledger.audit.anchors import ChainAnchor, EarlierAudit, EarlierReportError, PriorKnowledge
-from ledger.audit.checks.chain import (
-    BLOCK_UNREADABLE,
-    CHAIN_UNREADABLE,
-    CHECKPOINT_UNCHECKED,
-    CHECKPOINT_WITHHELD,
-    CODE_UNAVAILABLE,
-    DEPLOYMENT_UNREADABLE,
-    EARLIER_BLOCK_DIFFERS,
-    EARLIER_HEAD_DIFFERS,
-    KEPT_HEAD_ABSENT,
-    KEPT_HEAD_UNCHECKED,
-    NOT_WITNESSED,
-    ROUNDS_NOT_WITNESSED,
-    SIGNED_ROUNDS_ABSENT,
-    SIGNED_TREE_DIFFERS,
-    SIGNED_TREES_CONFLICT,
-    STATE_UNAVAILABLE,
-    STATE_UNREADABLE,
-    check_registry,
-    check_start,
-    check_state,
-)
+from ledger.audit.checks import chain as facts
+from ledger.audit.checks.chain import check_registry, check_start, check_state
 from ledger.audit.checks.common import (
-    BLOCK_UNAVAILABLE,
     CHAIN_UNAVAILABLE,
     DEPLOYMENT_UNKNOWN,
     LOGS_INCOMPLETE,
@@ -41,26 +20,32 @@ from ledger.audit.checks.common import (
     results_of,
 )
 from ledger.audit.checks.published import unavailable_blobs
-from ledger.audit.evidence import Archive, ReplayedEvent, ReplayedRound, RunStart, UnavailableBlob
-from ledger.audit.replay import ReadingEndedError, Replay, ReplayPosition
+from ledger.audit.evidence import (
+    Archive,
+    ReplayedEvent,
+    ReplayedRound,
+    RunStart,
+    UnavailableBlob,
+    decoded,
+)
+from ledger.audit.replay import ReadingEndedError, Replay, ReplayPosition, read_block
 from ledger.audit.report import AuditStep, BlobKind, Finding, KeptHeadReport
-from ledger.audit.round_checker import EvidenceReader, Milestone, ModelChain
-from ledger.audit.worker_pool import ReadItem
+from ledger.audit.round_checker import EvidenceReader, Milestone, ModelChain, ReadItem
 from ledger.chain.contract.deploy import code_violation, deployment_for, require_code
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import (
+    Block,
     ChainDamagedError,
     ChainUnreachableError,
     IncompleteLogsError,
     NotServedError,
 )
 from ledger.chain.round_ledger import LedgerSnapshot, last_ended
-from ledger.io.parsing import picked
 from ledger.io.user_code import use_rules
 from ledger.protocol import rounds
-from ledger.protocol.documents.run import RunDocument, decode_run
+from ledger.protocol.documents.run import decode_run
 from ledger.protocol.encoding import to_hex
-from ledger.protocol.errors import ChainError, EncodingError, ProtocolRefusal
+from ledger.protocol.errors import ChainError, ProtocolRefusal
 from ledger.protocol.ledger_state import ClientBanned, Deployment, RoundAbandoned, RoundDecided
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS, MIN_MEMBERS
 from ledger.protocol.types import Digest, Domain
@@ -91,28 +76,31 @@ class RunTree:
             one, other = conflict
             subject = f"{one.origin}, {one.size} rounds,"
             roots = to_hex(one.root), to_hex(other.root)
-            yield contradicted(0, SIGNED_TREES_CONFLICT, subject, *roots)
+            yield contradicted(0, facts.SIGNED_TREES_CONFLICT, subject, *roots)
         for checkpoint in evidence.checkpoints:
             size = checkpoint.size
             is_there = size <= rounds
             root = root_of(self._leaves[:size]) if is_there else None
             block = self._blocks[size - 1] if is_there and size else newest_block
-            fact, values = SIGNED_ROUNDS_ABSENT, (checkpoint.origin, str(size), str(rounds))
+            fact, values = facts.SIGNED_ROUNDS_ABSENT, (checkpoint.origin, str(size), str(rounds))
             if root is not None:
                 subject = f"{checkpoint.origin}, {size} rounds,"
-                fact, values = SIGNED_TREE_DIFFERS, (subject, to_hex(checkpoint.root), to_hex(root))
+                fact, values = (
+                    facts.SIGNED_TREE_DIFFERS,
+                    (subject, to_hex(checkpoint.root), to_hex(root)),
+                )
             if root != checkpoint.root:
                 yield contradicted(block, fact, *values, rests_on_all_logs=True)
         for claim in evidence.withheld:
-            yield from not_served(0, CHECKPOINT_WITHHELD, detail=claim)
+            yield from not_served(0, facts.CHECKPOINT_WITHHELD, detail=claim)
         witnessed = evidence.witnessed
         if witnessed is None:
             failures = evidence.failures or ("no log or witness gave a checkpoint",)
             for failure in failures[:_MAX_NAMED]:
-                yield from not_served(0, NOT_WITNESSED, detail=failure)
+                yield from not_served(0, facts.NOT_WITNESSED, detail=failure)
         elif witnessed.checkpoint.size < rounds:
             size = witnessed.checkpoint.size
-            finding = Finding(ROUNDS_NOT_WITNESSED, size + 1, (), (), proven=False)
+            finding = Finding(facts.ROUNDS_NOT_WITNESSED, size + 1, (), (), proven=False)
             yield CheckResult(AuditStep.HEAD, finding, self._blocks[size])
 
 
@@ -184,20 +172,20 @@ class RunReader:
             if self.is_whole:
                 yield from self._tree.compared(self._checkpoints, self._anchor.head.number)
             else:
-                yield from not_served(0, CHECKPOINT_UNCHECKED)
+                yield from not_served(0, facts.CHECKPOINT_UNCHECKED)
         if not self.is_whole and self._earlier is not None:
-            yield from not_served(0, KEPT_HEAD_UNCHECKED, detail=to_hex(self._earlier.head))
+            yield from not_served(0, facts.KEPT_HEAD_UNCHECKED, detail=to_hex(self._earlier.head))
         if self._prior_head is not None and self.kept_head is None:
             if self.is_whole:
                 yield self._absent(self._prior_head)
             else:
-                yield from not_served(0, KEPT_HEAD_UNCHECKED, detail=to_hex(self._prior_head))
+                yield from not_served(0, facts.KEPT_HEAD_UNCHECKED, detail=to_hex(self._prior_head))
 
     def _absent(self, head: Digest) -> CheckResult:
         """Return that the run does not pass through a head that was kept."""
         newest = self._anchor.head.number
         values = str(newest), to_hex(head)
-        return contradicted(newest, KEPT_HEAD_ABSENT, *values, rests_on_all_logs=True)
+        return contradicted(newest, facts.KEPT_HEAD_ABSENT, *values, rests_on_all_logs=True)
 
     def _run(self) -> Generator[ReadItem, None, bool]:
         """Yield the run from its deployment on; return whether it was read to its end."""
@@ -213,13 +201,19 @@ class RunReader:
             yield from not_served(start.block, DEPLOYMENT_UNKNOWN)
             return False
         fixed = start.deployment
-        self.deployment |= picked(
-            "config clients trainers members rounds form aggregation_ppm commit_blocks "
-            "deadline_blocks replies beacon",
-            fixed,
-            form=int(fixed.form),
-            beacon=str(fixed.beacon),
-        )
+        self.deployment |= {
+            "config": to_hex(fixed.config),
+            "clients": fixed.clients,
+            "trainers": fixed.trainers,
+            "members": fixed.members,
+            "rounds": fixed.rounds,
+            "form": int(fixed.form),
+            "aggregation_ppm": fixed.aggregation_ppm,
+            "commit_blocks": fixed.commit_blocks,
+            "deadline_blocks": fixed.deadline_blocks,
+            "replies": fixed.replies,
+            "beacon": str(fixed.beacon),
+        }
         if start.document is None:
             config = to_hex(start.recorded.config)
             yield from not_served(start.block, PARAMETERS_UNKNOWN, detail=config)
@@ -233,10 +227,13 @@ class RunReader:
             return False
         finally:
             self.applied, self.open_commitments = replay.applied, replay.open_commitments()
-            self.deployment |= picked(
-                "head round stage", replay.state, stage=replay.state.stage.name.lower()
-            )
-            self.deployment |= self._final()
+            state = replay.state
+            self.deployment |= {
+                "head": to_hex(state.head),
+                "round": state.round,
+                "stage": state.stage.name.lower(),
+                **self._final(),
+            }
         return True
 
     def _replayed(self, replay: Replay, reader: EvidenceReader) -> Iterator[ReadItem]:
@@ -303,23 +300,17 @@ class RunReader:
         if number > self._anchor.head.number:
             yield self._absent(earlier.head)
             return
-        try:
-            block = self._ledger.chain.block(number)
-        except ChainUnreachableError:
-            raise
-        except ChainDamagedError as error:
-            yield contradicted(number, BLOCK_UNREADABLE, str(number), true=str(error))
-            return
-        except ChainError as error:
-            yield from not_served(number, BLOCK_UNAVAILABLE, detail=f"{number}: {error}")
+        block = read_block(self._ledger.chain, number)
+        if not isinstance(block, Block):
+            yield from block
             return
         for fact, recorded, true in (
-            (EARLIER_BLOCK_DIFFERS, earlier.block_hash, block.hash),
-            (EARLIER_HEAD_DIFFERS, earlier.head, self._left_off),
+            (facts.EARLIER_BLOCK_DIFFERS, earlier.block_hash, block.hash),
+            (facts.EARLIER_HEAD_DIFFERS, earlier.head, self._left_off),
         ):
             if recorded != true:
                 values = str(number), to_hex(recorded), to_hex(true)
-                rests = fact is EARLIER_HEAD_DIFFERS
+                rests = fact is facts.EARLIER_HEAD_DIFFERS
                 yield contradicted(number, fact, *values, rests_on_all_logs=rests)
         self.found_earlier = (block.hash, self._left_off) == (earlier.block_hash, earlier.head)
         if self.found_earlier and self.trusted != earlier.rounds and number <= self.complete_to:
@@ -344,8 +335,8 @@ class RunReader:
             raise
         except (ChainError, ProtocolRefusal) as error:
             if isinstance(error, NotServedError) or is_node_failure(self._ledger, error):
-                return not_served(number, STATE_UNAVAILABLE, detail=str(error))
-            return (contradicted(number, STATE_UNREADABLE, true=str(error)),)
+                return not_served(number, facts.STATE_UNAVAILABLE, detail=str(error))
+            return (contradicted(number, facts.STATE_UNREADABLE, true=str(error)),)
 
     def _final(self) -> dict[str, Any]:
         """Return the newest head that cannot be taken back, and the rounds that it covers."""
@@ -371,7 +362,7 @@ class RunReader:
 def unreadable(error: ChainError) -> Iterator[CheckResult]:
     """Yield the consequences of a chain that cannot be read any further."""
     if isinstance(error, ChainDamagedError):
-        yield contradicted(0, CHAIN_UNREADABLE, true=str(error))
+        yield contradicted(0, facts.CHAIN_UNREADABLE, true=str(error))
     yield from not_served(0, CHAIN_UNAVAILABLE, detail=str(error))
 
 
@@ -395,11 +386,15 @@ def read_start(
         if is_node_failure(ledger, error):
             yield from not_served(block, DEPLOYMENT_UNKNOWN, detail=str(error))
             return None
-        yield contradicted(block, DEPLOYMENT_UNREADABLE, true=str(error))
+        yield contradicted(block, facts.DEPLOYMENT_UNREADABLE, true=str(error))
         yield from not_served(block, DEPLOYMENT_UNKNOWN)
         return None
     blob = archive.read(BlobKind.CONFIGURATION, recorded.config, None)
-    document, malformed = (None, "") if isinstance(blob, UnavailableBlob) else _document(blob)
+    lost, document, malformed = None, None, ""
+    if isinstance(blob, UnavailableBlob):
+        lost = blob
+    else:
+        document, malformed = decoded(decode_run, blob)
     deployment = recorded if document is None else deployment_for(document)[0]
     code = ""
     try:
@@ -409,7 +404,7 @@ def read_start(
     except ChainDamagedError as error:
         code = f"it cannot be read: {error}"
     except ChainError as error:
-        yield from not_served(block, CODE_UNAVAILABLE, detail=str(error))
+        yield from not_served(block, facts.CODE_UNAVAILABLE, detail=str(error))
     model = None
     if document is not None:
         model = models.begin(deployment.model, document.parameters.dimension, archive)
@@ -419,7 +414,7 @@ def read_start(
         address=ledger.address,
         recorded=recorded,
         document=document,
-        lost=blob if isinstance(blob, UnavailableBlob) else None,
+        lost=lost,
         malformed=malformed,
         deployment=deployment,
         is_possible=document is not None or _is_possible(recorded),
@@ -442,14 +437,6 @@ def is_node_failure(ledger: CommitteeLedger, error: ChainError | ProtocolRefusal
     except ChainError as doubt:
         return isinstance(doubt, NotServedError)
     return True
-
-
-def _document(data: bytes) -> tuple[RunDocument | None, str]:
-    """Return the configuration, or why it is none."""
-    try:
-        return decode_run(data), ""
-    except EncodingError as error:
-        return None, str(error)
 
 
 def _is_possible(deployment: Deployment) -> bool:

@@ -14,25 +14,6 @@ from typing import Any
 import pytest
 
 from ledger.audit.checks.chain import NOT_SAMPLED
-from ledger.audit.checks.completeness import (
-    DROPOUT,
-    HAS_COMMITTED,
-    HAS_NOT_COMMITTED,
-    RECORD_CLIENTS,
-    RECORD_MALFORMED,
-    SILENT_MEMBER,
-    UPDATE_MALFORMED,
-    UPDATE_USABLE,
-)
-from ledger.audit.checks.decision import (
-    BASE_DIFFERS,
-    INPUTS_OPEN,
-    RANKED_DIFFER,
-    RECORD_OF_ANOTHER,
-    REVEAL_DIFFERS,
-    SCORES_ROOT_DIFFERS,
-    UPDATES_ROOT_DIFFERS,
-)
 from ledger.audit.checks.published import (
     CLAIM_NOT_SIGNED,
     DISTANCE_DIFFERS,
@@ -48,6 +29,23 @@ from ledger.audit.checks.published import (
     TOO_FEW_SCORES,
     TWO_VECTORS,
     VECTOR_TOO_LONG,
+)
+from ledger.audit.checks.rounds import (
+    BASE_DIFFERS,
+    DROPOUT,
+    HAS_COMMITTED,
+    HAS_NOT_COMMITTED,
+    INPUTS_OPEN,
+    RANKED_DIFFER,
+    RECORD_CLIENTS,
+    RECORD_MALFORMED,
+    RECORD_OF_ANOTHER,
+    REVEAL_DIFFERS,
+    SCORES_ROOT_DIFFERS,
+    SILENT_MEMBER,
+    UPDATE_MALFORMED,
+    UPDATE_USABLE,
+    UPDATES_ROOT_DIFFERS,
 )
 from ledger.audit.engine import audit
 from ledger.audit.report import (

@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from ledger.audit.checks.completeness import (
+from ledger.audit.checks.published import FALSE_SCORES, TWO_VECTORS
+from ledger.audit.checks.rounds import (
     ABANDONED_ROUND,
+    BAN,
     DROPOUT,
     EMPTY_SEAT,
     LATE_COMMITMENT,
     ROUNDS_ABANDONED,
     ROUNDS_DECIDED,
+    SILENT_PRIMARY,
     STRAY_COMMITMENT,
+    WRONG_PROPOSAL,
 )
-from ledger.audit.checks.decision import BAN, SILENT_PRIMARY, WRONG_PROPOSAL
-from ledger.audit.checks.published import FALSE_SCORES, TWO_VECTORS
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import (
     AuditOutcome,

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from ledger.audit.checks.completeness import INCIDENTS_MISSING
-from ledger.audit.checks.decision import (
+from ledger.audit.checks.published import BLOB_DAMAGED
+from ledger.audit.checks.rounds import (
     EQUIVOCATION,
     IGNORED_INCIDENTS,
+    INCIDENTS_MISSING,
     NO_QUORUM,
     SILENT_PRIMARY,
     WRONG_PROPOSAL,
 )
-from ledger.audit.checks.published import BLOB_DAMAGED
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, BlobKind
 from ledger.audit.report_text import readable

@@ -10,7 +10,7 @@ import pytest
 
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, StepOutcome
-from ledger.audit.worker_pool import AuditWorkers
+from ledger.audit.round_checker import AuditWorkers
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.contract.manifest import read_run_manifest
 from ledger.chain.embedded.reader import EmbeddedReader

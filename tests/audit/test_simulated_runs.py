@@ -9,9 +9,8 @@ import pytest
 from clients.configuration.loading import load
 from clients.runs.open_run import open_run
 from clients.runs.run_folder import manifest_of
-from ledger.audit.checks.completeness import DROPOUT
-from ledger.audit.checks.decision import BAN, WRONG_PROPOSAL
 from ledger.audit.checks.published import FALSE_SCORES
+from ledger.audit.checks.rounds import BAN, DROPOUT, WRONG_PROPOSAL
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport, FindingKind
 from ledger.audit.report_text import readable

@@ -16,9 +16,8 @@ from eth_abi.abi import decode, encode
 
 from ledger.audit.checks.chain import HEAD_BLOCK_UNAVAILABLE, KEPT_HEAD_UNCHECKED
 from ledger.audit.checks.common import CHAIN_UNAVAILABLE, CheckResult
-from ledger.audit.checks.completeness import DROPOUT
-from ledger.audit.checks.decision import BAN, CALL_DATA_UNAVAILABLE
 from ledger.audit.checks.published import BLOB_MISSING
+from ledger.audit.checks.rounds import BAN, CALL_DATA_UNAVAILABLE, DROPOUT
 from ledger.audit.engine import AuditLog, audit
 from ledger.audit.report import (
     MAX_FINDINGS,

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from ledger.audit.anchors import EarlierAudit, read_report, report_bytes
 from ledger.audit.checks.chain import CHAIN_UNREADABLE
 from ledger.audit.checks.common import CHAIN_UNAVAILABLE, LOGS_INCOMPLETE, NOT_FINAL, REORGANISED
-from ledger.audit.checks.completeness import ABANDONED_ROUND
-from ledger.audit.checks.decision import BAN
 from ledger.audit.checks.published import FALSE_SCORES
+from ledger.audit.checks.rounds import ABANDONED_ROUND, BAN
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, Need, StepOutcome
 from ledger.audit.report_text import readable

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.audit import worker_pool
+from ledger.audit import round_checker
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport, BlobKind
 from ledger.audit.report_text import readable
-from ledger.audit.worker_pool import AuditWorkers
+from ledger.audit.round_checker import AuditWorkers
 from ledger.io.processes import ChildEndedError
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import Digest
@@ -87,15 +87,15 @@ def text_of(report: AuditReport) -> str:
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each round be a batch of its own, and workers be this process."""
-    monkeypatch.setattr(worker_pool, "worker_pool", pool_here)
-    monkeypatch.setattr(worker_pool, "ROUNDS_PER_BATCH", 1)
+    monkeypatch.setattr(round_checker, "worker_pool", pool_here)
+    monkeypatch.setattr(round_checker, "ROUNDS_PER_BATCH", 1)
 
 
 @pytest.mark.usefixtures("forked_children")
 def test_real_processes_report_alike(
     honest: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_pool, "ROUNDS_PER_BATCH", 1)
+    monkeypatch.setattr(round_checker, "ROUNDS_PER_BATCH", 1)
     blobs = published(honest, tmp_path / "blobs")
     workers = AuditWorkers(2, partial(FolderBlobs, tmp_path / "blobs"), start_after_bytes=0)
     one = audit(honest.ledger, blobs)

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import struct
+from collections.abc import Iterator
 from dataclasses import fields
 from importlib import resources
 from pathlib import Path
@@ -22,7 +23,8 @@ from hypothesis import strategies as st
 
 from clients.training.plain_trainer import LocalTraining, batches
 from ledger.audit.checks.common import step_of_field
-from ledger.audit.proofs.documents import BUNDLE, PROOF, Form
+from ledger.audit.proofs.documents import BUNDLE, PROOF
+from ledger.audit.proofs.recorded import make_bundle, make_proof
 from ledger.protocol import canonical, consensus, inputs, ledger_state, parameters, signing
 from ledger.protocol.documents import envelope, vector
 from ledger.protocol.documents.envelope import EnvelopeKind, decode_envelope
@@ -31,7 +33,10 @@ from ledger.protocol.documents.run import decode_run
 from ledger.protocol.documents.vector import decode_incidents, decode_vector
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import PAYLOAD_FORMS
+from ledger.protocol.types import ClientId
 from ledger.storage.blobs import MAX_BLOB_BYTES
+from tests.audit.honest import honest_run
+from tests.audit.runs import CLIENTS, Run
 from tests.docs import second_rules, second_training
 from tests.docs.worked_example import DOCUMENT, blocks, example, rewritten, shown
 
@@ -580,8 +585,21 @@ def test_bounds_are_those_of_the_code() -> None:
     assert f"views to {consensus.MAX_VIEWS - 1}:" in TEXT.replace("\n", " ")
 
 
-@pytest.mark.parametrize("document", [PROOF, BUNDLE])
-def test_every_field_of_proofs_and_bundles_is_described(document: Form[Any]) -> None:
+def keys(document: Any) -> Iterator[str]:
+    """Yield the keys of the objects in a JSON document."""
+    if isinstance(document, dict):
+        yield from document
+        document = list(document.values())
+    for each in document if isinstance(document, list) else ():
+        yield from keys(each)
+
+
+def test_every_field_of_proofs_and_bundles_is_described(tmp_path: Path) -> None:
+    run = honest_run(tmp_path, Run.on_revm)
+    written = [BUNDLE.write(make_bundle(run.ledger, run.blobs, 2, whole=True))]
+    proofs = (make_proof(run.ledger, run.blobs, 2, ClientId(i)) for i in range(CLIENTS))
+    written += map(PROOF.write, proofs)
+    found = set(keys(written))
     page = (ROOT / "docs" / "protocol" / "proofs.md").read_text("utf-8")
-    assert {"links", "accepted", "log_index"} < document.names
-    assert document.names - set(re.findall(r"`(\w+)`", page)) == set()
+    assert {"links", "accepted", "log_index", "share", "edge", "votes"} < found
+    assert found - set(re.findall(r"`(\w+)`", page)) == set()

@@ -8,9 +8,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from clients.adversaries.faults import MemberFault, TrainerFault
-from ledger.audit.checks.completeness import DROPOUT
-from ledger.audit.checks.decision import BAN, EQUIVOCATION, WRONG_PROPOSAL
 from ledger.audit.checks.published import FALSE_SCORES
+from ledger.audit.checks.rounds import BAN, DROPOUT, EQUIVOCATION, WRONG_PROPOSAL
 from ledger.history.round import HistoryRound
 from ledger.protocol.consensus import MAX_VIEWS, primary_seat
 from ledger.protocol.parameters import Parameters

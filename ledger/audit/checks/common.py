@@ -26,7 +26,6 @@ from ledger.protocol.ledger_state import (
     LedgerOpened,
     RoundAbandoned,
 )
-from ledger.protocol.rules.distance import OwnRuleName
 from ledger.protocol.validation import ViolationCode
 
 
@@ -216,12 +215,6 @@ def wrong_field(
     rests = is_drawn or name in _FIELDS_FROM_ALL_BEFORE
     wrong = Contradiction(fact, at, (), f"{kind.__name__}.{name}", *map(text_of, values))
     return CheckResult(step_of_field(kind, name), wrong, block, rests)
-
-
-def missing_rule(evidence: RoundEvidence, rule: OwnRuleName) -> MissingInput:
-    """Return what is missing where the auditor has not named the code of an own rule."""
-    detail = f"{rule.label} (sha256 {rule.digest})"
-    return MissingInput(OWN_RULE_MISSING, evidence.event.round, detail=detail)
 
 
 def contradictions_of(

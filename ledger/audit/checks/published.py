@@ -14,10 +14,10 @@ from itertools import groupby
 import numpy as np
 
 from ledger.audit.checks.common import (
+    OWN_RULE_MISSING,
     UPDATES_MISSING,
     VECTORS_UNUSABLE,
     contradictions_of,
-    missing_rule,
 )
 from ledger.audit.evidence import (
     Accusations,
@@ -162,8 +162,9 @@ def check_distances(evidence: RoundEvidence) -> Iterator[StepResult]:
         yield from _violation(violation, evidence, record)
     if evidence.lacks_displacement:
         yield MissingInput(DISPLACEMENT_UNKNOWN, evidence.event.round)
-    if evidence.unknown_distance is not None:
-        yield missing_rule(evidence, evidence.unknown_distance)
+    if (rule := evidence.unknown_distance) is not None:
+        detail = f"{rule.label} (sha256 {rule.digest})"
+        yield MissingInput(OWN_RULE_MISSING, evidence.event.round, detail=detail)
     if evidence.table is not None:
         members = sum(member in evidence.updates for member in evidence.inputs.participants.members)
         yield CountIncrement(DISTANCES, members * len(evidence.updates))

@@ -37,7 +37,6 @@ from ledger.audit.proofs.verification import (
     TrustedHead,
     VerificationStep,
     compare,
-    compare_with_chain,
     final_trust,
     location_value,
     verify_basis,
@@ -69,13 +68,7 @@ from ledger.io.user_code import use_rules
 from ledger.protocol.encoding import aggregation_result, to_hex
 from ledger.protocol.errors import BlobMissingError
 from ledger.protocol.fold import LedgerState
-from ledger.protocol.ledger_state import (
-    ClientBanned,
-    LedgerStage,
-    RoundAbandoned,
-    RoundDecided,
-    UpdatesCommitted,
-)
+from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.rules.distance import Distances
 from ledger.protocol.types import NO_DIGEST, Digest
 from ledger.storage.blobs import MAX_BLOB_BYTES, BlobReader
@@ -164,9 +157,7 @@ def verify_bundle(
     compute = distances or fast_distances(usable_cores())
     audit = _RoundAudit(bundle, trusted, RoundChecker(noting, compute, rules=rules))
     audit.read()
-    end = bundle.path.end_of(bundle.round)
-    assert end is not None, "a bundle is of a round that has ended"
-    head = bundle.path.heads[end + 1]
+    head = bundle.path.heads[bundle.links_to_end]
     steps.append(compare(StepName.REPLAYED_HEAD, to_hex(head), to_hex(audit.head)))
     if isinstance(blobs, BundleFile):
         vain = tuple(to_hex(digest) for digest in blobs.digests() if digest not in noting.read)
@@ -315,7 +306,7 @@ def _start_of(bundle: RoundBundle, trusted: Trusted | None) -> RunStart:
     return RunStart(
         block=bundle.opened_block,
         domain=bundle.domain,
-        address=to_checksum_address(bundle.contract),
+        address=to_checksum_address(bundle.address),
         recorded=bundle.deployment if facts is None else facts.deployment,
         document=bundle.document,
         lost=None,
@@ -357,10 +348,10 @@ def _of_earlier(bundle: RoundBundle) -> Iterator[VerificationStep]:
 def _of_places(bundle: RoundBundle, facts: TrustedContract) -> Iterator[VerificationStep]:
     """Yield whether the chain that is trusted holds every event where the bundle says."""
     opened = None if facts.round.opening is None else facts.round.opening.opened_block
-    yield compare_with_chain(StepName.OPENED_BLOCK, opened, bundle.opened_block, facts)
+    yield compare(StepName.OPENED_BLOCK, opened, bundle.opened_block, is_final=facts.is_final)
     expected = tuple(map(location_value, facts.round.events))
     computed = tuple(map(location_value, bundle.logs))
-    yield compare_with_chain(StepName.EVENT_PLACES, expected, computed, facts)
+    yield compare(StepName.EVENT_PLACES, expected, computed, is_final=facts.is_final)
 
 
 def _caveats(trusted: Trusted | None) -> Iterator[Caveat]:
@@ -387,16 +378,9 @@ _FIELDS = {
 """The field behind each step that may have nothing to compare with."""
 
 _PLACES = (
-    "genesis_hash",
-    "opened_block",
-    "blocks.number",
-    "blocks.hash",
-    "transactions.hash",
-    "transactions.block_number",
-    "logs.block_number",
-    "logs.block_hash",
-    "logs.transaction_hash",
-    "logs.log_index",
+    *("genesis_hash", "opened_block", "blocks.number", "blocks.hash"),
+    *("transactions.hash", "transactions.block_number"),
+    *("logs.block_number", "logs.block_hash", "logs.transaction_hash", "logs.log_index"),
 )
 
 
@@ -420,15 +404,12 @@ def _unchecked(
 
 def _reached(bundle: RoundBundle, trusted: Trusted | None) -> int:
     """Return how many links of the path lead to what is trusted; 0 if none is known to."""
-    path = bundle.path
-    end = path.end_of(bundle.round)
-    assert end is not None, "a bundle is of a round that has ended"
+    heads, end = bundle.path.heads, bundle.links_to_end
     match trusted:
         case TrustedContract(round=round_):
-            return end + 1 if path.heads[end + 1] == round_.head else 0
+            return end if heads[end] == round_.head else 0
         case TrustedHead(head):
-            later = path.heads[end + 1 :]
-            return end + 1 + later.index(head) if head in later else 0
+            return heads.index(head, end) if head in heads[end:] else 0
         case None:
             return 0
 
@@ -452,7 +433,6 @@ class RecordingBlobs:
 
 _LACKING = {BLOB_MISSING, BLOB_UNREADABLE, MODEL_BEFORE_UNKNOWN, DISPLACEMENT_UNKNOWN}
 """What is said to be missing where a blob is not to be had that the round's truth rests on."""
-_OF_A_ROUND = (UpdatesCommitted, ClientBanned, RoundDecided, RoundAbandoned)
 
 
 @dataclass(frozen=True, slots=True)

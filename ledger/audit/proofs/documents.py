@@ -41,7 +41,7 @@ from ledger.audit.proofs.proof import (
 from ledger.chain.ports import Block, Log, Transaction
 from ledger.io.parsing import parse_json
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES, require_ascending, require_version
-from ledger.protocol.encoding import INFINITY_BITS, float_from_bits, to_hex, word_client
+from ledger.protocol.encoding import INFINITY_BITS, float_from_bits, sha256, to_hex, word_client
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.fold import AbandonmentLink, BanLink, DecisionLink
 from ledger.protocol.judgement import sets_of
@@ -86,15 +86,6 @@ class Form(Generic[T]):
 
     read: Callable[[Any], T]
     write: Callable[[Any], Any]
-    names: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Named(Generic[T]):
-    """A field whose key is not the attribute's name."""
-
-    attribute: str
-    form: Form[T]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +160,7 @@ def array(form: Form[T], most: int) -> Form[tuple[T, ...]]:
             raise FieldError(f"is not a list of at most {most} items")
         return tuple(_read_at(str(place), form, each) for place, each in enumerate(value))
 
-    return Form(read, lambda values: list(map(form.write, values)), form.names)
+    return Form(read, lambda values: list(map(form.write, values)))
 
 
 def row(build: Callable[..., T], *forms: Form[Any]) -> Form[T]:
@@ -188,21 +179,16 @@ def optional(form: Form[T]) -> Form[T | None]:
     return Form(
         lambda value: None if value is None else form.read(value),
         lambda value: None if value is None else form.write(value),
-        form.names,
     )
 
 
-def record(build: Callable[..., T], **fields: Form[Any] | Named[Any] | Derived) -> Form[T]:
+def record(build: Callable[..., T], **fields: Form[Any] | Derived) -> Form[T]:
     """Return the form of an object with exactly these fields, in this order.
 
     Args:
         build: makes the value from the fields that do not follow from others.
     """
-    read_fields = {
-        key: field if isinstance(field, Named) else Named(key, field)
-        for key, field in fields.items()
-        if not isinstance(field, Derived)
-    }
+    given = {key: field for key, field in fields.items() if isinstance(field, Form)}
     derived = {key: field for key, field in fields.items() if isinstance(field, Derived)}
 
     def read(value: object) -> T:
@@ -211,12 +197,7 @@ def record(build: Callable[..., T], **fields: Form[Any] | Named[Any] | Derived) 
         if value.keys() != fields.keys():
             odd = f"{sorted(value.keys() ^ fields.keys())!s:.200}"
             raise FieldError(f"fields {odd} are missing or unknown")
-        made = build(
-            **{
-                named.attribute: _read_at(key, named.form, value[key])
-                for key, named in read_fields.items()
-            }
-        )
+        made = build(**{key: _read_at(key, form, value[key]) for key, form in given.items()})
         for key, field in derived.items():
             true = field.value(made)
             # True equals 1, and -0.0 equals 0.0; as text they differ.
@@ -226,14 +207,13 @@ def record(build: Callable[..., T], **fields: Form[Any] | Named[Any] | Derived) 
 
     def write(value: Any) -> dict[str, Any]:
         return {
-            key: derived[key].value(value)
-            if key in derived
-            else read_fields[key].form.write(getattr(value, read_fields[key].attribute))
-            for key in fields
+            key: field.value(value)
+            if isinstance(field, Derived)
+            else field.write(getattr(value, key))
+            for key, field in fields.items()
         }
 
-    forms = (named.form for named in read_fields.values())
-    return Form(read, write, frozenset(fields).union(*(form.names for form in forms)))
+    return Form(read, write)
 
 
 def constant(value: str | int) -> Derived:
@@ -255,8 +235,7 @@ def either(**kinds: tuple[type[Any], dict[str, Form[Any]]]) -> Form[Any]:
             raise FieldError(f"kind is {kind!r:.60}, must be one of {', '.join(forms)}")
         return forms[kind].read(value)
 
-    names = frozenset[str]().union(*(form.names for form in forms.values()))
-    return Form(read, lambda value: by_type[type(value)].write(value), names)
+    return Form(read, lambda value: by_type[type(value)].write(value))
 
 
 def _checksummed(value: object) -> str:
@@ -350,12 +329,12 @@ STATEMENT = record(
     scores=optional(choice(ScoresTaken)),
     refusal=optional(choice(RefusalReason)),
 )
-_RUN: dict[str, Form[Any] | Named[Any] | Derived] = {
+_RUN: dict[str, Form[Any] | Derived] = {
     "version": constant(PROTOCOL_VERSION),
     "chain_id": U64,
     "genesis_hash": DIGEST,
-    "address": Named("contract", ADDRESS),
-    "deployed_after": Named("deployment_parent_hash", DIGEST),
+    "address": ADDRESS,
+    "deployed_after": DIGEST,
     "round": U32,
 }
 """Fields that say of which run and round a document is."""
@@ -402,7 +381,7 @@ BUNDLE: Form[dict[str, Any]] = record(
     dict,
     format=constant("cmfl-round-bundle"),
     **_RUN,
-    configuration=Named("config", DIGEST),  # one of the blobs
+    configuration=Form(DIGEST.read, lambda data: to_hex(sha256(data))),  # one of the blobs
     path=PATH,
     **_START,
     opened_block=U53,
@@ -464,10 +443,10 @@ def bundle_of(value: object, blobs: BlobReader) -> RoundBundle:
     require_version("bundle", value)
     fields = BUNDLE.read(value)
     try:
-        configuration = blobs.get(fields.pop("config"), MAX_DOCUMENT_BYTES)
+        configuration = blobs.get(fields.pop("configuration"), MAX_DOCUMENT_BYTES)
     except BlobError as error:
         raise EncodingError(f"configuration: {error}") from error
-    address = to_checksum_address(fields["contract"])
+    address = to_checksum_address(fields["address"])
     fields["logs"] = tuple(replace(log, address=address) for log in fields["logs"])
     bundle = RoundBundle(configuration=configuration, **fields)
     _require_possible_basis(bundle)
@@ -480,7 +459,7 @@ def _require_possible_basis(basis: RoundBasis) -> None:
     sizes = basis.deployment
     if not 1 <= basis.round <= sizes.rounds:
         raise EncodingError(f"round {basis.round} is none of the run's {sizes.rounds}")
-    if sizes.beacon is Beacon.NONE and basis.deployment_parent_hash != NO_DIGEST:
+    if sizes.beacon is Beacon.NONE and basis.deployed_after != NO_DIGEST:
         raise EncodingError("deployed_after is not zero, though the run has beacon = none")
     _require_clients("committee", basis.committee, sizes)
     if len(basis.committee) != sizes.members:

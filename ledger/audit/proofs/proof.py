@@ -326,8 +326,8 @@ class RoundBasis:
     """
 
     chain_id: int
-    contract: Address
-    deployment_parent_hash: Digest
+    address: Address
+    deployed_after: Digest
     genesis_hash: bytes
     round: int
     configuration: bytes
@@ -339,7 +339,7 @@ class RoundBasis:
     @cached_property
     def domain(self) -> Domain:
         """Signature domain: the contract on its chain, in this run."""
-        return domain_of(self.deployment, self.chain_id, self.contract, self.deployment_parent_hash)
+        return domain_of(self.deployment, self.chain_id, self.address, self.deployed_after)
 
     @cached_property
     def config(self) -> Digest:
@@ -563,6 +563,13 @@ class RoundBundle(RoundBasis):
             if earlier.round == link.round:
                 return earlier.model
         raise EncodingError(f"what the result of round {link.round} binds is not in the bundle")
+
+    @property
+    def links_to_end(self) -> int:
+        """Number of links up to the end of the round."""
+        end = self.path.end_of(self.round)
+        assert end is not None, "a bundle is of a round that has ended"
+        return end + 1
 
     def needed(self) -> tuple[DecisionLink, ...]:
         """Return the decisions whose models the round's rules need, newest first."""

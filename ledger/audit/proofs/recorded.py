@@ -181,8 +181,8 @@ class _Rounds:
         first = max(1, round_number - 1)
         return RoundBasis(
             chain_id=ledger.chain.chain_id,
-            contract=Address(to_canonical(ledger.address)),
-            deployment_parent_hash=ledger.deployment_parent_hash(),
+            address=Address(to_canonical(ledger.address)),
+            deployed_after=ledger.deployment_parent_hash(),
             genesis_hash=ledger.chain.genesis_hash,
             round=round_number,
             configuration=configuration,

@@ -19,6 +19,7 @@ from ledger.audit.proofs.proof import (
     CommittedDecision,
     EventLocation,
     ProvenRole,
+    RecordedBan,
     RecordedCommitment,
     RoundBasis,
     ScoresTaken,
@@ -172,13 +173,14 @@ class VerificationStep:
     @property
     def outcome(self) -> StepOutcome:
         """Not checkable where nothing is here to compare with."""
-        return _OUTCOMES[self.is_ok]
+        if self.is_ok is None:
+            return StepOutcome.NOT_CHECKABLE
+        return StepOutcome.PASSED if self.is_ok else StepOutcome.FAILED
 
     def lines(self) -> list[str]:
         """Return the comparison as lines of text."""
-        mark = {True: "ok", False: "NO", None: "? "}[self.is_ok]
         values = f"    expected {_text(self.expected)}", f"    computed {_text(self.computed)}"
-        return [f"{mark}  {self.name}: {self.name.sentence}", *values]
+        return [f"{_MARKS[self.outcome]}  {self.name}: {self.name.sentence}", *values]
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON."""
@@ -191,11 +193,7 @@ class VerificationStep:
         }
 
 
-_OUTCOMES = {
-    True: StepOutcome.PASSED,
-    False: StepOutcome.FAILED,
-    None: StepOutcome.NOT_CHECKABLE,
-}
+_MARKS = {StepOutcome.PASSED: "ok", StepOutcome.FAILED: "NO", StepOutcome.NOT_CHECKABLE: "? "}
 
 
 def _text(value: Value) -> str:
@@ -204,9 +202,12 @@ def _text(value: Value) -> str:
     return "(not known here)" if value is None else str(value) or "(nothing)"
 
 
-def compare(name: StepName, expected: Value, computed: Value) -> VerificationStep:
-    """Return a comparison that can be made."""
-    return VerificationStep(name, expected, computed, expected == computed)
+def compare(
+    name: StepName, expected: Value, computed: Value, *, is_final: bool = True
+) -> VerificationStep:
+    """Return a comparison; one with a chain that may take back its value contradicts nothing."""
+    is_different = False if is_final else None
+    return VerificationStep(name, expected, computed, expected == computed or is_different)
 
 
 def not_comparable(name: StepName, computed: Value = None) -> VerificationStep:
@@ -232,14 +233,6 @@ class TrustedHead:
 Trusted: TypeAlias = TrustedHead | TrustedContract
 
 
-def compare_with_chain(
-    name: StepName, expected: Value, computed: Value, facts: TrustedContract
-) -> VerificationStep:
-    """Return a comparison with a chain: what may be taken back contradicts nothing yet."""
-    is_ok = True if expected == computed else (False if facts.is_final else None)
-    return VerificationStep(name, expected, computed, is_ok)
-
-
 def final_trust(basis: RoundBasis, trusted: Trusted | None) -> Trusted | None:
     """Return what is trusted, as far as it can contradict: not a chain that lags behind."""
     if not isinstance(trusted, TrustedContract) or trusted.round.end is not None:
@@ -256,7 +249,7 @@ def verify_basis(basis: RoundBasis, trusted: Trusted | None) -> Iterator[Verific
             yield _of_end(basis, trusted)
             opening = trusted.round.opening
             seed = None if opening is None else to_hex(opening.seed)
-            yield compare_with_chain(StepName.SEED, seed, to_hex(basis.seed), trusted)
+            yield compare(StepName.SEED, seed, to_hex(basis.seed), is_final=trusted.is_final)
         case TrustedHead(head):
             yield from _of_head(basis, head)
             yield _of_seed(basis)
@@ -294,19 +287,18 @@ def _of_contract(basis: RoundBasis, facts: TrustedContract) -> Iterator[Verifica
     yield not_comparable(StepName.CODE, facts.code_unchecked) if facts.code_unchecked else code
     recorded, demanded = facts.deployment, basis.deployment
     yield compare(StepName.CONFIGURATION, to_hex(recorded.config), to_hex(basis.config))
-    pairs = [
-        ((field.name, _field(recorded, field.name)), (field.name, _field(demanded, field.name)))
-        for field in fields(Deployment)
-    ]
-    first = next((pair for pair in pairs if pair[0] != pair[1]), pairs[0])
-    yield compare(StepName.DEPLOYMENT, *first)
+    names = [field.name for field in fields(Deployment)]
+    odd = (name for name in names if getattr(recorded, name) != getattr(demanded, name))
+    name = next(odd, names[0])
+    pair = ((name, _field(sizes, name)) for sizes in (recorded, demanded))
+    yield compare(StepName.DEPLOYMENT, *pair)
 
 
 def _of_end(basis: RoundBasis, facts: TrustedContract) -> VerificationStep:
     place = basis.path.end_of(basis.round)
     computed = None if place is None else to_hex(basis.path.heads[place + 1])
     expected = None if facts.round.head is None else to_hex(facts.round.head)
-    return compare_with_chain(StepName.HEAD, expected, computed, facts)
+    return compare(StepName.HEAD, expected, computed, is_final=facts.is_final)
 
 
 def _of_seed(basis: RoundBasis) -> VerificationStep:
@@ -323,7 +315,7 @@ def _of_committee(basis: RoundBasis, trusted: Trusted | None) -> VerificationSte
     if isinstance(trusted, TrustedContract):
         opening = trusted.round.opening
         elected = None if opening is None else to_hex(encoding.set_digest(opening.committee))
-        return compare_with_chain(StepName.COMMITTEE, elected, computed, trusted)
+        return compare(StepName.COMMITTEE, elected, computed, is_final=trusted.is_final)
     before = basis.path_to_end.ended(basis.round - 1)
     if before is not None:
         return compare(StepName.COMMITTEE, to_hex(before.committee), computed)
@@ -336,12 +328,14 @@ def _of_committee(basis: RoundBasis, trusted: Trusted | None) -> VerificationSte
 
 def _of_bans(basis: RoundBasis, trusted: Trusted | None) -> VerificationStep:
     """Return whether no ban was added, and none is hidden, from before the round opened."""
-    computed = tuple((ban.round, ban.client) for ban in basis.bans)
+    computed = basis.bans
     if isinstance(trusted, TrustedContract):
-        recorded = tuple((ban.round, ban.client) for ban in trusted.bans)
-        return compare_with_chain(StepName.BANS, recorded, computed, trusted)
+        recorded = trusted.bans
+        return compare(StepName.BANS, recorded, computed, is_final=trusted.is_final)
     links = basis.path_to_end.bans()
-    linked = tuple((link.round, link.client) for link in links if link.round < basis.round)
+    linked = tuple(
+        RecordedBan(link.round, link.client) for link in links if link.round < basis.round
+    )
     if basis.is_whole or not set(linked) <= set(computed):
         return compare(StepName.BANS, linked, computed)
     return not_comparable(StepName.BANS, computed)
@@ -425,8 +419,11 @@ def _of_round(proof: ClientProof, trusted: Trusted | None) -> Iterator[Verificat
     if link is not None:
         yield _of_decision(proof, link, decision)
     if isinstance(trusted, TrustedContract):
-        yield compare_with_chain(
-            StepName.COMMITMENTS, _taken(trusted.round.commitments), commitments, trusted
+        yield compare(
+            StepName.COMMITMENTS,
+            _taken(trusted.round.commitments),
+            commitments,
+            is_final=trusted.is_final,
         )
         yield from _of_places(proof, trusted)
     elif link is not None:
@@ -443,12 +440,12 @@ def _of_places(proof: ClientProof, facts: TrustedContract) -> Iterator[Verificat
     """Yield whether the chain has the round's end and the commitment at the claimed locations."""
     if facts.round.end is not None or proof.ended_at is not None:
         expected, claimed = location_value(facts.round.end), location_value(proof.ended_at)
-        yield compare_with_chain(StepName.OUTCOME_PLACE, expected, claimed, facts)
+        yield compare(StepName.OUTCOME_PLACE, expected, claimed, is_final=facts.is_final)
     if proof.commitment is not None:
         taken = {made.client: place for made, place in facts.round.committed}
         expected = location_value(taken.get(proof.client))
         claimed = location_value(proof.committed_at)
-        yield compare_with_chain(StepName.COMMITMENT_PLACE, expected, claimed, facts)
+        yield compare(StepName.COMMITMENT_PLACE, expected, claimed, is_final=facts.is_final)
 
 
 def _of_decision(
@@ -523,7 +520,7 @@ def _of_closing(
     end = window_end(proof.deployment, opening.opened_block)
     closing = round_closing(end, proof.participants.expected, end, mined)
     base = None if closing is None else to_hex(closing.base)
-    return compare_with_chain(StepName.CLOSING, base, to_hex(record.base), facts)
+    return compare(StepName.CLOSING, base, to_hex(record.base), is_final=facts.is_final)
 
 
 def _counted(proof: ClientProof, base: Digest) -> frozenset[ClientId] | None:

@@ -10,7 +10,7 @@ import pytest
 from clients.configuration.parsing import plain_values
 from clients.testnet import ChainKind
 from clients.testnet.network import PACES, fitted_to_pace
-from ledger.audit.checks.completeness import ABANDONED_ROUND
+from ledger.audit.checks.rounds import ABANDONED_ROUND
 from ledger.protocol.types import Beacon
 from tests.cmfl.commands.conftest import refusal, succeeds
 from tests.faults import times
