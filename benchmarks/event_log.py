@@ -24,6 +24,7 @@ from rich.table import Table
 from benchmarks.generated_rounds import ADDRESS, ChainSizes, GeneratedChain
 from ledger.chain.contract.event_log import EventTable, complete_ledger
 from ledger.chain.contract.ledger import CommitteeLedger
+from ledger.chain.ports import LogQuery
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.node import RpcReader
 from ledger.protocol.encoding import to_hex
@@ -84,7 +85,9 @@ def _serve(chain: GeneratedChain, pipe: Any) -> None:
         }
 
     def logs(query: dict[str, Any]) -> list[dict[str, Any]]:
-        found = chain.logs(None, [], int(query["fromBlock"], 16), int(query["toBlock"], 16))
+        found = chain.logs(
+            LogQuery(None, [], int(query["fromBlock"], 16), int(query["toBlock"], 16))
+        )
         if len(found) > 10_000:
             raise ValueError("query returned more than 10000 results")
         return [wire.log_json(log, log.log_index) for log in found]

@@ -34,11 +34,10 @@ from ledger.chain.ports import (
     Block,
     ChainBase,
     Log,
+    LogQuery,
     NotServedError,
     Receipt,
-    TopicFilter,
     Transaction,
-    matches_topics,
 )
 from ledger.io.parsing import picked
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES, require_version
@@ -144,25 +143,9 @@ class BundleChain(ChainBase):
         """Return the number of the block that ended the round."""
         return self.head().number
 
-    def logs(
-        self,
-        address: str | None,
-        topics: Sequence[TopicFilter],
-        from_block: int,
-        to_block: int,
-        limit: int | None = None,
-        *,
-        descending: bool = False,
-    ) -> list[Log]:
+    def logs(self, query: LogQuery) -> list[Log]:
         """Return the logs that match, in the bundle's order."""
-        logs = [
-            log
-            for log in self._bundle.logs
-            if from_block <= log.block_number <= to_block
-            and address in {None, log.address}
-            and matches_topics(log, topics)
-        ]
-        return (logs[::-1] if descending else logs)[:limit]
+        return query.of(self._bundle.logs)
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
         """Return a transaction of the round."""

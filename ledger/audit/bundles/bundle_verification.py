@@ -49,7 +49,7 @@ from ledger.audit.result_log import AuditLog
 from ledger.audit.round_checker import EvidenceReader, RoundChecker, RoundTask
 from ledger.chain.contract.codec import decode_log
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.ports import Log
+from ledger.chain.ports import Log, LogQuery
 from ledger.distances.fast import fast_distances, usable_cores
 from ledger.io.user_code import use_rules
 from ledger.protocol.encoding import aggregation_result, to_hex
@@ -500,7 +500,7 @@ def _logs(ledger: CommitteeLedger, number: int, opened_block: int) -> tuple[Log,
     end = (last.block_number, last.log_index)
     logs = tuple(
         log
-        for log in ledger.chain.logs(ledger.address, [], opened_block, last.block_number)
+        for log in ledger.chain.logs(LogQuery(ledger.address, [], opened_block, last.block_number))
         if (log.block_number, log.log_index) <= end
         and isinstance(event := decode_log(log).event, _OF_A_ROUND)
         and event.round == number

@@ -38,9 +38,8 @@ from ledger.chain.ports import (
     ChainReader,
     IncompleteLogsError,
     Log,
+    LogQuery,
     NotServedError,
-    TopicFilter,
-    matches_topics,
 )
 from ledger.chain.round_ledger import LedgerSnapshot, RecordedEvent
 from ledger.protocol import encoding
@@ -173,7 +172,7 @@ class EventLog:
         first = ledger.from_block if known is None else known.number + 1
         new_logs = []
         if first <= target.number:
-            new_logs = chain.logs(ledger.address, [], first, target.number)
+            new_logs = chain.logs(LogQuery(ledger.address, [], first, target.number))
         state = ledger.state(target.number)
         if not _holds(chain, target.number, target.hash):
             return None
@@ -458,20 +457,12 @@ class _PinnedChain(ChainBase):
         number = self._newest.number if block_number is None else block_number
         return self._chain.call(to, data, number)
 
-    def logs(
-        self,
-        address: str | None,
-        topics: Sequence[TopicFilter],
-        from_block: int,
-        to_block: int,
-        limit: int | None = None,
-        *,
-        descending: bool = False,
-    ) -> list[Log]:
+    def logs(self, query: LogQuery) -> list[Log]:
         """Return the contract's logs that match."""
-        if address != self._address:
-            raise NotServedError(f"the logs of {address} were not read, {self._address}'s were")
-        first = bisect_left(self._logs, from_block, key=_NUMBER)
-        end = bisect_right(self._logs, to_block, key=_NUMBER)
-        matching = [log for log in self._logs[first:end] if matches_topics(log, topics)]
-        return (matching[::-1] if descending else matching)[:limit]
+        if query.address != self._address:
+            raise NotServedError(
+                f"the logs of {query.address} were not read, {self._address}'s were"
+            )
+        first = bisect_left(self._logs, query.first, key=_NUMBER)
+        end = bisect_right(self._logs, query.last, key=_NUMBER)
+        return query.of(self._logs[first:end])

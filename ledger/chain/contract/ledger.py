@@ -16,6 +16,7 @@ from ledger.chain.ports import (
     ChainReader,
     ChainWriter,
     Log,
+    LogQuery,
     NotServedError,
     Receipt,
     Transaction,
@@ -136,7 +137,7 @@ class CommitteeLedger(RoundHistory):
 
     def recorded_in(self, from_block: int, to_block: int) -> list[RecordedEvent]:
         """Return every event in a range of blocks, both ends included; see `possible`."""
-        return self.possible(self.chain.logs(self.address, [], from_block, to_block))
+        return self.possible(self.chain.logs(LogQuery(self.address, [], from_block, to_block)))
 
     def recorded(
         self,
@@ -154,7 +155,7 @@ class CommitteeLedger(RoundHistory):
         last = self.chain.head().number if to_block is None else to_block
         return self.possible(
             self.chain.logs(
-                self.address, topics, self.from_block, last, limit, descending=descending
+                LogQuery(self.address, topics, self.from_block, last, limit, descending=descending)
             )
         )
 

@@ -11,7 +11,7 @@ import contextlib
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,8 +35,8 @@ from ledger.chain.ports import (
     ChainBase,
     ChainDamagedError,
     Log,
+    LogQuery,
     Receipt,
-    TopicFilter,
     Transaction,
     TransactionRevertedError,
     require_identity,
@@ -118,25 +118,13 @@ class BlockReader(ChainBase):
             number = self._chain.get_block_header_by_hash(block_hash).block_number  # type: ignore[arg-type]
             return number if self.header(number).hash == block_hash else None
 
-    def logs(
-        self,
-        address: str | None,
-        topics: Sequence[TopicFilter],
-        from_block: int,
-        to_block: int,
-        limit: int | None = None,
-        *,
-        descending: bool = False,
-    ) -> list[Log]:
-        """Return the logs that match, by an index; see `ChainReader.logs`."""
-        contract = to_canonical(address) if address is not None else None
-        query = chain_store.select(
-            contract, topics, from_block, to_block, limit=limit, descending=descending
-        )
-        if query is None:
+    def logs(self, query: LogQuery) -> list[Log]:
+        """Return the logs that match, by an index."""
+        selection = chain_store.select(query)
+        if selection is None:
             return []
         with self._lock, evm.damage_translated(self._store):
-            rows = self._store.rows(*query)
+            rows = self._store.rows(*selection)
             numbers = {chain_store.position(row[0])[0] for row in rows}
             hashes = {number: self._hash(number) for number in numbers}
             return [evm.log_of_row(row, hashes) for row in rows]

@@ -19,7 +19,7 @@ from ledger.chain.embedded import evm
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import base_fee, next_base_fee
 from ledger.chain.embedded.reader import ContractCall, EmbeddedReader
-from ledger.chain.ports import Log, TransactionRevertedError
+from ledger.chain.ports import Log, LogQuery, TransactionRevertedError
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.pool import TransactionPool, rejection_message
 from ledger.protocol.encoding import to_hex
@@ -200,7 +200,7 @@ class RpcMethods:
         logs: list[Log] = []
         for contract in _read_addresses(fields.get("address")):
             room = self._most_logs + 1 - len(logs)
-            logs += self._chain.logs(contract, topics, first, last, room)
+            logs += self._chain.logs(LogQuery(contract, topics, first, last, room))
             if len(logs) > self._most_logs:
                 raise wire.RpcFault(
                     wire.LIMIT_EXCEEDED, f"query returned more than {self._most_logs} results"
