@@ -453,12 +453,10 @@ class _PinnedChain(ChainBase):
         return min(self._chain.finalized(), self._newest.number)
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
-        """Return a contract's answer as of a block, None for the pinned one."""
         number = self._newest.number if block_number is None else block_number
         return self._chain.call(to, data, number)
 
     def logs(self, query: LogQuery) -> list[Log]:
-        """Return the contract's logs that match."""
         if query.address != self._address:
             raise NotServedError(
                 f"the logs of {query.address} were not read, {self._address}'s were"

@@ -93,7 +93,6 @@ class CommitteeLedger(RoundHistory):
         return ledger_state.Deployment(**fields)
 
     def state(self, block_number: int | None = None) -> LedgerSnapshot:
-        """Return the contract's storage after a block, None for the head."""
         (values,) = self._call("state", block_number=block_number)
         stage, *rest = values
         if stage not in set(ledger_state.LedgerStage):
@@ -216,7 +215,6 @@ class LedgerWriter(CommitteeLedger, RoundLedger):
         self.writer.mine(blocks)
 
     def would_accept(self, round_number: int, signed: Sequence[SignedCommitment]) -> bool:
-        """Return whether the contract would accept these commitments, without sending them."""
         call = codec.CommitCall(round_number, tuple(signed))
         try:
             self.chain.call(self.address, codec.encode_call(call))

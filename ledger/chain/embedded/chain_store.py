@@ -231,7 +231,6 @@ class ChainStore(SqliteFile):
             file.close()
 
     def verify_meta(self) -> None:
-        """Verify the meta table of a chain of this version."""
         statements = {
             sql for (sql,) in self.rows("SELECT sql FROM sqlite_master WHERE sql NOT NULL")
         }
@@ -250,7 +249,6 @@ class ChainStore(SqliteFile):
             )
 
     def meta(self) -> dict[str, str]:
-        """Return the values that identify the chain, by name."""
         return dict(self.rows("SELECT name, value FROM meta"))
 
     def get(self, key: bytes) -> bytes | None:
@@ -381,7 +379,6 @@ class HeadNote:
         return cls(path, descriptor, 2)
 
     def write(self, acknowledged: AcknowledgedBlock) -> None:
-        """Note a newer durable block."""
         if self._descriptor is None:
             return
         self._sequence += 1
@@ -395,7 +392,6 @@ class HeadNote:
             ) from error
 
     def close(self) -> None:
-        """Close the file; idempotent."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

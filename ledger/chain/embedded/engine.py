@@ -192,7 +192,6 @@ class DecodedCode:
         self.destinations = _jump_destinations(code)
 
     def block_at(self, start: int) -> Block:
-        """Decode the block that begins at a position."""
         code, position, following = self._code, start, None
         gas = least = height = highest = memory = 0
         steps: list[Step] = []

@@ -262,7 +262,6 @@ class RpcReader(ChainBase):
 
     @property
     def node(self) -> str | None:
-        """The node's address without credentials."""
         return self._node.shown_url
 
     def _ask(
@@ -294,7 +293,6 @@ class RpcReader(ChainBase):
         return newest
 
     def block(self, number: int) -> Block:
-        """Return one block."""
         if number < 0:
             raise ChainError(f"no block {number}")
         block = self._block_or_none(hex(number))
@@ -349,7 +347,6 @@ class RpcReader(ChainBase):
             return self._ask(wire.data, "eth_call", request, tag)
 
     def require_suitable(self, *, needs_block_hash: bool) -> None:
-        """Reject a chain that cannot run the contract; see `ChainWriter.require_suitable`."""
         unmet = self.unmet_requirements()
         if not needs_block_hash:
             unmet.pop(Requirement.BLOCK_HASH, None)
@@ -451,7 +448,6 @@ class RpcReader(ChainBase):
         return receipt
 
     def market(self) -> GasMarket:
-        """Return current gas prices."""
         number, base = self._ask(_fee_of_block, "eth_getBlockByNumber", "latest", False)
         try:
             tip = self._ask(wire.quantity, "eth_maxPriorityFeePerGas")
@@ -460,7 +456,6 @@ class RpcReader(ChainBase):
         return GasMarket(number, base, tip)
 
     def client_version(self) -> str:
-        """Return the node's name and version."""
         return self._ask(str, "web3_clientVersion")
 
     def nonce(self, account: str, *, pending: bool) -> int:
@@ -530,7 +525,6 @@ class RpcReader(ChainBase):
             return self._ask(wire.quantity, "eth_estimateGas", dict(request))
 
     def close(self) -> None:
-        """Close the connections to the node."""
         self._node.close()
 
 

@@ -140,12 +140,10 @@ class RpcChain(RpcReader):
     def create_contract(
         self, creation: bytes, gas: int, nonce: int, *, again: bool = False
     ) -> Receipt:
-        """Create a contract with this nonce; see `ChainWriter.create_contract`."""
         unsigned = UnsignedTransaction(nonce, None, creation, gas)
         return self._received(self._manager.submit_as(unsigned, again=again))
 
     def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
-        """Return an account's confirmed receipt; see `ChainWriter.receipt_of`."""
         receipt = super().receipt_of(sender, nonce)
         return None if receipt is None else self._confirmed(receipt.transaction_hash)
 

@@ -230,12 +230,10 @@ class InFlightTransaction:
 
     @property
     def offer(self) -> Fees:
-        """Fees of the last version."""
         return self._offer
 
     @property
     def seconds_left(self) -> float:
-        """Time until the time-out."""
         return max(0.0, self._deadline - self._clock())
 
     @property
