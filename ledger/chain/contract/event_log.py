@@ -28,6 +28,7 @@ from contextlib import closing
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import (
@@ -314,7 +315,7 @@ class EventTable:
         """Return the newest verified block of a contract, and all logs up to it; None if absent."""
         if not self._path.is_file():
             return None
-        rows: list[tuple[object, ...]] = []
+        rows: list[tuple[Any, ...]] = []
         try:
             with closing(self._opened("ro")) as base:
                 if self._is_table(base):
@@ -385,7 +386,7 @@ def _name(ledger: CommitteeLedger) -> str:
     return f"{chain.chain_id}-{chain.genesis_hash.hex()}-{ledger.address}"
 
 
-def _rows_of(base: sqlite3.Connection, name: str) -> list[tuple[object, ...]]:
+def _rows_of(base: sqlite3.Connection, name: str) -> list[tuple[Any, ...]]:
     """Return all rows of a contract, which are not too many."""
     count, size = base.execute(_SIZE, [name]).fetchone()
     if count > MAX_KEPT_LOGS or size > MAX_KEPT_BYTES:
@@ -393,7 +394,7 @@ def _rows_of(base: sqlite3.Connection, name: str) -> list[tuple[object, ...]]:
     return base.execute(_SELECT, [name]).fetchall()
 
 
-def _content(address: str, rows: list[tuple[object, ...]]) -> tuple[_Place, tuple[Log, ...]]:
+def _content(address: str, rows: list[tuple[Any, ...]]) -> tuple[_Place, tuple[Log, ...]]:
     """Return the newest verified block and the logs in the rows of a contract."""
     *logs, newest = (_log_of(address, row) for row in sorted(rows, key=lambda r: r[1] == _NEWEST))
     is_whole = newest.log_index == _NEWEST and all(log.log_index != _NEWEST for log in logs)
@@ -402,23 +403,15 @@ def _content(address: str, rows: list[tuple[object, ...]]) -> tuple[_Place, tupl
     return _place(newest), tuple(logs)
 
 
-def _log_of(address: str, row: tuple[object, ...]) -> Log:
+def _log_of(address: str, row: tuple[Any, ...]) -> Log:
     number, index, block_hash, transaction_hash, topics, data = row
-    if not (
-        isinstance(number, int)
-        and isinstance(index, int)
-        and isinstance(block_hash, bytes)
-        and isinstance(transaction_hash, bytes)
-        and isinstance(topics, bytes)
-        and isinstance(data, bytes)
-        and number >= 0
-    ):
+    if tuple(map(type, row)) != (int, int, bytes, bytes, bytes, bytes) or number < 0:
         raise ChainDamagedError("a row is not a log")
     words = tuple(topics[at : at + 32] for at in range(0, len(topics), 32))
     return Log(address, words, data, number, block_hash, transaction_hash, index)
 
 
-def _rows(logs: Sequence[Log], newest: _Place) -> Iterator[tuple[object, ...]]:
+def _rows(logs: Sequence[Log], newest: _Place) -> Iterator[tuple[Any, ...]]:
     for log in logs:
         topics = b"".join(log.topics)
         yield *_place(log), log.log_index, log.transaction_hash, topics, log.data

@@ -285,12 +285,6 @@ class EmbeddedReader(ChainBase):
                     return self.receipt(bytes(signed.hash))
         raise ChainDamagedError(f"{self._store.path}: block {number} lacks a transaction")
 
-    def storage(self, address: str, slot: int, block_number: int | None = None) -> int:
-        """Return one storage word of a contract after a block (None for the head)."""
-        contract = to_canonical(address)
-        with self._lock, evm.damage_translated(self._store):
-            return int(self._state(block_number).get_storage(contract, slot))
-
     def _state(self, block_number: int | None) -> StateAPI:
         return self._chain.get_vm(self.header(block_number)).state
 

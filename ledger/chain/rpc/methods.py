@@ -73,7 +73,6 @@ class RpcMethods:
             "eth_getBalance": lambda who, at=None: hex(self._account(who, at)[1]),
             "eth_getTransactionCount": self._count,
             "eth_getCode": self._code,
-            "eth_getStorageAt": self._storage,
             "eth_call": self._call,
             "eth_estimateGas": self._estimate,
             "eth_getLogs": self._logs,
@@ -165,11 +164,6 @@ class RpcMethods:
 
     def _code(self, who: object, at: object = None) -> str:
         return to_hex(self._chain.code(wire.address(who), _number_of(self._chain, at)))
-
-    def _storage(self, who: object, slot: object, at: object = None) -> str:
-        number = _number_of(self._chain, at)
-        word = self._chain.storage(wire.address(who), wire.quantity(slot), number)
-        return to_hex(word.to_bytes(32, "big"))
 
     def _call(self, request: object, at: object = None) -> str:
         answer = self._chain.answer(
