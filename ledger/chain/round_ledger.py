@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 
 from ledger.chain.ports import Block, IncompleteLogsError
 from ledger.protocol import encoding
-from ledger.protocol.fold import RoundStart, mined_commitments
+from ledger.protocol.fold import LedgerView, RoundStart, mined_commitments
 from ledger.protocol.inputs import MinedCommitment
 from ledger.protocol.ledger_state import (
     ClientBanned,
@@ -65,8 +65,12 @@ class LedgerSnapshot:
     commitments: Digest
 
     @staticmethod
-    def of(state: LedgerState) -> LedgerSnapshot:
-        """Return a state of the executable specification as the contract shows it."""
+    def of(state: LedgerState | LedgerView, registry_rest: Digest = NO_DIGEST) -> LedgerSnapshot:
+        """Return a state of the executable specification as the contract shows it.
+
+        Args:
+            registry_rest: digest of the clients to register yet, which no event holds.
+        """
         registering = state.stage is LedgerStage.REGISTERING
         return LedgerSnapshot(
             stage=state.stage,
@@ -77,7 +81,7 @@ class LedgerSnapshot:
             model=state.model,
             head=state.head,
             registered=len(state.registry),
-            registry_rest=state.registry_rest,
+            registry_rest=state.registry_rest if isinstance(state, LedgerState) else registry_rest,
             commitments=state.commitments,
         )
 

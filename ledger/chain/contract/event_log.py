@@ -43,11 +43,9 @@ from ledger.chain.ports import (
     NotServedError,
 )
 from ledger.chain.round_ledger import LedgerSnapshot, RecordedEvent
-from ledger.protocol import encoding
 from ledger.protocol.errors import ChainError
 from ledger.protocol.fold import LedgerView
 from ledger.protocol.ledger_state import LedgerStage
-from ledger.protocol.types import NO_DIGEST
 
 _logger = logging.getLogger(__name__)
 
@@ -67,25 +65,13 @@ def storage_difference(view: LedgerView, storage: LedgerSnapshot) -> str | None:
     """
     if view.deployments != 1:
         return f"the logs deploy the contract {view.deployments} times"
-    fixed, registered = view.deployment, len(view.registry)
+    fixed = view.deployment
     if view.registry_digest(storage.registry_rest) != fixed.registry:
         return (
-            f"the logs register {registered} clients, and the contract was deployed for "
+            f"the logs register {len(view.registry)} clients, and the contract was deployed for "
             f"{fixed.clients}, of whom it has {storage.registered}"
         )
-    is_open = view.stage is not LedgerStage.REGISTERING
-    expected = LedgerSnapshot(
-        stage=view.stage,
-        round=view.round,
-        opened_block=view.opened_block,
-        seed=view.seed,
-        committee=encoding.set_digest(view.committee) if is_open else NO_DIGEST,
-        model=view.model,
-        head=view.head,
-        registered=registered,
-        registry_rest=storage.registry_rest,
-        commitments=view.commitments,
-    )
+    expected = LedgerSnapshot.of(view, storage.registry_rest)
     for each in fields(LedgerSnapshot):
         from_logs, stored = getattr(expected, each.name), getattr(storage, each.name)
         if from_logs != stored:
@@ -210,8 +196,7 @@ class EventLog:
         self._known = None
         if held:
             logs = known.logs[: bisect_right(known.logs, number, key=_NUMBER)]
-            view = LedgerView.at_deployment(ledger.deployment())
-            view = view_after(view, ledger.possible(logs))
+            view = view_after(LedgerView.at_deployment(ledger.deployment()), ledger.possible(logs))
             self._known = _Folded(number, block_hash, logs, view, known.is_verified)
         return self._known
 
