@@ -310,7 +310,9 @@ class EmbeddedChain(EmbeddedReader):
         finally:
             # After any interruption the chain continues from the file.
             if self._database.pending:
-                self._rebuild()
+                self._database.pending.clear()
+                with evm.damage_translated(self._store):
+                    self._chain = type(self._chain)(self._database)
 
     def _mine(
         self, transactions: Sequence[SignedTransactionAPI], *, must_fit: bool
@@ -351,11 +353,6 @@ class EmbeddedChain(EmbeddedReader):
             self._note.write(AcknowledgedBlock(self.genesis_hash, number, hash_))
         self._write_ahead.bound()
         return block
-
-    def _rebuild(self) -> None:
-        self._database.pending.clear()
-        with evm.damage_translated(self._store):
-            self._chain = type(self._chain)(self._database)
 
     def _newest(self) -> AcknowledgedBlock:
         head = self.head()

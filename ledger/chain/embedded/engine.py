@@ -533,20 +533,17 @@ class _AccountStorage(AccountStorageDB):
         self, db: AtomicDatabaseAPI, storage_root: Hash32, address: Address, nodes: TrieNodes
     ) -> None:
         super().__init__(db, storage_root, address)
-        self._storage_lookup = _Slots(db, storage_root, address, nodes)
+        self._storage_lookup = _Slots(db, storage_root, address)
+        self._storage_lookup.nodes = nodes
         self._storage_cache = CacheDB(self._storage_lookup)
         self._locked_changes = JournalDB(self._storage_cache)
         self._journal_storage = JournalDB(self._locked_changes)
 
 
 class _Slots(StorageLookup):
-    def __init__(
-        self, db: AtomicDatabaseAPI, storage_root: Hash32, address: Address, nodes: TrieNodes
-    ) -> None:
-        super().__init__(db, storage_root, address)
-        self._nodes = nodes
+    nodes: TrieNodes
 
     def __getitem__(self, key: bytes) -> bytes:
         if self.has_changed_root:
             return super().__getitem__(key)
-        return self._nodes.value(self._starting_root_hash, self._decode_key(key))
+        return self.nodes.value(self._starting_root_hash, self._decode_key(key))
