@@ -230,7 +230,7 @@ class EventLog:
 
 
 def complete_ledger(ledger: CommitteeLedger, table: EventTable | None = None) -> CommitteeLedger:
-    """Return a contract as of the newest block with all of its events; see `CompleteLog.up_to`."""
+    """Return a contract as of the newest block with all of its events; see `EventLog.up_to`."""
     return EventLog(table).up_to(ledger)
 
 

@@ -234,12 +234,12 @@ class RpcReader(ChainBase):
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._settings = RpcSettings() if settings is None else settings
-        self._sleep, self._clock = sleep, clock
+        self.settings = RpcSettings() if settings is None else settings
+        self.sleep, self.clock = sleep, clock
         self._highest_head = 0
         self._has_named_final = False
         self._node = HttpTransport(
-            url, self._settings.request_timeout_seconds, self._settings.max_answer_bytes
+            url, self.settings.request_timeout_seconds, self.settings.max_answer_bytes
         )
         # No retries before the first answer: the address is probably wrong.
         self._retry = self._retry_policy(retries=0)
@@ -248,12 +248,12 @@ class RpcReader(ChainBase):
         except ChainError:
             self._node.close()
             raise
-        self._retry = self._retry_policy(self._settings.retries)
+        self._retry = self._retry_policy(self.settings.retries)
 
     def _retry_policy(self, retries: int) -> RetryPolicy:
-        backoff = Backoff(self._settings.retry_pause_seconds, _PAUSE_GROWTH)
-        deadline = self._settings.request_timeout_seconds
-        return RetryPolicy(backoff, retries + 1, deadline, self._sleep, self._clock)
+        backoff = Backoff(self.settings.retry_pause_seconds, _PAUSE_GROWTH)
+        deadline = self.settings.request_timeout_seconds
+        return RetryPolicy(backoff, retries + 1, deadline, self.sleep, self.clock)
 
     def _verify_identity(self, chain_id: int | None, genesis_hash: bytes | None) -> None:
         self.chain_id = self._ask(wire.quantity, "eth_chainId")
@@ -331,10 +331,10 @@ class RpcReader(ChainBase):
                 f"{self._node.shown_url}: names no final block, on a chain that has them: it "
                 "may be starting or lagging; wait, or give a number of confirmations"
             )
-        return max(0, self.head().number - self._settings.confirmations)
+        return max(0, self.head().number - self.settings.confirmations)
 
     def _head_may_be_final(self) -> bool:
-        if self._settings.confirmations > 0:
+        if self.settings.confirmations > 0:
             return True  # an explicit depth replaces finality
         return not self._ask(_is_of_stake, "eth_getBlockByNumber", "latest", False)
 

@@ -44,7 +44,7 @@ from ledger.chain.ports import (
 )
 from ledger.chain.rpc import fees, wire
 from ledger.chain.rpc.fees import Fees
-from ledger.chain.rpc.node import RpcReader, RpcSettings, require_same_hash
+from ledger.chain.rpc.node import RpcReader, require_same_hash
 from ledger.chain.rpc.wire import RpcFault
 from ledger.io.retry import Backoff
 from ledger.protocol.encoding import keccak, to_hex
@@ -206,7 +206,11 @@ class InFlightTransaction:
         block_number: int,
     ) -> None:
         self._manager = manager
-        self._node, self._clock, self._settings = manager.node, manager.clock, manager.settings
+        self._node, self._clock, self._settings = (
+            manager.node,
+            manager.node.clock,
+            manager.node.settings,
+        )
         self._unsigned = unsigned
         now = self._clock()
         self._deadline = now + self._settings.receipt_timeout_seconds
@@ -407,28 +411,13 @@ _INSUFFICIENT_FUNDS = ("insufficient funds", "insufficientfunds", "upfront cost"
 
 
 class TransactionManager:
-    """The transactions of one account. Safe to share between threads.
+    """The transactions of one account. Safe to share between threads."""
 
-    Args:
-        sleep: waits a number of seconds.
-        clock: monotonic seconds.
-    """
-
-    def __init__(
-        self,
-        node: RpcReader,
-        account: SendingAccount,
-        settings: RpcSettings,
-        sleep: Callable[[float], None],
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, node: RpcReader, account: SendingAccount) -> None:
         self.node = node
         self.account = account
         self.sender = account.address
-        self.settings = settings
-        self.caps = settings.fee_caps
-        self.clock = clock
-        self._sleep = sleep
+        self.caps = node.settings.fee_caps
         self._lock = threading.Lock()
         self._in_flight: dict[int, InFlightTransaction] = {}
         self._abandoned: dict[int, Fees] = {}  # fees of pending transactions without a caller
@@ -447,7 +436,7 @@ class TransactionManager:
         """
         # One at a time: the next nonce is known only after the node has accepted the previous one.
         with self._lock:
-            backoff = Backoff(_FIRST_PAUSE_SECONDS, longest_seconds=self.settings.poll_seconds)
+            backoff = Backoff(_FIRST_PAUSE_SECONDS, longest_seconds=self.node.settings.poll_seconds)
             attempts, used = Counter[int](), -1
             while True:
                 nonce, outcome = self._try(
@@ -467,7 +456,7 @@ class TransactionManager:
                     used = nonce
                 # Another process with this key was faster. The node has certainly not accepted our
                 # transaction, so another nonce cannot send it twice.
-                self._sleep(backoff.pause(attempts.total()))
+                self.node.sleep(backoff.pause(attempts.total()))
 
     def submit_as(self, unsigned: UnsignedTransaction, *, again: bool) -> InFlightTransaction:
         """Send a transaction with the given nonce and no other.
