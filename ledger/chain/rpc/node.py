@@ -490,6 +490,11 @@ class RpcReader(ChainBase):
             f"{sender} with nonce {nonce}, although it is mined"
         )
 
+    def is_confirmed(self, receipt: Receipt) -> bool:
+        """Return whether enough blocks are on top of a mined transaction's own."""
+        depth = self.settings.confirmations
+        return depth == 0 or self.head().number - receipt.block_number >= depth
+
     def post(self, raw: bytes) -> bytes:
         """Send the node a signed transaction once; return the hash under which it was accepted.
 

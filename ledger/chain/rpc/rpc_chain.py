@@ -121,13 +121,9 @@ class RpcChain(RpcReader):
         return result
 
     def _confirmed(self, transaction_hash: bytes) -> Receipt:
-        depth = self.settings.confirmations
-
         def poll() -> Receipt | None:
             receipt = self.receipt(transaction_hash)
-            if receipt is None or depth == 0:
-                return receipt
-            return receipt if self.head().number - receipt.block_number >= depth else None
+            return receipt if receipt is not None and self.is_confirmed(receipt) else None
 
         return self._wait_for(
             f"account {self.sender}: 0x{transaction_hash.hex()}: not confirmed", poll

@@ -251,7 +251,7 @@ class InFlightTransaction:
             receipt = self._receipt()
             if receipt is None:
                 self._push()
-            elif self._is_deep(receipt):
+            elif self._node.is_confirmed(receipt):
                 self._manager.end(self, abandoned=False)
                 return self._done(receipt)
         except NotServedError as error:
@@ -296,10 +296,6 @@ class InFlightTransaction:
                 self._polls_lost = 0
                 return receipt
         return None
-
-    def _is_deep(self, receipt: Receipt) -> bool:
-        depth = self._settings.confirmations
-        return depth == 0 or self._node.head().number - receipt.block_number >= depth
 
     def _done(self, receipt: Receipt) -> Receipt:
         if receipt.status != 1:
