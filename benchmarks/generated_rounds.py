@@ -7,7 +7,6 @@ part of what real rounds cost, and it can fork. Equal seeds make equal chains.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -26,11 +25,10 @@ from ledger.chain.ports import (
     Block,
     ChainBase,
     Log,
+    LogQuery,
     NotServedError,
     Receipt,
-    TopicFilter,
     Transaction,
-    matches_topics,
 )
 from ledger.protocol import encoding, ledger_state
 from ledger.protocol.documents.record import RoundRecord, UsableUpdate, encode_record
@@ -268,21 +266,9 @@ class GeneratedChain(ChainBase):
         """Return no code."""
         return b""
 
-    def logs(
-        self,
-        address: str | None,
-        topics: Sequence[TopicFilter],
-        from_block: int,
-        to_block: int,
-        limit: int | None = None,
-        *,
-        descending: bool = False,
-    ) -> list[Log]:
-        if address not in {None, ADDRESS}:
-            return []
-        mined = self._blocks[max(0, from_block) : to_block + 1]
-        matching = [log for block in mined for log in block.logs if matches_topics(log, topics)]
-        return (matching[::-1] if descending else matching)[:limit]
+    def logs(self, query: LogQuery) -> list[Log]:
+        mined = self._blocks[max(0, query.first) : query.last + 1]
+        return query.of(log for block in mined for log in block.logs)
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
         """Refuse: there are no transactions."""

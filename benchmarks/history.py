@@ -30,6 +30,7 @@ from benchmarks.generated_rounds import ADDRESS, ChainSizes, GeneratedChain
 from benchmarks.harness import RESULTS, Row, keep, show, timed
 from ledger.chain.contract.event_log import EventTable, complete_ledger
 from ledger.chain.contract.ledger import CommitteeLedger
+from ledger.chain.ports import LogQuery
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.node import RpcReader
 from ledger.history.history import DeploymentFold, FoldedHistory
@@ -192,7 +193,9 @@ def _serve(chain: GeneratedChain, pipe: Any) -> None:
         }
 
     def logs(query: dict[str, Any]) -> list[dict[str, Any]]:
-        found = chain.logs(None, [], int(query["fromBlock"], 16), int(query["toBlock"], 16))
+        found = chain.logs(
+            LogQuery(None, [], int(query["fromBlock"], 16), int(query["toBlock"], 16))
+        )
         if len(found) > MOST_LOGS:
             raise ValueError(f"query returned more than {MOST_LOGS} results")
         return [wire.log_json(log, log.log_index) for log in found]

@@ -68,6 +68,7 @@ from ledger.chain.ports import (
     ChainUnreachableError,
     IncompleteLogsError,
     Log,
+    LogQuery,
     Transaction,
 )
 from ledger.chain.round_ledger import LedgerSnapshot
@@ -249,7 +250,7 @@ class TransactionReader:
 
     def _logs(self, first: int, last: int) -> list[Log]:
         try:
-            return self._chain.logs(self._ledger.address, [], first, last)
+            return self._chain.logs(LogQuery(self._ledger.address, [], first, last))
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:

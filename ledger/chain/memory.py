@@ -74,7 +74,6 @@ class MemoryLedger(RoundLedger):
 
     @property
     def node(self) -> str | None:
-        """None: no node answers."""
         return None
 
     def newest_block(self) -> Block:
@@ -133,7 +132,6 @@ class MemoryLedger(RoundLedger):
         return self._take(lambda block: rounds.register_clients(self._state, words, rest, block))
 
     def would_accept(self, round_number: int, signed: Sequence[SignedCommitment]) -> bool:
-        """Return whether these commitments would be accepted as of the newest block."""
         _require_sendable(entry.signature for entry in signed)
         try:
             rounds.commit_updates(self._state, round_number, signed, self._context())

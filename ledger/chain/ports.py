@@ -9,7 +9,7 @@ Addresses are EIP-55 strings, hashes and call data are bytes, block numbers are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol, Self, TypeAlias
@@ -182,6 +182,41 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
+class LogQuery:
+    """A request for logs.
+
+    Attributes:
+        address: the contract; None for every one.
+        topics: per position a topic, alternatives, or None for any.
+        last: last block, included; may be beyond the head.
+        limit: most logs to return; None for all.
+        descending: newest first.
+    """
+
+    address: str | None
+    topics: Sequence[TopicFilter]
+    first: int
+    last: int
+    limit: int | None = None
+    descending: bool = False
+
+    def matches(self, log: Log) -> bool:
+        """Return whether a log is of the contract and the blocks, and has the topics."""
+        if self.address not in {None, log.address} or len(self.topics) > len(log.topics):
+            return False
+        for alternatives, topic in zip(self.topics, log.topics, strict=False):
+            allowed = [alternatives] if isinstance(alternatives, bytes) else alternatives
+            if allowed is not None and topic not in allowed:
+                return False
+        return self.first <= log.block_number <= self.last
+
+    def of(self, logs: Iterable[Log]) -> list[Log]:
+        """Return what the query asks for of logs in chain order."""
+        matching = [log for log in logs if self.matches(log)]
+        return (matching[::-1] if self.descending else matching)[: self.limit]
+
+
+@dataclass(frozen=True, slots=True)
 class Transaction:
     """A mined transaction; `to` is None if it creates a contract."""
 
@@ -242,25 +277,8 @@ class ChainReader(Protocol):
     def code(self, address: str) -> bytes:
         """Return a contract's runtime code; empty where there is none."""
 
-    def logs(
-        self,
-        address: str | None,
-        topics: Sequence[TopicFilter],
-        from_block: int,
-        to_block: int,
-        limit: int | None = None,
-        *,
-        descending: bool = False,
-    ) -> list[Log]:
-        """Return the logs that match, in chain order.
-
-        Args:
-            address: the contract; None for every one.
-            topics: per position a topic, alternatives, or None for any.
-            to_block: last block, included; may be beyond the head.
-            limit: most logs to return; None for all.
-            descending: newest first.
-        """
+    def logs(self, query: LogQuery) -> list[Log]:
+        """Return the logs that match, in the order of the query."""
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
         """Return a mined transaction; ChainError if there is none."""
@@ -406,14 +424,3 @@ def require_plain_sender(chain: ChainReader, account: str) -> None:
     """Reject a sender with code, before anything is paid: see `SenderHasCodeError`."""
     if code := chain.code(account):
         raise SenderHasCodeError(account, code)
-
-
-def matches_topics(log: Log, topics: Sequence[TopicFilter]) -> bool:
-    """Return whether a log matches a topic filter."""
-    if len(topics) > len(log.topics):
-        return False
-    for alternatives, topic in zip(topics, log.topics, strict=False):
-        allowed = [alternatives] if isinstance(alternatives, bytes) else alternatives
-        if allowed is not None and topic not in allowed:
-            return False
-    return True

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
-from ledger.chain.ports import Block, ChainBase, ChainReader, Log, Receipt, TopicFilter, Transaction
+from ledger.chain.ports import (
+    Block,
+    ChainBase,
+    ChainReader,
+    Log,
+    LogQuery,
+    Receipt,
+    Transaction,
+)
 
 T = TypeVar("T")
 
@@ -50,20 +58,8 @@ class PassedOn(ChainBase, ABC):
     def code(self, address: str) -> bytes:
         return self.passed("code", lambda chain: chain.code(address), address)
 
-    def logs(
-        self,
-        address: str | None,
-        topics: Sequence[TopicFilter],
-        from_block: int,
-        to_block: int,
-        limit: int | None = None,
-        *,
-        descending: bool = False,
-    ) -> list[Log]:
-        asked = (address, topics, from_block, to_block, limit)
-        return self.passed(
-            "logs", lambda chain: chain.logs(*asked, descending=descending), *asked, descending
-        )
+    def logs(self, query: LogQuery) -> list[Log]:
+        return self.passed("logs", lambda chain: chain.logs(query), query)
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
         return self.passed(

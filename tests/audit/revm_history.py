@@ -7,17 +7,15 @@ chain says of itself is not there: an audit of that has a run on an embedded cha
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from typing import Self
 
 from ledger.chain.ports import (
     Block,
     Log,
+    LogQuery,
     Receipt,
-    TopicFilter,
     Transaction,
     TransactionRevertedError,
-    matches_topics,
 )
 from ledger.protocol import encoding
 from ledger.protocol.errors import ChainError
@@ -75,24 +73,8 @@ class RevmHistory(RevmChain):
             self._past[number] = self.copied(number)
         return self._past[number].call(to, data)
 
-    def logs(
-        self,
-        address: str | None,
-        topics: Sequence[TopicFilter],
-        from_block: int,
-        to_block: int,
-        limit: int | None = None,
-        *,
-        descending: bool = False,
-    ) -> list[Log]:
-        logs = [
-            log
-            for _, receipt in self._mined.values()
-            if from_block <= receipt.block_number <= to_block
-            for log in receipt.logs
-            if address in {None, log.address} and matches_topics(log, topics)
-        ]
-        return (logs[::-1] if descending else logs)[:limit]
+    def logs(self, query: LogQuery) -> list[Log]:
+        return query.of(log for _, receipt in self._mined.values() for log in receipt.logs)
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
         if transaction_hash not in self._mined:

@@ -33,7 +33,7 @@ from ledger.audit.report import (
 from ledger.audit.report_text import readable
 from ledger.chain.contract import abi
 from ledger.chain.contract.codec import DecideCall, decode_call, decode_log, encode_call, encode_log
-from ledger.chain.ports import Block, ChainDamagedError, Log, Transaction
+from ledger.chain.ports import Block, ChainDamagedError, Log, LogQuery, Transaction
 from ledger.protocol.documents.record import decode_record, encode_record
 from ledger.protocol.encoding import keccak256, sha256
 from ledger.protocol.errors import ChainError
@@ -136,7 +136,7 @@ def require_open(report: AuditReport) -> None:
 
 def logs_of(run: Run) -> list[Log]:
     head = run.chain.head().number
-    return run.chain.logs(run.ledger.address, [], 0, head)
+    return run.chain.logs(LogQuery(run.ledger.address, [], 0, head))
 
 
 def named(log: Log) -> str:

@@ -29,6 +29,7 @@ from ledger.chain.ports import (
     ChainReader,
     ChainUnreachableError,
     Log,
+    LogQuery,
     Receipt,
     Transaction,
     TransactionRevertedError,
@@ -166,7 +167,7 @@ def test_log_omitted_by_a_node_is_named_and_contradicts_nothing(
 ) -> None:
     """Neither in a block that is final nor in one that may be taken back."""
     run = branches.one
-    logs = run.chain.logs(run.ledger.address, [], 0, run.chain.head().number)
+    logs = run.chain.logs(LogQuery(run.ledger.address, [], 0, run.chain.head().number))
     for hidden in logs:
 
         def lie(call: str, answer: Any, hidden: Log = hidden) -> Any:
@@ -459,7 +460,9 @@ def test_a_truthful_node_passes(ended: Run) -> None:
 
 def test_each_omitted_log_leaves_the_audit_incomplete(ended: Run) -> None:
     truth = proven(audited(ended))
-    for hidden in ended.chain.logs(ended.ledger.address, [], 0, ended.chain.head().number):
+    for hidden in ended.chain.logs(
+        LogQuery(ended.ledger.address, [], 0, ended.chain.head().number)
+    ):
 
         def lie(call: str, answer: Any, hidden: Log = hidden) -> Any:
             return [log for log in answer if log != hidden] if call == "logs" else answer
@@ -491,7 +494,7 @@ def test_a_confirmed_round_still_contradicts_though_a_later_log_is_missing(tmp_p
     ended = Run.opened(tmp_path, PARAMETERS, chain=cast("EmbeddedChain", SharedBlocks()))
     ended.play(Deviation(judgement=wrong_model))
     shared(ended, lambda: ended.commit({ended.trainers[0]: ended.word(ended.trainers[0])}))
-    newest = ended.chain.logs(ended.ledger.address, [], 0, ended.chain.head().number)[-1]
+    newest = ended.chain.logs(LogQuery(ended.ledger.address, [], 0, ended.chain.head().number))[-1]
     assert (newest.block_number, newest.log_index) == (ended.chain.head().number, 1)
 
     def lie(call: str, answer: Any) -> Any:

@@ -24,7 +24,7 @@ from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, Fact, Need
 from ledger.audit.report_text import readable
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.ports import Log, NotServedError
+from ledger.chain.ports import Log, LogQuery, NotServedError
 from ledger.protocol.types import Digest
 from ledger.transparency.checkpoints import (
     Checkpoint,
@@ -199,7 +199,7 @@ def test_what_is_not_final_on_a_node_contradicts_nothing_yet(forks: Forks) -> No
 
 def test_a_log_that_a_node_leaves_out_contradicts_no_checkpoint(forks: Forks) -> None:
     run = forks.one
-    logs = run.chain.logs(run.ledger.address, [], 0, run.chain.head().number)
+    logs = run.chain.logs(LogQuery(run.ledger.address, [], 0, run.chain.head().number))
     for hidden in logs[-3:]:
 
         def lie(call: str, answer: Any, hidden: Log = hidden) -> Any:

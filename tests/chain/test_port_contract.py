@@ -16,7 +16,12 @@ from web3 import Web3
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import TEST_KEYS, address_of
-from ledger.chain.ports import ChainWriter, TransactionRefusedError, TransactionRevertedError
+from ledger.chain.ports import (
+    ChainWriter,
+    LogQuery,
+    TransactionRefusedError,
+    TransactionRevertedError,
+)
 from ledger.chain.rpc.node import RpcSettings
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server import RpcServer
@@ -163,13 +168,13 @@ class TestAnyChain:
         probe = deploy(chain)
         for value in range(1, 8):
             chain.send(probe, words(value, value % 2), GAS)
-        numbers = [log.block_number for log in chain.logs(probe, [TOPIC], 0, 10**9)]
+        numbers = [log.block_number for log in chain.logs(LogQuery(probe, [TOPIC], 0, 10**9))]
         assert numbers == [2, 3, 4, 5, 6, 7, 8]
-        newest = chain.logs(probe, [TOPIC], 0, 10**9, 2, descending=True)
+        newest = chain.logs(LogQuery(probe, [TOPIC], 0, 10**9, 2, descending=True))
         assert [log.block_number for log in newest] == [8, 7]
-        odd = chain.logs(probe, [None, None, word(1)], 3, 7)
+        odd = chain.logs(LogQuery(probe, [None, None, word(1)], 3, 7))
         assert [log.block_number for log in odd] == [4, 6]
-        either = chain.logs(None, [[TOPIC, word(1)], [word(2), word(5), word(99)]], 0, 8)
+        either = chain.logs(LogQuery(None, [[TOPIC, word(1)], [word(2), word(5), word(99)]], 0, 8))
         assert [log.block_number for log in either] == [3, 6]
 
     @pytest.mark.parametrize("topics", [[[]], [word(1)], [TOPIC, None, None, word(0)], [TOPIC] * 5])
@@ -178,9 +183,9 @@ class TestAnyChain:
     ) -> None:
         probe = deploy(chain)
         chain.send(probe, words(1, 1), GAS)
-        assert chain.logs(probe, topics, 0, 100) == []
-        assert chain.logs(probe, [], 5, 3) == []
-        assert chain.logs(chain.sender, [], 0, 100) == []
+        assert chain.logs(LogQuery(probe, topics, 0, 100)) == []
+        assert chain.logs(LogQuery(probe, [], 5, 3)) == []
+        assert chain.logs(LogQuery(chain.sender, [], 0, 100)) == []
 
     def test_a_snapshot_shows_the_chain_as_it_is(self, chain: ChainWriter) -> None:
         probe = deploy(chain)

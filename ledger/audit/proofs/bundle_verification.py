@@ -6,7 +6,7 @@ the contract that is trusted; from there on the same replay, checker and steps j
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Never
@@ -53,16 +53,7 @@ from ledger.audit.report import (
 from ledger.audit.round_checker import EvidenceReader, RoundChecker, RoundTask
 from ledger.audit.run_reader import check_beginning
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.ports import (
-    Block,
-    ChainBase,
-    Log,
-    NotServedError,
-    Receipt,
-    TopicFilter,
-    Transaction,
-    matches_topics,
-)
+from ledger.chain.ports import Block, ChainBase, Log, LogQuery, NotServedError, Receipt, Transaction
 from ledger.distances.fast import fast_distances, usable_cores
 from ledger.io.user_code import use_rules
 from ledger.protocol.encoding import aggregation_result, to_hex
@@ -203,25 +194,8 @@ class BundleChain(ChainBase):
         """Return the number of the block that ended the round."""
         return self.head().number
 
-    def logs(
-        self,
-        address: str | None,
-        topics: Sequence[TopicFilter],
-        from_block: int,
-        to_block: int,
-        limit: int | None = None,
-        *,
-        descending: bool = False,
-    ) -> list[Log]:
-        """Return the logs that match, in the bundle's order."""
-        logs = [
-            log
-            for log in self._bundle.logs
-            if from_block <= log.block_number <= to_block
-            and address in {None, log.address}
-            and matches_topics(log, topics)
-        ]
-        return (logs[::-1] if descending else logs)[:limit]
+    def logs(self, query: LogQuery) -> list[Log]:
+        return query.of(self._bundle.logs)
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
         """Return a transaction of the round."""

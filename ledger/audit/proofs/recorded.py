@@ -26,7 +26,7 @@ from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.codec import CommitCall
 from ledger.chain.contract.deploy import code_violation
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.ports import Log, UncheckableCreationError
+from ledger.chain.ports import Log, LogQuery, UncheckableCreationError
 from ledger.chain.round_ledger import RecordedEvent
 from ledger.protocol import merkle
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
@@ -354,7 +354,7 @@ def _logs(ledger: CommitteeLedger, round_: RecordedRound, opened_block: int) -> 
     """Return the logs of a round's events, as the chain has them."""
     places = {(each.block_number, each.log_index) for each in round_.events}
     last = max(block for block, _ in places)
-    logs = ledger.chain.logs(ledger.address, [], opened_block, last)
+    logs = ledger.chain.logs(LogQuery(ledger.address, [], opened_block, last))
     found = tuple(log for log in logs if (log.block_number, log.log_index) in places)
     if len(found) != len(places):
         raise ChainError("the chain does not hold the events of a round that it has answered with")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
@@ -515,30 +516,18 @@ def creation_block(chain: ChainReader, address: str, newest: int) -> int | None:
         The number; None if the contract does not exist after `newest`, or the node has pruned old
         states.
     """
+
+    def exists(block_number: int) -> bool:
+        # Another contract reverts; an address without code gives an empty answer.
+        try:
+            return bool(chain.call(address, abi.call_data("deployment"), block_number))
+        except TransactionRevertedError:
+            return True
+
     try:
-        return _search(chain, address, newest)
+        first = bisect_left(range(newest + 1), True, key=exists)
     except ChainUnreachableError:
         raise
     except NotServedError:
         return None
-
-
-def _search(chain: ChainReader, address: str, newest: int) -> int | None:
-    if not _exists(chain, address, newest):
-        return None
-    before, after = -1, newest
-    while after - before > 1:
-        middle = (before + after) // 2
-        if _exists(chain, address, middle):
-            after = middle
-        else:
-            before = middle
-    return after
-
-
-def _exists(chain: ChainReader, address: str, block_number: int) -> bool:
-    # Another contract reverts; an address without code gives an empty answer.
-    try:
-        return bool(chain.call(address, abi.call_data("deployment"), block_number))
-    except TransactionRevertedError:
-        return True
+    return first if first <= newest else None

@@ -28,6 +28,7 @@ from contextlib import closing
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import (
@@ -38,9 +39,8 @@ from ledger.chain.ports import (
     ChainReader,
     IncompleteLogsError,
     Log,
+    LogQuery,
     NotServedError,
-    TopicFilter,
-    matches_topics,
 )
 from ledger.chain.round_ledger import LedgerSnapshot, RecordedEvent
 from ledger.protocol.errors import ChainError
@@ -65,10 +65,10 @@ def storage_difference(view: LedgerView, storage: LedgerSnapshot) -> str | None:
     """
     if view.deployments != 1:
         return f"the logs deploy the contract {view.deployments} times"
-    fixed, registered = view.deployment, len(view.registry)
+    fixed = view.deployment
     if view.registry_digest(storage.registry_rest) != fixed.registry:
         return (
-            f"the logs register {registered} clients, and the contract was deployed for "
+            f"the logs register {len(view.registry)} clients, and the contract was deployed for "
             f"{fixed.clients}, of whom it has {storage.registered}"
         )
     expected = LedgerSnapshot.of(view, storage.registry_rest)
@@ -159,7 +159,7 @@ class EventLog:
         first = ledger.from_block if known is None else known.number + 1
         new_logs = []
         if first <= target.number:
-            new_logs = chain.logs(ledger.address, [], first, target.number)
+            new_logs = chain.logs(LogQuery(ledger.address, [], first, target.number))
         state = ledger.state(target.number)
         if not _holds(chain, target.number, target.hash):
             return None
@@ -196,8 +196,7 @@ class EventLog:
         self._known = None
         if held:
             logs = known.logs[: bisect_right(known.logs, number, key=_NUMBER)]
-            view = LedgerView.at_deployment(ledger.deployment())
-            view = view_after(view, ledger.possible(logs))
+            view = view_after(LedgerView.at_deployment(ledger.deployment()), ledger.possible(logs))
             self._known = _Folded(number, block_hash, logs, view, known.is_verified)
         return self._known
 
@@ -231,7 +230,7 @@ class EventLog:
 
 
 def complete_ledger(ledger: CommitteeLedger, table: EventTable | None = None) -> CommitteeLedger:
-    """Return a contract as of the newest block with all of its events; see `CompleteLog.up_to`."""
+    """Return a contract as of the newest block with all of its events; see `EventLog.up_to`."""
     return EventLog(table).up_to(ledger)
 
 
@@ -301,7 +300,7 @@ class EventTable:
         """Return the newest verified block of a contract, and all logs up to it; None if absent."""
         if not self._path.is_file():
             return None
-        rows: list[tuple[object, ...]] = []
+        rows: list[tuple[Any, ...]] = []
         try:
             with closing(self._opened("ro")) as base:
                 if self._is_table(base):
@@ -372,7 +371,7 @@ def _name(ledger: CommitteeLedger) -> str:
     return f"{chain.chain_id}-{chain.genesis_hash.hex()}-{ledger.address}"
 
 
-def _rows_of(base: sqlite3.Connection, name: str) -> list[tuple[object, ...]]:
+def _rows_of(base: sqlite3.Connection, name: str) -> list[tuple[Any, ...]]:
     """Return all rows of a contract, which are not too many."""
     count, size = base.execute(_SIZE, [name]).fetchone()
     if count > MAX_KEPT_LOGS or size > MAX_KEPT_BYTES:
@@ -380,7 +379,7 @@ def _rows_of(base: sqlite3.Connection, name: str) -> list[tuple[object, ...]]:
     return base.execute(_SELECT, [name]).fetchall()
 
 
-def _content(address: str, rows: list[tuple[object, ...]]) -> tuple[_Place, tuple[Log, ...]]:
+def _content(address: str, rows: list[tuple[Any, ...]]) -> tuple[_Place, tuple[Log, ...]]:
     """Return the newest verified block and the logs in the rows of a contract."""
     *logs, newest = (_log_of(address, row) for row in sorted(rows, key=lambda r: r[1] == _NEWEST))
     is_whole = newest.log_index == _NEWEST and all(log.log_index != _NEWEST for log in logs)
@@ -389,23 +388,15 @@ def _content(address: str, rows: list[tuple[object, ...]]) -> tuple[_Place, tupl
     return _place(newest), tuple(logs)
 
 
-def _log_of(address: str, row: tuple[object, ...]) -> Log:
+def _log_of(address: str, row: tuple[Any, ...]) -> Log:
     number, index, block_hash, transaction_hash, topics, data = row
-    if not (
-        isinstance(number, int)
-        and isinstance(index, int)
-        and isinstance(block_hash, bytes)
-        and isinstance(transaction_hash, bytes)
-        and isinstance(topics, bytes)
-        and isinstance(data, bytes)
-        and number >= 0
-    ):
+    if tuple(map(type, row)) != (int, int, bytes, bytes, bytes, bytes) or number < 0:
         raise ChainDamagedError("a row is not a log")
     words = tuple(topics[at : at + 32] for at in range(0, len(topics), 32))
     return Log(address, words, data, number, block_hash, transaction_hash, index)
 
 
-def _rows(logs: Sequence[Log], newest: _Place) -> Iterator[tuple[object, ...]]:
+def _rows(logs: Sequence[Log], newest: _Place) -> Iterator[tuple[Any, ...]]:
     for log in logs:
         topics = b"".join(log.topics)
         yield *_place(log), log.log_index, log.transaction_hash, topics, log.data
@@ -440,24 +431,14 @@ class _PinnedChain(ChainBase):
         return min(self._chain.finalized(), self._newest.number)
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
-        """Return a contract's answer as of a block, None for the pinned one."""
         number = self._newest.number if block_number is None else block_number
         return self._chain.call(to, data, number)
 
-    def logs(
-        self,
-        address: str | None,
-        topics: Sequence[TopicFilter],
-        from_block: int,
-        to_block: int,
-        limit: int | None = None,
-        *,
-        descending: bool = False,
-    ) -> list[Log]:
-        """Return the contract's logs that match."""
-        if address != self._address:
-            raise NotServedError(f"the logs of {address} were not read, {self._address}'s were")
-        first = bisect_left(self._logs, from_block, key=_NUMBER)
-        end = bisect_right(self._logs, to_block, key=_NUMBER)
-        matching = [log for log in self._logs[first:end] if matches_topics(log, topics)]
-        return (matching[::-1] if descending else matching)[:limit]
+    def logs(self, query: LogQuery) -> list[Log]:
+        if query.address != self._address:
+            raise NotServedError(
+                f"the logs of {query.address} were not read, {self._address}'s were"
+            )
+        first = bisect_left(self._logs, query.first, key=_NUMBER)
+        end = bisect_right(self._logs, query.last, key=_NUMBER)
+        return query.of(self._logs[first:end])

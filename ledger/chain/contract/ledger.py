@@ -16,6 +16,7 @@ from ledger.chain.ports import (
     ChainReader,
     ChainWriter,
     Log,
+    LogQuery,
     NotServedError,
     Receipt,
     Transaction,
@@ -92,7 +93,6 @@ class CommitteeLedger(RoundHistory):
         return ledger_state.Deployment(**fields)
 
     def state(self, block_number: int | None = None) -> LedgerSnapshot:
-        """Return the contract's storage after a block, None for the head."""
         (values,) = self._call("state", block_number=block_number)
         stage, *rest = values
         if stage not in set(ledger_state.LedgerStage):
@@ -136,7 +136,7 @@ class CommitteeLedger(RoundHistory):
 
     def recorded_in(self, from_block: int, to_block: int) -> list[RecordedEvent]:
         """Return every event in a range of blocks, both ends included; see `possible`."""
-        return self.possible(self.chain.logs(self.address, [], from_block, to_block))
+        return self.possible(self.chain.logs(LogQuery(self.address, [], from_block, to_block)))
 
     def recorded(
         self,
@@ -154,7 +154,7 @@ class CommitteeLedger(RoundHistory):
         last = self.chain.head().number if to_block is None else to_block
         return self.possible(
             self.chain.logs(
-                self.address, topics, self.from_block, last, limit, descending=descending
+                LogQuery(self.address, topics, self.from_block, last, limit, descending=descending)
             )
         )
 
@@ -215,7 +215,6 @@ class LedgerWriter(CommitteeLedger, RoundLedger):
         self.writer.mine(blocks)
 
     def would_accept(self, round_number: int, signed: Sequence[SignedCommitment]) -> bool:
-        """Return whether the contract would accept these commitments, without sending them."""
         call = codec.CommitCall(round_number, tuple(signed))
         try:
             self.chain.call(self.address, codec.encode_call(call))

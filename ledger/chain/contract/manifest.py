@@ -57,7 +57,6 @@ class Manifest:
     version: int = PROTOCOL_VERSION
 
     def domain(self) -> Domain:
-        """Return the EIP-712 domain of the contract."""
         salt = Digest(bytes.fromhex(self.salt.removeprefix("0x")))
         return Domain(self.chain_id, Address(to_canonical(self.address)), salt)
 

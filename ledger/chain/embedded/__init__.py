@@ -39,13 +39,11 @@ class DeferredPrecompile:
     """
 
     def __init__(self, module: str, name: str, options: dict[str, int] | None = None) -> None:
-        """Placeholder for a function."""
         self.module = module
         self.name = name
         self.options = options or {}
 
     def __call__(self, *computation: Any, **options: int) -> Any:
-        """Run the contract, or set options."""
         chosen = self.options | options
         if not computation:
             return DeferredPrecompile(self.module, self.name, chosen)

@@ -42,13 +42,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from eth.db.schema import SchemaV1
 
+from ledger.chain.addresses import to_canonical
 from ledger.chain.embedded.sqlite_file import SqliteFile, Synchronous, size_of
 from ledger.chain.ports import (
     ChainDamagedError,
     ChainLockedError,
     ChainReader,
     ChainRolledBackError,
-    TopicFilter,
+    LogQuery,
 )
 from ledger.io.folders import HeldError, take_lock
 from ledger.io.home import DISK, read_file
@@ -123,42 +124,29 @@ def rows_of_block(
     return rows
 
 
-def select(
-    address: bytes | None,
-    topics: Sequence[TopicFilter],
-    from_block: int,
-    to_block: int,
-    *,
-    limit: int | None,
-    descending: bool,
-) -> tuple[str, list[object]] | None:
-    """Return the query of a log filter and its parameters; None if no log can match.
-
-    Args:
-        address: the contract, 20 bytes; None for every one.
-        topics: per position a topic, alternatives, or None for any.
-        limit: most rows to return; None for all.
-        descending: newest first.
-    """
-    terms = {"address": [address]} if address is not None else {}
-    for number, topic in enumerate(topics):
+def select(query: LogQuery) -> tuple[str, list[object]] | None:
+    """Return the SQL of a log query and its parameters; None if no log can match."""
+    terms: dict[str, list[bytes]] = {}
+    if query.address is not None:
+        terms["address"] = [to_canonical(query.address)]
+    for number, topic in enumerate(query.topics):
         if topic is not None:
             terms[f"topic{number}"] = [topic] if isinstance(topic, bytes) else list(topic)
-    if not all(terms.values()) or not terms.keys() <= _FILTERED or to_block < from_block:
+    if not all(terms.values()) or not terms.keys() <= _FILTERED or query.last < query.first:
         return None
     conditions = ["id >= ?", "id < ?"]
-    parameters: list[object] = [row_id(number, 0) for number in _bounded(from_block, to_block)]
+    parameters: list[object] = [row_id(n, 0) for n in _bounded(query.first, query.last)]
     for column, values in terms.items():
         conditions.append(f"{column} IN ({', '.join('?' * len(values))})")
         parameters += values
-    query = (
-        f"SELECT {COLUMNS} FROM logs {_index(set(terms), to_block - from_block)} "  # noqa: S608
-        f"WHERE {' AND '.join(conditions)} ORDER BY id {'DESC' if descending else 'ASC'}"
+    sql = (
+        f"SELECT {COLUMNS} FROM logs {_index(set(terms), query.last - query.first)} "  # noqa: S608
+        f"WHERE {' AND '.join(conditions)} ORDER BY id {'DESC' if query.descending else 'ASC'}"
     )
-    if limit is not None:
-        query += " LIMIT ?"
-        parameters.append(limit)
-    return query, parameters
+    if query.limit is not None:
+        sql += " LIMIT ?"
+        parameters.append(query.limit)
+    return sql, parameters
 
 
 def _index(columns: set[str], blocks: int) -> str:
@@ -243,7 +231,6 @@ class ChainStore(SqliteFile):
             file.close()
 
     def verify_meta(self) -> None:
-        """Verify the meta table of a chain of this version."""
         statements = {
             sql for (sql,) in self.rows("SELECT sql FROM sqlite_master WHERE sql NOT NULL")
         }
@@ -262,7 +249,6 @@ class ChainStore(SqliteFile):
             )
 
     def meta(self) -> dict[str, str]:
-        """Return the values that identify the chain, by name."""
         return dict(self.rows("SELECT name, value FROM meta"))
 
     def get(self, key: bytes) -> bytes | None:
@@ -393,7 +379,6 @@ class HeadNote:
         return cls(path, descriptor, 2)
 
     def write(self, acknowledged: AcknowledgedBlock) -> None:
-        """Note a newer durable block."""
         if self._descriptor is None:
             return
         self._sequence += 1
@@ -407,7 +392,6 @@ class HeadNote:
             ) from error
 
     def close(self) -> None:
-        """Close the file; idempotent."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -15,8 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
+from eth.exceptions import PyEVMError
 from eth_keys.datatypes import PrivateKey
+from eth_keys.exceptions import BadSignature
+from eth_typing import Address
+from rlp.exceptions import RLPException  # type: ignore[import-untyped]
 
+from ledger.chain.addresses import to_canonical
 from ledger.chain.embedded import chain_store, evm
 from ledger.chain.embedded.chain_store import (
     SCHEMA_VERSION,
@@ -31,11 +36,7 @@ from ledger.chain.embedded.evm import (
     DEFAULT_CHAIN_ID,
     GENESIS_BALANCE_WEI,
     TEST_KEYS,
-    UnsignedCall,
     address_of,
-    decode_transaction,
-    require_own_chain,
-    sign_transaction,
 )
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.embedded.sqlite_file import Synchronous
@@ -44,6 +45,7 @@ from ledger.chain.ports import (
     Receipt,
     TransactionRefusedError,
     TransactionRevertedError,
+    WrongChainError,
 )
 from ledger.protocol.encoding import keccak
 from ledger.protocol.errors import ChainError
@@ -54,6 +56,11 @@ if TYPE_CHECKING:
 DEFAULT_GAS_LIMIT = 200_000_000
 
 _MOST_SECONDS_AHEAD = 1
+_TRANSACTION_TYPES = {b"\x01", b"\x02"}  # EIP-2930 and EIP-1559: both contain the chain id
+_MALFORMED = (
+    *(RLPException, PyEVMError, *evm.REFUSALS),
+    *(TypeError, ValueError, RecursionError),
+)
 
 
 class WritingOptions(TypedDict, total=False):
@@ -196,9 +203,23 @@ class EmbeddedChain(EmbeddedReader):
         Args:
             raw: its typed encoding (EIP-2718).
         """
+        if raw[:1] not in _TRANSACTION_TYPES:
+            raise TransactionRefusedError(
+                "only EIP-1559 and access-list transactions are taken: others may name no chain"
+            )
         with self._lock:
-            machine = self._chain.get_vm()
-        return decode_transaction(machine, self.chain_id, raw)
+            builder = self._chain.get_vm().get_transaction_builder()
+        try:
+            signed = builder.decode(raw)
+            _ = signed.sender
+        except BadSignature as error:
+            raise TransactionRefusedError(
+                "invalid sender: the signature recovers to no account"
+            ) from error
+        except _MALFORMED as error:
+            raise TransactionRefusedError("rlp: the transaction is malformed") from error
+        self._require_own(signed)
+        return signed
 
     def mine_pending(self, pending: Sequence[SignedTransactionAPI]) -> frozenset[bytes]:
         """Mine one block of all transactions that fit into it; an empty one of none.
@@ -228,7 +249,6 @@ class EmbeddedChain(EmbeddedReader):
         *,
         again: bool = False,  # noqa: ARG002 - nothing is pending here
     ) -> Receipt:
-        """Create a contract with this nonce; see `ChainWriter.create_contract`."""
         with self._lock:
             if (expected := self.next_nonce()) != nonce:
                 raise TransactionRefusedError(f"nonce {nonce} where {expected} comes next")
@@ -246,16 +266,36 @@ class EmbeddedChain(EmbeddedReader):
     def _sign(
         self, to: str | None, data: bytes, gas: int, key: bytes, value: int
     ) -> SignedTransactionAPI:
+        signer = PrivateKey(key)
+        account = Address(signer.public_key.to_canonical_address())
         with evm.damage_translated(self._store):
-            # The next block's base fee suffices.
-            fee = evm.base_fee(self._chain.header)
-            call = UnsignedCall(to, data, gas, fee, value)
-            return sign_transaction(self._chain.get_vm(), self.chain_id, call, key)
+            machine = self._chain.get_vm()
+            unsigned = machine.get_transaction_builder().new_unsigned_dynamic_fee_transaction(  # type: ignore[attr-defined]
+                chain_id=self.chain_id,
+                nonce=machine.state.get_nonce(account),
+                max_priority_fee_per_gas=0,
+                max_fee_per_gas=evm.base_fee(self._chain.header),  # the next block's suffices
+                gas=gas,
+                to=to_canonical(to) if to is not None else b"",
+                value=value,
+                data=data,
+                access_list=(),
+            )
+            signed: SignedTransactionAPI = unsigned.as_signed_transaction(signer)
+        return signed
+
+    def _require_own(self, signed: SignedTransactionAPI) -> None:
+        """Raise a WrongChainError unless a transaction is signed for this chain."""
+        # py-evm never compares a transaction's chain id with the chain's (py-evm #1352).
+        if signed.chain_id != self.chain_id:
+            raise WrongChainError(
+                f"invalid chain id for signer: have {signed.chain_id} want {self.chain_id}"
+            )
 
     def _seal(self, transactions: Sequence[SignedTransactionAPI]) -> evm.BlockContents:
         """Mine a block of all of these transactions, or none."""
         for transaction in transactions:
-            require_own_chain(transaction, self.chain_id)
+            self._require_own(transaction)
         return self._mine(transactions, must_fit=True)
 
     @contextlib.contextmanager
@@ -270,7 +310,9 @@ class EmbeddedChain(EmbeddedReader):
         finally:
             # After any interruption the chain continues from the file.
             if self._database.pending:
-                self._rebuild()
+                self._database.pending.clear()
+                with evm.damage_translated(self._store):
+                    self._chain = type(self._chain)(self._database)
 
     def _mine(
         self, transactions: Sequence[SignedTransactionAPI], *, must_fit: bool
@@ -311,11 +353,6 @@ class EmbeddedChain(EmbeddedReader):
             self._note.write(AcknowledgedBlock(self.genesis_hash, number, hash_))
         self._write_ahead.bound()
         return block
-
-    def _rebuild(self) -> None:
-        self._database.pending.clear()
-        with evm.damage_translated(self._store):
-            self._chain = type(self._chain)(self._database)
 
     def _newest(self) -> AcknowledgedBlock:
         head = self.head()

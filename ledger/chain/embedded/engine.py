@@ -192,7 +192,6 @@ class DecodedCode:
         self.destinations = _jump_destinations(code)
 
     def block_at(self, start: int) -> Block:
-        """Decode the block that begins at a position."""
         code, position, following = self._code, start, None
         gas = least = height = highest = memory = 0
         steps: list[Step] = []
@@ -534,20 +533,17 @@ class _AccountStorage(AccountStorageDB):
         self, db: AtomicDatabaseAPI, storage_root: Hash32, address: Address, nodes: TrieNodes
     ) -> None:
         super().__init__(db, storage_root, address)
-        self._storage_lookup = _Slots(db, storage_root, address, nodes)
+        self._storage_lookup = _Slots(db, storage_root, address)
+        self._storage_lookup.nodes = nodes
         self._storage_cache = CacheDB(self._storage_lookup)
         self._locked_changes = JournalDB(self._storage_cache)
         self._journal_storage = JournalDB(self._locked_changes)
 
 
 class _Slots(StorageLookup):
-    def __init__(
-        self, db: AtomicDatabaseAPI, storage_root: Hash32, address: Address, nodes: TrieNodes
-    ) -> None:
-        super().__init__(db, storage_root, address)
-        self._nodes = nodes
+    nodes: TrieNodes
 
     def __getitem__(self, key: bytes) -> bytes:
         if self.has_changed_root:
             return super().__getitem__(key)
-        return self._nodes.value(self._starting_root_hash, self._decode_key(key))
+        return self.nodes.value(self._starting_root_hash, self._decode_key(key))

@@ -44,7 +44,6 @@ from eth.vm.forks.prague import PragueVM
 from eth.vm.forks.prague.state import PragueState
 from eth_keys.datatypes import PrivateKey
 from eth_keys.exceptions import BadSignature
-from eth_typing import Address
 from eth_utils.exceptions import ValidationError
 from rlp.exceptions import RLPException  # type: ignore[import-untyped]
 from trie.exceptions import (
@@ -57,7 +56,7 @@ from trie.exceptions import (
 )
 from trie.exceptions import ValidationError as TrieValidationError
 
-from ledger.chain.addresses import checksum, contract_created_by, to_canonical
+from ledger.chain.addresses import checksum, contract_created_by
 from ledger.chain.embedded import chain_store
 from ledger.chain.embedded.chain_store import LogRow
 from ledger.chain.embedded.engine import FastAccountDB, FastComputation, TrieNodes
@@ -67,8 +66,6 @@ from ledger.chain.ports import (
     Log,
     Receipt,
     Transaction,
-    TransactionRefusedError,
-    WrongChainError,
 )
 from ledger.protocol.encoding import keccak
 from ledger.protocol.errors import ChainError
@@ -80,7 +77,6 @@ if TYPE_CHECKING:
         ComputationAPI,
         ReceiptAPI,
         SignedTransactionAPI,
-        VirtualMachineAPI,
     )
     from eth.typing import AccountDetails, HeaderParams
     from eth.vm.state import BaseState
@@ -499,75 +495,3 @@ def damage_translated(
         raise ChainDamagedError(
             f"{store.path}: the chain is damaged ({type(error).__name__}: {summary})"
         ) from error
-
-
-_MALFORMED = (TypeError, ValueError, RecursionError)
-_TRANSACTION_TYPES = (1, 2)  # EIP-2930 and EIP-1559: both contain the chain id
-
-
-@dataclass(frozen=True, slots=True)
-class UnsignedCall:
-    """A transaction before it has a nonce and a signature.
-
-    Attributes:
-        to: EIP-55; None to create a contract.
-        fee: the most that is paid, in wei per gas.
-        value: wei to transfer.
-    """
-
-    to: str | None
-    data: bytes
-    gas: int
-    fee: int
-    value: int
-
-
-def sign_transaction(
-    machine: VirtualMachineAPI, chain_id: int, call: UnsignedCall, key: bytes
-) -> SignedTransactionAPI:
-    """Return the key's next transaction at the machine's state, signed."""
-    signer = PrivateKey(key)
-    nonce = machine.state.get_nonce(Address(signer.public_key.to_canonical_address()))
-    unsigned = machine.get_transaction_builder().new_unsigned_dynamic_fee_transaction(  # type: ignore[attr-defined]
-        chain_id=chain_id,
-        nonce=nonce,
-        max_priority_fee_per_gas=0,
-        max_fee_per_gas=call.fee,
-        gas=call.gas,
-        to=to_canonical(call.to) if call.to is not None else b"",
-        value=call.value,
-        data=call.data,
-        access_list=(),
-    )
-    signed: SignedTransactionAPI = unsigned.as_signed_transaction(signer)
-    return signed
-
-
-def decode_transaction(
-    machine: VirtualMachineAPI, chain_id: int, raw: bytes
-) -> SignedTransactionAPI:
-    """Return a signed transaction of this chain, decoded and not executed."""
-    if raw[:1] not in {bytes([kind]) for kind in _TRANSACTION_TYPES}:
-        raise TransactionRefusedError(
-            "only EIP-1559 and access-list transactions are taken: others may name no chain"
-        )
-    try:
-        signed: SignedTransactionAPI = machine.get_transaction_builder().decode(raw)
-        _ = signed.sender
-    except BadSignature as error:
-        raise TransactionRefusedError(
-            "invalid sender: the signature recovers to no account"
-        ) from error
-    except (RLPException, PyEVMError, *REFUSALS, *_MALFORMED) as error:
-        raise TransactionRefusedError("rlp: the transaction is malformed") from error
-    require_own_chain(signed, chain_id)
-    return signed
-
-
-def require_own_chain(transaction: SignedTransactionAPI, chain_id: int) -> None:
-    """Raise a WrongChainError unless a transaction is signed for this chain."""
-    # py-evm never compares a transaction's chain id with the chain's (py-evm #1352).
-    if transaction.chain_id != chain_id:
-        raise WrongChainError(
-            f"invalid chain id for signer: have {transaction.chain_id} want {chain_id}"
-        )

@@ -316,8 +316,7 @@ def _verify_body(store: ChainStore, chain: MiningChainAPI, header: BlockHeaderAP
             number, f"has {len(transactions)} transactions, {len(receipts)} receipts"
         )
     for index, transaction in enumerate(transactions):
-        _verify_transaction(chain, number, transaction)
-        _verify_lookup(store, number, index, transaction)
+        _verify_transaction(store, chain, (number, index), transaction)
     _verify_summaries(header, receipts)
     expected = chain_store.rows_of_block(
         number, [bytes(transaction.hash) for transaction in transactions], receipts
@@ -327,24 +326,22 @@ def _verify_body(store: ChainStore, chain: MiningChainAPI, header: BlockHeaderAP
 
 
 def _verify_transaction(
-    chain: MiningChainAPI, number: int, transaction: SignedTransactionAPI
+    store: ChainStore,
+    chain: MiningChainAPI,
+    place: tuple[int, int],
+    transaction: SignedTransactionAPI,
 ) -> None:
-    shown = f"transaction 0x{transaction.hash.hex()}"
+    """Verify a transaction, and that it is looked up at its block's number and its index."""
+    number, shown = place[0], f"transaction 0x{transaction.hash.hex()}"
     if getattr(transaction, "chain_id", None) != chain.chain_id:
         raise BlockDamagedError(number, f"{shown} is signed for another chain")
     if not transaction.is_signature_valid:
         raise BlockDamagedError(number, f"{shown} has an invalid signature")
-
-
-def _verify_lookup(
-    store: ChainStore, number: int, index: int, transaction: SignedTransactionAPI
-) -> None:
     # Compared as bytes: the decoder accepts an empty list as the number 0.
-    shown = f"transaction 0x{transaction.hash.hex()}"
     position = store.get(transaction_key(bytes(transaction.hash)))
     if position is None:
         raise BlockDamagedError(number, f"{shown} cannot be looked up")
-    if position != rlp.encode((number, index)):
+    if position != rlp.encode(place):
         raise BlockDamagedError(number, f"{shown} is looked up elsewhere")
 
 

@@ -11,7 +11,7 @@ import contextlib
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,8 +35,8 @@ from ledger.chain.ports import (
     ChainBase,
     ChainDamagedError,
     Log,
+    LogQuery,
     Receipt,
-    TopicFilter,
     Transaction,
     TransactionRevertedError,
     require_identity,
@@ -45,158 +45,6 @@ from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
     from eth.abc import BlockHeaderAPI, ComputationAPI, ReceiptAPI, SignedTransactionAPI, StateAPI
-
-
-class BlockReader(ChainBase):
-    """The blocks of an open chain file. Safe to share between threads.
-
-    Attributes:
-        chain_id: the chain's EIP-155 id.
-    """
-
-    def __init__(self, store: ChainStore) -> None:
-        evm.verify_fast_signatures()
-        self._store = store
-        self._lock = threading.RLock()
-        meta = store.meta()
-        with evm.damage_translated(store):
-            self.chain_id = int(meta["chain_id"])
-            self.genesis_hash = bytes.fromhex(meta["genesis_hash"])
-            for name, written in (
-                ("chain_id", str(self.chain_id)),
-                ("genesis_hash", self.genesis_hash.hex()),
-            ):
-                if meta[name] != written:
-                    what = name.replace("_", " ")
-                    raise ChainDamagedError(
-                        f"{store.path}: {meta[name][:80]!r} is not a canonical {what}"
-                    )
-            if meta["fork"] != evm.FORK:
-                raise ChainError(f"{store.path}: runs {meta['fork']}, not {evm.FORK}")
-            self._database = evm.OverlayDatabase(store)
-            integrity.verify_head(self._database, self.genesis_hash)
-            self._chain = evm.chain_class(self.chain_id)(self._database)
-            self._newest_header = self._chain.get_canonical_head()
-
-    def head(self) -> Block:
-        with self._lock, evm.damage_translated(self._store):
-            return evm.block(self._canonical_head())
-
-    def finalized(self) -> int:
-        """Return the head's number: blocks of this file are never reverted."""
-        return self.head().number
-
-    def block(self, number: int) -> Block:
-        return evm.block(self.header(number))
-
-    def header(self, number: int | None = None) -> BlockHeaderAPI:
-        """Return the full header of a block, None for the head."""
-        with self._lock, evm.damage_translated(self._store):
-            head = self._canonical_head()
-            if number is None or number == head.block_number:
-                return head
-            if not 0 <= number < head.block_number:
-                raise ChainError(f"no block {number}; the head is {head.block_number}")
-            header = self._chain.get_canonical_block_header_by_number(number)  # type: ignore[arg-type]
-            if header.block_number != number:
-                raise ChainDamagedError(
-                    f"{self._store.path}: block {number} is filed as {header.block_number}"
-                )
-            return header
-
-    def _canonical_head(self) -> BlockHeaderAPI:
-        # Another process may have added blocks.
-        if self._database.get(HEAD_KEY) != self._newest_header.hash:
-            self._newest_header = self._chain.get_canonical_head()
-        return self._newest_header
-
-    def block_number_of(self, block_hash: bytes) -> int | None:
-        """Return the number of the block with a hash; None if the chain has none."""
-        with self._lock, evm.damage_translated(self._store):
-            if not self._database.exists(block_hash):
-                return None
-            number = self._chain.get_block_header_by_hash(block_hash).block_number  # type: ignore[arg-type]
-            return number if self.header(number).hash == block_hash else None
-
-    def logs(
-        self,
-        address: str | None,
-        topics: Sequence[TopicFilter],
-        from_block: int,
-        to_block: int,
-        limit: int | None = None,
-        *,
-        descending: bool = False,
-    ) -> list[Log]:
-        """Return the logs that match, by an index; see `ChainReader.logs`."""
-        contract = to_canonical(address) if address is not None else None
-        query = chain_store.select(
-            contract, topics, from_block, to_block, limit=limit, descending=descending
-        )
-        if query is None:
-            return []
-        with self._lock, evm.damage_translated(self._store):
-            rows = self._store.rows(*query)
-            numbers = {chain_store.position(row[0])[0] for row in rows}
-            hashes = {number: self._hash(number) for number in numbers}
-            return [evm.log_of_row(row, hashes) for row in rows]
-
-    def _hash(self, number: int) -> bytes:
-        return bytes(self._chain.get_canonical_block_hash(number))  # type: ignore[arg-type]
-
-    def transaction(self, transaction_hash: bytes) -> Transaction:
-        entry = self.find(transaction_hash)
-        if entry is None:
-            raise ChainError(f"there is no mined transaction 0x{transaction_hash.hex()}")
-        header, _, signed = entry
-        with evm.damage_translated(self._store):
-            return evm.transaction(header, signed)
-
-    def find(
-        self, transaction_hash: bytes
-    ) -> tuple[BlockHeaderAPI, int, SignedTransactionAPI] | None:
-        """Return a transaction's header, index and EVM form; None until it is mined."""
-        with self._lock, evm.damage_translated(self._store):
-            key = integrity.transaction_key(transaction_hash)
-            if not self._database.exists(key):
-                return None
-            number, index = self._chain.get_canonical_transaction_index(transaction_hash)  # type: ignore[arg-type]
-            header = self.header(number)
-            signed = self.transactions(header)[index]
-            if signed.hash != transaction_hash:
-                raise ChainDamagedError(
-                    f"{self._store.path}: 0x{transaction_hash.hex()} leads to another transaction"
-                )
-            return header, index, signed
-
-    def transaction_index(self, transaction_hash: bytes) -> int:
-        """Return the index of a mined transaction in its block."""
-        with self._lock, evm.damage_translated(self._store):
-            return self._chain.get_canonical_transaction_index(transaction_hash)[1]  # type: ignore[arg-type]
-
-    def transactions(self, header: BlockHeaderAPI) -> tuple[SignedTransactionAPI, ...]:
-        """Return a block's transactions."""
-        with self._lock, evm.damage_translated(self._store):
-            builder = self._chain.get_vm_class(header).get_transaction_builder()
-            return self._chain.chaindb.get_block_transactions(header, builder)
-
-    def receipt(self, transaction_hash: bytes) -> Receipt | None:
-        entry = self.find(transaction_hash)
-        if entry is None:
-            return None
-        header, index, signed = entry
-        with self._lock, evm.damage_translated(self._store):
-            return evm.receipt(header, index, signed, self.receipts(header))
-
-    def receipts(self, header: BlockHeaderAPI) -> tuple[ReceiptAPI, ...]:
-        """Return a block's receipts."""
-        with self._lock, evm.damage_translated(self._store):
-            builder = self._chain.get_vm_class(header).get_receipt_builder()
-            return self._chain.chaindb.get_receipts(header, builder)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._store.close()
 
 
 _ZERO_ADDRESS = "0x" + "00" * 20
@@ -254,15 +102,40 @@ class _Answers:
                 self._entries.popitem(last=False)
 
 
-class EmbeddedReader(BlockReader):
-    """A chain file, read-only; shows new blocks at once. Safe to share between threads."""
+class EmbeddedReader(ChainBase):
+    """A chain file, read-only; shows new blocks at once. Safe to share between threads.
+
+    Attributes:
+        chain_id: the chain's EIP-155 id.
+    """
 
     def __init__(
         self, store: ChainStore, noted: AcknowledgedBlock | ChainError | None = None
     ) -> None:
-        super().__init__(store)
+        evm.verify_fast_signatures()
+        self._store = store
         self._noted = noted
         self._answers = _Answers()
+        self._lock = threading.RLock()
+        meta = store.meta()
+        with evm.damage_translated(store):
+            self.chain_id = int(meta["chain_id"])
+            self.genesis_hash = bytes.fromhex(meta["genesis_hash"])
+            for name, written in (
+                ("chain_id", str(self.chain_id)),
+                ("genesis_hash", self.genesis_hash.hex()),
+            ):
+                if meta[name] != written:
+                    what = name.replace("_", " ")
+                    raise ChainDamagedError(
+                        f"{store.path}: {meta[name][:80]!r} is not a canonical {what}"
+                    )
+            if meta["fork"] != evm.FORK:
+                raise ChainError(f"{store.path}: runs {meta['fork']}, not {evm.FORK}")
+            self._database = evm.OverlayDatabase(store)
+            integrity.verify_head(self._database, self.genesis_hash)
+            self._chain = evm.chain_class(self.chain_id)(self._database)
+            self._newest_header = self._chain.get_canonical_head()
 
     @classmethod
     def open(
@@ -281,6 +154,109 @@ class EmbeddedReader(BlockReader):
             store.close()
             raise
         return chain
+
+    def head(self) -> Block:
+        with self._lock, evm.damage_translated(self._store):
+            return evm.block(self._canonical_head())
+
+    def finalized(self) -> int:
+        """Return the head's number: blocks of this file are never reverted."""
+        return self.head().number
+
+    def block(self, number: int) -> Block:
+        return evm.block(self.header(number))
+
+    def header(self, number: int | None = None) -> BlockHeaderAPI:
+        """Return the full header of a block, None for the head."""
+        with self._lock, evm.damage_translated(self._store):
+            head = self._canonical_head()
+            if number is None or number == head.block_number:
+                return head
+            if not 0 <= number < head.block_number:
+                raise ChainError(f"no block {number}; the head is {head.block_number}")
+            header = self._chain.get_canonical_block_header_by_number(number)  # type: ignore[arg-type]
+            if header.block_number != number:
+                raise ChainDamagedError(
+                    f"{self._store.path}: block {number} is filed as {header.block_number}"
+                )
+            return header
+
+    def _canonical_head(self) -> BlockHeaderAPI:
+        # Another process may have added blocks.
+        if self._database.get(HEAD_KEY) != self._newest_header.hash:
+            self._newest_header = self._chain.get_canonical_head()
+        return self._newest_header
+
+    def block_number_of(self, block_hash: bytes) -> int | None:
+        with self._lock, evm.damage_translated(self._store):
+            if not self._database.exists(block_hash):
+                return None
+            number = self._chain.get_block_header_by_hash(block_hash).block_number  # type: ignore[arg-type]
+            return number if self.header(number).hash == block_hash else None
+
+    def logs(self, query: LogQuery) -> list[Log]:
+        """Return the logs that match, by an index."""
+        selection = chain_store.select(query)
+        if selection is None:
+            return []
+        with self._lock, evm.damage_translated(self._store):
+            rows = self._store.rows(*selection)
+            numbers = {chain_store.position(row[0])[0] for row in rows}
+            hashes = {number: self._hash(number) for number in numbers}
+            return [evm.log_of_row(row, hashes) for row in rows]
+
+    def _hash(self, number: int) -> bytes:
+        return bytes(self._chain.get_canonical_block_hash(number))  # type: ignore[arg-type]
+
+    def transaction(self, transaction_hash: bytes) -> Transaction:
+        entry = self.find(transaction_hash)
+        if entry is None:
+            raise ChainError(f"there is no mined transaction 0x{transaction_hash.hex()}")
+        header, _, signed = entry
+        with evm.damage_translated(self._store):
+            return evm.transaction(header, signed)
+
+    def find(
+        self, transaction_hash: bytes
+    ) -> tuple[BlockHeaderAPI, int, SignedTransactionAPI] | None:
+        """Return a transaction's header, index and EVM form; None until it is mined."""
+        with self._lock, evm.damage_translated(self._store):
+            key = integrity.transaction_key(transaction_hash)
+            if not self._database.exists(key):
+                return None
+            number, index = self._chain.get_canonical_transaction_index(transaction_hash)  # type: ignore[arg-type]
+            header = self.header(number)
+            signed = self.transactions(header)[index]
+            if signed.hash != transaction_hash:
+                raise ChainDamagedError(
+                    f"{self._store.path}: 0x{transaction_hash.hex()} leads to another transaction"
+                )
+            return header, index, signed
+
+    def transaction_index(self, transaction_hash: bytes) -> int:
+        with self._lock, evm.damage_translated(self._store):
+            return self._chain.get_canonical_transaction_index(transaction_hash)[1]  # type: ignore[arg-type]
+
+    def transactions(self, header: BlockHeaderAPI) -> tuple[SignedTransactionAPI, ...]:
+        with self._lock, evm.damage_translated(self._store):
+            builder = self._chain.get_vm_class(header).get_transaction_builder()
+            return self._chain.chaindb.get_block_transactions(header, builder)
+
+    def receipt(self, transaction_hash: bytes) -> Receipt | None:
+        entry = self.find(transaction_hash)
+        if entry is None:
+            return None
+        header, index, signed = entry
+        with self._lock, evm.damage_translated(self._store):
+            return evm.receipt(header, index, signed, self.receipts(header))
+
+    def receipts(self, header: BlockHeaderAPI) -> tuple[ReceiptAPI, ...]:
+        with self._lock, evm.damage_translated(self._store):
+            builder = self._chain.get_vm_class(header).get_receipt_builder()
+            return self._chain.chaindb.get_receipts(header, builder)
+
+    def close(self) -> None:
+        self._store.close()
 
     def code(self, address: str, block_number: int | None = None) -> bytes:
         """Return a contract's runtime code after a block (None: the head); may be empty."""
@@ -308,12 +284,6 @@ class EmbeddedReader(BlockReader):
                 if signed.nonce == nonce and bytes(signed.sender) == account:
                     return self.receipt(bytes(signed.hash))
         raise ChainDamagedError(f"{self._store.path}: block {number} lacks a transaction")
-
-    def storage(self, address: str, slot: int, block_number: int | None = None) -> int:
-        """Return one storage word of a contract after a block (None for the head)."""
-        contract = to_canonical(address)
-        with self._lock, evm.damage_translated(self._store):
-            return int(self._state(block_number).get_storage(contract, slot))
 
     def _state(self, block_number: int | None) -> StateAPI:
         return self._chain.get_vm(self.header(block_number)).state
@@ -408,7 +378,6 @@ class EmbeddedReader(BlockReader):
 
     @property
     def wal_bytes(self) -> int:
-        """Size of the write-ahead log, in bytes."""
         return self._store.wal_bytes
 
     def verify(

@@ -85,7 +85,6 @@ class SqliteFile:
         return cls(path, connection, mark, is_snapshot=is_snapshot)
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
-        """Return all rows of a query with placeholders."""
         with self._lock, translated(self.path):
             for _ in range(_ATTEMPTS):
                 self._follow()
@@ -105,7 +104,6 @@ class SqliteFile:
         return rows if self._is_still() else None
 
     def scan(self, query: str) -> Iterator[Any]:
-        """Yield the rows of a query one by one."""
         with self._lock, translated(self.path):
             self._follow()
             yield from self._connection.execute(query)
@@ -127,7 +125,6 @@ class SqliteFile:
 
     @property
     def wal_bytes(self) -> int:
-        """Length of the write-ahead log."""
         return size_of(self._whole_path, "-wal")
 
     def checkpoint(self) -> bool:
@@ -145,7 +142,6 @@ class SqliteFile:
         return bool(moved[0] == 0)
 
     def close(self) -> None:
-        """Close the file; idempotent."""
         with self._lock:
             self.is_closed = True
             self._connection.close()

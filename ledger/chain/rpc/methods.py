@@ -19,7 +19,7 @@ from ledger.chain.embedded import evm
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import base_fee, next_base_fee
 from ledger.chain.embedded.reader import ContractCall, EmbeddedReader
-from ledger.chain.ports import Log, TransactionRevertedError
+from ledger.chain.ports import Log, LogQuery, TransactionRevertedError
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.pool import TransactionPool, rejection_message
 from ledger.protocol.encoding import to_hex
@@ -73,7 +73,6 @@ class RpcMethods:
             "eth_getBalance": lambda who, at=None: hex(self._account(who, at)[1]),
             "eth_getTransactionCount": self._count,
             "eth_getCode": self._code,
-            "eth_getStorageAt": self._storage,
             "eth_call": self._call,
             "eth_estimateGas": self._estimate,
             "eth_getLogs": self._logs,
@@ -166,11 +165,6 @@ class RpcMethods:
     def _code(self, who: object, at: object = None) -> str:
         return to_hex(self._chain.code(wire.address(who), _number_of(self._chain, at)))
 
-    def _storage(self, who: object, slot: object, at: object = None) -> str:
-        number = _number_of(self._chain, at)
-        word = self._chain.storage(wire.address(who), wire.quantity(slot), number)
-        return to_hex(word.to_bytes(32, "big"))
-
     def _call(self, request: object, at: object = None) -> str:
         answer = self._chain.answer(
             _read_call(request), _number_of(self._chain, at), in_snapshot=True
@@ -200,7 +194,7 @@ class RpcMethods:
         logs: list[Log] = []
         for contract in _read_addresses(fields.get("address")):
             room = self._most_logs + 1 - len(logs)
-            logs += self._chain.logs(contract, topics, first, last, room)
+            logs += self._chain.logs(LogQuery(contract, topics, first, last, room))
             if len(logs) > self._most_logs:
                 raise wire.RpcFault(
                     wire.LIMIT_EXCEEDED, f"query returned more than {self._most_logs} results"

@@ -11,8 +11,9 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
 from ledger.chain.addresses import eip55
@@ -20,12 +21,11 @@ from ledger.chain.ports import (
     Block,
     ChainBase,
     Log,
+    LogQuery,
     NotServedError,
     Receipt,
-    TopicFilter,
     Transaction,
     TransactionRevertedError,
-    matches_topics,
     require_identity,
 )
 from ledger.chain.rpc import wire
@@ -40,49 +40,46 @@ from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError
 
 
-@dataclass(frozen=True, slots=True)
-class LogFilter:
-    """A log filter; see `ChainReader.logs`."""
+def log_request(query: LogQuery) -> dict[str, Any] | None:
+    """Return the arguments of `eth_getLogs` but the range; None if no log can match."""
+    encoded: list[str | list[str] | None] = []
+    for topic in query.topics:
+        if isinstance(topic, bytes):
+            encoded.append(to_hex(topic))
+        elif topic is None:
+            encoded.append(None)
+        elif topic:
+            encoded.append([to_hex(alternative) for alternative in topic])
+        else:
+            return None  # no alternative can match; a node would read it as any
+    if len(encoded) > 4:
+        return None
+    request: dict[str, Any] = {"topics": encoded}
+    return request if query.address is None else {**request, "address": query.address}
 
-    address: str | None
-    topics: Sequence[TopicFilter]
 
-    def request(self) -> dict[str, Any] | None:
-        """Return the arguments of `eth_getLogs` but the range; None if no log can match."""
-        encoded: list[str | list[str] | None] = []
-        for topic in self.topics:
-            if isinstance(topic, bytes):
-                encoded.append(to_hex(topic))
-            elif topic is None:
-                encoded.append(None)
-            elif topic:
-                encoded.append([to_hex(alternative) for alternative in topic])
-            else:
-                return None  # no alternative can match; a node would read it as any
-        while encoded and encoded[-1] is None:
-            encoded.pop()  # a node would require that number of topics
-        if len(encoded) > 4:
-            return None
-        request: dict[str, Any] = {"topics": encoded}
-        return request if self.address is None else {**request, "address": self.address}
+def _plain(query: LogQuery) -> LogQuery:
+    """Return an equal query without last topics of any kind: a node would require their number."""
+    topics = list(query.topics)
+    while topics and topics[-1] is None:
+        topics.pop()
+    contract = None if query.address is None else eip55(query.address)
+    return replace(query, address=contract, topics=topics)
 
-    def verify(self, logs: Sequence[Log], low: int, high: int) -> None:
-        """Reject logs that a node must not return for this filter and range of blocks."""
-        if len({(log.block_number, log.log_index) for log in logs}) < len(logs):
-            raise wire.MalformedAnswerError("two logs at one place of the chain")
-        contract = None if self.address is None else eip55(self.address)
-        topics = list(self.topics)
-        while topics and topics[-1] is None:
-            topics.pop()
-        for log in logs:
-            if not low <= log.block_number <= high:
-                raise wire.MalformedAnswerError(
-                    f"a log of block {log.block_number}, outside {low} to {high}"
-                )
-            if contract not in {None, log.address} or not matches_topics(log, topics):
-                raise wire.MalformedAnswerError(
-                    f"a log of block {log.block_number} that the filter does not match"
-                )
+
+def _verify_logs(logs: Sequence[Log], query: LogQuery) -> None:
+    """Reject logs that a node must not return for a query."""
+    if len({(log.block_number, log.log_index) for log in logs}) < len(logs):
+        raise wire.MalformedAnswerError("two logs at one place of the chain")
+    for log in logs:
+        if not query.first <= log.block_number <= query.last:
+            raise wire.MalformedAnswerError(
+                f"a log of block {log.block_number}, outside {query.first} to {query.last}"
+            )
+        if not query.matches(log):
+            raise wire.MalformedAnswerError(
+                f"a log of block {log.block_number} that the filter does not match"
+            )
 
 
 Call: TypeAlias = "Callable[[bytes, int], bytes]"
@@ -237,12 +234,12 @@ class RpcReader(ChainBase):
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._settings = RpcSettings() if settings is None else settings
-        self._sleep, self._clock = sleep, clock
+        self.settings = RpcSettings() if settings is None else settings
+        self.sleep, self.clock = sleep, clock
         self._highest_head = 0
         self._has_named_final = False
         self._node = HttpTransport(
-            url, self._settings.request_timeout_seconds, self._settings.max_answer_bytes
+            url, self.settings.request_timeout_seconds, self.settings.max_answer_bytes
         )
         # No retries before the first answer: the address is probably wrong.
         self._retry = self._retry_policy(retries=0)
@@ -251,12 +248,12 @@ class RpcReader(ChainBase):
         except ChainError:
             self._node.close()
             raise
-        self._retry = self._retry_policy(self._settings.retries)
+        self._retry = self._retry_policy(self.settings.retries)
 
     def _retry_policy(self, retries: int) -> RetryPolicy:
-        backoff = Backoff(self._settings.retry_pause_seconds, _PAUSE_GROWTH)
-        deadline = self._settings.request_timeout_seconds
-        return RetryPolicy(backoff, retries + 1, deadline, self._sleep, self._clock)
+        backoff = Backoff(self.settings.retry_pause_seconds, _PAUSE_GROWTH)
+        deadline = self.settings.request_timeout_seconds
+        return RetryPolicy(backoff, retries + 1, deadline, self.sleep, self.clock)
 
     def _verify_identity(self, chain_id: int | None, genesis_hash: bytes | None) -> None:
         self.chain_id = self._ask(wire.quantity, "eth_chainId")
@@ -265,7 +262,6 @@ class RpcReader(ChainBase):
 
     @property
     def node(self) -> str | None:
-        """The node's address without credentials."""
         return self._node.shown_url
 
     def _ask(
@@ -297,7 +293,6 @@ class RpcReader(ChainBase):
         return newest
 
     def block(self, number: int) -> Block:
-        """Return one block."""
         if number < 0:
             raise ChainError(f"no block {number}")
         block = self._block_or_none(hex(number))
@@ -336,10 +331,10 @@ class RpcReader(ChainBase):
                 f"{self._node.shown_url}: names no final block, on a chain that has them: it "
                 "may be starting or lagging; wait, or give a number of confirmations"
             )
-        return max(0, self.head().number - self._settings.confirmations)
+        return max(0, self.head().number - self.settings.confirmations)
 
     def _head_may_be_final(self) -> bool:
-        if self._settings.confirmations > 0:
+        if self.settings.confirmations > 0:
             return True  # an explicit depth replaces finality
         return not self._ask(_is_of_stake, "eth_getBlockByNumber", "latest", False)
 
@@ -352,7 +347,6 @@ class RpcReader(ChainBase):
             return self._ask(wire.data, "eth_call", request, tag)
 
     def require_suitable(self, *, needs_block_hash: bool) -> None:
-        """Reject a chain that cannot run the contract; see `ChainWriter.require_suitable`."""
         unmet = self.unmet_requirements()
         if not needs_block_hash:
             unmet.pop(Requirement.BLOCK_HASH, None)
@@ -382,44 +376,29 @@ class RpcReader(ChainBase):
         """Return an account's balance, in wei."""
         return self._ask(wire.quantity, "eth_getBalance", address, "latest")
 
-    def logs(
-        self,
-        address: str | None,
-        topics: Sequence[TopicFilter],
-        from_block: int,
-        to_block: int,
-        limit: int | None = None,
-        *,
-        descending: bool = False,
-    ) -> list[Log]:
-        """Return the logs that match; see `ChainReader.logs`.
-
-        A range that the node refuses is requested in parts.
-        """
-        wanted = LogFilter(address, topics)
+    def logs(self, query: LogQuery) -> list[Log]:
+        """Return the logs that match; a range that the node refuses is requested in parts."""
         newest = self.head().number
-        last = min(to_block, newest)
-        if last < min(to_block, self._highest_head):
+        last = min(query.last, newest)
+        if last < min(query.last, self._highest_head):
             # Several nodes may answer behind one URL, and one of them may lag.
             raise NotServedError(
                 f"{self._node.shown_url}: the node had block {self._highest_head}, and now ends "
                 f"with {newest}"
             )
         logs: list[Log] = []
-        for part in self._log_parts(wanted, max(from_block, 0), last, descending=descending):
+        for part in self._log_parts(replace(_plain(query), first=max(query.first, 0), last=last)):
             logs += part
-            if limit is not None and len(logs) >= limit:
-                return logs[:limit]
+            if query.limit is not None and len(logs) >= query.limit:
+                return logs[: query.limit]
         return logs
 
-    def _log_parts(
-        self, wanted: LogFilter, first: int, last: int, *, descending: bool
-    ) -> Iterator[list[Log]]:
+    def _log_parts(self, query: LogQuery) -> Iterator[list[Log]]:
         """Yield the logs of a range of blocks in parts, in order."""
-        request = wanted.request()
-        if request is None or first > last:
+        request = log_request(query)
+        if request is None or query.first > query.last:
             return
-        waiting = [(first, last)]
+        waiting = [(query.first, query.last)]
         while waiting:
             low, high = waiting.pop()
             try:
@@ -433,10 +412,10 @@ class RpcReader(ChainBase):
                     raise
                 middle = (low + high) // 2
                 halves = [(low, middle), (middle + 1, high)]
-                waiting += halves if descending else reversed(halves)
+                waiting += halves if query.descending else reversed(halves)
                 continue
-            wanted.verify(logs, low, high)
-            logs.sort(key=lambda log: (log.block_number, log.log_index), reverse=descending)
+            _verify_logs(logs, replace(query, first=low, last=high))
+            logs.sort(key=attrgetter("block_number", "log_index"), reverse=query.descending)
             yield logs
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
@@ -469,7 +448,6 @@ class RpcReader(ChainBase):
         return receipt
 
     def market(self) -> GasMarket:
-        """Return current gas prices."""
         number, base = self._ask(_fee_of_block, "eth_getBlockByNumber", "latest", False)
         try:
             tip = self._ask(wire.quantity, "eth_maxPriorityFeePerGas")
@@ -478,7 +456,6 @@ class RpcReader(ChainBase):
         return GasMarket(number, base, tip)
 
     def client_version(self) -> str:
-        """Return the node's name and version."""
         return self._ask(str, "web3_clientVersion")
 
     def nonce(self, account: str, *, pending: bool) -> int:
@@ -512,6 +489,11 @@ class RpcReader(ChainBase):
             f"{self._node.shown_url}: the node has no mined transaction of "
             f"{sender} with nonce {nonce}, although it is mined"
         )
+
+    def is_confirmed(self, receipt: Receipt) -> bool:
+        """Return whether enough blocks are on top of a mined transaction's own."""
+        depth = self.settings.confirmations
+        return depth == 0 or self.head().number - receipt.block_number >= depth
 
     def post(self, raw: bytes) -> bytes:
         """Send the node a signed transaction once; return the hash under which it was accepted.
@@ -548,7 +530,6 @@ class RpcReader(ChainBase):
             return self._ask(wire.quantity, "eth_estimateGas", dict(request))
 
     def close(self) -> None:
-        """Close the connections to the node."""
         self._node.close()
 
 

@@ -71,7 +71,6 @@ class TransactionPool:
             self._pending.setdefault(sender, {})[signed.nonce] = pending
 
     def find(self, transaction_hash: bytes) -> SignedTransactionAPI | None:
-        """Return a pending transaction by hash; None if there is none."""
         with self._lock:
             for pending in self._all():
                 if pending.hash == transaction_hash:

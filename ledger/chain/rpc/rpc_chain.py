@@ -54,9 +54,8 @@ class RpcChain(RpcReader):
             sleep=sleep,
             clock=clock,
         )
-        account = SendingAccount(key)
-        self._manager = TransactionManager(self, account, self._settings, sleep, clock)
-        self.sender: str = account.address
+        self._manager = TransactionManager(self, SendingAccount(key))
+        self.sender: str = self._manager.sender
 
     def send(self, to: str | None, data: bytes, gas: int, *, value: int = 0) -> Receipt:
         """Send an EIP-1559 transaction and wait for confirmation; see `ChainWriter.send`."""
@@ -111,24 +110,20 @@ class RpcChain(RpcReader):
         return 0 if offer is None else gas * offer.fee
 
     def _polling(self, seconds: float) -> RetryPolicy:
-        backoff = Backoff(_FIRST_PAUSE_SECONDS, 1.5, self._settings.poll_seconds)
-        return RetryPolicy(backoff, deadline_seconds=seconds, sleep=self._sleep, clock=self._clock)
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, 1.5, self.settings.poll_seconds)
+        return RetryPolicy(backoff, deadline_seconds=seconds, sleep=self.sleep, clock=self.clock)
 
     def _wait_for(self, what: str, poll: Callable[[], T | None]) -> T:
-        seconds = self._settings.receipt_timeout_seconds
+        seconds = self.settings.receipt_timeout_seconds
         result = self._polling(seconds).poll(poll)
         if result is None:
             raise TransactionTimeoutError(f"{what} within {seconds:g} s")
         return result
 
     def _confirmed(self, transaction_hash: bytes) -> Receipt:
-        depth = self._settings.confirmations
-
         def poll() -> Receipt | None:
             receipt = self.receipt(transaction_hash)
-            if receipt is None or depth == 0:
-                return receipt
-            return receipt if self.head().number - receipt.block_number >= depth else None
+            return receipt if receipt is not None and self.is_confirmed(receipt) else None
 
         return self._wait_for(
             f"account {self.sender}: 0x{transaction_hash.hex()}: not confirmed", poll
@@ -140,12 +135,10 @@ class RpcChain(RpcReader):
     def create_contract(
         self, creation: bytes, gas: int, nonce: int, *, again: bool = False
     ) -> Receipt:
-        """Create a contract with this nonce; see `ChainWriter.create_contract`."""
         unsigned = UnsignedTransaction(nonce, None, creation, gas)
         return self._received(self._manager.submit_as(unsigned, again=again))
 
     def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
-        """Return an account's confirmed receipt; see `ChainWriter.receipt_of`."""
         receipt = super().receipt_of(sender, nonce)
         return None if receipt is None else self._confirmed(receipt.transaction_hash)
 

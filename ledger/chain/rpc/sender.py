@@ -44,7 +44,7 @@ from ledger.chain.ports import (
 )
 from ledger.chain.rpc import fees, wire
 from ledger.chain.rpc.fees import Fees
-from ledger.chain.rpc.node import RpcReader, RpcSettings, require_same_hash
+from ledger.chain.rpc.node import RpcReader, require_same_hash
 from ledger.chain.rpc.wire import RpcFault
 from ledger.io.retry import Backoff
 from ledger.protocol.encoding import keccak, to_hex
@@ -206,7 +206,11 @@ class InFlightTransaction:
         block_number: int,
     ) -> None:
         self._manager = manager
-        self._node, self._clock, self._settings = manager.node, manager.clock, manager.settings
+        self._node, self._clock, self._settings = (
+            manager.node,
+            manager.node.clock,
+            manager.node.settings,
+        )
         self._unsigned = unsigned
         now = self._clock()
         self._deadline = now + self._settings.receipt_timeout_seconds
@@ -230,12 +234,10 @@ class InFlightTransaction:
 
     @property
     def offer(self) -> Fees:
-        """Fees of the last version."""
         return self._offer
 
     @property
     def seconds_left(self) -> float:
-        """Time until the time-out."""
         return max(0.0, self._deadline - self._clock())
 
     @property
@@ -249,7 +251,7 @@ class InFlightTransaction:
             receipt = self._receipt()
             if receipt is None:
                 self._push()
-            elif self._is_deep(receipt):
+            elif self._node.is_confirmed(receipt):
                 self._manager.end(self, abandoned=False)
                 return self._done(receipt)
         except NotServedError as error:
@@ -294,10 +296,6 @@ class InFlightTransaction:
                 self._polls_lost = 0
                 return receipt
         return None
-
-    def _is_deep(self, receipt: Receipt) -> bool:
-        depth = self._settings.confirmations
-        return depth == 0 or self._node.head().number - receipt.block_number >= depth
 
     def _done(self, receipt: Receipt) -> Receipt:
         if receipt.status != 1:
@@ -409,28 +407,13 @@ _INSUFFICIENT_FUNDS = ("insufficient funds", "insufficientfunds", "upfront cost"
 
 
 class TransactionManager:
-    """The transactions of one account. Safe to share between threads.
+    """The transactions of one account. Safe to share between threads."""
 
-    Args:
-        sleep: waits a number of seconds.
-        clock: monotonic seconds.
-    """
-
-    def __init__(
-        self,
-        node: RpcReader,
-        account: SendingAccount,
-        settings: RpcSettings,
-        sleep: Callable[[float], None],
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, node: RpcReader, account: SendingAccount) -> None:
         self.node = node
         self.account = account
         self.sender = account.address
-        self.settings = settings
-        self.caps = settings.fee_caps
-        self.clock = clock
-        self._sleep = sleep
+        self.caps = node.settings.fee_caps
         self._lock = threading.Lock()
         self._in_flight: dict[int, InFlightTransaction] = {}
         self._abandoned: dict[int, Fees] = {}  # fees of pending transactions without a caller
@@ -449,7 +432,7 @@ class TransactionManager:
         """
         # One at a time: the next nonce is known only after the node has accepted the previous one.
         with self._lock:
-            backoff = Backoff(_FIRST_PAUSE_SECONDS, longest_seconds=self.settings.poll_seconds)
+            backoff = Backoff(_FIRST_PAUSE_SECONDS, longest_seconds=self.node.settings.poll_seconds)
             attempts, used = Counter[int](), -1
             while True:
                 nonce, outcome = self._try(
@@ -469,7 +452,7 @@ class TransactionManager:
                     used = nonce
                 # Another process with this key was faster. The node has certainly not accepted our
                 # transaction, so another nonce cannot send it twice.
-                self._sleep(backoff.pause(attempts.total()))
+                self.node.sleep(backoff.pause(attempts.total()))
 
     def submit_as(self, unsigned: UnsignedTransaction, *, again: bool) -> InFlightTransaction:
         """Send a transaction with the given nonce and no other.

@@ -88,7 +88,6 @@ class RpcServer:
             self._server.shutdown()
 
     def close(self) -> None:
-        """Stop listening."""
         self._closed.set()
         self._server.shutdown()
         self._server.server_close()

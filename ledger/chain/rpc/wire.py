@@ -271,7 +271,6 @@ class HttpTransport:
         return answer.body
 
     def close(self) -> None:
-        """Close the connections."""
         self._server.close()
 
 

@@ -30,7 +30,7 @@ from ledger.audit.proofs.recorded import TrustedContract, make_bundle, read_trus
 from ledger.audit.proofs.verification import Caveat, StepName, Trusted, TrustedHead
 from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.chain.contract import abi
-from ledger.chain.ports import NotServedError, TopicFilter
+from ledger.chain.ports import LogQuery, NotServedError, TopicFilter
 from ledger.protocol.errors import BlobMissingError, ConfigurationError, EncodingError
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import ClientId, Digest
@@ -254,12 +254,12 @@ def test_blocks_outside_a_bundle_are_not_served_as_a_chain(honest: Run) -> None:
         assert chain.chain_id == honest.chain.chain_id
         assert chain.genesis_hash == honest.chain.genesis_hash
         assert chain.finalized() == chain.head().number == bundle.blocks[-1].number
-        committed = chain.logs(None, [abi.topic("UpdatesCommitted")], 0, 2**53)
+        committed = chain.logs(LogQuery(None, [abi.topic("UpdatesCommitted")], 0, 2**53))
         assert committed == list(bundle.logs[:2])
         decided: list[TopicFilter] = [[abi.topic("RoundDecided")], (2).to_bytes(32)]
-        assert chain.logs(honest.ledger.address, decided, 0, 2**53) == [bundle.logs[2]]
-        assert chain.logs(None, [None] * 5, 0, 2**53) == []
-        assert chain.logs(None, [], 0, 2**53, 1, descending=True) == [bundle.logs[-1]]
+        assert chain.logs(LogQuery(honest.ledger.address, decided, 0, 2**53)) == [bundle.logs[2]]
+        assert chain.logs(LogQuery(None, [None] * 5, 0, 2**53)) == []
+        assert chain.logs(LogQuery(None, [], 0, 2**53, 1, descending=True)) == [bundle.logs[-1]]
         for asked in (
             lambda: chain.block(0),
             lambda: chain.transaction(bytes(32)),

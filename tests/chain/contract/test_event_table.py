@@ -30,6 +30,7 @@ from ledger.chain.ports import (
     ChainReader,
     IncompleteLogsError,
     Log,
+    LogQuery,
     NotServedError,
 )
 from ledger.chain.round_ledger import RecordedEvent
@@ -50,9 +51,9 @@ class Node(ForgedChain):
         super().__init__(chain, shown="http://node")
         self.asked: list[tuple[int, int]] = []
 
-    def logs(self, address, topics, from_block, to_block, *rest, **options):  # type: ignore[no-untyped-def]
-        self.asked.append((from_block, to_block))
-        return super().logs(address, topics, from_block, to_block, *rest, **options)
+    def logs(self, query: LogQuery) -> list[Log]:
+        self.asked.append((query.first, query.last))
+        return super().logs(query)
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def table(tmp_path: Path, chain: GeneratedChain) -> Path:
 
 
 def all_logs(chain: GeneratedChain) -> list[Log]:
-    return chain.logs(None, [], 0, chain.head().number)
+    return chain.logs(LogQuery(None, [], 0, chain.head().number))
 
 
 def ledger_at(node: Node) -> CommitteeLedger:
@@ -83,7 +84,7 @@ def read(chain: GeneratedChain, path: Path) -> tuple[list[Log], list[tuple[int, 
     """Return the logs that a new process reads, and the ranges for which it asks the node."""
     node = Node(chain)
     seen = EventLog(EventTable(path)).up_to(ledger_at(node))
-    return seen.chain.logs(seen.address, [], 0, chain.head().number), node.asked
+    return seen.chain.logs(LogQuery(seen.address, [], 0, chain.head().number)), node.asked
 
 
 def change(path: Path, statement: str, *values: object) -> None:
@@ -129,7 +130,9 @@ def test_a_running_reader_is_cut_back_as_the_chain_is(chain: GeneratedChain, tab
     for branch in (shorter, chain, shorter):
         node.chain = branch
         seen = log.up_to(ledger_at(node))
-        assert seen.chain.logs(seen.address, [], 0, branch.head().number) == all_logs(branch)
+        assert seen.chain.logs(LogQuery(seen.address, [], 0, branch.head().number)) == all_logs(
+            branch
+        )
         assert read(branch, table)[0] == all_logs(branch)
 
 
@@ -302,7 +305,7 @@ def test_log_continues_where_it_was_read_as_of_its_block(run: Run) -> None:
     earlier = log.up_to(ledger, before.chain.head())
     assert (earlier.commitments(2), earlier.state()) == ((), before.state())
     with pytest.raises(NotServedError, match="were not read"):
-        after.chain.logs(None, [], 0, 1)
+        after.chain.logs(LogQuery(None, [], 0, 1))
 
 
 def test_omissions_from_the_open_round_are_noticed_and_not_cached(run: Run) -> None:

@@ -11,7 +11,7 @@ import pytest
 from ledger.chain.contract import abi
 from ledger.chain.contract.codec import encode_log, require_possible_event, require_possible_sizes
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.ports import Block, Log, NotServedError
+from ledger.chain.ports import Block, Log, LogQuery, NotServedError
 from ledger.chain.round_ledger import RecordedEvent
 from ledger.protocol import encoding
 from ledger.protocol.ledger_state import (
@@ -159,10 +159,11 @@ class ToldChain:
             for part in (value if isinstance(value, bytes) else word(value) for value in found)
         )
 
-    def logs(self, address: str, topics: Any, *_: object, **__: object) -> list[Log]:
+    def logs(self, query: LogQuery) -> list[Log]:
+        topics: Any = query.topics
         found = [encode_log(event) for event in self._events]
         return [
-            Log(address, names, data, 7, SOME, SOME, index)
+            Log(str(query.address), names, data, 7, SOME, SOME, index)
             for index, (names, data) in enumerate(found)
             if names[0] in topics[0]
         ]

@@ -19,7 +19,7 @@ from ledger.chain.addresses import to_canonical
 from ledger.chain.embedded import chain_store
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.ports import BlockDamagedError, ChainDamagedError
+from ledger.chain.ports import BlockDamagedError, ChainDamagedError, LogQuery
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import deploy, words
 
@@ -169,7 +169,7 @@ def everything(path: Path) -> list[object]:
         headers = [chain.header(number) for number in range(BLOCKS + 1)]
         sent = [bytes(one.hash) for header in headers for one in chain.transactions(header)]
         chain.verify(execute=True)
-        return [headers, chain.logs(None, [], 0, BLOCKS), *map(chain.receipt, sent)]
+        return [headers, chain.logs(LogQuery(None, [], 0, BLOCKS)), *map(chain.receipt, sent)]
 
 
 class TestForgeries:
@@ -212,7 +212,7 @@ class TestForgeries:
         connection.execute("UPDATE sqlite_master SET sql = ? WHERE name = 'logs_by_topic1'", (sql,))
         connection.close()
         with EmbeddedReader.open(path) as chain:
-            assert chain.logs(None, [None, words(PROBE_BLOCK)], 0, 1000) == []
+            assert chain.logs(LogQuery(None, [None, words(PROBE_BLOCK)], 0, 1000)) == []
         with pytest.raises(ChainDamagedError, match="missing from index logs_by_topic1"):
             verify(path)
 
@@ -393,7 +393,7 @@ def state_nodes(path: Path) -> dict[str, bytes]:
     """Return what the newest state is made of: its root's child, a storage trie, a code."""
     with EmbeddedReader.open(path) as reader:
         root = reader.header().state_root
-        [probe] = {log.address for log in reader.logs(None, [], 0, BLOCKS)}
+        [probe] = {log.address for log in reader.logs(LogQuery(None, [], 0, BLOCKS))}
         accounts = HexaryTrie(reader._database, root)
         storage_root, code_hash = rlp.decode(accounts[keccak(to_canonical(probe))])[2:]
     [*children, _] = rlp.decode(value_of(path, root))

@@ -13,7 +13,7 @@ from ledger.chain.embedded import evm
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.embedded.reader import ContractCall, EmbeddedReader
-from ledger.chain.ports import ChainLockedError, TransactionRefusedError, WrongChainError
+from ledger.chain.ports import ChainLockedError, LogQuery, TransactionRefusedError, WrongChainError
 from ledger.protocol.errors import ChainError
 from ledger.protocol.signing import GROUP_ORDER
 from tests.chain.probe import deploy, word, words
@@ -222,7 +222,7 @@ class TestInterruptedTransactions:
                 chain.send(probe, words(3, 3), GAS)
         assert chain.head() == head
         assert chain.call(probe, b"") == word(0)
-        assert chain.logs(probe, [], 0, 9) == []
+        assert chain.logs(LogQuery(probe, [], 0, 9)) == []
         assert chain.send(probe, words(4, 4), GAS).block_number == head.number + 1
         chain.verify(execute=True)
 

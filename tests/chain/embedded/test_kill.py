@@ -15,6 +15,7 @@ import pytest
 
 from ledger.chain.embedded.chain_store import read_note
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.ports import LogQuery
 from ledger.chain.rpc.pool import TransactionPool
 from tests.chain.probe import TOPIC, deploy, word, words
 from tests.chain.rpc.test_transaction_pool import signed
@@ -42,7 +43,7 @@ def test_every_acknowledged_block_survives_a_kill(tmp_path: Path, seed: int) -> 
         assert chain.block(noted.number).hash == noted.hash, "the note is not ahead of the chain"
         assert head in {last, last + 1}, "at most the one block whose word was cut off"
         chain.verify(execute=True)
-        values = [log.topics[1] for log in chain.logs(probe, [TOPIC], 0, head)]
+        values = [log.topics[1] for log in chain.logs(LogQuery(probe, [TOPIC], 0, head))]
         assert values[: len(acknowledged)] == [word(value) for _, value in acknowledged]
         assert chain.call(probe, b"") == values[-1]
         assert chain.send(probe, words(99_999, 0), 200_000).block_number == head + 1
@@ -58,7 +59,7 @@ def test_a_block_of_many_survives_a_kill_whole(tmp_path: Path, seed: int) -> Non
         head, last = chain.head().number, acknowledged[-1][0]
         assert head in {last, last + 1}
         chain.verify(execute=True)
-        values = [log.topics[1] for log in chain.logs(probe, [TOPIC], 0, head)]
+        values = [log.topics[1] for log in chain.logs(LogQuery(probe, [TOPIC], 0, head))]
         assert values == [word(value) for value in range(1, 3 * (head - 1) + 1)]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from ledger.chain.embedded import chain_store
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.ports import Log, TopicFilter
+from ledger.chain.ports import Log, LogQuery, TopicFilter
 from tests.chain.probe import TOPIC, deploy, word, words
 
 
@@ -67,8 +67,8 @@ def test_every_filter_equals_the_scan(chain: EmbeddedChain, first: int, last: in
     for number, topics in itertools.product([None, 1, 2], itertools.product(*topic_lists())):
         address = None if number is None else deployed(chain, number)
         expected = scanned(chain, address, list(topics), first, last)
-        assert chain.logs(address, topics, first, last) == expected
-        newest = chain.logs(address, topics, first, last, 3, descending=True)
+        assert chain.logs(LogQuery(address, topics, first, last)) == expected
+        newest = chain.logs(LogQuery(address, topics, first, last, 3, descending=True))
         assert newest == expected[::-1][:3]
 
 
@@ -88,16 +88,16 @@ def deployed(chain: EmbeddedChain, block: int) -> str:
 @pytest.mark.parametrize(
     ("address", "topics", "index"),
     [
-        (b"\x01" * 20, [], "logs_by_address"),
-        (b"\x01" * 20, [TOPIC], "logs_by_topic0"),
+        ("0x" + "01" * 20, [], "logs_by_address"),
+        ("0x" + "01" * 20, [TOPIC], "logs_by_topic0"),
         (None, [None, word(1)], "logs_by_topic1"),
-        (b"\x01" * 20, [TOPIC, None, [word(1), word(2)]], "logs_by_topic2"),
+        ("0x" + "01" * 20, [TOPIC, None, [word(1), word(2)]], "logs_by_topic2"),
     ],
 )
 def test_a_filter_is_answered_by_its_most_selective_index(
-    chain: EmbeddedChain, address: bytes | None, topics: list[TopicFilter], index: str
+    chain: EmbeddedChain, address: str | None, topics: list[TopicFilter], index: str
 ) -> None:
-    query = chain_store.select(address, topics, 0, 10**9, limit=None, descending=True)
+    query = chain_store.select(LogQuery(address, topics, 0, 10**9, descending=True))
     assert query is not None
     plan = chain._store.rows("EXPLAIN QUERY PLAN " + query[0], query[1])
     assert any(f"SEARCH logs USING INDEX {index}" in row[3] for row in plan)

@@ -12,7 +12,7 @@ import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.ports import NotServedError
+from ledger.chain.ports import LogQuery, NotServedError
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import deploy, words
 
@@ -75,7 +75,7 @@ def test_a_closed_chain_is_read_without_leaving_files(home: Path) -> None:
         with EmbeddedReader.open(home / "chain.sqlite") as chain:
             chain.verify(execute=True)
             assert chain.head().number == 2
-            assert len(chain.logs(None, [], 0, 9)) == 1
+            assert len(chain.logs(LogQuery(None, [], 0, 9))) == 1
             assert chain.acknowledged() is not None
         assert sorted(home.iterdir()) == before
 

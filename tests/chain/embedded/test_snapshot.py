@@ -8,6 +8,7 @@ import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.ports import LogQuery
 from tests.chain.probe import deploy, word, words
 
 GAS = 200_000
@@ -20,7 +21,7 @@ def test_does_not_move_while_blocks_are_added(chain: EmbeddedChain, path: Path) 
         with reader.snapshot() as still:
             chain.send(probe, words(2, 0), GAS)
             assert still.head().number == 2
-            assert len(still.logs(probe, [], 0, 99)) == 1
+            assert len(still.logs(LogQuery(probe, [], 0, 99))) == 1
             assert still.call(probe, b"") == word(1)
             assert reader.head().number == 3
         assert reader.call(probe, b"") == word(2)

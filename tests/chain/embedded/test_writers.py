@@ -13,7 +13,7 @@ import pytest
 
 from ledger.chain.embedded.chain_store import WriteAheadLog, readers_of
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.ports import ChainLockedError
+from ledger.chain.ports import ChainLockedError, LogQuery
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import deploy, words
 
@@ -40,7 +40,7 @@ class TestTwoWriters:
                 assert first.head() == before
                 first.send(probe, words(3, 0), GAS)
                 first.verify(execute=True)
-            assert [log.topics[1][-1] for log in first.logs(probe, [], 0, 9)] == [1, 3]
+            assert [log.topics[1][-1] for log in first.logs(LogQuery(probe, [], 0, 9))] == [1, 3]
 
     def test_the_parent_is_compared_where_the_block_is_written(
         self, path: Path, monkeypatch: pytest.MonkeyPatch

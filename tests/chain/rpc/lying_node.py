@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ledger.chain.contract import abi
 from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.ports import LogQuery
 from ledger.chain.rpc.methods import RpcMethods
 from tests.chain.rpc.scripted_node import ScriptedNode
 
@@ -68,7 +69,7 @@ class LyingNode(ScriptedNode):
         self.places = {
             name: [
                 (hex(log.block_number), hex(log.log_index))
-                for log in chain.logs(None, [abi.topic(name)], 0, 10**9)
+                for log in chain.logs(LogQuery(None, [abi.topic(name)], 0, 10**9))
             ]
             for name in EVENTS
         }

@@ -15,6 +15,7 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import TEST_KEYS
 from ledger.chain.ports import (
     ChainUnreachableError,
+    LogQuery,
     NotServedError,
     TransactionRefusedError,
     TransactionRevertedError,
@@ -276,7 +277,7 @@ class TestMalformedAnswers:
             reader(node) as chain,
             pytest.raises(MalformedAnswerError),
         ):
-            chain.logs(None, [], 0, 5)
+            chain.logs(LogQuery(None, [], 0, 5))
 
     @pytest.mark.parametrize("code", [None, 3, "0x1", "0xgg", "12"])
     def test_malformed_bytes_are_refused(self, code: object) -> None:
@@ -321,7 +322,7 @@ class TestWhatANodeDoesNotServe:
             lambda chain: chain.block(5),
             lambda chain: chain.transaction(b"\x01" * 32),
             lambda chain: chain.receipt(b"\x01" * 32) or chain.transaction(b"\x01" * 32),
-            lambda chain: chain.logs(None, [], 0, 5),
+            lambda chain: chain.logs(LogQuery(None, [], 0, 5)),
             lambda chain: chain.call(SOMEBODY, b"") or chain.block(5),
             lambda chain: chain.head(),
         ]
@@ -367,9 +368,9 @@ class TestLogRanges:
             ) as node,
             reader(node) as chain,
         ):
-            found = chain.logs(None, [], 0, 10**9)
+            found = chain.logs(LogQuery(None, [], 0, 10**9))
             assert [log.block_number for log in found] == list(range(100))
-            newest = chain.logs(None, [], 50, 90, 7, descending=True)
+            newest = chain.logs(LogQuery(None, [], 50, 90, 7, descending=True))
             assert [log.block_number for log in newest] == list(range(90, 83, -1))
 
     def test_a_refusal_that_does_not_go_away_is_told(self) -> None:
@@ -382,15 +383,15 @@ class TestLogRanges:
             reader(node) as chain,
         ):
             with pytest.raises(ChainError, match="database is being rebuilt"):
-                chain.logs(None, [], 0, 1000)
+                chain.logs(LogQuery(None, [], 0, 1000))
             assert len([method for method, _ in node.asked if method == "eth_getLogs"]) <= 11
 
     def test_logs_that_were_not_asked_for_are_refused(self) -> None:
         with ScriptedNode(eth_getLogs=[self.log(0)]) as node, reader(node) as chain:
-            assert len(chain.logs(SOMEBODY.upper().replace("X", "x"), [None], 0, 0)) == 1
+            assert len(chain.logs(LogQuery(SOMEBODY.upper().replace("X", "x"), [None], 0, 0))) == 1
             for address, topics in ((f"0x{'22' * 20}", []), (None, [None, b"\x01" * 32])):
                 with pytest.raises(MalformedAnswerError, match="the filter does not match"):
-                    chain.logs(address, topics, 0, 0)
+                    chain.logs(LogQuery(address, topics, 0, 0))
 
     def test_logs_that_cannot_be_true_are_refused(self) -> None:
         one = self.log(0)
@@ -404,7 +405,7 @@ class TestLogRanges:
                 reader(node) as chain,
                 pytest.raises(MalformedAnswerError, match=fact),
             ):
-                chain.logs(None, [], 0, 0)
+                chain.logs(LogQuery(None, [], 0, 0))
 
 
 class TestSending:
@@ -532,10 +533,10 @@ class TestSending:
             reader(node) as chain,
         ):
             assert chain.head().number == 100
-            assert chain.logs(None, [], 0, 1_000) == []
+            assert chain.logs(LogQuery(None, [], 0, 1_000)) == []
             with pytest.raises(NotServedError, match="had block 100, and now ends with 95"):
-                chain.logs(None, [], 0, 100)
-            assert chain.logs(None, [], 0, 95) == []
+                chain.logs(LogQuery(None, [], 0, 100))
+            assert chain.logs(LogQuery(None, [], 0, 95)) == []
 
     def test_a_node_returning_another_hash_may_have_the_transaction(self) -> None:
         with (

@@ -14,6 +14,7 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import TEST_KEYS
 from ledger.chain.ports import (
     ChainUnreachableError,
+    LogQuery,
     NotServedError,
     TransactionRefusedError,
     TransactionTimeoutError,
@@ -114,7 +115,7 @@ class TestALineThatFails:
             proxy.trouble = trouble
             for value in range(1, number + 1):
                 insist(mine, probe, words(value, 0))
-        values = [int.from_bytes(log.data) for log in chain.logs(probe, [], 0, 10**9)]
+        values = [int.from_bytes(log.data) for log in chain.logs(LogQuery(probe, [], 0, 10**9))]
         assert values == list(range(1, number + 1))
         assert sum(proxy.troubles.values()) > proxy.troubles[Trouble.NONE] > number
 
@@ -186,7 +187,7 @@ class TestSeveralInFlight:
         assert chain.head().timestamp <= time.time() + 1, "many blocks a second date none ahead"
         found = sorted(
             (int.from_bytes(log.topics[1]), int.from_bytes(log.topics[2]))
-            for log in chain.logs(probe, [], 0, 100)
+            for log in chain.logs(LogQuery(probe, [], 0, 100))
         )
         assert found == [(1 + number, value) for number in range(12) for value in values]
 

@@ -11,6 +11,7 @@ from eth_account import Account
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import TEST_KEYS, EvmChain, address_of
+from ledger.chain.ports import LogQuery
 from ledger.chain.rpc import pool as pool_module
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.methods import RpcMethods
@@ -187,7 +188,10 @@ def test_one_that_reverts_takes_no_other_with_it(
     logs = answer(chain, pool, "eth_getLogs", {"fromBlock": "0x0", "address": probe})
     places = [(one["transactionIndex"], one["logIndex"], one["topics"][2]) for one in logs]
     assert places == [("0x0", "0x0", to_hex(word(1))), ("0x2", "0x1", to_hex(word(3)))]
-    assert [log.topics[2] for log in chain.logs(probe, [TOPIC], 0, 2)] == [word(1), word(3)]
+    assert [log.topics[2] for log in chain.logs(LogQuery(probe, [TOPIC], 0, 2))] == [
+        word(1),
+        word(3),
+    ]
     chain.verify(execute=True)
 
 

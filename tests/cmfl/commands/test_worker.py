@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -28,7 +27,7 @@ from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import TEST_KEYS
 from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.ports import IncompleteLogsError, Log, NotServedError
+from ledger.chain.ports import IncompleteLogsError, Log, LogQuery, NotServedError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server import RpcServer
 from ledger.io.home import Home
@@ -212,9 +211,9 @@ def test_an_unconfirmed_contract_is_awaited_with_a_hint(
 
 
 class Forgetful(RpcChain):
-    def logs(self, *asked: Any, **how: Any) -> list[Log]:
+    def logs(self, query: LogQuery) -> list[Log]:
         lost = abi.topic("LedgerOpened")
-        return [log for log in super().logs(*asked, **how) if log.topics[0] != lost]
+        return [log for log in super().logs(query) if log.topics[0] != lost]
 
 
 def test_a_node_that_omits_the_opening_is_named_and_awaited(served: Served) -> None:
