@@ -182,13 +182,11 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
         if error.status_code == HTTPStatus.BAD_REQUEST:
             # FastAPI raises this for a body that is not UTF-8.
             return problem(request, REQUEST_INVALID, "body: must be JSON in UTF-8")
-        detail = {404: "there is nothing at this path", 405: "this method is not answered here"}
-        text = detail.get(error.status_code, str(error.detail))
         headers = dict(error.headers or {})
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             # The router names the methods of the first route only.
             headers["Allow"] = ", ".join(_methods(app, request))
-        return plain_problem(request, error.status_code, text, headers)
+        return plain_problem(request, error.status_code, headers=headers)
 
     @app.exception_handler(Exception)
     async def failed(request: Request, _: Exception) -> Response:

@@ -138,11 +138,15 @@ def problem(
     return _answer(request, (type_, kind.title, kind.status), detail, headers, tuple(errors))
 
 
+_DETAILS = {404: "there is nothing at this path", 405: "this method is not answered here"}
+
+
 def plain_problem(
-    request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None
+    request: Request, status: int, detail: str = "", headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return the answer for a plain HTTP error, with additional headers such as Allow."""
     title = http.HTTPStatus(status).phrase
+    detail = detail or _DETAILS.get(status, title)
     return _answer(request, ("about:blank", title, status), detail, headers or {}, ())
 
 

@@ -123,7 +123,7 @@ async def follow_rounds(
                 for event in await anyio.to_thread.run_sync(_poll, request, address, follower):
                     yield ServerSentEvent(
                         data=to_rooted_json(request, event.response).decode(),
-                        event=event.kind.value,
+                        event=event.kind,
                         id=str(event.position),
                     )
                 await anyio.sleep(POLL_SECONDS)

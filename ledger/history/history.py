@@ -22,7 +22,7 @@ import struct
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -41,7 +41,6 @@ from ledger.history.round import (
     DocumentedRound,
     HistoryRound,
     Occurrence,
-    Participation,
     ScoresOutcome,
     Tally,
     digests_of_deployment,
@@ -541,16 +540,6 @@ class FoldedHistory:
 
     def _read(self, round_: HistoryRound) -> DocumentedRound:
         return DocumentedRound(round_, read_documents(self.blobs, round_))
-
-    def parts(self, client: ClientId, rounds: Sequence[HistoryRound]) -> list[Participation]:
-        """Return the parts of a client in some rounds, in their order."""
-        parts = []
-        for round_ in rounds:
-            part = self.documented(round_).part(client)
-            if part is None:
-                raise ValueError(f"client {client} took no part in round {round_.round}")
-            parts.append(part)
-        return parts
 
     def registered(self) -> tuple[RegisteredClient, ...]:
         """Return the clients registered so far, with the recorded bans."""

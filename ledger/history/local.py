@@ -8,8 +8,9 @@ discard, and reports the rounds from there again.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
+from typing import Literal
 
+from ledger.chain.contract.codec import RecordedEvent
 from ledger.history.answers_clients import (
     ClientAnswer,
     ClientRoundsAnswer,
@@ -36,7 +37,6 @@ from ledger.history.answers_signed import EvidenceAnswer, evidence_page
 from ledger.history.explain import explain_missing_payloads
 from ledger.history.history import FoldedHistory
 from ledger.history.queries import Order, RoundQuery
-from ledger.history.round import missing_payloads
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId, Digest
 
@@ -75,7 +75,7 @@ class LocalHistory:
     def missing_payloads(self, number: int) -> list[str]:
         """Return a sentence about a round's payloads that are not stored here, if there are any."""
         documents = self._view(number).documents
-        return explain_missing_payloads(documents, missing_payloads(documents, self.source.blobs))
+        return explain_missing_payloads(documents, self.source.blobs)
 
     def clients(self, limit: int, cursor: str | None) -> ClientsAnswer:
         return clients_page(self.source, limit, cursor)
@@ -116,14 +116,6 @@ class LocalHistory:
 MAX_ROUNDS_PER_POLL = 100
 
 
-class NewsKind(StrEnum):
-    """Kind of a change."""
-
-    ROUND_OPENED = "round_opened"
-    ROUND_ENDED = "round_ended"
-    TAKEN_BACK = "taken_back"
-
-
 @dataclass(frozen=True, slots=True)
 class RoundNews:
     """One change.
@@ -133,7 +125,7 @@ class RoundNews:
         response: the round's line, or the first round to discard.
     """
 
-    kind: NewsKind
+    kind: Literal["round_opened", "round_ended", "taken_back"]
     position: int
     response: RoundSummary | DiscardedRounds
 
@@ -156,31 +148,33 @@ class RoundFollower:
                 if self._opened < round_.round:
                     self._opened = round_.round
                     summary = round_summary(history, round_)
-                    news.append(RoundNews(NewsKind.ROUND_OPENED, self.position, summary))
+                    news.append(RoundNews("round_opened", self.position, summary))
                 break
             self.position = round_.round
             if round_.ended.block_number > final_block:
                 self._blocks[round_.round] = round_.ended.block_hash
             summary = round_summary(history, round_)
-            news.append(RoundNews(NewsKind.ROUND_ENDED, round_.round, summary))
-        self._forget_final(history, final_block)
+            news.append(RoundNews("round_ended", round_.round, summary))
+        for number in list(self._blocks):
+            ended = _end(history, number)
+            if ended is not None and ended.block_number <= final_block:
+                del self._blocks[number]
         return news
 
     def _taken_back(self, history: FoldedHistory, newest: int) -> list[RoundNews]:
         """Return the news that reported rounds are void, if any are."""
         for number in sorted(self._blocks):
-            ended = history.rounds(number, number)[0].ended if number <= newest else None
+            ended = _end(history, number)
             if ended is None or ended.block_hash != self._blocks[number]:
                 self._blocks = {n: block for n, block in self._blocks.items() if n < number}
                 self.position, self._opened = number - 1, 0
-                return [RoundNews(NewsKind.TAKEN_BACK, self.position, {"from_round": number})]
+                return [RoundNews("taken_back", self.position, {"from_round": number})]
         if newest < self.position:
             self.position, self._opened = newest, 0
-            return [RoundNews(NewsKind.TAKEN_BACK, self.position, {"from_round": newest + 1})]
+            return [RoundNews("taken_back", self.position, {"from_round": newest + 1})]
         return []
 
-    def _forget_final(self, history: FoldedHistory, final_block: int) -> None:
-        for number in list(self._blocks):
-            ended = history.rounds(number, number)[0].ended
-            if ended is not None and ended.block_number <= final_block:
-                del self._blocks[number]
+
+def _end(history: FoldedHistory, number: int) -> RecordedEvent | None:
+    round_ = history.round(number)
+    return None if round_ is None else round_.ended

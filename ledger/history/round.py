@@ -221,9 +221,15 @@ def read_documents(blobs: BlobReader, round_: HistoryRound) -> Documents:
     if decided is None:
         return NO_DOCUMENTS
     record = _read(blobs, decided.record, decode_record)
-    if record is not None and (record.round, record.base) != (decided.round, decided.base):
-        record = None
-    return Documents(record, _incidents(blobs, decided), decided.incidents != NO_DIGEST)
+    incidents = None
+    if decided.incidents != NO_DIGEST:
+        incidents = _read(blobs, decided.incidents, decode_incidents)
+    inputs = decided.round, decided.base
+    return Documents(
+        record if record and (record.round, record.base) == inputs else None,
+        incidents if incidents and (incidents.round, incidents.base) == inputs else None,
+        decided.incidents != NO_DIGEST,
+    )
 
 
 def missing_payloads(documents: Documents, blobs: BlobReader) -> tuple[ClientId, ...]:
@@ -235,15 +241,6 @@ def missing_payloads(documents: Documents, blobs: BlobReader) -> tuple[ClientId,
 def read_run(blobs: BlobReader, config: Digest) -> RunDocument | None:
     """Return a run's configuration; None if it is missing, damaged or no configuration."""
     return _read(blobs, config, decode_run)
-
-
-def _incidents(blobs: BlobReader, decided: RoundDecided) -> Incidents | None:
-    if decided.incidents == NO_DIGEST:
-        return None
-    incidents = _read(blobs, decided.incidents, decode_incidents)
-    if incidents is None or (incidents.round, incidents.base) != (decided.round, decided.base):
-        return None
-    return incidents
 
 
 def _read(
