@@ -138,7 +138,8 @@ def counting_only(coverage: TrainingAnswer, auditors: Collection[str]) -> Traini
 def joined(pages: Sequence[TrainingAnswer]) -> TrainingAnswer:
     """Return the coverage of consecutive rounds that several calls have given."""
     updates = [update for page in pages for update in page["updates"]]
-    answer = _counted({**pages[-1], "first": pages[0]["first"], "updates": updates})
+    first = pages[0]["first"]
+    answer = _counted({**pages[-1], "first": first, "next_from": None, "updates": updates})
     answer.pop("as_of", None)  # each page has its own
     return answer
 
