@@ -24,8 +24,10 @@ from api.http.answers import (
     CHAIN_MOVED,
     CHAIN_NOT_SERVED,
     CHAIN_UNREACHABLE,
+    CLIENT_NOT_FOUND,
     CURSOR_INVALID,
     REQUEST_INVALID,
+    ROUND_NOT_FOUND,
     ProblemError,
     ProblemKind,
     plain_problem,
@@ -52,10 +54,15 @@ from ledger.chain.ports import (
     IncompleteLogsError,
     NotServedError,
 )
-from ledger.history.history import CursorError
+from ledger.history.history import CursorError, UnknownClientError, UnknownRoundError
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 _ROUTED = (service, rounds, clients, runs, proofs, verifications, web)
+_NAMED: dict[type[Exception], ProblemKind] = {
+    CursorError: CURSOR_INVALID,
+    UnknownClientError: CLIENT_NOT_FOUND,
+    UnknownRoundError: ROUND_NOT_FOUND,
+}
 _log = logging.getLogger(__name__)
 
 
@@ -163,9 +170,11 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
         detail = f"{first.place} {first.name}: {first.detail}"
         return problem(request, REQUEST_INVALID, detail, errors)
 
-    @app.exception_handler(CursorError)
-    async def bad_cursor(request: Request, error: CursorError) -> Response:
-        return problem(request, CURSOR_INVALID, str(error))
+    async def named(request: Request, error: Exception) -> Response:
+        return problem(request, _NAMED[type(error)], str(error))
+
+    for kind in _NAMED:
+        app.add_exception_handler(kind, named)
 
     @app.exception_handler(ChainError)
     async def unreadable(request: Request, error: ChainError) -> Response:

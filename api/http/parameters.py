@@ -292,11 +292,11 @@ def of_deployment(part: str = "", tag: str = "rounds") -> Endpoints:
     return Endpoints(f"/v1/chains/{{chain}}/deployments/{{address}}{part}", tag)
 
 
-def binary(media_type: str, description: str) -> Declared:
-    """Return the declaration of a success whose body is bytes."""
-    content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
-    return {200: {"description": description, "content": content}}
+def success(media_type: str, description: str, **schema: str) -> Declared:
+    """Return the declaration of a success of a media type; bytes without a schema."""
+    schema = schema or {"type": "string", "format": "binary"}
+    return {200: {"description": description, "content": {media_type: {"schema": schema}}}}
 
 
-EXPORTED = binary("text/csv", "a page, or the whole list")
+EXPORTED = success("text/csv", "a page, or the whole list")
 """The declaration of a list in any format."""

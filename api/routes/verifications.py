@@ -38,7 +38,7 @@ from api.http.answers import (
 )
 from api.http.limits import VerificationPermission, is_foreign_page, permission
 from api.http.openapi import OF_DEPLOYMENT
-from api.http.parameters import Address, OneChain, of_deployment
+from api.http.parameters import Address, OneChain, of_deployment, success
 from api.schemas import Schema
 from api.settings import Settings
 from ledger.audit.anchors import MAX_REPORT_BYTES, report_bytes
@@ -328,12 +328,11 @@ def read_verification(reading: OneChain, address: Address, name: _Name) -> Respo
     "The report of a verification",
     None,
     (*OF_DEPLOYMENT, VERIFICATION_NOT_FOUND, REPORT_NOT_FOUND),
-    media={
-        200: {
-            "description": "the bytes that `cmfl audit --report` writes, for `cmfl audit --since`",
-            "content": {"application/json": {"schema": {"type": "object"}}},
-        }
-    },
+    media=success(
+        "application/json",
+        "the bytes that `cmfl audit --report` writes, for `cmfl audit --since`",
+        type="object",
+    ),
     tagged=False,
 )
 def read_report(reading: OneChain, address: Address, name: _Name) -> Response:

@@ -50,7 +50,7 @@ from ledger.history.round import (
     read_documents,
 )
 from ledger.protocol.encoding import registered_client
-from ledger.protocol.errors import CmflError
+from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.fold import RoundStart, registry_with_bans
 from ledger.protocol.ledger_state import (
     ClientBanned,
@@ -73,6 +73,14 @@ _HEAD = struct.Struct(">BI")
 
 class CursorError(CmflError):
     """A cursor that does not belong to its query."""
+
+
+class UnknownRoundError(ConfigurationError):
+    """A round that has not opened."""
+
+
+class UnknownClientError(ConfigurationError):
+    """A client that is not registered."""
 
 
 def encode_cursor(position: int, scope: str) -> str:
@@ -508,6 +516,24 @@ class FoldedHistory:
         if not 1 <= number <= len(self._rounds):
             return None
         return self._rounds.between(number, number)[0]
+
+    def opened(self, number: int) -> HistoryRound:
+        """Return a round that has opened (UnknownRoundError)."""
+        round_ = self.round(number)
+        if round_ is None:
+            raise UnknownRoundError(f"round {number} has not opened; the newest is {self.newest()}")
+        return round_
+
+    def known(self, client: int, *, is_registered: bool = False) -> ClientId:
+        """Return one of the deployment's clients (UnknownClientError).
+
+        Args:
+            is_registered: whether it must be registered by now.
+        """
+        clients = len(self.registered()) if is_registered else self.fixed.clients
+        if client >= clients:
+            raise UnknownClientError(f"client {client} is not registered; there are {clients}")
+        return ClientId(client)
 
     def rounds(self, first: int, last: int) -> list[HistoryRound]:
         """Return the opened rounds first..last, ascending."""

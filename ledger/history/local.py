@@ -37,15 +37,14 @@ from ledger.history.answers_signed import EvidenceAnswer, evidence_page
 from ledger.history.explain import explain_missing_payloads
 from ledger.history.history import FoldedHistory
 from ledger.history.queries import Order, RoundQuery
-from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.types import ClientId, Digest
+from ledger.protocol.types import Digest
 
 
 @dataclass(frozen=True, slots=True)
 class LocalHistory:
-    """Responses about one deployment, made here; `RemoteDeployment` reads the same ones.
+    """Answers about one deployment, made here; `RemoteDeployment` reads the same ones.
 
-    Every method that is given a round or a client raises ConfigurationError where there is none.
+    A round that has not opened raises UnknownRoundError, another client UnknownClientError.
     """
 
     source: FoldedHistory
@@ -58,59 +57,49 @@ class LocalHistory:
     def rounds(
         self, query: RoundQuery, limit: int, cursor: str | None, *, full: bool = False
     ) -> RoundsAnswer:
-        clients = self.source.fixed.clients
-        if query.client is not None and query.client >= clients:
-            raise ConfigurationError(
-                f"--client {query.client}: there are {clients} clients, from 0"
-            )
+        if query.client is not None:
+            self.source.known(query.client)
         return rounds_page(self.source, self.source.page(query, limit, cursor), full=full)
 
     def full_round(self, number: int) -> FullRound:
         """Return a round with all its parts but the score vectors."""
-        return full_round(self._view(number))
+        return full_round(self.view(number))
 
     def explanation(self, number: int) -> ExplanationAnswer:
-        return explanation(self._view(number))
+        return explanation(self.view(number))
 
     def missing_payloads(self, number: int) -> list[str]:
         """Return a sentence about a round's payloads that are not stored here, if there are any."""
-        documents = self._view(number).documents
+        documents = self.view(number).documents
         return explain_missing_payloads(documents, self.source.blobs)
 
     def clients(self, limit: int, cursor: str | None) -> ClientsAnswer:
         return clients_page(self.source, limit, cursor)
 
     def client(self, client: int) -> ClientAnswer:
-        return one_client(self.source, self._registered(client))
+        return one_client(self.source, self.source.known(client, is_registered=True))
 
     def client_rounds(
         self, client: int, order: Order, limit: int, cursor: str | None
     ) -> ClientRoundsAnswer:
-        index = self._registered(client)
+        index = self.source.known(client, is_registered=True)
         query = RoundQuery("client rounds", order, client=index)
         return client_rounds_page(self.source, index, self.source.page(query, limit, cursor))
 
-    def evidence(self, order: Order, limit: int, cursor: str | None) -> EvidenceAnswer:
-        query = RoundQuery("evidence", order)
-        return evidence_page(self.source, self.source.page(query, limit, cursor))
+    def evidence(
+        self, order: Order, limit: int, cursor: str | None, client: int | None = None
+    ) -> EvidenceAnswer:
+        """Return the evidence in a page of rounds, against one client or against all."""
+        against = None if client is None else self.source.known(client)
+        page = self.source.page(RoundQuery("evidence", order), limit, cursor)
+        return evidence_page(self.source, page, against)
 
     def digest(self, digest: Digest, limit: int, cursor: str | None) -> DigestAnswer:
         return digest_page(self.source, digest, limit, cursor)
 
-    def _view(self, number: int) -> RoundView:
-        round_ = self.source.round(number)
-        if round_ is None:
-            raise ConfigurationError(
-                f"round {number} has not opened; the newest of {self.source.fixed.rounds} is "
-                f"{self.source.newest()}"
-            )
-        return RoundView.of(self.source, round_)
-
-    def _registered(self, client: int) -> ClientId:
-        registered = len(self.source.registered())
-        if client >= registered:
-            raise ConfigurationError(f"client {client}: there are {registered} clients, from 0")
-        return ClientId(client)
+    def view(self, number: int) -> RoundView:
+        """Return a round with its documents."""
+        return RoundView.of(self.source, self.source.opened(number))
 
 
 MAX_ROUNDS_PER_POLL = 100
