@@ -113,12 +113,10 @@ class Format(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ListQuery:
+class ListQuery(PageQuery):
     """The requested page of a list, or the whole list as CSV."""
 
     format: Format
-    cursor: str | None
-    limit: int
 
     def answer(
         self, reading: RequestView, table: CsvTable[A], read: Callable[[int, str | None], A]
@@ -160,7 +158,7 @@ async def _list(
     cursor: Cursor = None,
     limit: Limit = 20,
 ) -> ListQuery:
-    return ListQuery(format, cursor, limit)
+    return ListQuery(cursor, limit, format)
 
 
 Listed = Annotated[ListQuery, Depends(_list)]
@@ -232,16 +230,16 @@ async def refuse_unknown(request: Request) -> None:
     if not request.scope["query_string"]:
         return
     route = request.scope.get("route")
-    declared = _parameters(route.dependant) if isinstance(route, APIRoute) else set()
+    allowed = _parameters(route.dependant) if isinstance(route, APIRoute) else set()
     counted = Counter(name for name, _ in request.query_params.multi_items())
     errors = [
         FieldError(
             place="query",
             name=name[:100],
-            detail="is given more than once" if name in declared else "is no parameter here",
+            detail="is given more than once" if name in allowed else "is no parameter here",
         )
         for name, times in counted.items()
-        if times > 1 or name not in declared
+        if times > 1 or name not in allowed
     ]
     if errors:
         first = errors[0]

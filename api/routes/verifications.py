@@ -13,7 +13,7 @@ import secrets
 import signal
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -162,8 +162,7 @@ def limit_resources(settings: Settings) -> None:
 def run_audit(task: AuditTask, progress: Callable[[int, int], None] | None = None) -> AuditReport:
     """Return the report of an audit over its own view of chain and blobs."""
     settings = task.settings
-    with ExitStack() as stack:
-        chain = stack.enter_context(closing(open_chain(settings, task.chain)))
+    with closing(open_chain(settings, task.chain)) as chain:
         ledger = CommitteeLedger(chain, task.address, task.from_block)
         blobs = FolderBlobs(settings.blob_folder)
         document = read_run(blobs, ledger.deployment().config) if settings.rules else None
