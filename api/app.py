@@ -63,6 +63,13 @@ _NAMED: dict[type[Exception], ProblemKind] = {
     UnknownClientError: CLIENT_NOT_FOUND,
     UnknownRoundError: ROUND_NOT_FOUND,
 }
+_OF_CHAIN: dict[type[ChainError], ProblemKind] = {
+    ChainDamagedError: CHAIN_DAMAGED,
+    ChainMovedError: CHAIN_MOVED,
+    ChainUnreachableError: CHAIN_UNREACHABLE,
+    NotServedError: CHAIN_NOT_SERVED,
+}
+"""Problems of the errors of a chain: the first whose type an error has."""
 _log = logging.getLogger(__name__)
 
 
@@ -241,17 +248,8 @@ def _methods(app: FastAPI, request: Request) -> list[str]:
 
 
 def _kind(error: ChainError) -> ProblemKind:
-    match error:
-        case ChainDamagedError():
-            return CHAIN_DAMAGED
-        case ChainUnreachableError():
-            return CHAIN_UNREACHABLE
-        case ChainMovedError():
-            return CHAIN_MOVED
-        case NotServedError():
-            return CHAIN_NOT_SERVED
-        case _:
-            return CHAIN_UNREACHABLE
+    found = (kind for each, kind in _OF_CHAIN.items() if isinstance(error, each))
+    return next(found, CHAIN_UNREACHABLE)
 
 
 def _field_error(entry: dict[str, Any]) -> FieldError:
