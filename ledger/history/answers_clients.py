@@ -10,7 +10,8 @@ from ledger.history import fields
 from ledger.history.answers_parts import Duties, EndBlock, Placed, end_block, part_entry
 from ledger.history.answers_signed import Ban, ban_body
 from ledger.history.fields import Answer, Response, doc, name_of, one_of
-from ledger.history.history import RoundPage, decode_cursor, encode_cursor
+from ledger.history.history import RoundPage
+from ledger.history.queries import decode_cursor, encode_cursor
 from ledger.history.round import (
     NO_CLIENT,
     DigestKind,

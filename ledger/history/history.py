@@ -2,23 +2,15 @@
 
 A `DeploymentFold` reads every event of one contract once and is shared between threads. A
 `FoldedHistory` is that fold as of one block: a fold that goes further never changes its answers.
-A fold trusts its events: `CompleteLog` compares a node's logs with the contract's own storage.
+A fold trusts its events: `EventLog` compares a node's logs with the contract's own storage.
 
 A filter may match rarely, so a page examines `MAX_SCANNED` rounds at most, fewer with many clients,
 and may be short of its limit while the list goes on. A position is a round's number: rounds that
 open or end between two pages neither repeat nor hide one.
-
-A cursor is base64url of version, position and a checksum over both and the query's scope. The
-checksum is no secret: it detects a cursor that was cut, altered or used for another query by
-accident. A forged cursor reaches nothing: the query checks its own bounds again.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import struct
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
@@ -35,6 +27,8 @@ from ledger.history.queries import (
     DeploymentPath,
     Order,
     RoundQuery,
+    decode_cursor,
+    encode_cursor,
 )
 from ledger.history.round import (
     NO_DOCUMENTS,
@@ -50,7 +44,7 @@ from ledger.history.round import (
     read_documents,
 )
 from ledger.protocol.encoding import registered_client
-from ledger.protocol.errors import CmflError, ConfigurationError
+from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.fold import RoundStart, registry_with_bans
 from ledger.protocol.ledger_state import (
     ClientBanned,
@@ -65,15 +59,6 @@ from ledger.protocol.ledger_state import (
 from ledger.protocol.types import ClientId, Digest, RegisteredClient
 from ledger.storage.blobs import BlobReader
 
-VERSION = 1
-MAX_CURSOR = 64
-_CHECKSUM_BYTES = 12
-_HEAD = struct.Struct(">BI")
-
-
-class CursorError(CmflError):
-    """A cursor that does not belong to its query."""
-
 
 class UnknownRoundError(ConfigurationError):
     """A round that has not opened."""
@@ -81,31 +66,6 @@ class UnknownRoundError(ConfigurationError):
 
 class UnknownClientError(ConfigurationError):
     """A client that is not registered."""
-
-
-def encode_cursor(position: int, scope: str) -> str:
-    """Return a cursor as text for a URL; the position is below 2³²."""
-    head = _HEAD.pack(VERSION, position)
-    checksum = hashlib.sha256(head + scope.encode()).digest()[:_CHECKSUM_BYTES]
-    return base64.urlsafe_b64encode(head + checksum).rstrip(b"=").decode()
-
-
-def decode_cursor(cursor: str, scope: str, last: int, first: int = 0) -> int:
-    """Return the position behind a cursor.
-
-    Args:
-        first: the least position.
-    """
-    try:
-        data = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
-        version, position = _HEAD.unpack_from(data)
-    except (ValueError, binascii.Error, struct.error) as error:
-        raise CursorError("it is cut or altered") from error
-    if version != VERSION or encode_cursor(position, scope) != cursor:
-        raise CursorError("it is altered, or of another query or version")
-    if not first <= position <= last:
-        raise CursorError("it points to nothing that is there")
-    return int(position)
 
 
 MAX_SCANNED = 200
