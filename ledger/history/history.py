@@ -260,7 +260,8 @@ class DeploymentFold:
         block = chain.head() if block is None else block
         final = chain.finalized() if final is None else final
         with self._lock:
-            if self._block not in {None, block} and not _holds(chain, self._block):
+            known = self._block
+            if known and known != block and not _holds(chain, known.number, known.hash):
                 self._cut(chain, fixed)
             if self._block is None or self._block.number < block.number:
                 self._extend(ledger, fixed, block)
@@ -331,13 +332,13 @@ class DeploymentFold:
 
     def _cut(self, chain: ChainReader, fixed: Deployment) -> None:
         """Go back to the newest round whose end a reorganised chain still holds."""
-        kept = len(self._ended)
-        while kept and not _holds_event(chain, self._ended[kept - 1].ended):
-            kept -= 1
-        end = self._ended[kept - 1].ended if kept else None
-        if end is None:
+        ends = [_end(each) for each in self._ended]
+        while ends and not _holds(chain, ends[-1].block_number, ends[-1].block_hash):
+            ends.pop()
+        if not ends:
             self._clear()
             return
+        kept, end = len(ends), ends[-1]
         last = _position(end)
         before = self._ended[kept - 1]
         events = tuple(each for each in before.events if _position(each) <= last)
@@ -356,7 +357,7 @@ class DeploymentFold:
         registry, is_newest = self._registry, self._block is None or self._block.number <= block
         count = len(self._ended)
         if not is_newest:
-            count = bisect_right(self._ended, block, key=_end_block)
+            count = bisect_right(self._ended, block, key=lambda each: _end(each).block_number)
             bans = [each for each in self._bans if each.block_number <= block]
             words = [
                 word
@@ -382,9 +383,9 @@ def _position(recorded: RecordedEvent) -> tuple[int, int]:
     return recorded.block_number, recorded.log_index
 
 
-def _end_block(round_: HistoryRound) -> int:
+def _end(round_: HistoryRound) -> RecordedEvent:
     assert round_.ended is not None, "only ended rounds are listed"
-    return round_.ended.block_number
+    return round_.ended
 
 
 def _until(round_: HistoryRound, block: int) -> HistoryRound:
@@ -402,15 +403,7 @@ def _with_bans(
     return registry_with_bans(tuple(clients), events)
 
 
-def _holds(chain: ChainReader, block: Block | None) -> bool:
-    return block is not None and _has_block(chain, block.number, block.hash)
-
-
-def _holds_event(chain: ChainReader, recorded: RecordedEvent | None) -> bool:
-    return recorded is not None and _has_block(chain, recorded.block_number, recorded.block_hash)
-
-
-def _has_block(chain: ChainReader, number: int, block_hash: bytes) -> bool:
+def _holds(chain: ChainReader, number: int, block_hash: bytes) -> bool:
     try:
         return chain.block(number).hash == block_hash
     except NotServedError:  # the chain is shorter now

@@ -359,11 +359,6 @@ class DocumentedRound:
         record = self.documents.record
         return {} if record is None else {each.client: each.reason for each in record.dropouts}
 
-    @cached_property
-    def _scored(self) -> frozenset[ClientId]:
-        record = self.documents.record
-        return frozenset(signed.scores.member for signed in (record.scores if record else ()))
-
     @property
     def _phases(self) -> tuple[tuple[Phase, ClientId, int], ...]:
         """The decided phases, each with its primary and its signers as bits."""
@@ -449,16 +444,13 @@ class DocumentedRound:
         refused = tuple(each for each in record.refused if each.signed.scores.member == member)
         if refused:
             return ScoresOutcome.REFUSED, refused
-        return (ScoresOutcome.COUNTED if member in self._scored else ScoresOutcome.NONE), ()
+        is_counted = any(signed.scores.member == member for signed in record.scores)
+        return (ScoresOutcome.COUNTED if is_counted else ScoresOutcome.NONE), ()
 
 
 @dataclass(slots=True)
 class ParticipationCounts:
-    """One client's counts over many rounds, including abandoned ones.
-
-    Attributes:
-        dropped_out: rounds in which it was sampled, and a decision does not rank it.
-    """
+    """One client's counts over many rounds, including abandoned ones; see the terms above."""
 
     sampled: int = 0
     ranked: int = 0
