@@ -359,7 +359,11 @@ class DocumentedRound:
         record = self.documents.record
         return {} if record is None else {each.client: each.reason for each in record.dropouts}
 
-    @property
+    @cached_property
+    def _banned(self) -> frozenset[ClientId]:
+        return frozenset(self.round.banned)
+
+    @cached_property
     def _phases(self) -> tuple[tuple[Phase, ClientId, int], ...]:
         """The decided phases, each with its primary and its signers as bits."""
         decided = self.round.decided
@@ -399,7 +403,7 @@ class DocumentedRound:
             rank=rank,
             distance_bits=bits,
             dropout=self._dropout(client) if is_out else None,
-            banned=client in self.round.banned,
+            banned=client in self._banned,
         )
 
     def member(self, place: int, client: ClientId) -> Participation:
@@ -421,7 +425,7 @@ class DocumentedRound:
             voted=tuple(phase for phase in Phase if phase in {*replied, *primary_of}),
             primary_of=primary_of,
             incidents=tuple(each for each in incidents if each.member == client),
-            banned=client in self.round.banned,
+            banned=client in self._banned,
         )
 
     def _outcome(self, client: ClientId, rank: int | None) -> UpdateOutcome:
