@@ -24,8 +24,10 @@ from api.http.answers import (
     CHAIN_MOVED,
     CHAIN_NOT_SERVED,
     CHAIN_UNREACHABLE,
+    CLIENT_NOT_FOUND,
     CURSOR_INVALID,
     REQUEST_INVALID,
+    ROUND_NOT_FOUND,
     ProblemError,
     ProblemKind,
     plain_problem,
@@ -52,10 +54,23 @@ from ledger.chain.ports import (
     IncompleteLogsError,
     NotServedError,
 )
-from ledger.history.history import CursorError
+from ledger.history.history import UnknownClientError, UnknownRoundError
+from ledger.history.queries import CursorError
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 _ROUTED = (service, rounds, clients, runs, proofs, verifications, web)
+_NAMED: dict[type[Exception], ProblemKind] = {
+    CursorError: CURSOR_INVALID,
+    UnknownClientError: CLIENT_NOT_FOUND,
+    UnknownRoundError: ROUND_NOT_FOUND,
+}
+_OF_CHAIN: dict[type[ChainError], ProblemKind] = {
+    ChainDamagedError: CHAIN_DAMAGED,
+    ChainMovedError: CHAIN_MOVED,
+    ChainUnreachableError: CHAIN_UNREACHABLE,
+    NotServedError: CHAIN_NOT_SERVED,
+}
+"""Problems of the errors of a chain: the first whose type an error has."""
 _log = logging.getLogger(__name__)
 
 
@@ -163,9 +178,11 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
         detail = f"{first.place} {first.name}: {first.detail}"
         return problem(request, REQUEST_INVALID, detail, errors)
 
-    @app.exception_handler(CursorError)
-    async def bad_cursor(request: Request, error: CursorError) -> Response:
-        return problem(request, CURSOR_INVALID, str(error))
+    async def named(request: Request, error: Exception) -> Response:
+        return problem(request, _NAMED[type(error)], str(error))
+
+    for kind in _NAMED:
+        app.add_exception_handler(kind, named)
 
     @app.exception_handler(ChainError)
     async def unreadable(request: Request, error: ChainError) -> Response:
@@ -182,13 +199,11 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
         if error.status_code == HTTPStatus.BAD_REQUEST:
             # FastAPI raises this for a body that is not UTF-8.
             return problem(request, REQUEST_INVALID, "body: must be JSON in UTF-8")
-        detail = {404: "there is nothing at this path", 405: "this method is not answered here"}
-        text = detail.get(error.status_code, str(error.detail))
         headers = dict(error.headers or {})
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             # The router names the methods of the first route only.
             headers["Allow"] = ", ".join(_methods(app, request))
-        return plain_problem(request, error.status_code, text, headers)
+        return plain_problem(request, error.status_code, headers=headers)
 
     @app.exception_handler(Exception)
     async def failed(request: Request, _: Exception) -> Response:
@@ -234,17 +249,8 @@ def _methods(app: FastAPI, request: Request) -> list[str]:
 
 
 def _kind(error: ChainError) -> ProblemKind:
-    match error:
-        case ChainDamagedError():
-            return CHAIN_DAMAGED
-        case ChainUnreachableError():
-            return CHAIN_UNREACHABLE
-        case ChainMovedError():
-            return CHAIN_MOVED
-        case NotServedError():
-            return CHAIN_NOT_SERVED
-        case _:
-            return CHAIN_UNREACHABLE
+    found = (kind for each, kind in _OF_CHAIN.items() if isinstance(error, each))
+    return next(found, CHAIN_UNREACHABLE)
 
 
 def _field_error(entry: dict[str, Any]) -> FieldError:

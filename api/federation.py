@@ -22,7 +22,7 @@ from api.http.answers import (
     ProblemError,
     invalid,
 )
-from api.schemas import FederationAnswer, PacedRound, open_round, paced_round
+from api.schemas import FederationAnswer, open_round, paced_round
 from ledger.actors.status import (
     FirstSeen,
     OpenRoundStatus,
@@ -49,7 +49,6 @@ from ledger.storage.replicated import ReplicatedObjects
 if TYPE_CHECKING:
     from api.histories import ServedDeployment
     from api.http.answers import RequestView
-    from ledger.history.history import FoldedHistory
     from ledger.history.round import HistoryRound
 
 _log = logging.getLogger(__name__)
@@ -265,7 +264,6 @@ class _MonitoredDeployment:
         self._mail = RoundMail(location)
         self._time = ChainTime()
         self._document: RunDocument | None = None
-        self._ended: dict[int, PacedRound] = {}
 
     def take_snapshot(
         self, request_view: RequestView, served: ServedDeployment, taken_at: float
@@ -291,7 +289,7 @@ class _MonitoredDeployment:
             "view_seconds": self._run(request_view, served).parameters.view_seconds,
             "mailbox": {"read": self._mail.is_read, "read_at": self._mail.read_at},
             "open": None if status is None else open_round(history, status),
-            "rounds": [self._paced(history, each) for each in reversed(rounds)],
+            "rounds": [paced_round(history, each) for each in reversed(rounds)],
             "links": {
                 "self": f"{history.path}/federation",
                 "events": f"{history.path}/federation/events",
@@ -299,18 +297,6 @@ class _MonitoredDeployment:
             },
         }
         return FederationSnapshot(answer, now.block.hash, taken_at)
-
-    def _paced(self, history: FoldedHistory, round_: HistoryRound) -> PacedRound:
-        """Return a round's line; it is cached once the round has ended in a final block."""
-        cached = self._ended.get(round_.round)
-        if cached is not None:
-            return cached
-        line = paced_round(history, round_)
-        if round_.ended is not None and round_.ended.block_number <= history.final:
-            first = round_.round - SHOWN_ROUNDS + 1
-            self._ended = {n: paced for n, paced in self._ended.items() if n >= first}
-            self._ended[round_.round] = line
-        return line
 
     def _chain(
         self, request_view: RequestView, served: ServedDeployment, current: HistoryRound

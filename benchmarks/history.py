@@ -94,8 +94,7 @@ def _look_ups(history: FoldedHistory, sizes: ChainSizes) -> Row:
     ends = [round_.end for round_ in history.some(numbers)]
 
     def of_client(place: int) -> object:
-        page = history.page(RoundQuery(client=clients[place]), PAGE, None)
-        return history.parts(clients[place], page.rounds)
+        return _parts(history, clients[place])
 
     def dropped_out(place: int) -> object:
         query = RoundQuery(client=clients[place], role=AskedRole.DROPPED_OUT)
@@ -127,6 +126,12 @@ def _ms(read: Callable[[int], object], place: int) -> float:
     return timed(lambda: read(place))[1].wall * 1e3
 
 
+def _parts(history: FoldedHistory, client: ClientId) -> list[object]:
+    """Return the parts of a client in its newest rounds."""
+    page = history.page(RoundQuery(client=client), PAGE, None)
+    return [history.documented(round_).part(client) for round_ in page.rounds]
+
+
 def _memory(chain: GeneratedChain, blobs: MemoryBlobs) -> Row:
     """Return the memory of a fold, before and after counts and digests were asked for."""
     tracemalloc.start()
@@ -135,7 +140,7 @@ def _memory(chain: GeneratedChain, blobs: MemoryBlobs) -> Row:
     history.tally()
     history.occurrences(history.fixed.config, 0, 20)
     for client in map(ClientId, range(history.fixed.clients)):
-        history.parts(client, history.page(RoundQuery(client=client), PAGE, None).rounds)
+        _parts(history, client)
     used = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     return {"memory, folded, MB": round(folded / 1e6, 1), "memory, MB": round(used / 1e6, 1)}

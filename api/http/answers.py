@@ -30,14 +30,13 @@ from api.schemas import MAX_ERRORS, MAX_SHOWN, MEDIA_TYPE, FieldError, Problem
 from ledger.chain.addresses import eip55
 from ledger.chain.round_ledger import RecordedEvent
 from ledger.history.fields import AsOf
+from ledger.history.local import LocalHistory
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError, CmflError
-from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
     from api.histories import HistoryService, PinnedChain, ServedDeployment
     from ledger.history.history import FoldedHistory
-    from ledger.history.round import HistoryRound
 
 
 LINKS = "links"
@@ -138,11 +137,15 @@ def problem(
     return _answer(request, (type_, kind.title, kind.status), detail, headers, tuple(errors))
 
 
+_DETAILS = {404: "there is nothing at this path", 405: "this method is not answered here"}
+
+
 def plain_problem(
-    request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None
+    request: Request, status: int, detail: str = "", headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return the answer for a plain HTTP error, with additional headers such as Allow."""
     title = http.HTTPStatus(status).phrase
+    detail = detail or _DETAILS.get(status, title)
     return _answer(request, ("about:blank", title, status), detail, headers or {}, ())
 
 
@@ -280,6 +283,10 @@ class RequestView:
     def history(self, address: str) -> FoldedHistory:
         return self.chain.history(self.deployment(address))
 
+    def local(self, address: str) -> LocalHistory:
+        """Return the answers about a deployment as of `chain.block`."""
+        return LocalHistory(self.history(address))
+
     def verify_unmoved(self) -> None:
         """Verify that the chain still contains the block that was read at."""
         if not self.chain.is_unmoved():
@@ -300,24 +307,6 @@ class RequestView:
             as_of = {"number": number, "hash": block_hash, "finalized": True}
         body = to_rooted_json(self.request, {"as_of": as_of, **answer})
         return encoded(self.request, body, immutable=is_final)
-
-
-def require_client(client: int, registered: int) -> ClientId:
-    """Return the index of a client; reject one that is not registered."""
-    if client >= registered:
-        raise ProblemError(
-            CLIENT_NOT_FOUND, f"client {client} is not registered; there are {registered}"
-        )
-    return ClientId(client)
-
-
-def require_round(history: FoldedHistory, number: int) -> HistoryRound:
-    """Return a round; reject the number of one that has not opened."""
-    round_ = history.round(number)
-    if round_ is None:
-        detail = f"round {number} has not opened; the newest is {history.newest()}"
-        raise ProblemError(ROUND_NOT_FOUND, detail)
-    return round_
 
 
 def histories_of(request: Request) -> HistoryService:

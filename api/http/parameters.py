@@ -23,8 +23,7 @@ from api.http.openapi import Declared, declared
 from api.schemas import FieldError
 from ledger.chain.ports import NotServedError
 from ledger.history.export import CsvTable, Row, csv_lines
-from ledger.history.history import MAX_CURSOR
-from ledger.history.queries import CHAIN_NAME, AskedRole, Order, Span
+from ledger.history.queries import CHAIN_NAME, MAX_CURSOR, AskedRole, Order, Span
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
@@ -113,12 +112,10 @@ class Format(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ListQuery:
+class ListQuery(PageQuery):
     """The requested page of a list, or the whole list as CSV."""
 
     format: Format
-    cursor: str | None
-    limit: int
 
     def answer(
         self, reading: RequestView, table: CsvTable[A], read: Callable[[int, str | None], A]
@@ -160,7 +157,7 @@ async def _list(
     cursor: Cursor = None,
     limit: Limit = 20,
 ) -> ListQuery:
-    return ListQuery(format, cursor, limit)
+    return ListQuery(cursor, limit, format)
 
 
 Listed = Annotated[ListQuery, Depends(_list)]
@@ -232,16 +229,16 @@ async def refuse_unknown(request: Request) -> None:
     if not request.scope["query_string"]:
         return
     route = request.scope.get("route")
-    declared = _parameters(route.dependant) if isinstance(route, APIRoute) else set()
+    allowed = _parameters(route.dependant) if isinstance(route, APIRoute) else set()
     counted = Counter(name for name, _ in request.query_params.multi_items())
     errors = [
         FieldError(
             place="query",
             name=name[:100],
-            detail="is given more than once" if name in declared else "is no parameter here",
+            detail="is given more than once" if name in allowed else "is no parameter here",
         )
         for name, times in counted.items()
-        if times > 1 or name not in declared
+        if times > 1 or name not in allowed
     ]
     if errors:
         first = errors[0]
@@ -292,11 +289,11 @@ def of_deployment(part: str = "", tag: str = "rounds") -> Endpoints:
     return Endpoints(f"/v1/chains/{{chain}}/deployments/{{address}}{part}", tag)
 
 
-def binary(media_type: str, description: str) -> Declared:
-    """Return the declaration of a success whose body is bytes."""
-    content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
-    return {200: {"description": description, "content": content}}
+def success(media_type: str, description: str, **schema: str) -> Declared:
+    """Return the declaration of a success of a media type; bytes without a schema."""
+    schema = schema or {"type": "string", "format": "binary"}
+    return {200: {"description": description, "content": {media_type: {"schema": schema}}}}
 
 
-EXPORTED = binary("text/csv", "a page, or the whole list")
+EXPORTED = success("text/csv", "a page, or the whole list")
 """The declaration of a list in any format."""

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from io import BufferedReader
 from typing import Annotated
 
@@ -126,29 +125,17 @@ def send_blob(
         answer = problem(request, RANGE_UNSATISFIABLE, str(error))
         answer.headers["Content-Range"] = f"bytes */{size}"
         return answer
-    status, sent, more = 200, part or ByteRange(0, size), {"Accept-Ranges": "bytes"}
+    status, sent, more = 200, part or range(size), {"Accept-Ranges": "bytes"}
     if part is not None:
         status = 206
-        more["Content-Range"] = f"bytes {part.first}-{part.end - 1}/{size}"
-    file.seek(sent.first)
-    pieces = _pieces(stack.pop_all(), file, sent.size)
-    more["Content-Length"] = str(sent.size)
+        more["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{size}"
+    file.seek(sent.start)
+    pieces = _pieces(stack.pop_all(), file, len(sent))
+    more["Content-Length"] = str(len(sent))
     return StreamingResponse(pieces, status, {**headers, **more}, MEDIA_TYPE)
 
 
-@dataclass(frozen=True, slots=True)
-class ByteRange:
-    """Bytes from the first to the one before `end`."""
-
-    first: int
-    end: int
-
-    @property
-    def size(self) -> int:
-        return self.end - self.first
-
-
-def parse_range(header: str | None, size: int) -> ByteRange | None:
+def parse_range(header: str | None, size: int) -> range | None:
     """Return the one range that a request asks for (RFC 9110, section 14); None for the whole blob.
 
     Several ranges in one request are answered by the whole blob, as servers may.
@@ -164,7 +151,7 @@ def parse_range(header: str | None, size: int) -> ByteRange | None:
             return None  # not a range at all: it is ignored
     if first >= end:
         raise ValueError(f"a blob of {size} bytes has none of these")
-    return ByteRange(first, end)
+    return range(first, end)
 
 
 def _pieces(stack: ExitStack, file: BufferedReader, size: int) -> Iterator[bytes]:

@@ -6,7 +6,6 @@ from typing import Annotated
 
 from fastapi import Path, Response
 
-from api.http.answers import require_client
 from api.http.openapi import OF_CLIENT, OF_CLIENT_PAGE, OF_PAGE
 from api.http.parameters import (
     EXPORTED,
@@ -24,14 +23,10 @@ from ledger.history.answers_clients import (
     ClientRoundsAnswer,
     ClientsAnswer,
     DigestAnswer,
-    client_rounds_page,
-    clients_page,
-    digest_page,
-    one_client,
 )
-from ledger.history.answers_signed import EvidenceAnswer, evidence_page
+from ledger.history.answers_signed import EvidenceAnswer
 from ledger.history.export import CLIENT_ROUNDS, CLIENTS
-from ledger.history.queries import Order, RoundQuery
+from ledger.history.queries import Order
 from ledger.protocol import types
 from ledger.protocol.types import Digest
 
@@ -46,15 +41,13 @@ def list_clients(reading: OneChain, address: Address, page: Listed) -> Response:
     A ban takes effect in the round after its own. Score outcomes and dropout reasons come from the
     rounds' records; `records_missing` counts the missing ones.
     """
-    history = reading.history(address)
-    return page.answer(reading, CLIENTS, lambda limit, at: clients_page(history, limit, at))
+    return page.answer(reading, CLIENTS, reading.local(address).clients)
 
 
 @_clients.answers("/{number}", "One client", ClientAnswer, OF_CLIENT)
 def read_client(reading: OneChain, address: Address, number: ClientIndex) -> Response:
     """Return a client's address, samples, ban and counts."""
-    history = reading.history(address)
-    return reading.respond(one_client(history, require_client(number, len(history.registered()))))
+    return reading.respond(reading.local(address).client(number))
 
 
 @_clients.answers(
@@ -76,12 +69,10 @@ def list_client_rounds(
     One page examines a limited number of rounds: for a client that is seldom drawn, pages may be
     short or empty, with a cursor, until all rounds were examined.
     """
-    history = reading.history(address)
-    client = require_client(number, len(history.registered()))
-    query = RoundQuery("client rounds", order, client=client)
+    local = reading.local(address)
 
     def read(limit: int, cursor: str | None) -> ClientRoundsAnswer:
-        return client_rounds_page(history, client, history.page(query, limit, cursor))
+        return local.client_rounds(number, order, limit, cursor)
 
     return page.answer(reading, CLIENT_ROUNDS, read)
 
@@ -101,10 +92,8 @@ def list_evidence(
     incident is the claim of the decision's sender, with the accused's own signatures for wrong
     proposals and equivocation, and none for silence. Nothing of it is verified here.
     """
-    history = reading.history(address)
-    against = None if client is None else require_client(client, history.fixed.clients)
-    rounds = history.page(RoundQuery("evidence", order), page.limit, page.cursor)
-    return reading.respond(evidence_page(history, rounds, against))
+    local = reading.local(address)
+    return reading.respond(local.evidence(order, page.limit, page.cursor, client))
 
 
 DigestAsked = Annotated[
@@ -128,8 +117,7 @@ def find_digest(reading: OneChain, address: Address, digest: DigestAsked, page: 
     digest has no places.
     """
     sought = Digest(bytes.fromhex(digest.removeprefix("0x")))
-    answer = digest_page(reading.history(address), sought, page.limit, page.cursor)
-    return reading.respond(answer)
+    return reading.respond(reading.local(address).digest(sought, page.limit, page.cursor))
 
 
 ROUTES = [*_clients.routes, *_rounds.routes]

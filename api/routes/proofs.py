@@ -22,8 +22,6 @@ from api.http.answers import (
     encoded,
     histories_of,
     is_known,
-    require_client,
-    require_round,
 )
 from api.http.openapi import ASKED, OF_ROUND
 from api.http.parameters import (
@@ -32,8 +30,8 @@ from api.http.parameters import (
     Endpoints,
     OneChain,
     RoundIndex,
-    binary,
     of_deployment,
+    success,
 )
 from api.http.streams import MEDIA_TYPE, send_blob
 from ledger.audit.proofs.bundle_verification import RoundExport, prepare_export
@@ -61,12 +59,11 @@ Whole = Annotated[
     "What became of a client, as a proof",
     None,
     (*OF_ROUND, CLIENT_NOT_FOUND),
-    media={
-        200: {
-            "description": "a document `cmfl-client-proof`, for `cmfl verify client --proof FILE`",
-            "content": {"application/json": {"schema": {"type": "object"}}},
-        }
-    },
+    media=success(
+        "application/json",
+        "a document `cmfl-client-proof`, for `cmfl verify client --proof FILE`",
+        type="object",
+    ),
 )
 def read_proof(
     reading: OneChain,
@@ -82,8 +79,8 @@ def read_proof(
     """
     served = reading.deployment(address)
     history = reading.chain.history(served)
-    require_round(history, number)
-    index = require_client(client, served.fixed.clients)
+    history.opened(number)
+    index = history.known(client)
     with reading.chain.snapshot(served) as ledger:
         made = make_proof(ledger, history.blobs, number, index, whole=whole)
     reading.verify_unmoved()
@@ -95,7 +92,7 @@ def read_proof(
     "A whole round as one file",
     None,
     (*OF_ROUND, BLOB_NOT_FOUND, BUSY),
-    media=binary("application/x-tar", "a tar file, for `cmfl verify bundle FILE`"),
+    media=success("application/x-tar", "a tar file, for `cmfl verify bundle FILE`"),
     tagged=False,
     response_class=StreamingResponse,
 )
@@ -119,7 +116,7 @@ def read_bundle(
 def _exported(reading: OneChain, address: str, number: int, *, whole: bool) -> RoundExport:
     served = reading.deployment(address)
     history = reading.chain.history(served)
-    require_round(history, number)
+    history.opened(number)
     if not _one_at_a_time.acquire(blocking=False):
         raise ProblemError(BUSY, "another bundle is being made")
     try:
@@ -154,7 +151,7 @@ Prefix = Annotated[
     ),
 ]
 _PROBLEMS = (*ASKED, BLOB_NOT_FOUND, BLOB_DAMAGED, RANGE_UNSATISFIABLE)
-_BYTES = binary(MEDIA_TYPE, "the blob's bytes")
+_BYTES = success(MEDIA_TYPE, "the blob's bytes")
 _BYTES[206] = _BYTES[200] | {"description": "the one range of them that `Range` names"}
 
 

@@ -11,8 +11,6 @@ from api.http.answers import (
     VOTES_NOT_FOUND,
     ProblemError,
     RequestView,
-    require_client,
-    require_round,
 )
 from api.http.openapi import OF_CLIENT_PAGE, OF_ROUND
 from api.http.parameters import (
@@ -44,7 +42,6 @@ from ledger.history.answers_rounds import (
     RoundAnswer,
     RoundsAnswer,
     full_round,
-    rounds_page,
 )
 from ledger.history.answers_signed import ScoresAnswer, VotesAnswer
 from ledger.history.export import ROUNDS
@@ -88,7 +85,7 @@ class RoundRequest:
     def view(self) -> RoundView:
         if self._view is None:
             history = self._reading.history(self._address)
-            self._view = RoundView.of(history, require_round(history, self._number))
+            self._view = RoundView.of(history, history.opened(self._number))
         return self._view
 
     def respond(
@@ -130,13 +127,10 @@ def list_rounds(
 
     The data come from the contract's events; the models behind the digests are not verified here.
     """
-    history = reading.history(address)
-    if query.client is not None:
-        require_client(query.client, history.fixed.clients)
-    is_full = full and page.format is Format.JSON
+    local, is_full = reading.local(address), full and page.format is Format.JSON
 
     def read(limit: int, cursor: str | None) -> RoundsAnswer:
-        return rounds_page(history, history.page(query, limit, cursor), full=is_full)
+        return local.rounds(query, limit, cursor, full=is_full)
 
     return page.answer(reading, ROUNDS, read)
 

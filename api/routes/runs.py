@@ -24,8 +24,8 @@ from api.http.answers import (
     encoded,
     to_rooted_json,
 )
-from api.http.openapi import OF_DEPLOYMENT, Declared
-from api.http.parameters import MAX_INDEX, Address, OneChain, of_deployment, whole_number
+from api.http.openapi import OF_DEPLOYMENT
+from api.http.parameters import MAX_INDEX, Address, OneChain, of_deployment, success, whole_number
 from api.http.streams import POLL_SECONDS, LastEventId, Streams, streamed
 from api.schemas import FederationAnswer
 from ledger.history.answers_rounds import SeriesAnswer, chart_rounds, series_response
@@ -82,19 +82,16 @@ def read_training(
     return reading.respond(coverage.read(reading, address, (first, last)))
 
 
-def _events(description: str) -> Declared:
-    content = {"text/event-stream": {"schema": {"type": "string"}}}
-    return {200: {"description": description, "content": content}}
-
-
 @_runs.answers(
     "/events",
     "What happens, as it happens",
     None,
     (*OF_DEPLOYMENT, STREAMS_EXHAUSTED, STREAMS_OF_ADDRESS),
-    media=_events(
+    media=success(
+        "text/event-stream",
         "events `round_opened` and `round_ended` with a round's line, `taken_back` with "
-        "`from_round`; the `id` is the last round that has ended"
+        "`from_round`; the `id` is the last round that has ended",
+        type="string",
     ),
     tagged=False,
     response_class=EventSourceResponse,
@@ -123,7 +120,7 @@ async def follow_rounds(
                 for event in await anyio.to_thread.run_sync(_poll, request, address, follower):
                     yield ServerSentEvent(
                         data=to_rooted_json(request, event.response).decode(),
-                        event=event.kind.value,
+                        event=event.kind,
                         id=str(event.position),
                     )
                 await anyio.sleep(POLL_SECONDS)
@@ -171,9 +168,11 @@ def read_federation(reading: OneChain, address: Address) -> Response:
     "The open round, as it goes on",
     None,
     (*_OF_FEDERATION, STREAMS_EXHAUSTED, STREAMS_OF_ADDRESS),
-    media=_events(
+    media=success(
+        "text/event-stream",
         "events `standing`, each with the whole answer of `federation`: the first at once, then "
-        "whenever there is more to tell than the time"
+        "whenever there is more to tell than the time",
+        type="string",
     ),
     tagged=False,
     response_class=EventSourceResponse,

@@ -13,7 +13,7 @@ import secrets
 import signal
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -38,7 +38,7 @@ from api.http.answers import (
 )
 from api.http.limits import VerificationPermission, is_foreign_page, permission
 from api.http.openapi import OF_DEPLOYMENT
-from api.http.parameters import Address, OneChain, of_deployment
+from api.http.parameters import Address, OneChain, of_deployment, success
 from api.schemas import Schema
 from api.settings import Settings
 from ledger.audit.anchors import MAX_REPORT_BYTES, report_bytes
@@ -162,8 +162,7 @@ def limit_resources(settings: Settings) -> None:
 def run_audit(task: AuditTask, progress: Callable[[int, int], None] | None = None) -> AuditReport:
     """Return the report of an audit over its own view of chain and blobs."""
     settings = task.settings
-    with ExitStack() as stack:
-        chain = stack.enter_context(closing(open_chain(settings, task.chain)))
+    with closing(open_chain(settings, task.chain)) as chain:
         ledger = CommitteeLedger(chain, task.address, task.from_block)
         blobs = FolderBlobs(settings.blob_folder)
         document = read_run(blobs, ledger.deployment().config) if settings.rules else None
@@ -328,12 +327,11 @@ def read_verification(reading: OneChain, address: Address, name: _Name) -> Respo
     "The report of a verification",
     None,
     (*OF_DEPLOYMENT, VERIFICATION_NOT_FOUND, REPORT_NOT_FOUND),
-    media={
-        200: {
-            "description": "the bytes that `cmfl audit --report` writes, for `cmfl audit --since`",
-            "content": {"application/json": {"schema": {"type": "object"}}},
-        }
-    },
+    media=success(
+        "application/json",
+        "the bytes that `cmfl audit --report` writes, for `cmfl audit --since`",
+        type="object",
+    ),
     tagged=False,
 )
 def read_report(reading: OneChain, address: Address, name: _Name) -> Response:

@@ -11,7 +11,6 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -43,10 +42,10 @@ from api.store.routes import BlobRoutes, MailRoutes
 from ledger.actors.retention import BlobUse, PayloadRemover, blobs_of_round
 from ledger.chain.contract.event_log import EventLog
 from ledger.chain.contract.ledger import CommitteeLedger
+from ledger.chain.round_ledger import last_ended
 from ledger.io.folders import sole_process
 from ledger.io.http import base_url
 from ledger.protocol.errors import BlobError, ChainError, CmflError, ConfigurationError
-from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import Digest
 from ledger.storage.blobs import FolderBlobs
 from ledger.storage.http import SCHEME, require_plain_url
@@ -58,14 +57,6 @@ PinnedBlobs = Callable[[], Collection[Digest]]
 _NAMED_BY_RECORD = {BlobUse.PAYLOAD, BlobUse.VECTOR}
 
 
-@dataclass(slots=True)
-class _FinalRun:
-    """A run's contract as of the newest final block, and its blobs."""
-
-    ledger: CommitteeLedger
-    blobs: FolderBlobs
-
-
 class Retention:
     """Removes the uploads of old rounds, except those that the record names.
 
@@ -74,6 +65,9 @@ class Retention:
     Args:
         charges: the uploads of each round; the only list for a round without a decision.
         rounds: number of newest rounds whose payloads are retained.
+
+    Attributes:
+        ledger: as of the newest final block.
     """
 
     def __init__(
@@ -84,22 +78,22 @@ class Retention:
         rounds: int,
         pinned: PinnedBlobs = frozenset,
     ) -> None:
-        self._ledger = ledger
+        self._newest = self.ledger = ledger
+        self.blobs = blobs
         self._log = EventLog()
-        self._run = _FinalRun(ledger, blobs)
         self._domain = ledger.domain()
         self._charges = charges
         self._rounds = rounds
         self._pinned_by_others = pinned
         self._pinned: set[Digest] = set()
-        self._remover = PayloadRemover(self._run.ledger, self._run.blobs, rounds, self._pinned)
+        self._remover = PayloadRemover(ledger, blobs, rounds, self._pinned)
         self._ended = 0
 
     def remove_old(self) -> None:
-        chain = self._ledger.chain
-        self._run.ledger = self._log.up_to(self._ledger, chain.block(chain.finalized()))
-        state = self._run.ledger.state()
-        ended = state.round - 1 if state.stage is LedgerStage.OPEN else state.round
+        chain = self._newest.chain
+        self.ledger = self._log.up_to(self._newest, chain.block(chain.finalized()))
+        self._remover.ledger = self.ledger
+        ended = last_ended(self.ledger.state())
         if ended <= self._ended:
             return
         # Charges are read now, not when each round ended: clients may write to it for one round
@@ -117,7 +111,7 @@ class Retention:
 
     def _removable(self, round_number: int) -> set[Digest]:
         """Return the uploads of a round that may go; none if its record cannot be read."""
-        named = blobs_of_round(self._run.ledger, self._run.blobs, round_number)
+        named = blobs_of_round(self.ledger, self.blobs, round_number)
         if named is not None and not any(blob.use in _NAMED_BY_RECORD for blob in named):
             return set()  # without the record its vectors are unknown, and they stay
         return self._charges.blobs_of(round_number)
@@ -127,7 +121,7 @@ class Retention:
             # A round that clients can still write to keeps its charges.
             if number <= min(newest, self._ended - 2):
                 self._charges.forget(number)
-        remove_mail(self._run.blobs.folder, self._domain, newest + 1)
+        remove_mail(self.blobs.folder, self._domain, newest + 1)
 
 
 DRAINED_BYTES = 1 << 20
@@ -204,9 +198,7 @@ async def _health(_: Request) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException), "it is registered for these"
-    details = {404: "there is nothing at this path", 405: "this method is not answered here"}
-    detail = details.get(error.status_code, HTTPStatus(error.status_code).phrase)
-    return plain_problem(request, error.status_code, detail, error.headers)
+    return plain_problem(request, error.status_code, headers=error.headers)
 
 
 async def _internal_error(request: Request, _: Exception) -> Response:

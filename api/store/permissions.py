@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ledger.chain.contract.event_log import EventLog
 from ledger.chain.contract.ledger import CommitteeLedger
+from ledger.chain.round_ledger import last_ended
 from ledger.protocol.errors import ChainError
 from ledger.protocol.fold import registry_with_bans
-from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import Address, Digest, RegisteredClient, Upload
 
 MAX_AUDITORS = 16
@@ -172,7 +172,7 @@ class PermissionCache:
 
     def _read(self) -> WritePermissions:
         state = self._ledger.state()
-        ended = state.round - 1 if state.stage is LedgerStage.OPEN else state.round
         ledger = self._log.up_to(self._ledger)
         registry = registry_with_bans(ledger.registry(), ledger.bans())
-        return WritePermissions(state.round, ended, ledger.deployment().config, registry)
+        config = ledger.deployment().config
+        return WritePermissions(state.round, last_ended(state), config, registry)

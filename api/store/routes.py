@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from anyio import CancelScope, CapacityLimiter, to_thread
 from starlette.requests import Request
@@ -54,11 +54,6 @@ the better part of a second.
 MAX_CACHED = 16_384
 
 
-class _IntactFile(NamedTuple):
-    stamp: tuple[int, ...]
-    hashed_at: float
-
-
 class IntegrityCache:
     """Tells whether blobs are there undamaged; safe to share between threads.
 
@@ -69,41 +64,35 @@ class IntegrityCache:
     def __init__(self, blobs: FolderBlobs, clock: Callable[[], float]) -> None:
         self._blobs = blobs
         self._clock = clock
-        self._intact: dict[Digest, _IntactFile] = {}
+        self._hashed: dict[Digest, tuple[tuple[int, ...], float]] = {}
         self._lock = threading.Lock()
 
     def is_intact(self, digest: Digest, size: int) -> bool:
         """Return whether a blob of this size is there undamaged."""
-        stamp = self._stamp(digest)
-        if stamp is None or stamp[0] != size:
-            return False
-        with self._lock:
-            cached = self._intact.get(digest)
-        is_fresh = cached is not None and self._clock() - cached.hashed_at < FRESH_SECONDS
-        if cached is not None and is_fresh and cached.stamp == stamp:
-            return True
-        return self._hash(digest, size, stamp)
-
-    def _hash(self, digest: Digest, size: int, stamp: tuple[int, ...]) -> bool:
         try:
-            with self._blobs.opened(digest, size):
+            status = self._blobs.path_of(digest).stat()
+        except OSError:
+            return False
+        # It differs after each write of the file.
+        stamp = status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+        with self._lock:
+            hashed, hashed_at = self._hashed.get(digest, ((), 0.0))
+        if stamp[0] == size and stamp == hashed and self._clock() - hashed_at < FRESH_SECONDS:
+            return True
+        return stamp[0] == size and self._hash(digest, stamp)
+
+    def _hash(self, digest: Digest, stamp: tuple[int, ...]) -> bool:
+        try:
+            with self._blobs.opened(digest, stamp[0]):
                 pass
         except BlobError:
             return False
         with self._lock:
-            self._intact.pop(digest, None)
-            self._intact[digest] = _IntactFile(stamp, self._clock())
-            while len(self._intact) > MAX_CACHED:
-                del self._intact[next(iter(self._intact))]
+            self._hashed.pop(digest, None)
+            self._hashed[digest] = stamp, self._clock()
+            while len(self._hashed) > MAX_CACHED:
+                del self._hashed[next(iter(self._hashed))]
         return True
-
-    def _stamp(self, digest: Digest) -> tuple[int, ...] | None:
-        """Return a value that differs after each write of a blob's file, None without a file."""
-        try:
-            status = self._blobs.path_of(digest).stat()
-        except OSError:
-            return None
-        return status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
 
 HASHED_AT_ONCE = 2

@@ -72,7 +72,11 @@ def retention_policy_of(setting: str | int) -> RetentionPolicy:
 
 
 class PayloadRemover:
-    """The payloads of a run's rounds, of which only the newest are kept."""
+    """The payloads of a run's rounds, of which only the newest are kept.
+
+    Attributes:
+        ledger: the rounds that count; who counts final ones alone sets it before each end.
+    """
 
     def __init__(
         self,
@@ -87,7 +91,7 @@ class PayloadRemover:
             rounds: how many of the newest rounds keep their payloads, at least 1.
             pinned: what else must stay: the blobs that other runs name in the same store.
         """
-        self._ledger, self._blobs = ledger, blobs
+        self.ledger, self._blobs = ledger, blobs
         self._rounds = rounds
         self._pinned = pinned
         self._documents: set[Digest] = set()
@@ -112,8 +116,8 @@ class PayloadRemover:
 
     def _read(self) -> None:
         if not self._read_to:
-            self._documents |= _deployed(self._ledger)
-        for number, documents, payloads in _decided(self._ledger, self._blobs, self._read_to):
+            self._documents |= _deployed(self.ledger)
+        for number, documents, payloads in _decided(self.ledger, self._blobs, self._read_to):
             self._documents |= documents
             if payloads is not None:
                 self._payloads[number] = payloads

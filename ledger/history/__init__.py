@@ -1,6 +1,7 @@
-"""The recorded history of a deployment: rounds, clients, and their JSON responses.
+"""The recorded history of a deployment: rounds, clients, and their JSON answers.
 
-`history.py` folds a deployment's events. `participation.py` defines each term about a client
-(sampled, committed, ranked, accepted, served, voted, refused, banned). Only the digests of blobs
+`history.py` folds a deployment's events. `round.py` defines each term about a client (sampled,
+committed, ranked, accepted, served, voted, refused, banned). `answers_*.py` hold each answer's type
+beside the function that builds it; `local.py` is the door to them. Only the digests of blobs
 are checked here; `ledger.audit` verifies the rest.
 """

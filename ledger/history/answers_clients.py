@@ -10,13 +10,13 @@ from ledger.history import fields
 from ledger.history.answers_parts import Duties, EndBlock, Placed, end_block, part_entry
 from ledger.history.answers_signed import Ban, ban_body
 from ledger.history.fields import Answer, Response, doc, name_of, one_of
-from ledger.history.history import RoundPage, decode_cursor, encode_cursor
+from ledger.history.history import RoundPage
+from ledger.history.queries import decode_cursor, encode_cursor
 from ledger.history.round import (
     NO_CLIENT,
     DigestKind,
     HistoryRound,
     Occurrence,
-    Participation,
     Tally,
 )
 from ledger.protocol.encoding import to_hex
@@ -165,7 +165,10 @@ _CLIENT_ROUND = (
 )
 
 
-def _client_round(history: FoldedHistory, round_: HistoryRound, part: Participation) -> ClientRound:
+def _client_round(history: FoldedHistory, round_: HistoryRound, client: ClientId) -> ClientRound:
+    part = history.documented(round_).part(client)
+    if part is None:
+        raise ValueError(f"client {client} took no part in round {round_.round}")
     given = {
         "round": round_.round,
         "status": round_.status,
@@ -189,9 +192,8 @@ def client_rounds_page(
     history: FoldedHistory, client: ClientId, page: RoundPage
 ) -> ClientRoundsAnswer:
     """Return a page of the rounds that a client took part in."""
-    parts = zip(page.rounds, history.parts(client, page.rounds), strict=True)
     return {
-        "rounds": [_client_round(history, *both) for both in parts],
+        "rounds": [_client_round(history, each, client) for each in page.rounds],
         "scanned": page.scanned,
         "next_cursor": page.next_cursor,
     }

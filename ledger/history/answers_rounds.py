@@ -35,7 +35,7 @@ from ledger.history.answers_parts import (
 from ledger.history.answers_signed import ScoresBody, VotesBody, scores_body, votes_body
 from ledger.history.explain import explain_missing_payloads, explain_round
 from ledger.history.fields import Answer, Response, doc, to_hex_or_none
-from ledger.history.round import missing_payloads, read_run
+from ledger.history.round import read_run
 from ledger.io.home import RunPaths
 from ledger.protocol.errors import EncodingError
 
@@ -157,10 +157,9 @@ class ExplanationAnswer(RoundHeading):
 def explanation(view: RoundView) -> ExplanationAnswer:
     """Return a round in plain words."""
     document = read_run(view.history.blobs, view.history.fixed.config)
-    missing = missing_payloads(view.documents, view.history.blobs)
     reports = [view.history.ban_report(recorded) for recorded in view.round.bans]
     sentences = explain_round(view.round, view.documents, document, reports)
-    sentences += explain_missing_payloads(view.documents, missing)
+    sentences += explain_missing_payloads(view.documents, view.history.blobs)
     return {**view.heading(), "sentences": sentences}
 
 

@@ -133,16 +133,13 @@ MAX_CLAIMS = 320
 
 def scores_body(view: RoundView, *, with_vectors: bool = False) -> tuple[ScoresBody, bool]:
     """Return the signed score claims without the round's heading; see `scores`."""
-    record, decided = view.documents.record, view.round.decided
+    record, decided, blobs = view.documents.record, view.round.decided, view.history.blobs
     claims = _claims(record) if record is not None else []
-    is_complete = True
-    shown: list[ScoreClaim] = []
-    for signed, refused in claims[:MAX_CLAIMS]:
-        vector = None
-        if with_vectors:
-            vector, is_available = score_vector(view.history.blobs, signed.scores.digest)
-            is_complete = is_complete and is_available
-        shown.append(_claim(signed, refused, vector))
+    vectors = [
+        score_vector(blobs, signed.scores.digest) if with_vectors else (None, True)
+        for signed, _ in claims[:MAX_CLAIMS]
+    ]
+    shown = [_claim(*claim, vector) for claim, (vector, _) in zip(claims, vectors, strict=False)]
     return {
         "base": to_hex(decided.base) if decided else None,
         "clients": list(record.clients) if record else [],
@@ -150,14 +147,12 @@ def scores_body(view: RoundView, *, with_vectors: bool = False) -> tuple[ScoresB
         "claims": shown,
         "left_out": len(claims) - len(shown),
         "scores_root": to_hex(decided.scores_root) if decided else None,
-    }, is_complete
+    }, all(is_available for _, is_available in vectors)
 
 
 def _claims(record: RoundRecord) -> list[tuple[SignedScores, RefusedScores | None]]:
     """Return all claims of a record, each with its refusal if it has one."""
-    counted: list[tuple[SignedScores, RefusedScores | None]]
-    counted = [(signed, None) for signed in record.scores]
-    return counted + [(refused.signed, refused) for refused in record.refused]
+    return [(signed, None) for signed in record.scores] + [(r.signed, r) for r in record.refused]
 
 
 def _claim(

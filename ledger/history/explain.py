@@ -7,9 +7,8 @@ descriptions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
-from ledger.history.round import Documents
+from ledger.history.round import Documents, HistoryRound, missing_payloads
 from ledger.protocol.documents.record import RefusedScores, RoundRecord
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import word_client, word_distance
@@ -26,9 +25,7 @@ from ledger.protocol.types import (
     Phase,
     RefusalReason,
 )
-
-if TYPE_CHECKING:
-    from ledger.history.round import HistoryRound
+from ledger.storage.blobs import BlobReader
 
 
 def explain_round(
@@ -69,8 +66,9 @@ def explain_round(
     return lines
 
 
-def explain_missing_payloads(documents: Documents, gone: Sequence[ClientId]) -> list[str]:
+def explain_missing_payloads(documents: Documents, blobs: BlobReader) -> list[str]:
     """Return a sentence about the clients whose payloads are missing, if there are any."""
+    gone = missing_payloads(documents, blobs)
     if not gone:
         return []
     return [

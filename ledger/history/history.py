@@ -2,27 +2,19 @@
 
 A `DeploymentFold` reads every event of one contract once and is shared between threads. A
 `FoldedHistory` is that fold as of one block: a fold that goes further never changes its answers.
-A fold trusts its events: `CompleteLog` compares a node's logs with the contract's own storage.
+A fold trusts its events: `EventLog` compares a node's logs with the contract's own storage.
 
 A filter may match rarely, so a page examines `MAX_SCANNED` rounds at most, fewer with many clients,
 and may be short of its limit while the list goes on. A position is a round's number: rounds that
 open or end between two pages neither repeat nor hide one.
-
-A cursor is base64url of version, position and a checksum over both and the query's scope. The
-checksum is no secret: it detects a cursor that was cut, altered or used for another query by
-accident. A forged cursor reaches nothing: the query checks its own bounds again.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import struct
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -36,13 +28,14 @@ from ledger.history.queries import (
     DeploymentPath,
     Order,
     RoundQuery,
+    decode_cursor,
+    encode_cursor,
 )
 from ledger.history.round import (
     NO_DOCUMENTS,
     DocumentedRound,
     HistoryRound,
     Occurrence,
-    Participation,
     ScoresOutcome,
     Tally,
     digests_of_deployment,
@@ -52,7 +45,7 @@ from ledger.history.round import (
     read_documents,
 )
 from ledger.protocol.encoding import registered_client
-from ledger.protocol.errors import CmflError
+from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.fold import RoundStart, registry_with_bans
 from ledger.protocol.ledger_state import (
     ClientBanned,
@@ -67,39 +60,13 @@ from ledger.protocol.ledger_state import (
 from ledger.protocol.types import ClientId, Digest, RegisteredClient
 from ledger.storage.blobs import BlobReader
 
-VERSION = 1
-MAX_CURSOR = 64
-_CHECKSUM_BYTES = 12
-_HEAD = struct.Struct(">BI")
+
+class UnknownRoundError(ConfigurationError):
+    """A round that has not opened."""
 
 
-class CursorError(CmflError):
-    """A cursor that does not belong to its query."""
-
-
-def encode_cursor(position: int, scope: str) -> str:
-    """Return a cursor as text for a URL; the position is below 2³²."""
-    head = _HEAD.pack(VERSION, position)
-    checksum = hashlib.sha256(head + scope.encode()).digest()[:_CHECKSUM_BYTES]
-    return base64.urlsafe_b64encode(head + checksum).rstrip(b"=").decode()
-
-
-def decode_cursor(cursor: str, scope: str, last: int, first: int = 0) -> int:
-    """Return the position behind a cursor.
-
-    Args:
-        first: the least position.
-    """
-    try:
-        data = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
-        version, position = _HEAD.unpack_from(data)
-    except (ValueError, binascii.Error, struct.error) as error:
-        raise CursorError("it is cut or altered") from error
-    if version != VERSION or encode_cursor(position, scope) != cursor:
-        raise CursorError("it is altered, or of another query or version")
-    if not first <= position <= last:
-        raise CursorError("it points to nothing that is there")
-    return int(position)
+class UnknownClientError(ConfigurationError):
+    """A client that is not registered."""
 
 
 MAX_SCANNED = 200
@@ -294,7 +261,8 @@ class DeploymentFold:
         block = chain.head() if block is None else block
         final = chain.finalized() if final is None else final
         with self._lock:
-            if self._block not in {None, block} and not _holds(chain, self._block):
+            known = self._block
+            if known and known != block and not _holds(chain, known.number, known.hash):
                 self._cut(chain, fixed)
             if self._block is None or self._block.number < block.number:
                 self._extend(ledger, fixed, block)
@@ -365,13 +333,13 @@ class DeploymentFold:
 
     def _cut(self, chain: ChainReader, fixed: Deployment) -> None:
         """Go back to the newest round whose end a reorganised chain still holds."""
-        kept = len(self._ended)
-        while kept and not _holds_event(chain, self._ended[kept - 1].ended):
-            kept -= 1
-        end = self._ended[kept - 1].ended if kept else None
-        if end is None:
+        ends = [_end(each) for each in self._ended]
+        while ends and not _holds(chain, ends[-1].block_number, ends[-1].block_hash):
+            ends.pop()
+        if not ends:
             self._clear()
             return
+        kept, end = len(ends), ends[-1]
         last = _position(end)
         before = self._ended[kept - 1]
         events = tuple(each for each in before.events if _position(each) <= last)
@@ -390,7 +358,7 @@ class DeploymentFold:
         registry, is_newest = self._registry, self._block is None or self._block.number <= block
         count = len(self._ended)
         if not is_newest:
-            count = bisect_right(self._ended, block, key=_end_block)
+            count = bisect_right(self._ended, block, key=lambda each: _end(each).block_number)
             bans = [each for each in self._bans if each.block_number <= block]
             words = [
                 word
@@ -416,9 +384,9 @@ def _position(recorded: RecordedEvent) -> tuple[int, int]:
     return recorded.block_number, recorded.log_index
 
 
-def _end_block(round_: HistoryRound) -> int:
+def _end(round_: HistoryRound) -> RecordedEvent:
     assert round_.ended is not None, "only ended rounds are listed"
-    return round_.ended.block_number
+    return round_.ended
 
 
 def _until(round_: HistoryRound, block: int) -> HistoryRound:
@@ -436,15 +404,7 @@ def _with_bans(
     return registry_with_bans(tuple(clients), events)
 
 
-def _holds(chain: ChainReader, block: Block | None) -> bool:
-    return block is not None and _has_block(chain, block.number, block.hash)
-
-
-def _holds_event(chain: ChainReader, recorded: RecordedEvent | None) -> bool:
-    return recorded is not None and _has_block(chain, recorded.block_number, recorded.block_hash)
-
-
-def _has_block(chain: ChainReader, number: int, block_hash: bytes) -> bool:
+def _holds(chain: ChainReader, number: int, block_hash: bytes) -> bool:
     try:
         return chain.block(number).hash == block_hash
     except NotServedError:  # the chain is shorter now
@@ -511,6 +471,24 @@ class FoldedHistory:
             return None
         return self._rounds.between(number, number)[0]
 
+    def opened(self, number: int) -> HistoryRound:
+        """Return a round that has opened (UnknownRoundError)."""
+        round_ = self.round(number)
+        if round_ is None:
+            raise UnknownRoundError(f"round {number} has not opened; the newest is {self.newest()}")
+        return round_
+
+    def known(self, client: int, *, is_registered: bool = False) -> ClientId:
+        """Return one of the deployment's clients (UnknownClientError).
+
+        Args:
+            is_registered: whether it must be registered by now.
+        """
+        clients = len(self.registered()) if is_registered else self.fixed.clients
+        if client >= clients:
+            raise UnknownClientError(f"client {client} is not registered; there are {clients}")
+        return ClientId(client)
+
     def rounds(self, first: int, last: int) -> list[HistoryRound]:
         """Return the opened rounds first..last, ascending."""
         return self._rounds.between(first, last)
@@ -542,16 +520,6 @@ class FoldedHistory:
 
     def _read(self, round_: HistoryRound) -> DocumentedRound:
         return DocumentedRound(round_, read_documents(self.blobs, round_))
-
-    def parts(self, client: ClientId, rounds: Sequence[HistoryRound]) -> list[Participation]:
-        """Return the parts of a client in some rounds, in their order."""
-        parts = []
-        for round_ in rounds:
-            part = self.documented(round_).part(client)
-            if part is None:
-                raise ValueError(f"client {client} took no part in round {round_.round}")
-            parts.append(part)
-        return parts
 
     def registered(self) -> tuple[RegisteredClient, ...]:
         """Return the clients registered so far, with the recorded bans."""

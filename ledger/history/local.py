@@ -8,8 +8,9 @@ discard, and reports the rounds from there again.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
+from typing import Literal
 
+from ledger.chain.round_ledger import RecordedEvent
 from ledger.history.answers_clients import (
     ClientAnswer,
     ClientRoundsAnswer,
@@ -36,16 +37,14 @@ from ledger.history.answers_signed import EvidenceAnswer, evidence_page
 from ledger.history.explain import explain_missing_payloads
 from ledger.history.history import FoldedHistory
 from ledger.history.queries import Order, RoundQuery
-from ledger.history.round import missing_payloads
-from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.types import ClientId, Digest
+from ledger.protocol.types import Digest
 
 
 @dataclass(frozen=True, slots=True)
 class LocalHistory:
-    """Responses about one deployment, made here; `RemoteDeployment` reads the same ones.
+    """Answers about one deployment, made here; `RemoteDeployment` reads the same ones.
 
-    Every method that is given a round or a client raises ConfigurationError where there is none.
+    A round that has not opened raises UnknownRoundError, another client UnknownClientError.
     """
 
     source: FoldedHistory
@@ -58,70 +57,52 @@ class LocalHistory:
     def rounds(
         self, query: RoundQuery, limit: int, cursor: str | None, *, full: bool = False
     ) -> RoundsAnswer:
-        clients = self.source.fixed.clients
-        if query.client is not None and query.client >= clients:
-            raise ConfigurationError(
-                f"--client {query.client}: there are {clients} clients, from 0"
-            )
+        if query.client is not None:
+            self.source.known(query.client)
         return rounds_page(self.source, self.source.page(query, limit, cursor), full=full)
 
     def full_round(self, number: int) -> FullRound:
         """Return a round with all its parts but the score vectors."""
-        return full_round(self._view(number))
+        return full_round(self.view(number))
 
     def explanation(self, number: int) -> ExplanationAnswer:
-        return explanation(self._view(number))
+        return explanation(self.view(number))
 
     def missing_payloads(self, number: int) -> list[str]:
         """Return a sentence about a round's payloads that are not stored here, if there are any."""
-        documents = self._view(number).documents
-        return explain_missing_payloads(documents, missing_payloads(documents, self.source.blobs))
+        documents = self.view(number).documents
+        return explain_missing_payloads(documents, self.source.blobs)
 
     def clients(self, limit: int, cursor: str | None) -> ClientsAnswer:
         return clients_page(self.source, limit, cursor)
 
     def client(self, client: int) -> ClientAnswer:
-        return one_client(self.source, self._registered(client))
+        return one_client(self.source, self.source.known(client, is_registered=True))
 
     def client_rounds(
         self, client: int, order: Order, limit: int, cursor: str | None
     ) -> ClientRoundsAnswer:
-        index = self._registered(client)
+        index = self.source.known(client, is_registered=True)
         query = RoundQuery("client rounds", order, client=index)
         return client_rounds_page(self.source, index, self.source.page(query, limit, cursor))
 
-    def evidence(self, order: Order, limit: int, cursor: str | None) -> EvidenceAnswer:
-        query = RoundQuery("evidence", order)
-        return evidence_page(self.source, self.source.page(query, limit, cursor))
+    def evidence(
+        self, order: Order, limit: int, cursor: str | None, client: int | None = None
+    ) -> EvidenceAnswer:
+        """Return the evidence in a page of rounds, against one client or against all."""
+        against = None if client is None else self.source.known(client)
+        page = self.source.page(RoundQuery("evidence", order), limit, cursor)
+        return evidence_page(self.source, page, against)
 
     def digest(self, digest: Digest, limit: int, cursor: str | None) -> DigestAnswer:
         return digest_page(self.source, digest, limit, cursor)
 
-    def _view(self, number: int) -> RoundView:
-        round_ = self.source.round(number)
-        if round_ is None:
-            raise ConfigurationError(
-                f"round {number} has not opened; the newest of {self.source.fixed.rounds} is "
-                f"{self.source.newest()}"
-            )
-        return RoundView.of(self.source, round_)
-
-    def _registered(self, client: int) -> ClientId:
-        registered = len(self.source.registered())
-        if client >= registered:
-            raise ConfigurationError(f"client {client}: there are {registered} clients, from 0")
-        return ClientId(client)
+    def view(self, number: int) -> RoundView:
+        """Return a round with its documents."""
+        return RoundView.of(self.source, self.source.opened(number))
 
 
 MAX_ROUNDS_PER_POLL = 100
-
-
-class NewsKind(StrEnum):
-    """Kind of a change."""
-
-    ROUND_OPENED = "round_opened"
-    ROUND_ENDED = "round_ended"
-    TAKEN_BACK = "taken_back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +114,7 @@ class RoundNews:
         response: the round's line, or the first round to discard.
     """
 
-    kind: NewsKind
+    kind: Literal["round_opened", "round_ended", "taken_back"]
     position: int
     response: RoundSummary | DiscardedRounds
 
@@ -156,31 +137,33 @@ class RoundFollower:
                 if self._opened < round_.round:
                     self._opened = round_.round
                     summary = round_summary(history, round_)
-                    news.append(RoundNews(NewsKind.ROUND_OPENED, self.position, summary))
+                    news.append(RoundNews("round_opened", self.position, summary))
                 break
             self.position = round_.round
             if round_.ended.block_number > final_block:
                 self._blocks[round_.round] = round_.ended.block_hash
             summary = round_summary(history, round_)
-            news.append(RoundNews(NewsKind.ROUND_ENDED, round_.round, summary))
-        self._forget_final(history, final_block)
+            news.append(RoundNews("round_ended", round_.round, summary))
+        for number in list(self._blocks):
+            ended = _end(history, number)
+            if ended is not None and ended.block_number <= final_block:
+                del self._blocks[number]
         return news
 
     def _taken_back(self, history: FoldedHistory, newest: int) -> list[RoundNews]:
         """Return the news that reported rounds are void, if any are."""
         for number in sorted(self._blocks):
-            ended = history.rounds(number, number)[0].ended if number <= newest else None
+            ended = _end(history, number)
             if ended is None or ended.block_hash != self._blocks[number]:
                 self._blocks = {n: block for n, block in self._blocks.items() if n < number}
                 self.position, self._opened = number - 1, 0
-                return [RoundNews(NewsKind.TAKEN_BACK, self.position, {"from_round": number})]
+                return [RoundNews("taken_back", self.position, {"from_round": number})]
         if newest < self.position:
             self.position, self._opened = newest, 0
-            return [RoundNews(NewsKind.TAKEN_BACK, self.position, {"from_round": newest + 1})]
+            return [RoundNews("taken_back", self.position, {"from_round": newest + 1})]
         return []
 
-    def _forget_final(self, history: FoldedHistory, final_block: int) -> None:
-        for number in list(self._blocks):
-            ended = history.rounds(number, number)[0].ended
-            if ended is not None and ended.block_number <= final_block:
-                del self._blocks[number]
+
+def _end(history: FoldedHistory, number: int) -> RecordedEvent | None:
+    round_ = history.round(number)
+    return None if round_ is None else round_.ended

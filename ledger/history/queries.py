@@ -1,16 +1,25 @@
-"""Queries for rounds, their orders and status, and paths.
+"""Queries for rounds, their orders and status, cursors, and paths.
 
 A contract has the same address in every fresh home, so an address alone is no name: every path
 holds the chain's id and the beginning of its block 0's hash. An answer that was cached for one
 chain is never shown for another.
+
+A cursor is base64url of version, position and a checksum over both and the query's scope. The
+checksum is no secret: it detects a cursor that was cut, altered or used for another query by
+accident. A forged cursor reaches nothing: the query checks its own bounds again.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
 import re
+import struct
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ledger.protocol.errors import CmflError
 from ledger.protocol.types import ClientId
 
 
@@ -131,3 +140,38 @@ class RoundQuery:
     def matches_all(self) -> bool:
         is_any = self.status is None and self.client is None and not self.view_min
         return is_any and self.blocks.is_unbounded and self.times.is_unbounded
+
+
+VERSION = 1
+MAX_CURSOR = 64
+_CHECKSUM_BYTES = 12
+_HEAD = struct.Struct(">BI")
+
+
+class CursorError(CmflError):
+    """A cursor that does not belong to its query."""
+
+
+def encode_cursor(position: int, scope: str) -> str:
+    """Return a cursor as text for a URL; the position is below 2³²."""
+    head = _HEAD.pack(VERSION, position)
+    checksum = hashlib.sha256(head + scope.encode()).digest()[:_CHECKSUM_BYTES]
+    return base64.urlsafe_b64encode(head + checksum).rstrip(b"=").decode()
+
+
+def decode_cursor(cursor: str, scope: str, last: int, first: int = 0) -> int:
+    """Return the position behind a cursor.
+
+    Args:
+        first: the least position.
+    """
+    try:
+        data = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
+        version, position = _HEAD.unpack_from(data)
+    except (ValueError, binascii.Error, struct.error) as error:
+        raise CursorError("it is cut or altered") from error
+    if version != VERSION or encode_cursor(position, scope) != cursor:
+        raise CursorError("it is altered, or of another query or version")
+    if not first <= position <= last:
+        raise CursorError("it points to nothing that is there")
+    return int(position)

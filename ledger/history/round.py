@@ -220,9 +220,15 @@ def read_documents(blobs: BlobReader, round_: HistoryRound) -> Documents:
     if decided is None:
         return NO_DOCUMENTS
     record = _read(blobs, decided.record, decode_record)
-    if record is not None and (record.round, record.base) != (decided.round, decided.base):
-        record = None
-    return Documents(record, _incidents(blobs, decided), decided.incidents != NO_DIGEST)
+    incidents = None
+    if decided.incidents != NO_DIGEST:
+        incidents = _read(blobs, decided.incidents, decode_incidents)
+    inputs = decided.round, decided.base
+    return Documents(
+        record if record and (record.round, record.base) == inputs else None,
+        incidents if incidents and (incidents.round, incidents.base) == inputs else None,
+        decided.incidents != NO_DIGEST,
+    )
 
 
 def missing_payloads(documents: Documents, blobs: BlobReader) -> tuple[ClientId, ...]:
@@ -234,15 +240,6 @@ def missing_payloads(documents: Documents, blobs: BlobReader) -> tuple[ClientId,
 def read_run(blobs: BlobReader, config: Digest) -> RunDocument | None:
     """Return a run's configuration; None if it is missing, damaged or no configuration."""
     return _read(blobs, config, decode_run)
-
-
-def _incidents(blobs: BlobReader, decided: RoundDecided) -> Incidents | None:
-    if decided.incidents == NO_DIGEST:
-        return None
-    incidents = _read(blobs, decided.incidents, decode_incidents)
-    if incidents is None or (incidents.round, incidents.base) != (decided.round, decided.base):
-        return None
-    return incidents
 
 
 def _read(
@@ -362,11 +359,10 @@ class DocumentedRound:
         return {} if record is None else {each.client: each.reason for each in record.dropouts}
 
     @cached_property
-    def _scored(self) -> frozenset[ClientId]:
-        record = self.documents.record
-        return frozenset(signed.scores.member for signed in (record.scores if record else ()))
+    def _banned(self) -> frozenset[ClientId]:
+        return frozenset(self.round.banned)
 
-    @property
+    @cached_property
     def _phases(self) -> tuple[tuple[Phase, ClientId, int], ...]:
         """The decided phases, each with its primary and its signers as bits."""
         decided = self.round.decided
@@ -406,7 +402,7 @@ class DocumentedRound:
             rank=rank,
             distance_bits=bits,
             dropout=self._dropout(client) if is_out else None,
-            banned=client in self.round.banned,
+            banned=client in self._banned,
         )
 
     def member(self, place: int, client: ClientId) -> Participation:
@@ -428,7 +424,7 @@ class DocumentedRound:
             voted=tuple(phase for phase in Phase if phase in {*replied, *primary_of}),
             primary_of=primary_of,
             incidents=tuple(each for each in incidents if each.member == client),
-            banned=client in self.round.banned,
+            banned=client in self._banned,
         )
 
     def _outcome(self, client: ClientId, rank: int | None) -> UpdateOutcome:
@@ -451,16 +447,13 @@ class DocumentedRound:
         refused = tuple(each for each in record.refused if each.signed.scores.member == member)
         if refused:
             return ScoresOutcome.REFUSED, refused
-        return (ScoresOutcome.COUNTED if member in self._scored else ScoresOutcome.NONE), ()
+        is_counted = any(signed.scores.member == member for signed in record.scores)
+        return (ScoresOutcome.COUNTED if is_counted else ScoresOutcome.NONE), ()
 
 
 @dataclass(slots=True)
 class ParticipationCounts:
-    """One client's counts over many rounds, including abandoned ones.
-
-    Attributes:
-        dropped_out: rounds in which it was sampled, and a decision does not rank it.
-    """
+    """One client's counts over many rounds, including abandoned ones; see the terms above."""
 
     sampled: int = 0
     ranked: int = 0

@@ -6,7 +6,7 @@ who disagree are shown side by side (docs/protocol/environments.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ledger.chain.addresses import checksum
@@ -106,8 +106,18 @@ def training_coverage(
     while covered < last and not (covered >= first and is_enough(len(updates))):
         covered += 1
         updates += _updates_of_round(history, domain, mailbox, covered)
-    clients = history.fixed.clients
-    return _summary((first, covered, last, ended), clients, updates)
+    return _counted(
+        {
+            "first": first,
+            "last": covered,
+            "ended": ended,
+            "next_from": covered + 1 if covered < last else None,
+            "clients": history.fixed.clients,
+            "counts": {"same": 0, "other": 0, "disputed": 0, "none": 0},
+            "auditors": [],
+            "updates": updates,
+        }
+    )
 
 
 def counting_only(coverage: TrainingAnswer, auditors: Collection[str]) -> TrainingAnswer:
@@ -118,25 +128,34 @@ def counting_only(coverage: TrainingAnswer, auditors: Collection[str]) -> Traini
     """
     if not auditors:
         return coverage
-    updates = [
-        _update(
-            update["round"],
-            update["client"],
-            [each for each in update["attestations"] if each["auditor"] in auditors],
-        )
-        for update in coverage["updates"]
-    ]
-    last = coverage["last"] if coverage["next_from"] is None else coverage["next_from"]
-    numbers = (coverage["first"], coverage["last"], last, coverage["ended"])
-    return _summary(numbers, coverage["clients"], updates)
+    updates = []
+    for each in coverage["updates"]:
+        counted = [own for own in each["attestations"] if own["auditor"] in auditors]
+        updates.append(_update(each["round"], each["client"], counted))
+    return _counted({**coverage, "updates": updates})
 
 
 def joined(pages: Sequence[TrainingAnswer]) -> TrainingAnswer:
     """Return the coverage of consecutive rounds that several calls have given."""
     updates = [update for page in pages for update in page["updates"]]
-    newest = pages[-1]
-    numbers = (pages[0]["first"], newest["last"], newest["last"], newest["ended"])
-    return _summary(numbers, newest["clients"], updates)
+    first = pages[0]["first"]
+    answer = _counted({**pages[-1], "first": first, "next_from": None, "updates": updates})
+    answer.pop("as_of", None)  # each page has its own
+    return answer
+
+
+def _counted(coverage: TrainingAnswer) -> TrainingAnswer:
+    """Return a coverage with the counts and the auditors of its updates."""
+    verdicts = [update["verdict"] for update in coverage["updates"]]
+    auditors = {each["auditor"] for own in coverage["updates"] for each in own["attestations"]}
+    coverage["counts"] = {
+        "same": verdicts.count("same"),
+        "other": verdicts.count("other"),
+        "disputed": verdicts.count("disputed"),
+        "none": verdicts.count("none"),
+    }
+    coverage["auditors"] = sorted(auditors, key=str.lower)
+    return coverage
 
 
 def attestations_of_round(
@@ -195,33 +214,4 @@ def _update(number: int, client: int, attestations: list[AttestationEntry]) -> A
         "client": int(client),
         "verdict": verdict,
         "attestations": attestations,
-    }
-
-
-def _summary(
-    numbers: tuple[int, int, int, int], clients: int, updates: Iterable[AttestedUpdate]
-) -> TrainingAnswer:
-    """Return updates with their numbers.
-
-    Args:
-        numbers: first round, last one covered, last one asked for, number of ended ones.
-    """
-    first, covered, last, ended = numbers
-    entries = list(updates)
-    verdicts = [update["verdict"] for update in entries]
-    auditors = {each["auditor"] for update in entries for each in update["attestations"]}
-    return {
-        "first": first,
-        "last": covered,
-        "ended": ended,
-        "next_from": covered + 1 if covered < last else None,
-        "clients": clients,
-        "counts": {
-            "same": verdicts.count("same"),
-            "other": verdicts.count("other"),
-            "disputed": verdicts.count("disputed"),
-            "none": verdicts.count("none"),
-        },
-        "auditors": sorted(auditors, key=str.lower),
-        "updates": entries,
     }

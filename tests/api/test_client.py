@@ -124,6 +124,18 @@ def test_an_answer_of_another_round_or_client_is_none(
         deployment.digest(Digest(b"\x5d" * 32))
     with pytest.raises(ServiceError, match="a series of unequal columns"):
         deployment.series()
+    by_kind[RoundAnswer] = deployment.read(RoundAnswer, "rounds/2") | {"parts": None}
+    with pytest.raises(ServiceError, match="a round without its parts"):
+        deployment.full_round(2)
+
+
+def test_an_answer_without_its_block_is_none(
+    deployment: RemoteDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {name: value for name, value in deployment.series().items() if name != "as_of"}
+    monkeypatch.setattr(Service, "fetch", lambda *_: to_json(told))
+    with pytest.raises(ServiceError, match="without the block that it read at"):
+        deployment.series()
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://x/?key=1", "http://x/#y", "http://x y", "x"])

@@ -17,7 +17,7 @@ import pytest
 
 from api.settings import Settings
 from ledger.history.history import FoldedHistory
-from ledger.history.local import NewsKind, RoundFollower
+from ledger.history.local import RoundFollower
 from tests.api.conftest import ROUNDS, deployments, make_run, read, refused, serving
 from tests.api.test_rounds import Truth, truth  # noqa: F401 - a fixture
 from tests.clients.played import PLAIN
@@ -69,13 +69,13 @@ def test_rounds_are_told_while_a_run_plays_them(tmp_path: Path) -> None:
         path = next(one for one in deployments(client) if one["run"] == "second")["links"]["events"]
         told = received(client, path, 2, **{"Last-Event-ID": "0"})
         player.join()
-        ended = [event for event in told if event["event"] == NewsKind.ROUND_ENDED]
+        ended = [event for event in told if event["event"] == "round_ended"]
         rest = 2 - len(ended)
         if rest:
             ended += [
                 event
                 for event in received(client, path, rest, **{"Last-Event-ID": told[-1]["id"]})
-                if event["event"] == NewsKind.ROUND_ENDED
+                if event["event"] == "round_ended"
             ]
     assert [event["data"]["round"] for event in ended] == [1, 2]
 
@@ -182,7 +182,7 @@ def test_a_reorganised_round_is_reported_and_sent_again(
     history = truth.history
     follower = RoundFollower(ROUNDS - 2)
     first = follower.poll(history, final_block=0)
-    assert [event.kind for event in first] == [NewsKind.ROUND_ENDED, NewsKind.ROUND_ENDED]
+    assert [event.kind for event in first] == ["round_ended", "round_ended"]
     assert follower.poll(history, final_block=0) == [], "nothing is told twice"
 
     def without_last(self: FoldedHistory) -> int:
@@ -190,11 +190,11 @@ def test_a_reorganised_round_is_reported_and_sent_again(
 
     monkeypatch.setattr(FoldedHistory, "newest", without_last)
     (back,) = follower.poll(history, final_block=0)
-    assert (back.kind, back.position) == (NewsKind.TAKEN_BACK, ROUNDS - 1)
+    assert (back.kind, back.position) == ("taken_back", ROUNDS - 1)
     assert back.response == {"from_round": ROUNDS}
     monkeypatch.undo()
     (again,) = follower.poll(history, final_block=0)
-    assert (again.kind, again.response) == (NewsKind.ROUND_ENDED, first[1].response)
+    assert (again.kind, again.response) == ("round_ended", first[1].response)
     assert follower.poll(history, final_block=2**40) == []
 
 

@@ -20,15 +20,16 @@ from api.settings import Settings
 from ledger.claims import MAX_ANSWERED_BYTES, MAX_ROW_BYTES
 from ledger.history import export as csv_tables
 from ledger.history.answers_rounds import MAX_POINTS, chart_points
-from ledger.history.history import (
+from ledger.history.history import MAX_SCANNED, page_width
+from ledger.history.queries import (
     MAX_CURSOR,
-    MAX_SCANNED,
+    AskedRole,
     CursorError,
+    RoundQuery,
+    RoundStatus,
     decode_cursor,
     encode_cursor,
-    page_width,
 )
-from ledger.history.queries import AskedRole, RoundQuery, RoundStatus
 from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import CLIENTS, ROUNDS, deployments, read, refused, serving

@@ -11,7 +11,7 @@ import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from api.http.server import listening_socket, url_of
-from api.http.streams import ByteRange, parse_range
+from api.http.streams import parse_range
 from api.store.app import server_for
 from api.store.permissions import StoreSettings
 from api.store.receiver import IncomingFile
@@ -103,8 +103,8 @@ def test_a_part_is_given_and_one_behind_the_end_is_refused(store: Store) -> None
 def test_what_is_no_single_range_is_answered_by_the_whole() -> None:
     for header in (None, "", "bytes=", "bytes=-", "bytes=5-4", "bytes=0-1,3-4", "lines=1-2", "x"):
         assert parse_range(header, 10) is None
-    assert parse_range("bytes=0-99", 10) == ByteRange(0, 10)
-    assert parse_range("bytes=-99", 10) == ByteRange(0, 10)
+    assert parse_range("bytes=0-99", 10) == range(10)
+    assert parse_range("bytes=-99", 10) == range(10)
     for header in ("bytes=10-", "bytes=-0", "bytes=99999999999999999-"):
         with pytest.raises(ValueError, match="none of these"):
             parse_range(header, 10)

@@ -60,7 +60,7 @@ def test_a_finished_run_is_resumed_without_a_round(copy: Path) -> None:
 def test_wrong_filters_of_rounds_are_refused(home: Path) -> None:
     for wrong, said in (
         (("--role", "served"), "--role needs --client"),
-        (("--client", 14), "--client 14: there are 14 clients, from 0"),
+        (("--client", 14), "client 14 is not registered; there are 14"),
         (("--cursor", "AQAA"), "it is cut or altered"),
     ):
         assert refusal("rounds", "list", "--home", home, *wrong) == said

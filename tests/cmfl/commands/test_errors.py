@@ -145,7 +145,7 @@ def test_one_of_several_runs_has_to_be_named(copy: Path) -> None:
 def test_a_round_that_has_not_opened_is_refused(home: Path) -> None:
     for command in ("show", "explain"):
         said = refusal("rounds", command, 6, "--home", home)
-        assert said == "round 6 has not opened; the newest of 5 is 5"
+        assert said == "round 6 has not opened; the newest is 5"
 
 
 def edited(**changes: object) -> Callable[[bytes], bytes]:
