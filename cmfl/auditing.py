@@ -247,7 +247,7 @@ class Audit:
             OSError: it cannot be written.
         """
         from ledger.audit.anchors import report_bytes
-        from ledger.io.folders import write_named
+        from ledger.io.home import write_named
 
         require(PATH, path=path)
         file = Path(path)

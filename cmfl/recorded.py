@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 from cmfl.arguments import PATH, WHOLE, naming, require
 from cmfl.display import Table, html_table, text_table
 from cmfl.where import Target, download_proof, open_deployment, open_history, opened_ledger
-from ledger.io.folders import write_named
+from ledger.io.home import write_named
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 

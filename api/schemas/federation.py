@@ -25,7 +25,7 @@ from ledger.history.fields import (
     UnixTime,
     one_of,
 )
-from ledger.protocol.consensus import MAX_VIEWS
+from ledger.protocol.parameters import MAX_VIEWS
 
 ChainSeconds = Annotated[
     float, Field(ge=0, description="Unix seconds of the chain", examples=[1_767_225_612.5])

@@ -44,7 +44,7 @@ from api.store.routes import BlobRoutes, MailRoutes
 from ledger.actors.retention import BlobUse, PayloadRemover, blobs_of_round
 from ledger.chain.contract.event_log import EventLog
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.io.folders import sole_process
+from ledger.io.home import sole_process
 from ledger.io.http import base_url
 from ledger.protocol.errors import BlobError, ChainError, CmflError, ConfigurationError
 from ledger.protocol.ledger_state import LedgerStage

@@ -24,7 +24,7 @@ from benchmarks.gpu import steps
 from benchmarks.gpu.plans import FULL, TINY, GpuPlan
 from benchmarks.workloads import machine
 from clients.devices import device_named
-from ledger.io.folders import write_named
+from ledger.io.home import write_named
 from ledger.protocol.errors import ConfigurationError
 
 RESULT = Path(__file__).parents[2] / "docs" / "measured" / "gpu.json"

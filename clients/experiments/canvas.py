@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from clients.experiments.series import Estimate, PlotLine
 from ledger.io.extras import require_extra
-from ledger.io.folders import write_named
+from ledger.io.home import write_named
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -29,9 +29,8 @@ from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.contract.manifest import Manifest, read_manifest
 from ledger.chain.rpc.node import RpcReader, RpcSettings
-from ledger.io.folders import run_lock
-from ledger.io.forked_commands import CommandError, CommandProcess, CommandRunner
-from ledger.io.home import DISK, Home
+from ledger.io.home import DISK, Home, run_lock
+from ledger.io.processes import CommandError, CommandProcess, CommandRunner
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId

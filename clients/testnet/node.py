@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from clients.testnet import ChainKind
 from ledger.chain.embedded.evm import TEST_KEYS
 from ledger.chain.rpc.wire import HttpTransport
-from ledger.io.forked_commands import CommandError, CommandProcess, CommandRunner
+from ledger.io.processes import CommandError, CommandProcess, CommandRunner
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.errors import ChainError, ConfigurationError
 

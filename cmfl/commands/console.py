@@ -31,7 +31,7 @@ import typer
 from rich.progress import Progress, TaskID
 
 from cmfl.commands.streams import others_on_standard_error, results
-from ledger.io.folders import is_standard_output
+from ledger.io.home import is_standard_output
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -218,7 +218,7 @@ def demo(
 @contextmanager
 def _made_anew(home: Path) -> Iterator[None]:
     """Make the folder anew and hold it; never delete what a demo did not make, or uses now."""
-    from ledger.io.folders import sole_process
+    from ledger.io.home import sole_process
 
     mark = home / "made-by-cmfl-demo"
     if home.exists() and not mark.exists():

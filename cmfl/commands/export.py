@@ -26,7 +26,7 @@ from cmfl.commands.sources import (
 from cmfl.commands.verify import RoundNumber
 from cmfl.where import download_bundle, open_history, opened_ledger
 from ledger.history.queries import Order
-from ledger.io.folders import writing_named
+from ledger.io.home import writing_named
 from ledger.protocol.errors import ServiceError
 
 if TYPE_CHECKING:

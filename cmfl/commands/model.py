@@ -14,7 +14,7 @@ from cmfl.commands.console import AsJson, print_json, print_line, whole
 from cmfl.commands.options import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName
 from cmfl.commands.sources import refuse_home_file, write_result
 from cmfl.where import Target
-from ledger.io.folders import is_standard_output
+from ledger.io.home import is_standard_output
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Digest
 

@@ -55,7 +55,7 @@ def network(
     """
     from clients.configuration.parsing import plain_values, require_unpredictable
     from clients.testnet.network import PACES, LocalNetwork, NetworkSettings, fitted_to_pace
-    from ledger.io.forked_commands import CommandError
+    from ledger.io.processes import CommandError
 
     changes = (*configured.settings, f"protocol.rounds={rounds}")
     values = plain_values(configured.preset, configured.config, changes)

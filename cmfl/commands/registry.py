@@ -21,7 +21,7 @@ from cmfl.commands.sender import (
     read_keystore,
 )
 from cmfl.commands.sources import refuse_home_file, write_result
-from ledger.io.folders import is_written_into
+from ledger.io.home import is_written_into
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Address
 

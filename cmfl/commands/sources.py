@@ -35,8 +35,7 @@ from cmfl.commands.options import (
 )
 from cmfl.commands.sender import Sender, only_keystore
 from cmfl.where import API_SECONDS, RemoteService, Target
-from ledger.io.folders import is_standard_output, is_written_into, write_named
-from ledger.io.home import Home
+from ledger.io.home import Home, is_standard_output, is_written_into, write_named
 from ledger.protocol.errors import ConfigurationError
 
 

@@ -111,7 +111,7 @@ def serve_witness(
     """
     from api.http.server import serve_app
     from api.transparency.server import create_witness
-    from ledger.io.folders import sole_process
+    from ledger.io.home import sole_process
     from ledger.transparency.network import WitnessFolder
     from ledger.transparency.notes import KeyUse, parse_vkey
 
@@ -188,7 +188,7 @@ def publish(
     have cosigned, and the checkpoint in place stays.
     """
     from cmfl.auditing import policy_in
-    from ledger.io.folders import sole_process
+    from ledger.io.home import sole_process
     from ledger.transparency.network import publish
     from ledger.transparency.notes import LogConflictError
 

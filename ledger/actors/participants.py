@@ -41,10 +41,10 @@ from ledger.actors.view import (
     seconds_of_turns,
     view_at,
 )
-from ledger.protocol.consensus import majority, sending_order
 from ledger.protocol.documents.envelope import Envelope, Proposal, PublishedPayload
 from ledger.protocol.encoding import commitment_of, set_digest, vector_view
-from ledger.protocol.inputs import Inputs
+from ledger.protocol.inputs import Inputs, sending_order
+from ledger.protocol.parameters import majority
 from ledger.protocol.payloads import Payload
 from ledger.protocol.signing import Signer, sign
 from ledger.protocol.types import (

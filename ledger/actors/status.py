@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ledger.actors.view import ChainView, RoundView, ViewSpan, seconds_of_turns, view_at
-from ledger.protocol.consensus import MAX_VIEWS, sending_order
 from ledger.protocol.encoding import set_digest
-from ledger.protocol.inputs import Inputs, Participants
+from ledger.protocol.inputs import Inputs, Participants, sending_order
+from ledger.protocol.parameters import MAX_VIEWS
 from ledger.protocol.types import ClientId, Digest, Phase, VoteKind
 from ledger.protocol.validation import parse_vector
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from ledger.actors.journal import ProtectedSigner
 from ledger.actors.settlement import JudgementCache, judgement_behind
 from ledger.actors.view import RoundView
-from ledger.protocol.consensus import QuorumCertificate
 from ledger.protocol.documents.envelope import (
     Body,
     Envelope,
@@ -27,6 +26,7 @@ from ledger.protocol.documents.record import RoundRecord, encode_record
 from ledger.protocol.documents.vector import encode_vector
 from ledger.protocol.encoding import set_digest, sha256
 from ledger.protocol.judgement import Judgement
+from ledger.protocol.ledger_state import QuorumCertificate
 from ledger.protocol.payloads import Payload
 from ledger.protocol.types import (
     ClientId,

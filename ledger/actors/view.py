@@ -14,7 +14,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.protocol.consensus import MAX_VIEWS, QuorumCertificate, primary_seat
 from ledger.protocol.documents.envelope import (
     Envelope,
     PhaseCertificate,
@@ -31,12 +30,13 @@ from ledger.protocol.inputs import (
     MinedCommitment,
     Participants,
     participants_of,
+    primary_seat,
     round_closing,
     window_end,
 )
 from ledger.protocol.judgement import usable_clients
-from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
-from ledger.protocol.parameters import Parameters
+from ledger.protocol.ledger_state import EquivocationReport, QuorumCertificate, SignedStatement
+from ledger.protocol.parameters import MAX_VIEWS, Parameters
 from ledger.protocol.payloads import Payload
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import (

@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from ledger.audit.report import BlobKind
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, Incident, decode_incidents
 from ledger.protocol.encoding import aggregation_result, sha256, vector_from_bytes, vector_view
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError, EncodingError
-from ledger.protocol.inputs import Evidence, Inputs
+from ledger.protocol.inputs import Evidence, Inputs, primary_seat
 from ledger.protocol.judgement import (
     Judgement,
     Ranking,

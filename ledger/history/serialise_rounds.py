@@ -24,11 +24,11 @@ from ledger.history.queries import RoundPage
 from ledger.history.round import Documents, Participation, RoundParts, missing_payloads, read_run
 from ledger.io.parsing import picked
 from ledger.protocol import encoding
-from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.record import RefusedScores, RoundRecord
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, Incident, decode_vector
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import BlobError, EncodingError
+from ledger.protocol.inputs import primary_seat
 from ledger.protocol.judgement import weights_of
 from ledger.protocol.ledger_state import RoundDecided, SignedStatement, SubmittedCertificate
 from ledger.protocol.types import (

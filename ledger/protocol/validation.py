@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.protocol import encoding
-from ledger.protocol.consensus import majority
 from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, ScoreVector, decode_vector
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.inputs import Evidence, Inputs
+from ledger.protocol.parameters import majority
 from ledger.protocol.rules.direction import direction_distances
 from ledger.protocol.rules.distance import RELATIVE_TOLERANCE, Distances, Updates, plain_distances
 from ledger.protocol.signing import is_signed_by

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ledger.protocol.types import Digest
 from ledger.transparency.notes import (
+    HASH_BYTES,
     KeyUse,
     NoteError,
     NoteSignature,
@@ -33,7 +34,6 @@ MAX_SIZE = 2**63 - 1
 """Most leaves of a tree, and the largest time of a cosignature."""
 
 _NUMBER = re.compile("0|[1-9][0-9]{0,18}")
-_ROOT_BYTES = 32
 _TIME_BYTES = 8
 _SIGNATURE_BYTES = 64
 
@@ -128,7 +128,7 @@ def parse_checkpoint(text: str) -> Checkpoint:
     if not _NUMBER.fullmatch(size) or int(size) > MAX_SIZE:
         raise NoteError(f"the size of a checkpoint is {size[:40]!a}, no number below 2^63")
     digest = decode_base64(root)
-    if len(digest) != _ROOT_BYTES:
+    if len(digest) != HASH_BYTES:
         raise NoteError(f"the root of a checkpoint is {root[:60]!a}, not 32 bytes of base64")
     return Checkpoint(origin, int(size), Digest(digest))
 

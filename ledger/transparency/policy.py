@@ -20,10 +20,11 @@ from ledger.transparency.notes import (
     ProofError,
     VerifierKey,
     decode_base64,
+    decode_hashes,
+    encode_hashes,
     parse_vkey,
 )
 from ledger.transparency.tree import (
-    MAX_PROOF,
     HeadEntry,
     inclusion_proof,
     leaf_hash,
@@ -213,7 +214,6 @@ MAX_PROOF_BYTES = MAX_NOTE_BYTES + 200_000
 _FORM = re.compile(
     "c2sp\\.org/tlog-proof@v1\nextra ([^\n]+)\nindex (0|[1-9][0-9]{0,18})\n((?:[^\n]+\n)*)\n"
 )
-_HASH_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ class LoggedHead:
             "c2sp.org/tlog-proof@v1",
             f"extra {base64.b64encode(self.entry).decode()}",
             f"index {self.index}",
-            *(base64.b64encode(each).decode() for each in self.path),
+            *encode_hashes(self.path),
         ]
         return "\n".join([*lines, "", ""]).encode() + self.note
 
@@ -254,10 +254,10 @@ def parse_proof(data: bytes) -> LoggedHead:
     if match is None:
         raise NoteError("the file is no proof of a logged head (c2sp.org/tlog-proof@v1)")
     entry = decode_base64(match[1])
-    path = [decode_base64(line) for line in match[3].split("\n")[:-1]]
-    if not entry or len(path) > MAX_PROOF or any(len(each) != _HASH_BYTES for each in path):
+    path = decode_hashes(match[3].split("\n")[:-1])
+    if not entry or path is None:
         raise NoteError("the proof has a line that is not base64, or not of 32 bytes")
-    return LoggedHead(entry, int(match[2]), tuple(map(Digest, path)), data[len(match[0]) :])
+    return LoggedHead(entry, int(match[2]), path, data[len(match[0]) :])
 
 
 def verified_head(proof: LoggedHead, policy: WitnessPolicy) -> tuple[HeadEntry, tuple[str, ...]]:

@@ -24,7 +24,7 @@ from clients.training.plain_trainer import LocalTraining, batches
 from ledger.audit.bundles.bundle import BundleDocument
 from ledger.audit.checks.all_checks import step_of_field
 from ledger.audit.proofs.proof_document import ProofDocument
-from ledger.protocol import canonical, consensus, inputs, ledger_state, parameters, signing
+from ledger.protocol import canonical, inputs, ledger_state, parameters, signing
 from ledger.protocol.documents import envelope, vector
 from ledger.protocol.documents.envelope import EnvelopeKind, decode_envelope
 from ledger.protocol.documents.record import decode_record
@@ -578,7 +578,7 @@ def test_bounds_are_those_of_the_code() -> None:
     )
     assert MAX_BLOB_BYTES == 2**30
     assert "longer than 2^30 bytes" in section("Blobs")
-    assert f"views to {consensus.MAX_VIEWS - 1}:" in TEXT.replace("\n", " ")
+    assert f"views to {parameters.MAX_VIEWS - 1}:" in TEXT.replace("\n", " ")
 
 
 @pytest.mark.parametrize("document", [ProofDocument, BundleDocument])

@@ -12,8 +12,8 @@ from ledger.audit.checks.completeness import DROPOUT
 from ledger.audit.checks.decision import BAN, EQUIVOCATION, WRONG_PROPOSAL
 from ledger.audit.checks.scores import FALSE_SCORES
 from ledger.history.round import HistoryRound
-from ledger.protocol.consensus import MAX_VIEWS, primary_seat
-from ledger.protocol.parameters import Parameters
+from ledger.protocol.inputs import primary_seat
+from ledger.protocol.parameters import MAX_VIEWS, Parameters
 from ledger.protocol.types import ClientId, Phase
 
 if TYPE_CHECKING:

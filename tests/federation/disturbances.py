@@ -20,7 +20,7 @@ from clients.testnet import ChainKind
 from clients.testnet.network import WorkerSlot
 from clients.worker.status import WorkerFolder
 from ledger.history.round import HistoryRound
-from ledger.io.forked_commands import CommandProcess
+from ledger.io.processes import CommandProcess
 from ledger.protocol.errors import ChainError
 from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import FolderBlobs

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.io.forked_commands import CommandError, CommandRunner
-from ledger.io.processes import ChildEndedError, start_child, task_pool
+from ledger.io.processes import ChildEndedError, CommandError, CommandRunner, start_child, task_pool
 from tests.io.tasks import answering, dying, endless, refusing, tripled
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.processes import MODULES
@@ -102,7 +101,7 @@ def test_a_runner_ends_its_own_commands_only(runner: CommandRunner, tmp_path: Pa
 OWNER = """
 import signal, sys, time
 from pathlib import Path
-from ledger.io.forked_commands import CommandRunner
+from ledger.io.processes import CommandRunner
 if __name__ == "__main__":
     logs = Path(sys.argv[1])
     runner = CommandRunner({entry!r}, logs)
@@ -133,7 +132,7 @@ def test_a_killed_server_takes_its_commands_along_and_is_replaced(tmp_path: Path
 import os, signal
 from multiprocessing import forkserver
 from pathlib import Path
-from ledger.io.forked_commands import CommandRunner
+from ledger.io.processes import CommandRunner
 logs = Path({str(tmp_path)!r})
 with CommandRunner({ENTRY!r}, logs) as runner:
     lost = runner.start("lost", ["count", logs / "count"])

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from ledger.protocol.consensus import MAX_VIEWS, QuorumCertificate, primary_seat
 from ledger.protocol.errors import ConsensusError
-from ledger.protocol.inputs import Participants
+from ledger.protocol.inputs import Participants, primary_seat
+from ledger.protocol.ledger_state import QuorumCertificate
+from ledger.protocol.parameters import MAX_VIEWS
 from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, Slot, Vote, VoteKind
 
 if TYPE_CHECKING:
