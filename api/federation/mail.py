@@ -17,8 +17,7 @@ from ledger.protocol.errors import BlobError
 from ledger.protocol.inputs import Evidence, Inputs
 from ledger.storage.mailbox import Mailbox
 from ledger.storage.objects import ObjectStore
-from ledger.storage.opening import mail_objects_at
-from ledger.storage.replicated import ReplicatedObjects
+from ledger.storage.opening import ReplicatedObjects, mail_objects_at
 
 BATCH_SIZE = 4_096
 """Envelopes of one kind that one reading checks; the next reading checks the rest."""
