@@ -12,8 +12,9 @@ import struct
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from ledger.chain.contract.ledger import LedgerSnapshot
 from ledger.io.home import RunPaths
 from ledger.protocol import canonical
 from ledger.protocol.documents.envelope import Envelope, Proposal, PublishedScores, Reply
@@ -30,9 +31,6 @@ from ledger.protocol.types import (
     SignedVote,
     Vote,
 )
-
-if TYPE_CHECKING:
-    from ledger.chain.contract.ledger import LedgerSnapshot
 
 _log = logging.getLogger(__name__)
 

@@ -311,7 +311,6 @@ class Observer:
         """Return the view of a round whose closing block is final.
 
         Args:
-            inputs: what the chain has closed.
             model: w_t, shape (d,).
             block: the one after which the chain is looked at, None for the newest.
         """

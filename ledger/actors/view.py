@@ -115,7 +115,6 @@ class RoundView:
     """A closed round, and what was published of it so far.
 
     Attributes:
-        inputs: what the chain has closed.
         closed_at: time stamp of the closing block, in the chain's seconds.
         announced: clients whose payload's digest opens their commitment, held or not.
         claims: signed score vectors by member and set of clients; at most two each, those with
@@ -237,7 +236,6 @@ def empty_round_view(
     """Return the view of a round that has just been closed, with nothing published yet.
 
     Args:
-        inputs: what the chain has closed.
         model: w_t, shape (d,).
         travel: w_s − w_t, shape (d,); None where the distances need none.
     """

@@ -33,7 +33,6 @@ from multiprocessing.context import ForkServerProcess, SpawnProcess
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
 
 from ledger.io.retry import Backoff, RetryPolicy
@@ -338,16 +337,10 @@ class CommandProcess:
         self.signal(signal.SIGKILL)
         self.wait(60)
 
-    def freeze(self) -> None:
-        self.signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        self.signal(signal.SIGCONT)
-
     def end(self, seconds: float = 10) -> int:
         """Terminate it, kill it if it has not ended in time, and return its exit code."""
         self.signal(signal.SIGTERM)
-        self.thaw()
+        self.signal(signal.SIGCONT)  # it may be stopped
         code = self.wait(seconds)
         if code is None:
             self.kill()
@@ -444,12 +437,7 @@ class CommandRunner:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -48,7 +48,6 @@ def decode(
     """Return the map behind canonical bytes.
 
     Args:
-        data: the document's bytes.
         limit: largest size that is decoded.
         containers: maps and lists that it may have, itself one of them.
         longest: entries that each of them may have.

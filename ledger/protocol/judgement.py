@@ -127,9 +127,6 @@ def judge(
 ) -> tuple[Judgement | None, tuple[Violation, ...]]:
     """Return what follows from a record, or every violation in it.
 
-    Args:
-        inputs: what the chain has closed.
-
     Returns:
         The judgement and no violations, or None and at least one.
     """
@@ -162,7 +159,6 @@ def compose_record(
     """Return the record that a primary composes.
 
     Args:
-        inputs: what the chain has closed.
         claims: signed vectors that it holds; those for another set, and those over
             `MAX_VECTOR_BYTES`, are skipped.
     """
@@ -217,7 +213,6 @@ def score_updates(
     """Return a member's score vector for a set of updates (Algorithm 1, lines 1-4).
 
     Args:
-        inputs: what the chain has closed.
         evidence: payloads that it holds: at least the set's.
         clients: the set, ascending.
 

@@ -206,7 +206,6 @@ def validate_scores(
     """Return the violations about counted and refused score vectors.
 
     Args:
-        inputs: those that the chain has closed.
         table: true distances; None leaves out what needs the updates.
     """
     violations = []

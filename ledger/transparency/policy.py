@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ledger.protocol.errors import ConfigurationError
@@ -39,6 +39,12 @@ NONE = "none"
 _BLANKS = re.compile("[ \t]+")
 _NUMBER = re.compile("[1-9][0-9]{0,3}")
 _SHOWN = 80
+_FORMS = {
+    "log": "log <vkey> [<url>]",
+    "witness": "witness <name> <vkey> [<url>]",
+    "group": "group <name> all|any|<k> <name>...",
+    "quorum": "quorum <name>",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,44 +123,44 @@ class _Parser:
         self._groups: dict[str, WitnessGroup] = {}
         self._quorum: str | None = None
         self._grouped: set[str] = set()
-        self._kinds: dict[str, Callable[[Sequence[str]], None]] = {
-            "log": self._take_log,
-            "witness": self._take_witness,
-            "group": self._take_group,
-            "quorum": self._take_quorum,
-        }
 
     def take(self, words: Sequence[str]) -> None:
-        take = self._kinds.get(words[0])
-        if take is None:
-            kinds = ", ".join(self._kinds)
-            raise ConfigurationError(f"begins with {_shown(words[0])}, must be one of {kinds}")
-        take(words[1:])
+        match words:
+            case ["log", vkey]:
+                self._take_log(vkey, None)
+            case ["log", vkey, url]:
+                self._take_log(vkey, url)
+            case ["witness", name, vkey]:
+                self._take_witness(name, vkey, None)
+            case ["witness", name, vkey, url]:
+                self._take_witness(name, vkey, url)
+            case ["group", name, count, *members] if members:
+                self._take_group(name, count, members)
+            case ["quorum", name]:
+                self._take_quorum(name)
+            case [kind, *_] if kind in _FORMS:
+                raise ConfigurationError(_FORMS[kind])
+            case _:
+                kinds = ", ".join(_FORMS)
+                raise ConfigurationError(f"begins with {_shown(words[0])}, must be one of {kinds}")
 
     def policy(self) -> WitnessPolicy:
         if self._quorum is None:
             raise ConfigurationError("the policy has no quorum line")
         return WitnessPolicy(tuple(self._logs), self._witnesses, self._groups, self._quorum)
 
-    def _take_log(self, words: Sequence[str]) -> None:
-        if len(words) not in {1, 2}:
-            raise ConfigurationError("log <vkey> [<url>]")
-        key = parse_vkey(words[0], KeyUse.NOTE)
-        self._logs.append(_fresh(PolicyKey(key.name, key, _rest(words, 1)), self._logs))
+    def _take_log(self, vkey: str, url: str | None) -> None:
+        key = parse_vkey(vkey, KeyUse.NOTE)
+        self._logs.append(_fresh(PolicyKey(key.name, key, url), self._logs))
 
-    def _take_witness(self, words: Sequence[str]) -> None:
-        if len(words) not in {2, 3}:
-            raise ConfigurationError("witness <name> <vkey> [<url>]")
-        name = self._new_name(words[0])
-        key = parse_vkey(words[1], KeyUse.COSIGNATURE)
+    def _take_witness(self, name: str, vkey: str, url: str | None) -> None:
+        self._require_new(name)
+        key = parse_vkey(vkey, KeyUse.COSIGNATURE)
         others = self._witnesses.values()
-        self._witnesses[name] = _fresh(PolicyKey(name, key, _rest(words, 2)), others)
+        self._witnesses[name] = _fresh(PolicyKey(name, key, url), others)
 
-    def _take_group(self, words: Sequence[str]) -> None:
-        if len(words) < 3:
-            raise ConfigurationError("group <name> all|any|<k> <name>...")
-        name, count, *members = words
-        self._new_name(name)
+    def _take_group(self, name: str, count: str, members: Sequence[str]) -> None:
+        self._require_new(name)
         for member in members:
             self._require_known(member)
             if member in self._grouped:
@@ -170,19 +176,16 @@ class _Parser:
         self._groups[name] = WitnessGroup(threshold, tuple(members))
         _require_few(self._groups, "groups")
 
-    def _take_quorum(self, words: Sequence[str]) -> None:
-        if len(words) != 1:
-            raise ConfigurationError("quorum <name>")
+    def _take_quorum(self, name: str) -> None:
         if self._quorum is not None:
             raise ConfigurationError("there is a quorum line already")
-        if words[0] != NONE:
-            self._require_known(words[0])
-        self._quorum = words[0]
+        if name != NONE:
+            self._require_known(name)
+        self._quorum = name
 
-    def _new_name(self, name: str) -> str:
+    def _require_new(self, name: str) -> None:
         if name == NONE or name in self._witnesses or name in self._groups:
             raise ConfigurationError(f"the name {_shown(name)} is taken")
-        return name
 
     def _require_known(self, name: str) -> None:
         if name not in self._witnesses and name not in self._groups:
@@ -200,10 +203,6 @@ def _fresh(new: PolicyKey, others: Collection[PolicyKey]) -> PolicyKey:
 def _require_few(lines: Collection[object], kind: str) -> None:
     if len(lines) >= MAX_LINES_OF_A_KIND:
         raise ConfigurationError(f"a policy has fewer than {MAX_LINES_OF_A_KIND} {kind}")
-
-
-def _rest(words: Sequence[str], count: int) -> str | None:
-    return words[count] if len(words) > count else None
 
 
 def _shown(text: str) -> str:

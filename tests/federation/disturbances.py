@@ -7,6 +7,7 @@ begins with its round, and the worker is honest before and after without having 
 from __future__ import annotations
 
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -268,7 +269,7 @@ def _gone(second: CommandProcess, folder: Path) -> None:
 
 def _signal(seat: WorkerSlot, *, frozen: bool) -> None:
     if seat.process is not None:
-        (seat.process.freeze if frozen else seat.process.thaw)()
+        seat.process.signal(signal.SIGSTOP if frozen else signal.SIGCONT)
 
 
 def _thawed(seats: tuple[WorkerSlot, ...]) -> None:

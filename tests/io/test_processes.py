@@ -63,11 +63,11 @@ def test_a_frozen_process_continues_once_thawed(runner: CommandRunner, tmp_path:
     path = tmp_path / "count"
     process = runner.start("count", ["count", path])
     wait_until(lambda: count(path) > 0)
-    process.freeze()
+    process.signal(signal.SIGSTOP)
     wait_until(lambda: state_of(process.pid) == "T")
     before = count(path)
     assert process.code() is None, "it is frozen and has not ended"
-    process.thaw()
+    process.signal(signal.SIGCONT)
     wait_until(lambda: count(path) > before)
     process.kill()
     assert process.code() == -signal.SIGKILL
@@ -89,7 +89,7 @@ def test_a_runner_ends_its_own_commands_only(runner: CommandRunner, tmp_path: Pa
     with CommandRunner(ENTRY, tmp_path / "logs") as group:
         counting, frozen = (group.start(n, ["count", tmp_path / n]) for n in ("one", "two"))
         group.run("other", ["say", "not to the other's file"])
-        frozen.freeze()
+        frozen.signal(signal.SIGSTOP)
     assert not is_alive(counting.pid)
     assert not is_alive(frozen.pid)
     before = count(tmp_path / "other")
@@ -108,7 +108,7 @@ if __name__ == "__main__":
     for name in ("counting", "frozen"):
         process = runner.start(name, ["count", logs / name])
         print(process.pid, flush=True)
-    process.freeze()
+    process.signal(signal.SIGSTOP)
     program = runner.start("program", ["/bin/sleep", 600], is_program=True)
     print(program.pid, flush=True)
     {end}

@@ -73,7 +73,6 @@ class PublishedScores:
 
     Attributes:
         signed: the claim; its digest is the sha256 of the vector.
-        vector: the vector's bytes.
     """
 
     signed: SignedScores
