@@ -23,7 +23,7 @@ from ledger.protocol.documents.envelope import (
     Reply,
 )
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
-from ledger.protocol.encoding import aggregation_result, commitment_of, sha256
+from ledger.protocol.encoding import aggregation_result, commitment_of, set_digest, sha256
 from ledger.protocol.inputs import (
     Evidence,
     Inputs,
@@ -52,6 +52,7 @@ from ledger.protocol.types import (
     Vote,
     VoteKind,
 )
+from ledger.protocol.validation import parse_vector
 
 MAX_SETS_PER_MEMBER = 2 * MAX_VIEWS
 """Sets of updates for which one member's vectors are kept; an honest one scores one in a view."""
@@ -145,6 +146,19 @@ class RoundView:
     def claims_for(self, clients: Digest) -> list[SignedScores]:
         pairs = [self.claims[key] for key in sorted(self.claims) if key[1] == clients]
         return [signed for pair in pairs for signed in pair]
+
+    def sets_scored(self, member: ClientId) -> list[tuple[Digest, tuple[ClientId, ...] | None]]:
+        """Return digest and clients of each set that a member's vectors are for.
+
+        The clients are None where the vector is not one of its set.
+        """
+        sets = []
+        for (scorer, digest), claims in self.claims.items():
+            if scorer == member:
+                vector = parse_vector(self.evidence.vectors[claims[0].scores.digest])
+                is_of_it = vector is not None and set_digest(vector.clients) == digest
+                sets.append((digest, vector.clients if vector is not None and is_of_it else None))
+        return sets
 
     def requests(self, phase: Phase, view: int) -> tuple[SignedVote, ...]:
         """Return the different requests that the primary of a view signed, two at most."""

@@ -165,7 +165,7 @@ class Registration:
 
     Attributes:
         samples: n_k, how many it trains on.
-        data: digest of these samples, `bound_inputs.samples_digest` behind the client's own salt;
+        data: digest of these samples, `inputs.samples_digest` behind the client's own salt;
             zeros where it discloses none.
     """
 

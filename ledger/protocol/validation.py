@@ -294,6 +294,15 @@ def find_score_fault(
     return None
 
 
+def scored_clients(
+    inputs: Inputs, clients: Sequence[ClientId], member: ClientId
+) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
+    """Return the trainers among clients, and the other members, which a member's vector is for."""
+    committee = set(inputs.participants.committee)
+    trainers = tuple(client for client in clients if client not in committee)
+    return trainers, tuple(c for c in clients if c in committee and c != member)
+
+
 def _length_violations(signed: SignedScores, evidence: Evidence) -> list[Violation]:
     data = evidence.vectors.get(signed.scores.digest)
     if data is None:
@@ -395,9 +404,6 @@ def _simple_fault(
         return RefusalReason.OF_ANOTHER
     if claim.member not in clients:
         return RefusalReason.NO_USABLE_UPDATE
-    members = set(inputs.participants.committee)
-    trainers = tuple(client for client in clients if client not in members)
-    others = tuple(c for c in clients if c in members and c != claim.member)
-    if (vector.trainers, vector.members) != (trainers, others):
+    if (vector.trainers, vector.members) != scored_clients(inputs, clients, claim.member):
         return RefusalReason.OTHER_CLIENTS
     return None if vector.is_in_range else RefusalReason.OUT_OF_RANGE
