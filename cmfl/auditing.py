@@ -25,8 +25,7 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from ledger.audit.anchors import EarlierAudit
     from ledger.audit.report import AuditReport
-    from ledger.transparency.checkpoints import CheckpointEvidence
-    from ledger.transparency.policy import WitnessPolicy
+    from ledger.transparency.policy import CheckpointEvidence, WitnessPolicy
 
 
 class StopOutcome(StrEnum):
@@ -128,8 +127,7 @@ def witnesses_of(
     Args:
         max_age_hours: of a cosignature that counts; None for the default.
     """
-    from ledger.transparency.checkpoints import DEFAULT_MAX_AGE_SECONDS
-    from ledger.transparency.policy import NONE
+    from ledger.transparency.policy import DEFAULT_MAX_AGE_SECONDS, NONE
 
     # NaN is neither below nor above a bound, and would let any cosignature count.
     if max_age_hours is not None and not 0 <= max_age_hours <= MAX_AGE_HOURS:

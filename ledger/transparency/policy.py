@@ -1,18 +1,24 @@
-"""Trust policies (c2sp.org/tlog-policy), and proofs of inclusion under them.
+"""Trust policies (c2sp.org/tlog-policy): what checkpoints and proofs are worth under them.
 
-The `extra` line holds the entry. Nothing trusts it: the proof is of its hash.
+In the file of a proof, the `extra` line holds the entry. Nothing trusts it: the proof is of
+its hash.
 """
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Digest
-from ledger.transparency.checkpoints import open_checkpoint
+from ledger.transparency.checkpoints import (
+    Checkpoint,
+    Cosignature,
+    SignedCheckpoint,
+    open_checkpoint,
+)
 from ledger.transparency.notes import (
     MAX_NOTE_BYTES,
     KeyUse,
@@ -207,6 +213,115 @@ def _require_few(lines: Collection[object], kind: str) -> None:
 
 def _shown(text: str) -> str:
     return ascii(text[:_SHOWN])
+
+
+SKEW_SECONDS = 300
+"""How far a witness's clock may be ahead of the auditor's."""
+DEFAULT_MAX_AGE_SECONDS = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessedCheckpoint:
+    """A checkpoint that a quorum has cosigned recently enough.
+
+    Attributes:
+        time: seconds since 1970, as of which a quorum of them says that nothing is newer.
+    """
+
+    checkpoint: Checkpoint
+    witnesses: tuple[str, ...]
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointEvidence:
+    """What logs and witnesses say of a run.
+
+    Attributes:
+        checkpoints: every tree that a log of the run has signed, each once, the largest first.
+        witnessed: the largest one with a quorum; None if there is none.
+        failures: why something could not be had or does not count, a sentence for each.
+    """
+
+    checkpoints: tuple[Checkpoint, ...]
+    witnessed: WitnessedCheckpoint | None
+    failures: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
+
+    def conflict(self) -> tuple[Checkpoint, Checkpoint] | None:
+        """Return two trees of one size that one log has signed; None if there are none."""
+        trees: dict[tuple[str, int], Checkpoint] = {}
+        for checkpoint in self.checkpoints:
+            other = trees.setdefault((checkpoint.origin, checkpoint.size), checkpoint)
+            if other.root != checkpoint.root:
+                return other, checkpoint
+        return None
+
+
+def weigh(
+    policy: WitnessPolicy,
+    signed: Iterable[SignedCheckpoint],
+    now: float,
+    max_age_seconds: float,
+) -> CheckpointEvidence:
+    """Return what signed checkpoints are worth under a policy.
+
+    Args:
+        now: seconds since 1970.
+    """
+    by_text: dict[str, list[SignedCheckpoint]] = {}
+    for each in signed:
+        by_text.setdefault(each.note.text, []).append(each)
+    notes = sorted(by_text.values(), key=lambda group: -group[0].checkpoint.size)
+    checkpoints = tuple(dict.fromkeys(group[0].checkpoint for group in notes))
+    failures: list[str] = []
+    for group in notes:
+        counted, doubts = _counted(policy, group, now, max_age_seconds)
+        failures += doubts
+        if policy.is_met(counted):
+            time = _quorum_time(policy, counted)
+            witnessed = WitnessedCheckpoint(group[0].checkpoint, tuple(sorted(counted)), time)
+            return CheckpointEvidence(checkpoints, witnessed, tuple(failures))
+        failures.append(
+            f"{len(counted)} of {len(policy.witnesses)} witnesses have cosigned the "
+            f"{group[0].checkpoint.size} entries of {group[0].checkpoint.origin} recently, which "
+            f"is no quorum"
+        )
+    return CheckpointEvidence(checkpoints, None, tuple(failures))
+
+
+def _counted(
+    policy: WitnessPolicy, group: Sequence[SignedCheckpoint], now: float, max_age_seconds: float
+) -> tuple[dict[str, int], list[str]]:
+    """Return the times of the cosignatures that count, by witness, and why others do not."""
+    newest: dict[str, int] = {}
+    doubts: list[str] = []
+    for witness in policy.witnesses.values():
+        cosignatures: list[Cosignature] = []
+        for signed in group:
+            try:
+                cosignatures += signed.cosignatures([witness.key])
+            except NoteError as error:
+                doubts.append(str(error))
+        current = [each.time for each in cosignatures if each.time <= now + SKEW_SECONDS]
+        if len(current) < len(cosignatures):
+            doubts.append(f"a cosignature of {witness.name} is from the future")
+        if current and max(current) < now - max_age_seconds:
+            age = (now - max(current)) / 3600
+            doubts.append(f"the cosignature of {witness.name} is {age:.1f} hours old")
+        elif current:
+            newest[witness.name] = max(current)
+    return newest, doubts
+
+
+def _quorum_time(policy: WitnessPolicy, times: dict[str, int]) -> int:
+    """Return the latest time as of which a quorum has cosigned; 0 if no witness is needed."""
+    names: list[str] = []
+    for name in sorted(times, key=lambda name: -times[name]):
+        names.append(name)
+        if policy.is_met(names):
+            return times[name]
+    return 0
 
 
 MAX_PROOF_BYTES = MAX_NOTE_BYTES + 200_000
