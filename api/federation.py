@@ -43,8 +43,7 @@ from ledger.protocol.ledger_state import Deployment, LedgerStage
 from ledger.protocol.parameters import Parameters
 from ledger.storage.mailbox import Mailbox
 from ledger.storage.objects import FolderObjects, ObjectStore, parse_locations
-from ledger.storage.opening import mail_objects_at, mailbox_at
-from ledger.storage.replicated import ReplicatedObjects
+from ledger.storage.opening import ReplicatedObjects, mail_objects_at, mailbox_at
 
 if TYPE_CHECKING:
     from api.histories import ServedDeployment

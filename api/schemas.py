@@ -25,9 +25,8 @@ from ledger.history.fields import (
     time_of,
     to_hex_or_none,
 )
-from ledger.protocol.consensus import MAX_VIEWS
 from ledger.protocol.encoding import to_hex
-from ledger.protocol.parameters import STRATEGIES
+from ledger.protocol.parameters import MAX_VIEWS, STRATEGIES
 from ledger.protocol.payloads import FLOAT32, PAYLOAD_FORMS
 from ledger.protocol.rules.distance import DIRECTION, SQUARED
 from ledger.protocol.types import Beacon, Quorum, VoteKind

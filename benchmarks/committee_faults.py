@@ -32,9 +32,8 @@ from ledger.audit.engine import audit
 from ledger.audit.report import AuditReport, StepOutcome
 from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.record import decode_record
-from ledger.protocol.inputs import participants_of
+from ledger.protocol.inputs import participants_of, primary_seat
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import ClientId, Phase
 from ledger.storage.blobs import MemoryBlobs

@@ -53,7 +53,7 @@ from clients.training.lockstep.plan import plan as planned
 from clients.training.plain_trainer import LocalTraining
 from clients.training.port import TrainingJob
 from cmfl.commands.doctor import machine_checks
-from ledger.io.folders import write_named
+from ledger.io.home import write_named
 from ledger.protocol.errors import ConfigurationError
 
 RESULT = MEASURED / "gpu.json"

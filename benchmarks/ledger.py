@@ -30,9 +30,9 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.memory import MemoryLedger
 from ledger.chain.ports import Receipt
 from ledger.protocol import encoding, ledger_state, rounds
-from ledger.protocol.consensus import majority, primary_seat
-from ledger.protocol.inputs import sample_trainers
+from ledger.protocol.inputs import primary_seat, sample_trainers
 from ledger.protocol.judgement import sets_of
+from ledger.protocol.parameters import majority
 from ledger.protocol.rules.selection import rank
 from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.types import (

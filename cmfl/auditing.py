@@ -32,14 +32,19 @@ from ledger.chain.addresses import to_canonical
 from ledger.chain.round_ledger import ends_after
 from ledger.claims import SECTION, EarlyStopRule, claimed_rounds, stop_after
 from ledger.distances.fast import usable_cores
-from ledger.io.folders import write_named
-from ledger.io.home import read_file
+from ledger.io.home import read_file, write_named
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.run import decode_run
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Address, ClientId
-from ledger.transparency.checkpoints import DEFAULT_MAX_AGE_SECONDS, CheckpointEvidence
-from ledger.transparency.policy import MAX_POLICY_BYTES, NONE, WitnessPolicy, parse_policy
+from ledger.transparency.policy import (
+    DEFAULT_MAX_AGE_SECONDS,
+    MAX_POLICY_BYTES,
+    NONE,
+    CheckpointEvidence,
+    WitnessPolicy,
+    parse_policy,
+)
 from ledger.transparency.tree import run_suffix
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, overload
 
 from cmfl.arguments import PATH, naming_extras, require_or_none
-from ledger.io.folders import write_named
+from ledger.io.home import write_named
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from unittest.mock import patch
 
 from clients.testnet.network import ENTRY
 from clients.testnet.network import MODULES as OF_A_FEDERATION
-from ledger.io.forked_commands import CommandProcess, CommandRunner
+from ledger.io.processes import CommandProcess, CommandRunner
 from tests.patience import PATIENCE_SECONDS
 
 MODULES = (

@@ -43,7 +43,7 @@ from ledger.actors.retention import BlobUse, PayloadRemover, blobs_of_round
 from ledger.chain.contract.event_log import EventLog
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.round_ledger import last_ended
-from ledger.io.folders import sole_process
+from ledger.io.home import sole_process
 from ledger.io.http import base_url
 from ledger.protocol.errors import BlobError, ChainError, CmflError, ConfigurationError
 from ledger.protocol.types import Digest

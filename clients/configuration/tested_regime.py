@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from clients.datasets.partition import DirichletPartition
 from clients.datasets.registry import data_set_named
-from ledger.protocol.consensus import replies_needed
-from ledger.protocol.parameters import Parameters
+from ledger.protocol.parameters import Parameters, replies_needed
 from ledger.protocol.types import Quorum
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from clients.experiments import series
 from clients.experiments.report import DASH, attack_text, rate_text
 from clients.experiments.rows import CellRow
 from clients.experiments.series import Estimate, PlotLine
-from ledger.io.folders import write_named
+from ledger.io.home import write_named
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -48,8 +48,7 @@ from ledger.chain.memory import memory_ledger
 from ledger.chain.ports import ChainWriter, NotServedError
 from ledger.chain.round_ledger import RoundLedger
 from ledger.claims import StopWatch, claimed_rounds, stop_after
-from ledger.io.folders import run_lock
-from ledger.io.home import DISK, Disk, Home
+from ledger.io.home import DISK, Disk, Home, run_lock
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.encoding import sha256, vector_bytes

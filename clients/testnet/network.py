@@ -32,9 +32,8 @@ from ledger.chain.contract.manifest import Manifest, read_manifest
 from ledger.chain.embedded.evm import TEST_KEYS
 from ledger.chain.rpc.node import RpcReader, RpcSettings
 from ledger.chain.rpc.wire import HttpTransport
-from ledger.io.folders import run_lock
-from ledger.io.forked_commands import CommandError, CommandProcess, CommandRunner
-from ledger.io.home import DISK, Home
+from ledger.io.home import DISK, Home, run_lock
+from ledger.io.processes import CommandError, CommandProcess, CommandRunner
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.types import ClientId

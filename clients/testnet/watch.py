@@ -18,7 +18,7 @@ from clients.testnet import ChainKind
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.history.history import FoldedHistory
 from ledger.history.round import HistoryRound, read_documents
-from ledger.io.forked_commands import CommandError, CommandProcess
+from ledger.io.processes import CommandError, CommandProcess
 from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import ClientId, Digest, DropoutReason

@@ -17,8 +17,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from clients.worker.background import WorkPart
 from ledger.chain.addresses import checksum
-from ledger.io.folders import HeldError, process_in, take_lock
-from ledger.io.home import DISK, JOURNAL, WRITING, Disk, read_file
+from ledger.io.home import DISK, JOURNAL, WRITING, Disk, HeldError, process_in, read_file, take_lock
 from ledger.io.http import names_this_host
 from ledger.io.parsing import parse_json
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind

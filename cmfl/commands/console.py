@@ -36,8 +36,7 @@ from typer import Option
 
 from cmfl.arguments import naming
 from cmfl.commands.streams import others_on_standard_error, results
-from ledger.io.folders import is_standard_output, is_written_into, write_named
-from ledger.io.home import Home
+from ledger.io.home import Home, is_standard_output, is_written_into, write_named
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -32,8 +32,7 @@ from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport
 from ledger.audit.report_text import readable
 from ledger.io.extras import require_extra
-from ledger.io.folders import sole_process
-from ledger.io.home import DISK, Home
+from ledger.io.home import DISK, Home, sole_process
 from ledger.io.processes import task_pool
 from ledger.protocol.errors import ConfigurationError
 from ledger.storage.blobs import FolderBlobs

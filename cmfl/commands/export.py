@@ -28,8 +28,7 @@ from ledger.history import export
 from ledger.history.export import CsvTable, Row
 from ledger.history.local import LocalHistory
 from ledger.history.queries import Order, RoundQuery
-from ledger.io.folders import writing_named
-from ledger.io.home import DISK
+from ledger.io.home import DISK, writing_named
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ServiceError
 

@@ -14,8 +14,7 @@ from typer import Argument, Option
 from cmfl.commands import console, options
 from cmfl.where import Target
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.io.folders import is_standard_output
-from ledger.io.home import DISK, RunPaths
+from ledger.io.home import DISK, RunPaths, is_standard_output
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.run import RunDocument, decode_run
 from ledger.protocol.encoding import sha256, to_hex, vector_bytes, vector_from_bytes

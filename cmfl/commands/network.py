@@ -23,7 +23,7 @@ from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import AsJson, Verbosity, complain, print_json, print_line
 from cmfl.commands.exit_codes import INCOMPLETE, InterruptedCommand
 from cmfl.commands.options import AllowPredictableSeeds
-from ledger.io.forked_commands import CommandError
+from ledger.io.processes import CommandError
 from ledger.protocol.errors import ConfigurationError
 from ledger.storage.blobs import FolderBlobs
 

@@ -21,7 +21,7 @@ from cmfl.commands.sender import (
     read_keystore,
 )
 from ledger.chain.addresses import checksum
-from ledger.io.folders import is_written_into
+from ledger.io.home import is_written_into
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import MIN_ACTIVE, MINIMUM_FEDERATION
 from ledger.protocol.signing import GROUP_ORDER, KeySigner, challenge_digest, recover

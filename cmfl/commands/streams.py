@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, TextIO
 
-from ledger.io.folders import move_standard_output
+from ledger.io.home import move_standard_output
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -19,8 +19,7 @@ from cmfl.commands.options import Commands, ContractOptions
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
 from cmfl.commands.serve import AllowedHosts
 from cmfl.where import Target, opened_ledger
-from ledger.io.folders import sole_process
-from ledger.io.home import read_file
+from ledger.io.home import read_file, sole_process
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Domain
 from ledger.transparency import network, notes

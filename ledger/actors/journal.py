@@ -12,8 +12,9 @@ import struct
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.io.home import RunPaths
 from ledger.protocol import canonical
 from ledger.protocol.documents.envelope import Envelope, Proposal, PublishedScores, Reply
@@ -30,9 +31,6 @@ from ledger.protocol.types import (
     SignedVote,
     Vote,
 )
-
-if TYPE_CHECKING:
-    from ledger.chain.round_ledger import LedgerSnapshot
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +74,7 @@ class FileJournal:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._new = 0
-        try:
+        with _naming(path):
             self._base = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
             # FULL does not sync the folder after the rollback journal is unlinked: a power cut
             # could bring that back, and take a commit back whose votes have left.
@@ -86,11 +84,9 @@ class FileJournal:
                 "(place BLOB PRIMARY KEY, said BLOB NOT NULL) WITHOUT ROWID"
             )
             _require_all(self._base, path)
-        except sqlite3.Error as error:
-            raise JournalError(f"vote journal {path}: {error}") from error
 
     def record(self, place: bytes, statement: bytes) -> bytes:
-        try:
+        with _naming(self._path):
             recorded = self._standing(place)
             if recorded is None:
                 if not self._base.in_transaction:
@@ -100,21 +96,17 @@ class FileJournal:
                     "INSERT OR IGNORE INTO statements VALUES (?, ?)", (place, statement)
                 ).rowcount
                 recorded = self._standing(place)
-        except sqlite3.Error as error:
-            raise JournalError(f"vote journal {self._path}: {error}") from error
         assert recorded is not None, "a statement is recorded once it is said"
         return recorded
 
     def sync(self) -> None:
         """Write and fsync everything said since the last time."""
-        try:
+        with _naming(self._path):
             if self._base.in_transaction:
                 count = _written(self._base) + self._new
                 self._base.execute(f"PRAGMA user_version = {count}")
                 self._new = 0
                 self._base.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise JournalError(f"vote journal {self._path}: {error}") from error
 
     def _standing(self, place: bytes) -> bytes | None:
         with closing(
@@ -173,9 +165,15 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a journal that is there, to look into it."""
     # Not read-only: a killed run may have left a transaction to be taken back.
     uri = f"{path.absolute().as_uri()}?mode=rw"
+    with _naming(path), closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)) as base:
+        yield base
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Turn every error of the database into one that names the journal."""
     try:
-        with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)) as base:
-            yield base
+        yield
     except sqlite3.Error as error:
         raise JournalError(f"vote journal {path}: {error}") from error
 

@@ -249,7 +249,8 @@ class Observer:
         """
         self._context = context
         self._published = PublishedBlobs() if published is None else published
-        self._models = RunModels(context, self._published, self._state, remembers=remembers)
+        models = RunModels(context, self._published, self._state, remembers=remembers)
+        self.model, self.travel = models.newest, models.travel
         self._follower = ContractFollower(
             context.ledger, lineage or AncestryCheck(context.ledger.block)
         )
@@ -309,7 +310,6 @@ class Observer:
         """Return the view of a round whose closing block is final.
 
         Args:
-            inputs: what the chain has closed.
             model: w_t, shape (d,).
             block: the one after which the chain is looked at, None for the newest.
         """
@@ -356,18 +356,6 @@ class Observer:
     def is_open(self, round_number: int) -> bool:
         state = self._context.ledger.state()
         return state.stage is LedgerStage.OPEN and state.round == round_number
-
-    def model(self, block: int | None = None) -> NDArray[np.float32]:
-        """Return w_t, shape (d,), as the contract names it."""
-        return self._models.newest(block)
-
-    def travel(self, round_number: int, block: int | None = None) -> NDArray[np.float32] | None:
-        """Return w_s − w_t, shape (d,), of the open round; None where its distances need none.
-
-        Args:
-            block: the one after which it is open, None for the newest.
-        """
-        return self._models.travel(round_number, block)
 
     def _whole(self, view: RoundView, kind: EnvelopeKind) -> list[Envelope]:
         """Return all mail of a kind, in as many listings as it takes: one reads only so much."""

@@ -41,10 +41,10 @@ from ledger.actors.view import (
     seconds_of_turns,
     view_at,
 )
-from ledger.protocol.consensus import majority, sending_order
 from ledger.protocol.documents.envelope import Envelope, Proposal, PublishedPayload
 from ledger.protocol.encoding import commitment_of, set_digest, vector_view
-from ledger.protocol.inputs import Inputs
+from ledger.protocol.inputs import Inputs, sending_order
+from ledger.protocol.parameters import majority
 from ledger.protocol.payloads import Payload
 from ledger.protocol.signing import Signer, sign
 from ledger.protocol.types import (
@@ -56,7 +56,6 @@ from ledger.protocol.types import (
     SignedCommitment,
     VoteKind,
 )
-from ledger.protocol.validation import parse_vector
 
 
 class Trainer:
@@ -318,13 +317,8 @@ def _sets_scored(view: RoundView, member: ClientId) -> list[tuple[ClientId, ...]
     The newest is the largest: an honest member holds more and more. The order of arrival would
     say less: vectors overtake each other, and anyone can send an old one again.
     """
-    scored_sets = []
-    for (scorer, clients), claims in view.claims.items():
-        if scorer == member:
-            vector = parse_vector(view.evidence.vectors[claims[0].scores.digest])
-            if vector is not None and set_digest(vector.clients) == clients:
-                scored_sets.append(vector.clients)
-    return sorted(scored_sets, key=len, reverse=True)
+    sets = [clients for _, clients in view.sets_scored(member) if clients is not None]
+    return sorted(sets, key=len, reverse=True)
 
 
 def _has_all_payloads(view: RoundView) -> bool:

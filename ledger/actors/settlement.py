@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.actors.view import RoundView
-from ledger.protocol.consensus import QuorumCertificate
 from ledger.protocol.documents.envelope import Proposal
 from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.documents.vector import Incident, Incidents, ScoreVector, encode_incidents
@@ -22,6 +21,7 @@ from ledger.protocol.errors import EncodingError
 from ledger.protocol.inputs import Inputs
 from ledger.protocol.judgement import Judgement, compose_record, judge, score_updates
 from ledger.protocol.ledger_state import (
+    QuorumCertificate,
     SubmittedCertificate,
     SubmittedDecision,
     submitted_certificate,

@@ -11,11 +11,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ledger.actors.view import ChainView, RoundView, ViewSpan, seconds_of_turns, view_at
-from ledger.protocol.consensus import MAX_VIEWS, sending_order
-from ledger.protocol.encoding import set_digest
-from ledger.protocol.inputs import Inputs, Participants
+from ledger.protocol.inputs import Inputs, Participants, sending_order
+from ledger.protocol.parameters import MAX_VIEWS
 from ledger.protocol.types import ClientId, Digest, Phase, VoteKind
-from ledger.protocol.validation import parse_vector
 
 
 class RoundStage(StrEnum):
@@ -335,15 +333,12 @@ def _role(seats: Participants, client: ClientId) -> ParticipantRole:
 
 
 def _scored(view: RoundView, client: ClientId) -> tuple[ScoredSet, ...]:
-    scored_sets = []
-    for (member, clients), claims in view.claims.items():
-        if member != client:
-            continue
-        vector = parse_vector(view.evidence.vectors[claims[0].scores.digest])
-        is_of_it = vector is not None and set_digest(vector.clients) == clients
-        size = len(vector.clients) if vector is not None and is_of_it else None
-        scored_sets.append(ScoredSet(clients, size))
-    return tuple(sorted(scored_sets, key=lambda one: (-(one.size or 0), one.clients)))
+    """Return the sets for which a member has signed vectors, the largest first."""
+    sets = [
+        ScoredSet(digest, None if clients is None else len(clients))
+        for digest, clients in view.sets_scored(client)
+    ]
+    return tuple(sorted(sets, key=lambda one: (-(one.size or 0), one.clients)))
 
 
 def _votes(view: RoundView, client: ClientId) -> tuple[CastVote, ...]:

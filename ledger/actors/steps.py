@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-from ledger.actors.journal import ProtectedSigner
+from ledger.actors.journal import ProtectedSigner, VoteJournal
 from ledger.actors.settlement import JudgementCache, judgement_behind
 from ledger.actors.view import RoundView
-from ledger.protocol.consensus import QuorumCertificate
+from ledger.chain.round_ledger import RoundLedger
 from ledger.protocol.documents.envelope import (
     Body,
     Envelope,
@@ -27,6 +26,13 @@ from ledger.protocol.documents.record import RoundRecord, encode_record
 from ledger.protocol.documents.vector import encode_vector
 from ledger.protocol.encoding import set_digest, sha256
 from ledger.protocol.judgement import Judgement
+from ledger.protocol.ledger_state import (
+    EquivocationReport,
+    QuorumCertificate,
+    SubmittedCertificate,
+    SubmittedDecision,
+)
+from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import Payload
 from ledger.protocol.types import (
     ClientId,
@@ -40,18 +46,8 @@ from ledger.protocol.types import (
     VoteKind,
 )
 from ledger.protocol.validation import Violation, ViolationCode, validate_omissions
-
-if TYPE_CHECKING:
-    from ledger.actors.journal import VoteJournal
-    from ledger.chain.round_ledger import RoundLedger
-    from ledger.protocol.ledger_state import (
-        EquivocationReport,
-        SubmittedCertificate,
-        SubmittedDecision,
-    )
-    from ledger.protocol.parameters import Parameters
-    from ledger.storage.blobs import BlobStore
-    from ledger.storage.mailbox import Mailbox
+from ledger.storage.blobs import BlobStore
+from ledger.storage.mailbox import Mailbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,11 +203,7 @@ class ProtocolSteps:
     def propose_election(
         self, view: RoundView, number: int, certificate: QuorumCertificate
     ) -> list[Action]:
-        """Return the request of phase 2 as primary, which rests on a certificate of phase 1.
-
-        Args:
-            certificate: of phase 1.
-        """
+        """Return the request of phase 2 as primary, which rests on a certificate of phase 1."""
         judgement = judgement_behind(view, self._judge, certificate.vote.result)
         if judgement is None:
             return []

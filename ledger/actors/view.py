@@ -14,7 +14,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.protocol.consensus import MAX_VIEWS, QuorumCertificate, primary_seat
 from ledger.protocol.documents.envelope import (
     Envelope,
     PhaseCertificate,
@@ -24,19 +23,20 @@ from ledger.protocol.documents.envelope import (
     Reply,
 )
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
-from ledger.protocol.encoding import aggregation_result, commitment_of, sha256
+from ledger.protocol.encoding import aggregation_result, commitment_of, set_digest, sha256
 from ledger.protocol.inputs import (
     Evidence,
     Inputs,
     MinedCommitment,
     Participants,
     participants_of,
+    primary_seat,
     round_closing,
     window_end,
 )
 from ledger.protocol.judgement import usable_clients
-from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
-from ledger.protocol.parameters import Parameters
+from ledger.protocol.ledger_state import EquivocationReport, QuorumCertificate, SignedStatement
+from ledger.protocol.parameters import MAX_VIEWS, Parameters
 from ledger.protocol.payloads import Payload
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import (
@@ -52,6 +52,7 @@ from ledger.protocol.types import (
     Vote,
     VoteKind,
 )
+from ledger.protocol.validation import parse_vector
 
 MAX_SETS_PER_MEMBER = 2 * MAX_VIEWS
 """Sets of updates for which one member's vectors are kept; an honest one scores one in a view."""
@@ -115,7 +116,6 @@ class RoundView:
     """A closed round, and what was published of it so far.
 
     Attributes:
-        inputs: what the chain has closed.
         closed_at: time stamp of the closing block, in the chain's seconds.
         announced: clients whose payload's digest opens their commitment, held or not.
         claims: signed score vectors by member and set of clients; at most two each, those with
@@ -146,6 +146,19 @@ class RoundView:
     def claims_for(self, clients: Digest) -> list[SignedScores]:
         pairs = [self.claims[key] for key in sorted(self.claims) if key[1] == clients]
         return [signed for pair in pairs for signed in pair]
+
+    def sets_scored(self, member: ClientId) -> list[tuple[Digest, tuple[ClientId, ...] | None]]:
+        """Return digest and clients of each set that a member's vectors are for.
+
+        The clients are None where the vector is not one of its set.
+        """
+        sets = []
+        for (scorer, digest), claims in self.claims.items():
+            if scorer == member:
+                vector = parse_vector(self.evidence.vectors[claims[0].scores.digest])
+                is_of_it = vector is not None and set_digest(vector.clients) == digest
+                sets.append((digest, vector.clients if vector is not None and is_of_it else None))
+        return sets
 
     def requests(self, phase: Phase, view: int) -> tuple[SignedVote, ...]:
         """Return the different requests that the primary of a view signed, two at most."""
@@ -237,7 +250,6 @@ def empty_round_view(
     """Return the view of a round that has just been closed, with nothing published yet.
 
     Args:
-        inputs: what the chain has closed.
         model: w_t, shape (d,).
         travel: w_s − w_t, shape (d,); None where the distances need none.
     """

@@ -35,7 +35,7 @@ from ledger.protocol.canonical import other_version
 from ledger.protocol.encoding import sha256, to_hex
 from ledger.protocol.errors import ChainError, CmflError
 from ledger.protocol.types import PROTOCOL_VERSION, Digest
-from ledger.transparency.checkpoints import CheckpointEvidence
+from ledger.transparency.policy import CheckpointEvidence
 
 if TYPE_CHECKING:
     from ledger.chain.contract.ledger import CommitteeLedger

@@ -71,7 +71,7 @@ from ledger.protocol.errors import ChainError
 from ledger.protocol.rules.distance import Distances
 from ledger.protocol.types import PROTOCOL_VERSION, Digest
 from ledger.storage.blobs import BlobReader
-from ledger.transparency.checkpoints import CheckpointEvidence
+from ledger.transparency.policy import CheckpointEvidence
 
 MAX_COMPARED = 200_000
 """Pairs of an unnamed blob and a payload recorded as missing that are compared."""

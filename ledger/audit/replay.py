@@ -73,11 +73,10 @@ from ledger.chain.ports import (
 )
 from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.protocol import encoding, ledger_state, rounds
-from ledger.protocol.consensus import primary_seat
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError, ProtocolRefusal
 from ledger.protocol.fold import LedgerState, LedgerView, mined_commitments
-from ledger.protocol.inputs import MinedCommitment, drawn_committee
+from ledger.protocol.inputs import MinedCommitment, drawn_committee, primary_seat
 from ledger.protocol.ledger_state import (
     BlockContext,
     ClientBanned,

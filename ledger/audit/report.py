@@ -23,7 +23,7 @@ from ledger.protocol.types import (
     Phase,
     RefusalReason,
 )
-from ledger.transparency.checkpoints import CheckpointEvidence
+from ledger.transparency.policy import CheckpointEvidence
 
 MAX_CHARACTERS = 300
 """The longest text of others that a sentence or a report holds."""

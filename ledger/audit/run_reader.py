@@ -49,7 +49,7 @@ from ledger.protocol.errors import ChainError, ProtocolRefusal
 from ledger.protocol.ledger_state import ClientBanned, Deployment, RoundAbandoned, RoundDecided
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS, MIN_MEMBERS
 from ledger.protocol.types import Digest, Domain
-from ledger.transparency.checkpoints import CheckpointEvidence
+from ledger.transparency.policy import CheckpointEvidence
 from ledger.transparency.tree import head_entries, leaf_hash, root_of
 
 _MAX_NAMED = 8

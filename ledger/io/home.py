@@ -1,9 +1,16 @@
-"""The layout of a home directory, and durable writing of its files.
+"""Files: the layout of a home, durable and named writing, bounded reading, and locks of folders.
 
 This module alone knows the names `chain.sqlite`, `blobs/`, `runs/<name>/` and their contents, and
 it alone writes files (except SQLite databases). A reader sees a complete file or none, even if
 the writer is killed. A durable file survives a power cut under its name: its bytes are synced, then
 its folder, then the folders above.
+
+A file that a user names for a result may be a device, a pipe or an open descriptor
+(`/dev/stdout`): it is written into, and never replaced. Links are followed. A regular file is
+replaced as a whole: a reader sees the old bytes or the new ones, and a full disk keeps the old
+ones.
+
+A lock is a file that its process holds with flock. The file names the process and its command.
 """
 
 from __future__ import annotations
@@ -15,12 +22,15 @@ import os
 import re
 import secrets
 import stat
+import sys
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader
+from itertools import takewhile
 from pathlib import Path
+from typing import IO
 
 from ledger.protocol.errors import ConfigurationError
 
@@ -137,54 +147,42 @@ class Disk:
 DISK = Disk()
 
 
+class _Below:
+    """A path below its owner's."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, owner: RunPaths | Home, _: object = None) -> Path:
+        return owner.path / self._name
+
+
 @dataclass(frozen=True, slots=True)
 class RunPaths:
     """Paths of a run's files that are neither chain nor blobs."""
 
     path: Path
 
+    configuration = _Below("config.toml")
+    """The run's whole configuration, as TOML."""
+    metrics = _Below("metrics.jsonl")
+    """One JSON line for each round."""
+    manifest = _Below(MANIFEST)
+    """The deployment: chain, contract and run document."""
+    lock = _Below(RUN_LOCK)
+    """The lock file of the process that deploys or plays the run."""
+    intent = _Below("deployment.intent.json")
+    """The deployment that is being sent, until the manifest exists."""
+    journal = _Below(JOURNAL)
+    """The vote journal of the run's keys."""
+    model = _Below("model.safetensors")
+    """The last model."""
+    environments = _Below("environments.jsonl")
+    """One JSON line for each environment in which a simulation trained, with its round."""
+
     @property
     def name(self) -> str:
         return self.path.name
-
-    @property
-    def configuration(self) -> Path:
-        """The run's whole configuration, as TOML."""
-        return self.path / "config.toml"
-
-    @property
-    def metrics(self) -> Path:
-        """One JSON line for each round."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def manifest(self) -> Path:
-        """The deployment: chain, contract and run document."""
-        return self.path / MANIFEST
-
-    @property
-    def lock(self) -> Path:
-        """The lock file of the process that deploys or plays the run."""
-        return self.path / RUN_LOCK
-
-    @property
-    def intent(self) -> Path:
-        """The deployment that is being sent, until the manifest exists."""
-        return self.path / "deployment.intent.json"
-
-    @property
-    def journal(self) -> Path:
-        """The vote journal of the run's keys."""
-        return self.path / JOURNAL
-
-    @property
-    def model(self) -> Path:
-        return self.path / "model.safetensors"
-
-    @property
-    def environments(self) -> Path:
-        """One JSON line for each environment in which a simulation trained, with its round."""
-        return self.path / "environments.jsonl"
 
     def left_by_play(self) -> Path | None:
         """Return a file that only a process which plays the run writes; None if there is none."""
@@ -209,29 +207,16 @@ class Home:
 
     path: Path
 
-    @property
-    def chain(self) -> Path:
-        return self.path / "chain.sqlite"
-
-    @property
-    def blobs(self) -> Path:
-        """The content-addressed store."""
-        return self.path / "blobs"
-
-    @property
-    def runs(self) -> Path:
-        """The folder with one folder for each run."""
-        return self.path / "runs"
-
-    @property
-    def event_log(self) -> Path:
-        """The verified events of contracts on nodes; a cache."""
-        return self.path / "event_log.sqlite"
-
-    @property
-    def lock(self) -> Path:
-        """The lock file that writers share."""
-        return self.path / "home.lock"
+    chain = _Below("chain.sqlite")
+    """The embedded chain's file."""
+    blobs = _Below("blobs")
+    """The content-addressed store."""
+    runs = _Below("runs")
+    """The folder with one folder for each run."""
+    event_log = _Below("event_log.sqlite")
+    """The verified events of contracts on nodes; a cache."""
+    lock = _Below("home.lock")
+    """The lock file that writers share."""
 
     def run(self, name: str) -> RunPaths:
         """Return the paths of a run, which need not exist."""
@@ -367,3 +352,182 @@ def _sync_descriptor(descriptor: int) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+_MOST_LINKS = 40
+
+
+_MOVED: dict[int, int] = {}
+"""The descriptor that a standard stream has now, by the usual one."""
+
+
+def move_standard_output(descriptor: int) -> None:
+    """Take another descriptor for standard output, as `/dev/stdout` names it."""
+    _MOVED[1] = descriptor
+
+
+def write_named(path: Path, data: bytes) -> None:
+    """Write a file that a user named; see `writing_named`."""
+    with writing_named(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def writing_named(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that a user named, for its whole new content."""
+    try:
+        if (descriptor := _descriptor(path)) is not None:
+            opening = os.dup(descriptor)
+        elif (mode := _mode(path)) is not None and not stat.S_ISREG(mode):
+            opening = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+        else:
+            with _replacing(Path(os.path.realpath(path)), mode) as file:
+                yield file
+            return
+        with os.fdopen(opening, "wb") as file:
+            yield file
+    except OSError as error:
+        is_unfinished = Path(str(error.filename)).name.startswith(WRITING)
+        if error.filename not in {None, str(path)} and not is_unfinished:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def is_written_into(path: Path) -> bool:
+    """Return whether a path is no regular file that would be replaced: a device, a pipe."""
+    return _descriptor(path) is not None or (path.exists() and not path.is_file())
+
+
+def is_standard_output(path: Path) -> bool:
+    """Return whether a path is the standard output of this process."""
+    return _descriptor(path) == _MOVED.get(1, 1)
+
+
+@contextmanager
+def _replacing(target: Path, mode: int | None) -> Iterator[IO[bytes]]:
+    """Write beside a regular file, and rename once all is on the disk."""
+    if mode is not None and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    beside = target.with_name(f"{WRITING}{secrets.token_hex(8)}")
+    try:
+        with beside.open("xb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), stat.S_IMODE(mode))
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        DISK.rename(beside, target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    DISK.sync_folder(target.parent)
+
+
+def _mode(path: Path) -> int | None:
+    try:
+        return path.stat().st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _descriptor(path: Path) -> int | None:
+    """Return the open descriptor of this process that a path names, as /dev/stdout does."""
+    own = {Path(f"/proc/{os.getpid()}/fd"), Path("/dev/fd")}
+    for _ in range(_MOST_LINKS):
+        folder = Path(os.path.realpath(path.parent))
+        if folder in own:
+            number = int(path.name) if path.name.isdecimal() else None
+            return None if number is None else _MOVED.get(number, number)
+        if not (folder / path.name).is_symlink():
+            return None
+        path = folder / (folder / path.name).readlink()
+    return None
+
+
+_MOST_BYTES = 200
+_PROGRAM = "cmfl"
+
+
+class HeldError(ConfigurationError):
+    """Another process holds a lock; the message is its id and command, as far as known."""
+
+
+def take_lock(path: Path, mode: int = 0o644) -> int:
+    """Return the descriptor of a lock file, locked until it is closed."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(OSError):  # a full disk: only messages name the process
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()} {_command()}\n".encode(), 0)
+    except BlockingIOError as error:
+        holder = _holder(descriptor)
+        os.close(descriptor)
+        raise HeldError(holder) from error
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def process_in(descriptor: int) -> int | None:
+    """Return the process id that a lock file names."""
+    first = os.pread(descriptor, _MOST_BYTES, 0).split(maxsplit=1)[:1]
+    return int(first[0]) if first and first[0].isdigit() else None
+
+
+@contextmanager
+def sole_process(folder: Path, lock: str, option: str = "--folder") -> Iterator[None]:
+    """Hold a folder, which is made if need be, for this process."""
+    try:
+        folder.mkdir(exist_ok=True)
+        descriptor = take_lock(folder / lock)
+    except OSError as error:
+        raise ConfigurationError(f"{option} {folder}: {error.strerror}") from error
+    except HeldError as error:
+        raise ConfigurationError(f"{option} {folder}: {error} serves it") from error
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def run_lock(paths: RunPaths, disk: Disk = DISK) -> Iterator[None]:
+    """Hold a run's folder, which is made if need be, to deploy or to play the run."""
+    for folder in (paths.path.parent.parent, paths.path.parent, paths.path):
+        if not folder.is_dir():
+            disk.make_folder(folder)
+    try:
+        descriptor = take_lock(paths.lock)
+    except HeldError as error:
+        raise ConfigurationError(
+            f"run {paths.name!r}: {error} plays or deploys it; wait for that process, or end it, "
+            f"and repeat this command"
+        ) from error
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _command() -> str:
+    """Return this process's program and subcommand; options and arguments may be secret."""
+    program = Path(sys.argv[0]) if sys.argv else Path()
+    name = program.parent.name if program.name == "__main__.py" else program.name
+    if name != _PROGRAM:
+        return name if name not in {"", "-c"} else "python"
+    return " ".join([name, *takewhile(lambda word: not word.startswith("-"), sys.argv[1:2])])
+
+
+def _holder(descriptor: int) -> str:
+    process = process_in(descriptor)
+    if process is None:
+        return "another process"
+    text = os.pread(descriptor, _MOST_BYTES, 0).decode("utf-8", "replace")
+    command = text.partition("\n")[0].partition(" ")[2]
+    return (
+        f"process {process} ({command})"
+        if command.isprintable() and command
+        else (f"process {process}")
+    )

@@ -8,6 +8,7 @@ depend neither on Python's recursion limit nor on the depth of the caller's stac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
 from itertools import pairwise
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -17,6 +18,7 @@ from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import PROTOCOL_VERSION, ClientId, Digest
 
 T = TypeVar("T")
+Code = TypeVar("Code", bound=IntEnum)
 
 MAX_DOCUMENT_BYTES = 1_000_000
 """A run of 12,288 clients takes 400 kB."""
@@ -46,7 +48,6 @@ def decode(
     """Return the map behind canonical bytes.
 
     Args:
-        data: the document's bytes.
         limit: largest size that is decoded.
         containers: maps and lists that it may have, itself one of them.
         longest: entries that each of them may have.
@@ -159,6 +160,14 @@ def unsigned(name: str, value: object, bits: int) -> int:
     if type(value) is not int or not 0 <= value < 1 << bits:
         raise EncodingError(f"{name} {value!r:.80} is not a whole number of {bits} bits")
     return value
+
+
+def code(kind: type[Code], name: str, value: object) -> Code:
+    """Return the member of an enumeration with this number of 8 bits; raises EncodingError."""
+    try:
+        return kind(unsigned(name, value, 8))
+    except ValueError as error:
+        raise EncodingError(f"there is no {name} {value}") from error
 
 
 def client_id(value: object) -> ClientId:

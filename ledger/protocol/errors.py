@@ -4,7 +4,6 @@
     ├── ParametersError          a setting breaks an invariant of the protocol
     ├── EncodingError            bytes that are not what they claim to be
     ├── SignatureError           a signature that does not recover, or is not canonical
-    ├── ConsensusError           the committee could not agree in this round
     ├── ChainError               the chain is unreachable, damaged, locked or another one
     ├── BlobError                a blob is missing, damaged or too large
     ├── ServiceError             a service is unreachable, refuses, or answers what cannot be
@@ -46,10 +45,6 @@ class EncodingError(CmflError):
 
 class SignatureError(CmflError):
     """A signature that is malformed, not canonical or not recoverable."""
-
-
-class ConsensusError(CmflError):
-    """The committee could not agree on a decision in this round."""
 
 
 class ChainError(CmflError):

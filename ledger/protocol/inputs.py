@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.protocol import merkle
-from ledger.protocol.encoding import commitments_chain, keccak256, sha256, u32, u64
+from ledger.protocol.encoding import commitments_chain, keccak256, sha256, u8, u32, u64
 from ledger.protocol.ledger_state import Deployment
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import FLOAT32, Payload, PayloadForm
@@ -29,6 +29,7 @@ from ledger.protocol.types import (
     ClientId,
     Digest,
     Domain,
+    Phase,
     RegisteredClient,
 )
 
@@ -71,6 +72,19 @@ def drawn_committee(
         if client not in banned and client not in drawn:
             drawn.append(client)
     return tuple(drawn)
+
+
+def primary_seat(seed: Digest, phase: Phase, view: int, members: int) -> int:
+    """Return the primary's seat in [0, C), random as the seed (Algorithm 2, line 2).
+
+    View 0 is the first; each later one follows a primary that did not bring consensus.
+    """
+    return int.from_bytes(keccak256(seed + u8(phase) + u32(view))) % members
+
+
+def sending_order(seed: Digest, members: Iterable[ClientId]) -> tuple[ClientId, ...]:
+    """Return members in the order in which they send a decision, random as the seed."""
+    return tuple(sorted(members, key=lambda member: keccak256(seed + b"decide" + u32(member))))
 
 
 def training_seed(seed: Digest, client: ClientId) -> Digest:

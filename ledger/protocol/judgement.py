@@ -60,6 +60,7 @@ from ledger.protocol.validation import (
     ViolationCode,
     find_score_fault,
     parse_vector,
+    scored_clients,
     validate_claims,
     validate_score_claim,
     validate_scores,
@@ -127,9 +128,6 @@ def judge(
 ) -> tuple[Judgement | None, tuple[Violation, ...]]:
     """Return what follows from a record, or every violation in it.
 
-    Args:
-        inputs: what the chain has closed.
-
     Returns:
         The judgement and no violations, or None and at least one.
     """
@@ -138,7 +136,7 @@ def judge(
         return None, tuple(violations)
     if inputs.needs_displacement and evidence.displacement is None:
         return None, (Violation(ViolationCode.MODEL_UNKNOWN),)
-    updates = _usable(record, evidence)
+    updates = _usable(record.clients, evidence)
     table = DistanceTable(inputs, updates, distances, evidence.displacement)
     violations = validate_scores(inputs, record, evidence, table)
     if violations:
@@ -162,7 +160,6 @@ def compose_record(
     """Return the record that a primary composes.
 
     Args:
-        inputs: what the chain has closed.
         claims: signed vectors that it holds; those for another set, and those over
             `MAX_VECTOR_BYTES`, are skipped.
     """
@@ -186,8 +183,7 @@ def compose_record(
         and len(evidence.vectors[signed.scores.digest]) <= MAX_VECTOR_BYTES
         and not validate_score_claim(inputs, signed)
     }
-    vectors = {client: evidence.updates[client] for client in clients}
-    usable = {client: update for client, update in vectors.items() if update is not None}
+    usable = _usable(clients, evidence)
     table = DistanceTable(inputs, usable, distances, evidence.displacement)
     scores: list[SignedScores] = []
     refused: list[RefusedScores] = []
@@ -217,21 +213,17 @@ def score_updates(
     """Return a member's score vector for a set of updates (Algorithm 1, lines 1-4).
 
     Args:
-        inputs: what the chain has closed.
         evidence: payloads that it holds: at least the set's.
         clients: the set, ascending.
 
     Returns:
         The vector; None for a member whose own update is missing or has no informative distances.
     """
-    updates = {client: evidence.updates[client] for client in clients}
-    usable = {client: update for client, update in updates.items() if update is not None}
+    usable = _usable(clients, evidence)
     table = DistanceTable(inputs, usable, distances, evidence.displacement)
     if not table.can_score(member):
         return None
-    committee = set(inputs.participants.committee)
-    trainers = tuple(client for client in clients if client not in committee)
-    others = tuple(c for c in clients if c in committee and c != member)
+    trainers, others = scored_clients(inputs, clients, member)
     return ScoreVector(
         round=inputs.round,
         member=member,
@@ -349,8 +341,8 @@ def score_leaves(record: RoundRecord) -> list[merkle.Leaf]:
     return [(signed.scores.member, signed.scores.digest) for signed in record.scores]
 
 
-def _usable(record: RoundRecord, evidence: Evidence) -> dict[ClientId, NDArray[np.float32]]:
-    updates = {client: evidence.updates.get(client) for client in record.clients}
+def _usable(clients: Iterable[ClientId], evidence: Evidence) -> dict[ClientId, NDArray[np.float32]]:
+    updates = {client: evidence.updates.get(client) for client in clients}
     return {client: update for client, update in updates.items() if update is not None}
 
 

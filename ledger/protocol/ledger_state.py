@@ -12,7 +12,6 @@ from enum import IntEnum
 from typing import Self
 
 from ledger.protocol import encoding
-from ledger.protocol.consensus import QuorumCertificate
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -24,6 +23,7 @@ from ledger.protocol.types import (
     Domain,
     RegisteredClient,
     Scores,
+    SignedVote,
     Slot,
     Vote,
     VoteKind,
@@ -77,6 +77,27 @@ class BlockContext:
     parent_hash: Digest
     sent_by_account: bool = True
     is_delegated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumCertificate:
+    """A decision's proof: the primary's request and a quorum of equal replies.
+
+    Attributes:
+        replies: of other members, in the order of the committee.
+    """
+
+    request: SignedVote
+    replies: tuple[SignedVote, ...]
+
+    @property
+    def vote(self) -> Vote:
+        """The vote that both request and replies carry."""
+        return self.request.vote
+
+    def signers(self, committee: Sequence[ClientId]) -> int:
+        """Return the seats of those who replied, as a bitmap."""
+        return sum(1 << committee.index(reply.member) for reply in self.replies)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import isfinite, prod
 
-from ledger.protocol.consensus import replies_needed
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.payloads import PAYLOAD_FORMS, PayloadForm
 from ledger.protocol.rules.distance import (
@@ -35,6 +34,9 @@ MAX_ROUNDS = 2**32 - 1
 MAX_DIMENSION = 2**28
 MAX_BLOCKS = 2**32 - 1
 MAX_VIEW_SECONDS = 2**20
+
+MAX_VIEWS = 32
+"""Views after which a committee gives up; the last would begin after 2^32 times `view_seconds`."""
 
 COMMIT_BLOCKS = 4
 DEADLINE_BLOCKS = 64
@@ -214,6 +216,23 @@ def rounded_share(ppm: int, whole: int) -> int:
 def accepted_size(aggregation_ppm: int, ranked: int) -> int:
     """Return m for the number of trainers that remain in the ranking, at least 1."""
     return max(1, rounded_share(aggregation_ppm, ranked))
+
+
+def replies_needed(members: int, quorum: Quorum) -> int:
+    """Return the number of equal replies from members other than the primary that decide.
+
+    `paper`: floor(C/2) + 1; `bft`: with the request a Byzantine quorum of ceil((C + f + 1) / 2),
+    f = floor((C - 1) / 3).
+    """
+    if quorum is Quorum.PAPER:
+        return majority(members)
+    faulty = (members - 1) // 3
+    return (members + faulty + 2) // 2 - 1
+
+
+def majority(members: int) -> int:
+    """Return floor(C/2) + 1: the score vectors that must count before anything is decided."""
+    return members // 2 + 1
 
 
 def require_layout(layout: Layout, dimension: int) -> None:

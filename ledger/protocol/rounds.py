@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ledger.protocol import encoding
-from ledger.protocol.consensus import primary_seat
 from ledger.protocol.errors import ProtocolRefusal, Refusal
 from ledger.protocol.fold import HeadEvent, LedgerState
-from ledger.protocol.inputs import drawn_committee
+from ledger.protocol.inputs import drawn_committee, primary_seat
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import (
     BlockContext,

@@ -52,9 +52,26 @@ TYPES = {
         "bytes32 run,uint64 round,uint32 client,uint8 verdict,bytes32 environment,bytes32 witness"
     ),
 }
-TYPE_HASHES = {name: keccak256(f"{name}({fields})".encode()) for name, fields in TYPES.items()}
+"""A message's fields are those of its type, in the same order."""
+REGISTRATION_TYPES = {
+    "Registration": "string run,bytes32 configuration,address client,uint64 samples,bytes32 data",
+    "Challenge": "bytes32 nonce",
+    "DataSalt": "address client",
+}
+TYPE_HASHES = {
+    name: keccak256(f"{name}({fields})".encode())
+    for name, fields in (TYPES | REGISTRATION_TYPES).items()
+}
 
 Message = Commitment | Scores | Vote | Upload | EnvironmentStatement | ReplayStatement
+
+_NAMES = {
+    Commitment: "Commitment",
+    Scores: "Scores",
+    Upload: "Upload",
+    EnvironmentStatement: "Environment",
+    ReplayStatement: "Replay",
+}
 
 
 class Signer(Protocol):
@@ -122,26 +139,17 @@ def is_signed_by(address: Address, domain: Domain, message: Message, signature: 
 
 
 def _struct_hash(message: Message) -> Digest:
-    if isinstance(message, Commitment):
-        fields = (message.round, message.client, message.commitment)
-        return keccak256(words(TYPE_HASHES["Commitment"], *fields))
-    if isinstance(message, Scores):
-        claim = (message.round, message.member, message.base, message.clients, message.digest)
-        return keccak256(words(TYPE_HASHES["Scores"], *claim))
-    if isinstance(message, Upload):
-        url = keccak256(message.url.encode())
-        whose = (message.round, message.client, url, message.digest, message.size)
-        return keccak256(words(TYPE_HASHES["Upload"], *whose))
-    if isinstance(message, EnvironmentStatement):
-        stated = (message.round, message.client, message.environment)
-        return keccak256(words(TYPE_HASHES["Environment"], *stated))
-    if isinstance(message, ReplayStatement):
-        repeated = (message.run, message.round, message.client, message.verdict)
-        found = (message.environment, message.witness)
-        return keccak256(words(TYPE_HASHES["Replay"], *repeated, *found))
-    where = (message.round, int(message.phase), message.view, message.base)
-    kind = TYPE_HASHES[message.kind.value]
-    return keccak256(words(kind, *where, message.set_digest, message.result))
+    if isinstance(message, Vote):
+        where = (message.round, message.phase, message.view, message.base)
+        return _hash_of(message.kind.value, *where, message.set_digest, message.result)
+    values = (getattr(message, name) for name in type(message).__slots__)
+    return _hash_of(_NAMES[type(message)], *values)
+
+
+def _hash_of(name: str, *values: int | bytes | str) -> Digest:
+    """Return the EIP-712 hash of a struct; a text is hashed, and an address is a number."""
+    encoded = [keccak256(value.encode()) if isinstance(value, str) else value for value in values]
+    return keccak256(words(TYPE_HASHES[name], *encoded))
 
 
 def _address(public_key: coincurve.PublicKey) -> Address:
@@ -149,14 +157,6 @@ def _address(public_key: coincurve.PublicKey) -> Address:
 
 
 DOMAIN_FIELDS = "string name,string version"
-REGISTRATION_TYPES = {
-    "Registration": ("string run,bytes32 configuration,address client,uint64 samples,bytes32 data"),
-    "Challenge": "bytes32 nonce",
-    "DataSalt": "address client",
-}
-REGISTRATION_TYPE_HASHES = {
-    name: keccak256(f"{name}({fields})".encode()) for name, fields in REGISTRATION_TYPES.items()
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class Registration:
 
     Attributes:
         samples: n_k, how many it trains on.
-        data: digest of these samples, `bound_inputs.samples_digest` behind the client's own salt;
+        data: digest of these samples, `inputs.samples_digest` behind the client's own salt;
             zeros where it discloses none.
     """
 
@@ -178,21 +178,13 @@ class Registration:
 
 def registration_digest(registration: Registration) -> Digest:
     """Return the EIP-712 digest that an owner signs to take part."""
-    client = int.from_bytes(registration.client)
-    name = keccak256(registration.run.encode())
-    fields = (
-        REGISTRATION_TYPE_HASHES["Registration"],
-        name,
-        registration.configuration,
-        client,
-        registration.samples,
-    )
-    return _typed(keccak256(words(*fields, registration.data)))
+    owner = registration.run, registration.configuration, int.from_bytes(registration.client)
+    return _typed(_hash_of("Registration", *owner, registration.samples, registration.data))
 
 
 def challenge_digest(nonce: bytes) -> Digest:
     """Return the EIP-712 digest that proves a key to the one who drew a nonce of 32 bytes."""
-    return _typed(keccak256(words(REGISTRATION_TYPE_HASHES["Challenge"], nonce)))
+    return _typed(_hash_of("Challenge", nonce))
 
 
 def data_salt(signer: Signer) -> bytes:
@@ -201,9 +193,7 @@ def data_salt(signer: Signer) -> bytes:
     It is the digest of a deterministic signature (RFC 6979) that never leaves the owner's machine:
     no one else can try guesses of small data, and there is no file of it to lose.
     """
-    client = int.from_bytes(signer.address)
-    digest = _typed(keccak256(words(REGISTRATION_TYPE_HASHES["DataSalt"], client)))
-    return keccak256(signer.sign(digest))
+    return keccak256(signer.sign(_typed(_hash_of("DataSalt", int.from_bytes(signer.address)))))
 
 
 def is_registered_by_owner(registration: Registration, signature: bytes) -> bool:

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.protocol import encoding
-from ledger.protocol.consensus import majority
 from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, ScoreVector, decode_vector
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.inputs import Evidence, Inputs
+from ledger.protocol.parameters import majority
 from ledger.protocol.rules.direction import direction_distances
 from ledger.protocol.rules.distance import RELATIVE_TOLERANCE, Distances, Updates, plain_distances
 from ledger.protocol.signing import is_signed_by
@@ -206,7 +206,6 @@ def validate_scores(
     """Return the violations about counted and refused score vectors.
 
     Args:
-        inputs: those that the chain has closed.
         table: true distances; None leaves out what needs the updates.
     """
     violations = []
@@ -293,6 +292,15 @@ def find_score_fault(
         if table.is_off(client, claim.member, published, margins):
             return ScoreFault(RefusalReason.FALSE_DISTANCE, client)
     return None
+
+
+def scored_clients(
+    inputs: Inputs, clients: Sequence[ClientId], member: ClientId
+) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
+    """Return the trainers among clients, and the other members, which a member's vector is for."""
+    committee = set(inputs.participants.committee)
+    trainers = tuple(client for client in clients if client not in committee)
+    return trainers, tuple(c for c in clients if c in committee and c != member)
 
 
 def _length_violations(signed: SignedScores, evidence: Evidence) -> list[Violation]:
@@ -396,9 +404,6 @@ def _simple_fault(
         return RefusalReason.OF_ANOTHER
     if claim.member not in clients:
         return RefusalReason.NO_USABLE_UPDATE
-    members = set(inputs.participants.committee)
-    trainers = tuple(client for client in clients if client not in members)
-    others = tuple(c for c in clients if c in members and c != claim.member)
-    if (vector.trainers, vector.members) != (trainers, others):
+    if (vector.trainers, vector.members) != scored_clients(inputs, clients, claim.member):
         return RefusalReason.OTHER_CLIENTS
     return None if vector.is_in_range else RefusalReason.OUT_OF_RANGE

@@ -67,18 +67,12 @@ def decode_page(data: bytes) -> Page:
     """Return the page in untrusted bytes; its envelopes are not decoded."""
     # A map and a list: more is no page, however much memory it would take.
     fields = canonical.decode(data, MAX_PAGE_BYTES, containers=2, longest=MAX_PAGE_ENVELOPES)
-    if set(fields) != {"version", "epoch", "after", "envelopes"} or fields["version"] != _VERSION:
-        raise EncodingError("a page of envelopes has version 1, epoch, after and envelopes")
-    epoch, after, envelopes = fields["epoch"], fields["after"], fields["envelopes"]
-    if type(epoch) is not bytes or len(epoch) != EPOCH_BYTES:
-        raise EncodingError(f"a page's epoch is {EPOCH_BYTES} bytes")
-    if type(after) is not int or after < 0:
-        raise EncodingError("a page begins after a number of envelopes")
-    if type(envelopes) is not list:
-        raise EncodingError("a page has a list of envelopes")
-    if any(type(envelope) is not bytes for envelope in envelopes):
-        raise EncodingError("a page's envelopes are bytes")
-    return Page(epoch, after, tuple(envelopes))
+    types = {"version": int, "epoch": bytes, "after": int, "envelopes": list}
+    value = canonical.exact_fields(fields, types)
+    if value["version"] != _VERSION or any(type(each) is not bytes for each in value["envelopes"]):
+        raise EncodingError("a page of envelopes has version 1, and its envelopes are bytes")
+    epoch = canonical.fixed_bytes("epoch", value["epoch"], EPOCH_BYTES)
+    return Page(epoch, canonical.unsigned("after", value["after"], 64), tuple(value["envelopes"]))
 
 
 Board = tuple["Domain", int, "EnvelopeKind"]

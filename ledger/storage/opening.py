@@ -1,28 +1,35 @@
-"""Opening the blobs and the mailbox at the locations that an operator names."""
+"""Stores at the locations that an operator names; of several stores, all but one may be away.
+
+A store whose host drips, or falls silent, costs its whole time-out for each object and each scan;
+a circuit breaker skips it for a while where another store serves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import errno
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.errors import BlobError
+from ledger.protocol.payloads import Payload
 from ledger.storage.blobs import BlobReader, BlobStore, FolderBlobs, ObjectBlobs
 from ledger.storage.bucket import BucketObjects
-from ledger.storage.http import HttpObjects, static_server, store_server
+from ledger.storage.http import HttpObjects, UploadSigner, static_server, store_server
 from ledger.storage.mailbox import Mailbox
 from ledger.storage.objects import (
+    FolderCursor,
     FolderObjects,
     Location,
     LocationKind,
     ObjectStore,
     parse_locations,
 )
-from ledger.storage.replicated import ReplicatedObjects
-
-if TYPE_CHECKING:
-    from ledger.storage.http import UploadSigner
 
 BLOB_SECONDS = 60.0
 MAIL_SECONDS = 30.0
@@ -102,3 +109,176 @@ def _blobs(stores: list[ObjectStore]) -> ObjectBlobs:
 
 def _replicated(stores: list[ObjectStore]) -> ObjectStore:
     return stores[0] if len(stores) == 1 else ReplicatedObjects(stores)
+
+
+T = TypeVar("T")
+
+GRACE_SECONDS = 5.0
+LEAST_BYTES_PER_SECOND = 65_536
+"""A store that moves fewer, beyond the first seconds, is slow, even if it succeeds in the end."""
+
+OPEN_FACTOR = 3
+"""A slow store is skipped for this many times as long as it took: a quarter of the time is lost."""
+
+_log = logging.getLogger(__name__)
+
+
+class CircuitBreaker:
+    """Decides which of several stores are skipped for a while; safe to share between threads.
+
+    Args:
+        clock: seconds that only go forward.
+    """
+
+    def __init__(self, count: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._skipped_until = [-math.inf] * count
+        self._clock = clock
+
+    def now(self) -> float:
+        return self._clock()
+
+    def order(self) -> list[tuple[int, bool]]:
+        """Return the stores in the order to try them, each with whether it is to be skipped.
+
+        Slow ones come last, for when no other serves. If all were slow, the fault may be this
+        machine's own, and none is skipped.
+        """
+        now = self._clock()
+        slow = [until > now for until in self._skipped_until]
+        order = [(index, is_slow and not all(slow)) for index, is_slow in enumerate(slow)]
+        return sorted(order, key=lambda entry: entry[1])
+
+    def record(self, index: int, start: float, size: int = 0) -> None:
+        """Note that an attempt has ended, successful or not, and the bytes that it moved."""
+        now = self._clock()
+        is_slow = now - start > GRACE_SECONDS + size / LEAST_BYTES_PER_SECOND
+        self._skipped_until[index] = now + OPEN_FACTOR * (now - start) if is_slow else -math.inf
+
+
+class ReplicatedObjects(ObjectStore):
+    """Writes to every store, and reads from the first that has the right bytes.
+
+    An object is stored once one store has it, and missing only if every store says so.
+
+    Args:
+        stores: at least one.
+        clock: seconds that only go forward.
+
+    Attributes:
+        outages: how many scans of a store failed or were skipped so far; the store may alone have
+            something.
+    """
+
+    def __init__(
+        self, stores: Sequence[ObjectStore], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.is_shared = any(store.is_shared for store in stores)
+        self.outages = 0
+        self._stores = tuple(stores)
+        self._breaker = CircuitBreaker(len(self._stores), clock)
+        self._unsynced: list[set[str]] = [set() for _ in stores]
+
+    def get(self, path: str, limit: int) -> bytes:
+        return self._first(path, lambda store: store.get(path, limit), len)
+
+    def has(self, path: str) -> bool:
+        def require(store: ObjectStore) -> bool:
+            if store.has(path):
+                return True
+            raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
+
+        try:
+            return self._first(path, require, lambda _: 0)
+        except FileNotFoundError:
+            return False
+
+    def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:
+        new: list[bool] = []
+
+        def put(_: int, store: ObjectStore) -> None:
+            new.append(store.put(path, payload, durable=durable))
+
+        for index in self._each(put, size=payload.size, size_of_failure=payload.size):
+            if not durable:
+                self._unsynced[index].add(path)
+        return any(new)
+
+    def scan(self, folder: str, cursor: FolderCursor) -> None:
+        answered = self._each(
+            lambda index, store: store.scan(folder, cursor.replica(index)), size=MAX_DOCUMENT_BYTES
+        )
+        self.outages += len(self._stores) - len(answered)
+
+    def delete(self, path: str) -> None:
+        self._each(lambda _, store: store.delete(path))
+
+    def sync(self) -> None:
+        pending = frozenset[str]().union(*self._unsynced)
+        if not pending:
+            return
+        durable = self._each(lambda _, store: store.sync())
+        covered = frozenset[str]().union(*(self._unsynced[index] for index in durable))
+        self._unsynced = [paths - covered for paths in self._unsynced]
+        if remaining := pending - covered:
+            raise OSError(errno.EIO, "it is durable in no store", min(remaining))
+
+    def _first(self, path: str, ask: Callable[[ObjectStore], T], size_of: Callable[[T], int]) -> T:
+        """Return what the first store answers that has an object."""
+        faults: list[OSError] = []
+        skipped = False
+        for index, is_slow in self._breaker.order():
+            if is_slow and not faults:
+                skipped = True
+                continue
+            start, size = self._breaker.now(), 0
+            try:
+                answer = ask(self._stores[index])
+                size = size_of(answer)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                faults.append(error)
+            else:
+                return answer
+            finally:
+                self._breaker.record(index, start, size)
+        if faults:
+            reason = f"{faults[0].strerror or faults[0]} (and none of {len(self._stores)} has it)"
+            raise OSError(errno.EIO, reason, path)
+        if skipped:
+            raise OSError(errno.EIO, "a store that is slow at present was not asked", path)
+        raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
+
+    def _each(
+        self,
+        act: Callable[[int, ObjectStore], None],
+        *,
+        size: int | None = None,
+        size_of_failure: int = 0,
+    ) -> list[int]:
+        """Return the stores where an act succeeded.
+
+        Args:
+            size: bytes that a success moves, by which a store is slow or not. Slow stores are asked
+                only while no other has succeeded. None: all are asked, and none is timed.
+        """
+        done: list[int] = []
+        faults: list[OSError] = []
+        for index, is_slow in self._breaker.order():
+            if size is not None and is_slow and done:
+                continue
+            start, moved = self._breaker.now(), size_of_failure
+            try:
+                act(index, self._stores[index])
+                done.append(index)
+                moved = size or 0
+            except OSError as error:
+                faults.append(error)
+            finally:
+                if size is not None:
+                    self._breaker.record(index, start, moved)
+        if not done:
+            raise faults[0]
+        for fault in faults:
+            _log.warning("another store serves: %s", fault.strerror or fault)
+        return done

@@ -2,5 +2,5 @@
 
 Pure modules, bytes in and values out: Merkle trees (RFC 6962), signed notes, checkpoints,
 cosignatures, tiles and trust policies (C2SP), the entries of a run, and a witness's answer to one
-request. Folders and HTTP are in `publishing`, `witness_folder`, `remote` and `collecting`.
+request. Folders and HTTP are in `network`.
 """

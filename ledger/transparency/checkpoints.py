@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ledger.protocol.types import Digest
 from ledger.transparency.notes import (
+    HASH_BYTES,
     KeyUse,
     NoteError,
     NoteSignature,
@@ -25,15 +25,10 @@ from ledger.transparency.notes import (
     parse_note,
 )
 
-if TYPE_CHECKING:
-    from ledger.transparency.policy import WitnessPolicy
-
-
 MAX_SIZE = 2**63 - 1
 """Most leaves of a tree, and the largest time of a cosignature."""
 
 _NUMBER = re.compile("0|[1-9][0-9]{0,18}")
-_ROOT_BYTES = 32
 _TIME_BYTES = 8
 _SIGNATURE_BYTES = 64
 
@@ -128,7 +123,7 @@ def parse_checkpoint(text: str) -> Checkpoint:
     if not _NUMBER.fullmatch(size) or int(size) > MAX_SIZE:
         raise NoteError(f"the size of a checkpoint is {size[:40]!a}, no number below 2^63")
     digest = decode_base64(root)
-    if len(digest) != _ROOT_BYTES:
+    if len(digest) != HASH_BYTES:
         raise NoteError(f"the root of a checkpoint is {root[:60]!a}, not 32 bytes of base64")
     return Checkpoint(origin, int(size), Digest(digest))
 
@@ -144,112 +139,3 @@ def _verified_time(text: str, key: VerifierKey, line: NoteSignature) -> int:
 
 def _cosigned_message(text: str, time: int) -> bytes:
     return f"cosignature/v1\ntime {time}\n{text}".encode()
-
-
-SKEW_SECONDS = 300
-"""How far a witness's clock may be ahead of the auditor's."""
-DEFAULT_MAX_AGE_SECONDS = 86_400
-
-
-@dataclass(frozen=True, slots=True)
-class WitnessedCheckpoint:
-    """A checkpoint that a quorum has cosigned recently enough.
-
-    Attributes:
-        time: seconds since 1970, as of which a quorum of them says that nothing is newer.
-    """
-
-    checkpoint: Checkpoint
-    witnesses: tuple[str, ...]
-    time: int
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointEvidence:
-    """What logs and witnesses say of a run.
-
-    Attributes:
-        checkpoints: every tree that a log of the run has signed, each once, the largest first.
-        witnessed: the largest one with a quorum; None if there is none.
-        failures: why something could not be had or does not count, a sentence for each.
-    """
-
-    checkpoints: tuple[Checkpoint, ...]
-    witnessed: WitnessedCheckpoint | None
-    failures: tuple[str, ...] = ()
-    withheld: tuple[str, ...] = ()
-
-    def conflict(self) -> tuple[Checkpoint, Checkpoint] | None:
-        """Return two trees of one size that one log has signed; None if there are none."""
-        trees: dict[tuple[str, int], Checkpoint] = {}
-        for checkpoint in self.checkpoints:
-            other = trees.setdefault((checkpoint.origin, checkpoint.size), checkpoint)
-            if other.root != checkpoint.root:
-                return other, checkpoint
-        return None
-
-
-def weigh(
-    policy: WitnessPolicy,
-    signed: Iterable[SignedCheckpoint],
-    now: float,
-    max_age_seconds: float,
-) -> CheckpointEvidence:
-    """Return what signed checkpoints are worth under a policy.
-
-    Args:
-        now: seconds since 1970.
-    """
-    by_text: dict[str, list[SignedCheckpoint]] = {}
-    for each in signed:
-        by_text.setdefault(each.note.text, []).append(each)
-    notes = sorted(by_text.values(), key=lambda group: -group[0].checkpoint.size)
-    checkpoints = tuple(dict.fromkeys(group[0].checkpoint for group in notes))
-    failures: list[str] = []
-    for group in notes:
-        counted, doubts = _counted(policy, group, now, max_age_seconds)
-        failures += doubts
-        if policy.is_met(counted):
-            time = _quorum_time(policy, counted)
-            witnessed = WitnessedCheckpoint(group[0].checkpoint, tuple(sorted(counted)), time)
-            return CheckpointEvidence(checkpoints, witnessed, tuple(failures))
-        failures.append(
-            f"{len(counted)} of {len(policy.witnesses)} witnesses have cosigned the "
-            f"{group[0].checkpoint.size} entries of {group[0].checkpoint.origin} recently, which "
-            f"is no quorum"
-        )
-    return CheckpointEvidence(checkpoints, None, tuple(failures))
-
-
-def _counted(
-    policy: WitnessPolicy, group: Sequence[SignedCheckpoint], now: float, max_age_seconds: float
-) -> tuple[dict[str, int], list[str]]:
-    """Return the times of the cosignatures that count, by witness, and why others do not."""
-    newest: dict[str, int] = {}
-    doubts: list[str] = []
-    for witness in policy.witnesses.values():
-        cosignatures: list[Cosignature] = []
-        for signed in group:
-            try:
-                cosignatures += signed.cosignatures([witness.key])
-            except NoteError as error:
-                doubts.append(str(error))
-        current = [each.time for each in cosignatures if each.time <= now + SKEW_SECONDS]
-        if len(current) < len(cosignatures):
-            doubts.append(f"a cosignature of {witness.name} is from the future")
-        if current and max(current) < now - max_age_seconds:
-            age = (now - max(current)) / 3600
-            doubts.append(f"the cosignature of {witness.name} is {age:.1f} hours old")
-        elif current:
-            newest[witness.name] = max(current)
-    return newest, doubts
-
-
-def _quorum_time(policy: WitnessPolicy, times: dict[str, int]) -> int:
-    """Return the latest time as of which a quorum has cosigned; 0 if no witness is needed."""
-    names: list[str] = []
-    for name in sorted(times, key=lambda name: -times[name]):
-        names.append(name)
-        if policy.is_met(names):
-            return times[name]
-    return 0

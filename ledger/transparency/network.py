@@ -37,14 +37,11 @@ from ledger.io.http import HttpFailureError, HttpResponse, HttpServer
 from ledger.protocol.encoding import sha256, to_hex
 from ledger.protocol.types import Digest
 from ledger.transparency.checkpoints import (
-    DEFAULT_MAX_AGE_SECONDS,
     Checkpoint,
-    CheckpointEvidence,
     Cosignature,
     SignedCheckpoint,
     open_checkpoint,
     sign_checkpoint,
-    weigh,
 )
 from ledger.transparency.notes import (
     MAX_NOTE_BYTES,
@@ -57,7 +54,13 @@ from ledger.transparency.notes import (
     parse_note,
     signature_lines,
 )
-from ledger.transparency.policy import PolicyKey, WitnessPolicy
+from ledger.transparency.policy import (
+    DEFAULT_MAX_AGE_SECONDS,
+    CheckpointEvidence,
+    PolicyKey,
+    WitnessPolicy,
+    weigh,
+)
 from ledger.transparency.tree import (
     CHECKPOINT,
     MAX_FILE_BYTES,

@@ -19,6 +19,7 @@ from Crypto.Signature import eddsa
 
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import CmflError, EncodingError
+from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from Crypto.PublicKey.ECC import EccKey
@@ -45,7 +46,9 @@ class WitnessError(CmflError):
 
 
 MAX_NAME = 255
-PUBLIC_KEY_BYTES = 32
+HASH_BYTES = 32
+MAX_PROOF = 63
+"""Hashes of a Merkle proof in a tree of fewer than 2^63 leaves."""
 _DERIVATION = b"cmfl-ledger note key v1\n"
 _KEY_ID = re.compile("[0-9a-f]{8}")
 _SHOWN = 80
@@ -185,6 +188,18 @@ def decode_base64(text: str) -> bytes:
     except (binascii.Error, UnicodeEncodeError):
         return b""
     return data if base64.b64encode(data).decode() == text else b""
+
+
+def decode_hashes(lines: Sequence[str]) -> tuple[Digest, ...] | None:
+    """Return the hashes of a Merkle proof in lines of base64; None if a line is anything else."""
+    hashes = tuple(Digest(decode_base64(line)) for line in lines)
+    is_proof = len(hashes) <= MAX_PROOF and all(len(each) == HASH_BYTES for each in hashes)
+    return hashes if is_proof else None
+
+
+def encode_hashes(hashes: Iterable[Digest]) -> list[str]:
+    """Return the lines of a Merkle proof."""
+    return [base64.b64encode(each).decode() for each in hashes]
 
 
 def _is_public_key(data: bytes) -> bool:

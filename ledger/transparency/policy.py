@@ -1,18 +1,24 @@
-"""Trust policies (c2sp.org/tlog-policy), and proofs of inclusion under them.
+"""Trust policies (c2sp.org/tlog-policy): what checkpoints and proofs are worth under them.
 
-The `extra` line holds the entry. Nothing trusts it: the proof is of its hash.
+In the file of a proof, the `extra` line holds the entry. Nothing trusts it: the proof is of
+its hash.
 """
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Digest
-from ledger.transparency.checkpoints import open_checkpoint
+from ledger.transparency.checkpoints import (
+    Checkpoint,
+    Cosignature,
+    SignedCheckpoint,
+    open_checkpoint,
+)
 from ledger.transparency.notes import (
     MAX_NOTE_BYTES,
     KeyUse,
@@ -20,10 +26,11 @@ from ledger.transparency.notes import (
     ProofError,
     VerifierKey,
     decode_base64,
+    decode_hashes,
+    encode_hashes,
     parse_vkey,
 )
 from ledger.transparency.tree import (
-    MAX_PROOF,
     HeadEntry,
     inclusion_proof,
     leaf_hash,
@@ -38,6 +45,12 @@ NONE = "none"
 _BLANKS = re.compile("[ \t]+")
 _NUMBER = re.compile("[1-9][0-9]{0,3}")
 _SHOWN = 80
+_FORMS = {
+    "log": "log <vkey> [<url>]",
+    "witness": "witness <name> <vkey> [<url>]",
+    "group": "group <name> all|any|<k> <name>...",
+    "quorum": "quorum <name>",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,44 +129,44 @@ class _Parser:
         self._groups: dict[str, WitnessGroup] = {}
         self._quorum: str | None = None
         self._grouped: set[str] = set()
-        self._kinds: dict[str, Callable[[Sequence[str]], None]] = {
-            "log": self._take_log,
-            "witness": self._take_witness,
-            "group": self._take_group,
-            "quorum": self._take_quorum,
-        }
 
     def take(self, words: Sequence[str]) -> None:
-        take = self._kinds.get(words[0])
-        if take is None:
-            kinds = ", ".join(self._kinds)
-            raise ConfigurationError(f"begins with {_shown(words[0])}, must be one of {kinds}")
-        take(words[1:])
+        match words:
+            case ["log", vkey]:
+                self._take_log(vkey, None)
+            case ["log", vkey, url]:
+                self._take_log(vkey, url)
+            case ["witness", name, vkey]:
+                self._take_witness(name, vkey, None)
+            case ["witness", name, vkey, url]:
+                self._take_witness(name, vkey, url)
+            case ["group", name, count, *members] if members:
+                self._take_group(name, count, members)
+            case ["quorum", name]:
+                self._take_quorum(name)
+            case [kind, *_] if kind in _FORMS:
+                raise ConfigurationError(_FORMS[kind])
+            case _:
+                kinds = ", ".join(_FORMS)
+                raise ConfigurationError(f"begins with {_shown(words[0])}, must be one of {kinds}")
 
     def policy(self) -> WitnessPolicy:
         if self._quorum is None:
             raise ConfigurationError("the policy has no quorum line")
         return WitnessPolicy(tuple(self._logs), self._witnesses, self._groups, self._quorum)
 
-    def _take_log(self, words: Sequence[str]) -> None:
-        if len(words) not in {1, 2}:
-            raise ConfigurationError("log <vkey> [<url>]")
-        key = parse_vkey(words[0], KeyUse.NOTE)
-        self._logs.append(_fresh(PolicyKey(key.name, key, _rest(words, 1)), self._logs))
+    def _take_log(self, vkey: str, url: str | None) -> None:
+        key = parse_vkey(vkey, KeyUse.NOTE)
+        self._logs.append(_fresh(PolicyKey(key.name, key, url), self._logs))
 
-    def _take_witness(self, words: Sequence[str]) -> None:
-        if len(words) not in {2, 3}:
-            raise ConfigurationError("witness <name> <vkey> [<url>]")
-        name = self._new_name(words[0])
-        key = parse_vkey(words[1], KeyUse.COSIGNATURE)
+    def _take_witness(self, name: str, vkey: str, url: str | None) -> None:
+        self._require_new(name)
+        key = parse_vkey(vkey, KeyUse.COSIGNATURE)
         others = self._witnesses.values()
-        self._witnesses[name] = _fresh(PolicyKey(name, key, _rest(words, 2)), others)
+        self._witnesses[name] = _fresh(PolicyKey(name, key, url), others)
 
-    def _take_group(self, words: Sequence[str]) -> None:
-        if len(words) < 3:
-            raise ConfigurationError("group <name> all|any|<k> <name>...")
-        name, count, *members = words
-        self._new_name(name)
+    def _take_group(self, name: str, count: str, members: Sequence[str]) -> None:
+        self._require_new(name)
         for member in members:
             self._require_known(member)
             if member in self._grouped:
@@ -169,19 +182,16 @@ class _Parser:
         self._groups[name] = WitnessGroup(threshold, tuple(members))
         _require_few(self._groups, "groups")
 
-    def _take_quorum(self, words: Sequence[str]) -> None:
-        if len(words) != 1:
-            raise ConfigurationError("quorum <name>")
+    def _take_quorum(self, name: str) -> None:
         if self._quorum is not None:
             raise ConfigurationError("there is a quorum line already")
-        if words[0] != NONE:
-            self._require_known(words[0])
-        self._quorum = words[0]
+        if name != NONE:
+            self._require_known(name)
+        self._quorum = name
 
-    def _new_name(self, name: str) -> str:
+    def _require_new(self, name: str) -> None:
         if name == NONE or name in self._witnesses or name in self._groups:
             raise ConfigurationError(f"the name {_shown(name)} is taken")
-        return name
 
     def _require_known(self, name: str) -> None:
         if name not in self._witnesses and name not in self._groups:
@@ -201,19 +211,123 @@ def _require_few(lines: Collection[object], kind: str) -> None:
         raise ConfigurationError(f"a policy has fewer than {MAX_LINES_OF_A_KIND} {kind}")
 
 
-def _rest(words: Sequence[str], count: int) -> str | None:
-    return words[count] if len(words) > count else None
-
-
 def _shown(text: str) -> str:
     return ascii(text[:_SHOWN])
+
+
+SKEW_SECONDS = 300
+"""How far a witness's clock may be ahead of the auditor's."""
+DEFAULT_MAX_AGE_SECONDS = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessedCheckpoint:
+    """A checkpoint that a quorum has cosigned recently enough.
+
+    Attributes:
+        time: seconds since 1970, as of which a quorum of them says that nothing is newer.
+    """
+
+    checkpoint: Checkpoint
+    witnesses: tuple[str, ...]
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointEvidence:
+    """What logs and witnesses say of a run.
+
+    Attributes:
+        checkpoints: every tree that a log of the run has signed, each once, the largest first.
+        witnessed: the largest one with a quorum; None if there is none.
+        failures: why something could not be had or does not count, a sentence for each.
+    """
+
+    checkpoints: tuple[Checkpoint, ...]
+    witnessed: WitnessedCheckpoint | None
+    failures: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
+
+    def conflict(self) -> tuple[Checkpoint, Checkpoint] | None:
+        """Return two trees of one size that one log has signed; None if there are none."""
+        trees: dict[tuple[str, int], Checkpoint] = {}
+        for checkpoint in self.checkpoints:
+            other = trees.setdefault((checkpoint.origin, checkpoint.size), checkpoint)
+            if other.root != checkpoint.root:
+                return other, checkpoint
+        return None
+
+
+def weigh(
+    policy: WitnessPolicy,
+    signed: Iterable[SignedCheckpoint],
+    now: float,
+    max_age_seconds: float,
+) -> CheckpointEvidence:
+    """Return what signed checkpoints are worth under a policy.
+
+    Args:
+        now: seconds since 1970.
+    """
+    by_text: dict[str, list[SignedCheckpoint]] = {}
+    for each in signed:
+        by_text.setdefault(each.note.text, []).append(each)
+    notes = sorted(by_text.values(), key=lambda group: -group[0].checkpoint.size)
+    checkpoints = tuple(dict.fromkeys(group[0].checkpoint for group in notes))
+    failures: list[str] = []
+    for group in notes:
+        counted, doubts = _counted(policy, group, now, max_age_seconds)
+        failures += doubts
+        if policy.is_met(counted):
+            time = _quorum_time(policy, counted)
+            witnessed = WitnessedCheckpoint(group[0].checkpoint, tuple(sorted(counted)), time)
+            return CheckpointEvidence(checkpoints, witnessed, tuple(failures))
+        failures.append(
+            f"{len(counted)} of {len(policy.witnesses)} witnesses have cosigned the "
+            f"{group[0].checkpoint.size} entries of {group[0].checkpoint.origin} recently, which "
+            f"is no quorum"
+        )
+    return CheckpointEvidence(checkpoints, None, tuple(failures))
+
+
+def _counted(
+    policy: WitnessPolicy, group: Sequence[SignedCheckpoint], now: float, max_age_seconds: float
+) -> tuple[dict[str, int], list[str]]:
+    """Return the times of the cosignatures that count, by witness, and why others do not."""
+    newest: dict[str, int] = {}
+    doubts: list[str] = []
+    for witness in policy.witnesses.values():
+        cosignatures: list[Cosignature] = []
+        for signed in group:
+            try:
+                cosignatures += signed.cosignatures([witness.key])
+            except NoteError as error:
+                doubts.append(str(error))
+        current = [each.time for each in cosignatures if each.time <= now + SKEW_SECONDS]
+        if len(current) < len(cosignatures):
+            doubts.append(f"a cosignature of {witness.name} is from the future")
+        if current and max(current) < now - max_age_seconds:
+            age = (now - max(current)) / 3600
+            doubts.append(f"the cosignature of {witness.name} is {age:.1f} hours old")
+        elif current:
+            newest[witness.name] = max(current)
+    return newest, doubts
+
+
+def _quorum_time(policy: WitnessPolicy, times: dict[str, int]) -> int:
+    """Return the latest time as of which a quorum has cosigned; 0 if no witness is needed."""
+    names: list[str] = []
+    for name in sorted(times, key=lambda name: -times[name]):
+        names.append(name)
+        if policy.is_met(names):
+            return times[name]
+    return 0
 
 
 MAX_PROOF_BYTES = MAX_NOTE_BYTES + 200_000
 _FORM = re.compile(
     "c2sp\\.org/tlog-proof@v1\nextra ([^\n]+)\nindex (0|[1-9][0-9]{0,18})\n((?:[^\n]+\n)*)\n"
 )
-_HASH_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +349,7 @@ class LoggedHead:
             "c2sp.org/tlog-proof@v1",
             f"extra {base64.b64encode(self.entry).decode()}",
             f"index {self.index}",
-            *(base64.b64encode(each).decode() for each in self.path),
+            *encode_hashes(self.path),
         ]
         return "\n".join([*lines, "", ""]).encode() + self.note
 
@@ -254,10 +368,10 @@ def parse_proof(data: bytes) -> LoggedHead:
     if match is None:
         raise NoteError("the file is no proof of a logged head (c2sp.org/tlog-proof@v1)")
     entry = decode_base64(match[1])
-    path = [decode_base64(line) for line in match[3].split("\n")[:-1]]
-    if not entry or len(path) > MAX_PROOF or any(len(each) != _HASH_BYTES for each in path):
+    path = decode_hashes(match[3].split("\n")[:-1])
+    if not entry or path is None:
         raise NoteError("the proof has a line that is not base64, or not of 32 bytes")
-    return LoggedHead(entry, int(match[2]), tuple(map(Digest, path)), data[len(match[0]) :])
+    return LoggedHead(entry, int(match[2]), path, data[len(match[0]) :])
 
 
 def verified_head(proof: LoggedHead, policy: WitnessPolicy) -> tuple[HeadEntry, tuple[str, ...]]:

@@ -32,8 +32,6 @@ from ledger.transparency.checkpoints import MAX_SIZE, Checkpoint
 from ledger.transparency.notes import NoteError, ProofError, TileError, require_key_name
 
 EMPTY_ROOT = sha256(b"")
-MAX_PROOF = 63
-"""Hashes of a proof in a tree of at most `MAX_SIZE` leaves."""
 
 
 def leaf_hash(entry: bytes) -> Digest:

@@ -6,7 +6,6 @@ It knows nothing of what the log is about: it checks that nothing is taken back.
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,20 +22,21 @@ from ledger.transparency.checkpoints import (
 )
 from ledger.transparency.notes import (
     MAX_NOTE_BYTES,
+    MAX_PROOF,
     NoteError,
     ProofError,
     SigningKey,
     VerifierKey,
-    decode_base64,
+    decode_hashes,
+    encode_hashes,
     parse_note,
 )
-from ledger.transparency.tree import EMPTY_ROOT, MAX_PROOF, verify_consistency
+from ledger.transparency.tree import EMPTY_ROOT, verify_consistency
 
 SIZE_TYPE = "text/x.tlog.size"
 TEXT_TYPE = "text/plain; charset=utf-8"
 MAX_REQUEST_BYTES = MAX_NOTE_BYTES + 8_192
 _OLD = re.compile("old (0|[1-9][0-9]{0,18})")
-_HASH_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ class AddCheckpoint:
     note: bytes
 
     def encoded(self) -> bytes:
-        lines = [f"old {self.old_size}", *(base64.b64encode(each).decode() for each in self.proof)]
-        return "\n".join([*lines, "", ""]).encode() + self.note
+        lines = [f"old {self.old_size}", *encode_hashes(self.proof), "", ""]
+        return "\n".join(lines).encode() + self.note
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,10 @@ def parse_request(body: bytes) -> AddCheckpoint:
     old = _OLD.fullmatch(first)
     if not separator or old is None or int(old[1]) > MAX_SIZE:
         raise NoteError("a request begins with the line: old <size>; an empty line ends its proof")
-    proof = [decode_base64(line) for line in lines]
-    if len(proof) > MAX_PROOF or any(len(each) != _HASH_BYTES for each in proof):
+    proof = decode_hashes(lines)
+    if proof is None:
         raise NoteError(f"a proof has at most {MAX_PROOF} lines, each of 32 bytes of base64")
-    return AddCheckpoint(int(old[1]), tuple(map(Digest, proof)), note)
+    return AddCheckpoint(int(old[1]), proof, note)
 
 
 def origin_in(request: AddCheckpoint) -> str:

@@ -12,7 +12,6 @@ from ledger.actors.participants import reports_of
 from ledger.actors.settlement import JudgementCache, decision_of, incidents_of, settlement_of
 from ledger.actors.steps import PostEnvelope, SendCommitment, SendDecision
 from ledger.actors.view import RoundView, view_at
-from ledger.protocol.consensus import MAX_VIEWS, majority
 from ledger.protocol.documents.envelope import (
     Body,
     Envelope,
@@ -24,6 +23,7 @@ from ledger.protocol.documents.envelope import (
 )
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.ledger_state import ClientBanned, RoundDecided
+from ledger.protocol.parameters import MAX_VIEWS, majority
 from ledger.protocol.types import NO_DIGEST, ClientId, Phase
 from tests.actors.specification_chain import SendAbandonment
 from tests.actors.support import (

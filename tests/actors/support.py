@@ -29,7 +29,6 @@ from ledger.actors.steps import (
     StoreBlobs,
 )
 from ledger.actors.view import ChainView, RoundView, empty_round_view
-from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.envelope import (
     Envelope,
     Proposal,
@@ -42,7 +41,7 @@ from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
 from ledger.protocol.errors import JournalError
 from ledger.protocol.fold import LedgerState
-from ledger.protocol.inputs import Evidence, Inputs
+from ledger.protocol.inputs import Evidence, Inputs, primary_seat
 from ledger.protocol.judgement import judge, sets_of
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.parameters import Parameters

@@ -10,7 +10,6 @@ from ledger.actors.participants import Member
 from ledger.actors.settlement import JudgementCache
 from ledger.actors.steps import SendDecision, SendReport, StoreBlobs
 from ledger.actors.view import RoundView
-from ledger.protocol.consensus import MAX_VIEWS, sending_order
 from ledger.protocol.documents.envelope import (
     Envelope,
     EnvelopeKind,
@@ -21,6 +20,8 @@ from ledger.protocol.documents.envelope import (
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.vector import decode_incidents
 from ledger.protocol.encoding import sha256
+from ledger.protocol.inputs import sending_order
+from ledger.protocol.parameters import MAX_VIEWS
 from ledger.protocol.types import NO_DIGEST, ClientId, DropoutReason, IncidentKind, Phase
 from tests.actors.support import (
     PARAMETERS,

@@ -9,7 +9,6 @@ import pytest
 
 from ledger.actors import view as view_module
 from ledger.actors.view import MAX_SETS_PER_MEMBER, RoundView, ViewSpan, view_at
-from ledger.protocol.consensus import MAX_VIEWS, primary_seat
 from ledger.protocol.documents.envelope import (
     Envelope,
     EnvelopeKind,
@@ -23,9 +22,9 @@ from ledger.protocol.documents.envelope import (
 )
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, encode_vector
 from ledger.protocol.encoding import aggregation_result, sha256
-from ledger.protocol.inputs import Inputs
+from ledger.protocol.inputs import Inputs, primary_seat
 from ledger.protocol.ledger_state import StatementKind
-from ledger.protocol.parameters import MAX_MEMBERS
+from ledger.protocol.parameters import MAX_MEMBERS, MAX_VIEWS
 from ledger.protocol.payloads import Payload
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import (

@@ -24,7 +24,6 @@ from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.contract.manifest import Manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import RunPaths
-from ledger.protocol.consensus import QuorumCertificate
 from ledger.protocol.documents.record import RoundRecord, encode_record
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.documents.vector import (
@@ -56,6 +55,7 @@ from ledger.protocol.judgement import (
     usable_clients,
 )
 from ledger.protocol.ledger_state import (
+    QuorumCertificate,
     RoundDecided,
     StatementKind,
     SubmittedDecision,

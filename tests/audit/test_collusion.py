@@ -58,10 +58,10 @@ from ledger.audit.report import (
     StepOutcome,
 )
 from ledger.audit.report_text import readable
-from ledger.protocol.consensus import MAX_VIEWS
 from ledger.protocol.documents.record import RoundRecord, encode_record
 from ledger.protocol.encoding import sha256
 from ledger.protocol.inputs import Participants
+from ledger.protocol.parameters import MAX_VIEWS
 from ledger.protocol.types import REFUSALS, ClientId, DropoutReason, RefusalReason
 from tests.audit import deviations as dev
 from tests.audit.runs import PARAMETERS, Deviation, Run, contradiction_in

@@ -21,11 +21,11 @@ from ledger.actors.steps import (
 )
 from ledger.actors.view import RoundView
 from ledger.protocol import ledger_state
-from ledger.protocol.consensus import QuorumCertificate
 from ledger.protocol.documents.envelope import Proposal, Reply
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.inputs import Participants
 from ledger.protocol.judgement import Judgement
+from ledger.protocol.ledger_state import QuorumCertificate
 from ledger.protocol.payloads import Payload
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import ClientId, Digest, Phase, SignedVote

@@ -18,10 +18,10 @@ from clients.training.workload import evaluate
 from ledger.audit.engine import audit
 from ledger.chain.contract.codec import DecideCall
 from ledger.protocol import ledger_state
-from ledger.protocol.consensus import majority, primary_seat
 from ledger.protocol.encoding import sha256, word_client, word_distance
 from ledger.protocol.errors import ChainError
-from ledger.protocol.inputs import drawn_committee
+from ledger.protocol.inputs import drawn_committee, primary_seat
+from ledger.protocol.parameters import majority
 from ledger.protocol.rules.selection import elect
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import (

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import cmfl
-from ledger.io.folders import run_lock
-from ledger.io.home import Home
+from ledger.io.home import Home, run_lock
 from tests.cmfl.conftest import FACE
 
 pytestmark = FACE

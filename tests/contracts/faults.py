@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ledger.protocol import encoding
-from ledger.protocol.consensus import primary_seat
 from ledger.protocol.errors import Refusal
+from ledger.protocol.inputs import primary_seat
 from ledger.protocol.ledger_state import EquivocationReport, SignedStatement, StatementKind
 from ledger.protocol.signing import sign
 from ledger.protocol.types import NO_DIGEST, AcceptanceForm, ClientId, Phase, SignedCommitment

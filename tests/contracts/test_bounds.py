@@ -10,9 +10,8 @@ import pytest
 
 from ledger.chain.ports import ChainWriter
 from ledger.protocol import encoding
-from ledger.protocol.consensus import primary_seat
 from ledger.protocol.errors import Refusal
-from ledger.protocol.inputs import MAX_DRAWS
+from ledger.protocol.inputs import MAX_DRAWS, primary_seat
 from ledger.protocol.ledger_state import LedgerStage, RoundDecided, registry_batches
 from ledger.protocol.parameters import MAX_CLIENTS
 from ledger.protocol.signing import GROUP_ORDER, KeySigner

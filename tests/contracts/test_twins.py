@@ -20,8 +20,9 @@ from hypothesis.stateful import (
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainWriter
 from ledger.protocol import encoding
-from ledger.protocol.consensus import primary_seat, replies_needed
+from ledger.protocol.inputs import primary_seat
 from ledger.protocol.ledger_state import LedgerStage, StatementKind
+from ledger.protocol.parameters import replies_needed
 from ledger.protocol.rules.selection import rank
 from ledger.protocol.types import AcceptanceForm, Beacon, ClientId, Phase, Quorum
 from tests.contracts import faults, support, wrong_decisions

@@ -15,10 +15,10 @@ from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainWriter, Log, Receipt
 from ledger.protocol import encoding, ledger_state, rounds
-from ledger.protocol.consensus import majority
 from ledger.protocol.errors import ProtocolRefusal, Refusal
 from ledger.protocol.fold import LedgerView
 from ledger.protocol.ledger_state import Deployment, LedgerDeployed, domain_of, registry_batches
+from ledger.protocol.parameters import majority
 from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import (
     NO_DIGEST,

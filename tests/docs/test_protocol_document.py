@@ -25,7 +25,7 @@ from clients.training.plain_trainer import LocalTraining, batches
 from ledger.audit.checks.common import step_of_field
 from ledger.audit.proofs.documents import BUNDLE, PROOF
 from ledger.audit.proofs.recorded import make_bundle, make_proof
-from ledger.protocol import canonical, consensus, inputs, ledger_state, parameters, signing
+from ledger.protocol import canonical, inputs, ledger_state, parameters, signing
 from ledger.protocol.documents import envelope, vector
 from ledger.protocol.documents.envelope import EnvelopeKind, decode_envelope
 from ledger.protocol.documents.record import decode_record
@@ -582,7 +582,7 @@ def test_bounds_are_those_of_the_code() -> None:
     )
     assert MAX_BLOB_BYTES == 2**30
     assert "longer than 2^30 bytes" in section("Blobs")
-    assert f"views to {consensus.MAX_VIEWS - 1}:" in TEXT.replace("\n", " ")
+    assert f"views to {parameters.MAX_VIEWS - 1}:" in TEXT.replace("\n", " ")
 
 
 def keys(document: Any) -> Iterator[str]:

@@ -11,8 +11,8 @@ from clients.adversaries.faults import MemberFault, TrainerFault
 from ledger.audit.checks.published import FALSE_SCORES
 from ledger.audit.checks.rounds import BAN, DROPOUT, EQUIVOCATION, WRONG_PROPOSAL
 from ledger.history.round import HistoryRound
-from ledger.protocol.consensus import MAX_VIEWS, primary_seat
-from ledger.protocol.parameters import Parameters
+from ledger.protocol.inputs import primary_seat
+from ledger.protocol.parameters import MAX_VIEWS, Parameters
 from ledger.protocol.types import ClientId, Phase
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ begins with its round, and the worker is honest before and after without having 
 from __future__ import annotations
 
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,7 +21,7 @@ from clients.testnet import ChainKind
 from clients.testnet.network import WorkerSlot
 from clients.worker.status import WorkerFolder
 from ledger.history.round import HistoryRound
-from ledger.io.forked_commands import CommandProcess
+from ledger.io.processes import CommandProcess
 from ledger.protocol.errors import ChainError
 from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import FolderBlobs
@@ -268,7 +269,7 @@ def _gone(second: CommandProcess, folder: Path) -> None:
 
 def _signal(seat: WorkerSlot, *, frozen: bool) -> None:
     if seat.process is not None:
-        (seat.process.freeze if frozen else seat.process.thaw)()
+        seat.process.signal(signal.SIGSTOP if frozen else signal.SIGCONT)
 
 
 def _thawed(seats: tuple[WorkerSlot, ...]) -> None:

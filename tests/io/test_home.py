@@ -13,8 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from ledger.io.folders import run_lock, write_named, writing_named
-from ledger.io.home import DISK, WRITING, Disk, Home, read_file
+from ledger.io.home import (
+    DISK,
+    WRITING,
+    Disk,
+    Home,
+    read_file,
+    run_lock,
+    write_named,
+    writing_named,
+)
 from ledger.protocol.errors import ConfigurationError
 from tests.disks import fill, small_disk
 
@@ -238,7 +246,7 @@ def test_standard_output_is_written_into_whatever_it_is(tmp_path: Path, name: st
     link.symlink_to(name)
     code = (
         "import sys; from pathlib import Path\n"
-        "from ledger.io.folders import is_standard_output, write_named\n"
+        "from ledger.io.home import is_standard_output, write_named\n"
         "path = Path(sys.argv[1]); assert is_standard_output(path); write_named(path, b'data')"
     )
     command = [sys.executable, "-c", code, str(link)]
@@ -292,7 +300,7 @@ def test_on_a_full_disk_the_earlier_file_is_kept(tmp_path: Path) -> None:
 HOLDER = """
 import sys
 from pathlib import Path
-from ledger.io.folders import run_lock
+from ledger.io.home import run_lock
 from ledger.io.home import Home
 
 home, *sys.argv[:] = sys.argv[1:]

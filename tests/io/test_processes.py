@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.io.forked_commands import CommandError, CommandRunner
-from ledger.io.processes import ChildEndedError, start_child, task_pool
+from ledger.io.processes import ChildEndedError, CommandError, CommandRunner, start_child, task_pool
 from tests.io.tasks import answering, dying, endless, refusing, tripled
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.processes import MODULES
@@ -64,11 +63,11 @@ def test_a_frozen_process_continues_once_thawed(runner: CommandRunner, tmp_path:
     path = tmp_path / "count"
     process = runner.start("count", ["count", path])
     wait_until(lambda: count(path) > 0)
-    process.freeze()
+    process.signal(signal.SIGSTOP)
     wait_until(lambda: state_of(process.pid) == "T")
     before = count(path)
     assert process.code() is None, "it is frozen and has not ended"
-    process.thaw()
+    process.signal(signal.SIGCONT)
     wait_until(lambda: count(path) > before)
     process.kill()
     assert process.code() == -signal.SIGKILL
@@ -90,7 +89,7 @@ def test_a_runner_ends_its_own_commands_only(runner: CommandRunner, tmp_path: Pa
     with CommandRunner(ENTRY, tmp_path / "logs") as group:
         counting, frozen = (group.start(n, ["count", tmp_path / n]) for n in ("one", "two"))
         group.run("other", ["say", "not to the other's file"])
-        frozen.freeze()
+        frozen.signal(signal.SIGSTOP)
     assert not is_alive(counting.pid)
     assert not is_alive(frozen.pid)
     before = count(tmp_path / "other")
@@ -102,14 +101,14 @@ def test_a_runner_ends_its_own_commands_only(runner: CommandRunner, tmp_path: Pa
 OWNER = """
 import signal, sys, time
 from pathlib import Path
-from ledger.io.forked_commands import CommandRunner
+from ledger.io.processes import CommandRunner
 if __name__ == "__main__":
     logs = Path(sys.argv[1])
     runner = CommandRunner({entry!r}, logs)
     for name in ("counting", "frozen"):
         process = runner.start(name, ["count", logs / name])
         print(process.pid, flush=True)
-    process.freeze()
+    process.signal(signal.SIGSTOP)
     program = runner.start("program", ["/bin/sleep", 600], is_program=True)
     print(program.pid, flush=True)
     {end}
@@ -133,7 +132,7 @@ def test_a_killed_server_takes_its_commands_along_and_is_replaced(tmp_path: Path
 import os, signal
 from multiprocessing import forkserver
 from pathlib import Path
-from ledger.io.forked_commands import CommandRunner
+from ledger.io.processes import CommandRunner
 logs = Path({str(tmp_path)!r})
 with CommandRunner({ENTRY!r}, logs) as runner:
     lost = runner.start("lost", ["count", logs / "count"])

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from ledger.protocol.consensus import MAX_VIEWS, QuorumCertificate, primary_seat
-from ledger.protocol.errors import ConsensusError
-from ledger.protocol.inputs import Participants
+from ledger.protocol.inputs import Participants, primary_seat
+from ledger.protocol.ledger_state import QuorumCertificate
+from ledger.protocol.parameters import MAX_VIEWS
 from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, Slot, Vote, VoteKind
 
 if TYPE_CHECKING:
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 IsSigned = Callable[[SignedVote], bool]
 """Tells whether a vote carries its member's signature."""
+
+
+class NoConsensusError(Exception):
+    """The committee could not agree on a decision in this round."""
 
 
 class VotingMember(Protocol):
@@ -107,7 +111,7 @@ def training_round(ledger: Ledger, clients: Clients, is_signed: IsSigned) -> Non
     )
     try:
         judgement, certificates = committee_consensus(vote)  # 8-15
-    except ConsensusError:
+    except NoConsensusError:
         ledger.abandon()
         return
     ledger.decide(judgement, certificates)  # 17-19: the recorded model is what clients download
@@ -128,7 +132,7 @@ def committee_consensus(
             judgement = member.judgement(election.vote.result)
             if judgement is not None:
                 return judgement, (aggregation, election)
-    raise ConsensusError("no replier has verified the certified result")
+    raise NoConsensusError("no replier has verified the certified result")
 
 
 def voting(vote: Ballot, phase: Phase) -> QuorumCertificate:
@@ -150,7 +154,7 @@ def voting(vote: Ballot, phase: Phase) -> QuorumCertificate:
             replies += [answer for answer in answers if _agrees(answer, requests[0])]
             if len(replies) == vote.replies:  # 14
                 return QuorumCertificate(requests[0], tuple(replies))  # 15, 18
-    raise ConsensusError(f"no quorum in {MAX_VIEWS} views of phase {phase.name.lower()}")
+    raise NoConsensusError(f"no quorum in {MAX_VIEWS} views of phase {phase.name.lower()}")
 
 
 def _cast(

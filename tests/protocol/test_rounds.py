@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from ledger.protocol import encoding, ledger_state, rounds
-from ledger.protocol.consensus import primary_seat
 from ledger.protocol.errors import Refusal
 from ledger.protocol.fold import AbandonmentLink, BanLink, DecisionLink, LedgerState
-from ledger.protocol.inputs import MinedCommitment, drawn_committee
+from ledger.protocol.inputs import MinedCommitment, drawn_committee, primary_seat
 from ledger.protocol.ledger_state import (
     BlockContext,
     EquivocationReport,

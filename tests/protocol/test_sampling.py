@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.protocol import inputs
-from ledger.protocol.consensus import QuorumCertificate, primary_seat, replies_needed
 from ledger.protocol.encoding import keccak256
+from ledger.protocol.inputs import primary_seat
+from ledger.protocol.ledger_state import QuorumCertificate
+from ledger.protocol.parameters import replies_needed
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,

@@ -14,13 +14,15 @@ from ledger.protocol.payloads import Payload
 from ledger.storage.blobs import ObjectBlobs
 from ledger.storage.mailbox import Mailbox
 from ledger.storage.objects import FolderCursor, MemoryObjects
-from ledger.storage.opening import mailbox_at, reader_at, store_at
-from ledger.storage.replicated import (
+from ledger.storage.opening import (
     GRACE_SECONDS,
     LEAST_BYTES_PER_SECOND,
     OPEN_FACTOR,
     CircuitBreaker,
     ReplicatedObjects,
+    mailbox_at,
+    reader_at,
+    store_at,
 )
 from tests.storage.test_mailbox import envelope
 from tests.support.keys import DOMAIN

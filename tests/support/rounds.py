@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 from ledger.protocol import encoding
-from ledger.protocol.consensus import QuorumCertificate, primary_seat
 from ledger.protocol.documents.record import RoundRecord
 from ledger.protocol.documents.vector import ScoreVector, encode_vector
 from ledger.protocol.fold import LedgerState
-from ledger.protocol.inputs import Evidence, Inputs
+from ledger.protocol.inputs import Evidence, Inputs, primary_seat
 from ledger.protocol.judgement import (
     Judgement,
     compose_record,
@@ -25,6 +24,7 @@ from ledger.protocol.judgement import (
 )
 from ledger.protocol.ledger_state import (
     EquivocationReport,
+    QuorumCertificate,
     SignedStatement,
     StatementKind,
 )

@@ -7,18 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ledger.transparency.checkpoints import (
-    SKEW_SECONDS,
-    Checkpoint,
-    CheckpointEvidence,
-    SignedCheckpoint,
-    cosign,
-    sign_checkpoint,
-    weigh,
-)
+from ledger.transparency.checkpoints import Checkpoint, SignedCheckpoint, cosign, sign_checkpoint
 from ledger.transparency.network import collect, publish
 from ledger.transparency.notes import KeyUse, SigningKey
-from ledger.transparency.policy import parse_policy
+from ledger.transparency.policy import SKEW_SECONDS, CheckpointEvidence, parse_policy, weigh
 from ledger.transparency.tree import EMPTY_ROOT, origin_of
 from ledger.transparency.witness import origin_hash
 from tests.transparency.serving import Answers, Clock, log_at, lying, witness_at

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from ledger.io.folders import writing_named
+from ledger.io.home import writing_named
 from ledger.protocol import types
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, EncodingError

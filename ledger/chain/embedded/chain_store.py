@@ -51,8 +51,7 @@ from ledger.chain.ports import (
     ChainRolledBackError,
     LogQuery,
 )
-from ledger.io.folders import HeldError, take_lock
-from ledger.io.home import DISK, read_file
+from ledger.io.home import DISK, HeldError, read_file, take_lock
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:

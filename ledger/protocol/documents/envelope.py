@@ -9,6 +9,7 @@ from typing import Any
 from ledger.protocol import canonical
 from ledger.protocol.canonical import (
     client_id,
+    code,
     digest,
     fixed_bytes,
     row,
@@ -72,7 +73,6 @@ class PublishedScores:
 
     Attributes:
         signed: the claim; its digest is the sha256 of the vector.
-        vector: the vector's bytes.
     """
 
     signed: SignedScores
@@ -331,11 +331,7 @@ def _from_vote(signed: SignedVote) -> list[object]:
 
 
 def _vote(kind: VoteKind, number: int, member: ClientId, value: list[Any]) -> SignedVote:
-    phase_code, view, base, set_of, result, signed = row(value, 6)
-    try:
-        phase = Phase(unsigned("phase", phase_code, 8))
-    except ValueError as error:
-        raise EncodingError(f"there is no phase {phase_code}") from error
-    where = (kind, number, phase, unsigned("view", view, 32))
+    phase, view, base, set_of, result, signed = row(value, 6)
+    where = (kind, number, code(Phase, "phase", phase), unsigned("view", view, 32))
     vote = Vote(*where, digest(base), digest(set_of), digest(result))
     return SignedVote(member, vote, signature(signed))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ledger.protocol import canonical
 from ledger.protocol.canonical import (
     client_id,
+    code,
     digest,
     fixed_bytes,
     require_ascending,
@@ -172,11 +173,8 @@ def _update(entry: object) -> UsableUpdate:
 
 
 def _dropout(entry: object) -> Dropout:
-    client, code, payload = row(entry, 3)
-    try:
-        reason = DropoutReason(unsigned("reason", code, 8))
-    except ValueError as error:
-        raise EncodingError(f"there is no dropout reason {code}") from error
+    client, number, payload = row(entry, 3)
+    reason = code(DropoutReason, "dropout reason", number)
     if reason is DropoutReason.PAYLOAD_MALFORMED:
         return Dropout(client_id(client), reason, digest(payload))
     fixed_bytes("payload", payload, 0)
@@ -184,13 +182,10 @@ def _dropout(entry: object) -> Dropout:
 
 
 def _refused(entry: list[object], identity: tuple[int, Digest, Digest]) -> RefusedScores:
-    *claim, code, client = entry
-    try:
-        reason = RefusalReason(unsigned("reason", code, 8))
-    except ValueError as error:
-        raise EncodingError(f"there is no refusal reason {code}") from error
+    *claim, number, client = entry
+    reason = code(RefusalReason, "refusal reason", number)
     if reason is not RefusalReason.FALSE_DISTANCE and client != 0:
-        raise EncodingError(f"reason {code} names no client, and {client!r:.80} is one")
+        raise EncodingError(f"reason {number} names no client, and {client!r:.80} is one")
     return RefusedScores(_claim(claim, identity), reason, client_id(client))
 
 

@@ -47,9 +47,9 @@ class RunDocument:
         initial_model: sha256 of w_1.
         layout: the model's tensors, in the order in which a flat vector joins them.
         experiment: how clients train, as the trainer's own settings; opaque to an auditor.
-        model_source: of the model's code, `bound_inputs.source_of_package` or the sha256 of its
+        model_source: of the model's code, `inputs.source_of_package` or the sha256 of its
             file; zeros for a built-in model.
-        frozen_state: `bound_inputs.frozen_state` of the model; zeros if it has none.
+        frozen_state: `inputs.frozen_state` of the model; zeros if it has none.
     """
 
     parameters: Parameters

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ledger.protocol import canonical
 from ledger.protocol.canonical import (
     client_id,
+    code,
     digest,
     packed_clients,
     require_ascending,
@@ -200,11 +201,8 @@ def decode_preimage(value: object) -> ResultPreimage:
 
 def _incident(number: int, entry: list[object]) -> Incident:
     phase_code, view_code, member, kind_code, votes, opening = entry
-    try:
-        phase = Phase(unsigned("phase", phase_code, 8))
-        kind = IncidentKind(unsigned("kind", kind_code, 8))
-    except ValueError as error:
-        raise EncodingError(f"phase {phase_code}, kind {kind_code}: no such incident") from error
+    phase = code(Phase, "phase", phase_code)
+    kind = code(IncidentKind, "kind of incident", kind_code)
     view = unsigned("view", view_code, 32)
     who = client_id(member)
     cast = tuple(_vote(number, phase, view, who, row(v, 5)) for v in row(votes, VOTES_OF[kind]))
@@ -226,9 +224,9 @@ def _from_vote(signed: SignedVote) -> list[object]:
 def _vote(
     number: int, phase: Phase, view: int, member: ClientId, entry: list[object]
 ) -> SignedVote:
-    code, base, set_of, result, signed = entry
-    kind = _KINDS.get(unsigned("kind", code, 8))
+    kind_code, base, set_of, result, signed = entry
+    kind = _KINDS.get(unsigned("kind", kind_code, 8))
     if kind is None:
-        raise EncodingError(f"vote kind {code} is neither request nor reply")
+        raise EncodingError(f"vote kind {kind_code} is neither request nor reply")
     vote = Vote(kind, number, phase, view, digest(base), digest(set_of), digest(result))
     return SignedVote(member, vote, signature(signed))

@@ -20,10 +20,9 @@ from ledger.actors.status import (
 )
 from ledger.actors.steps import Action, PostEnvelope
 from ledger.actors.view import RoundView
-from ledger.protocol.consensus import sending_order
 from ledger.protocol.documents.envelope import Envelope, Proposal, Reply
 from ledger.protocol.encoding import set_digest
-from ledger.protocol.inputs import Evidence
+from ledger.protocol.inputs import Evidence, sending_order
 from ledger.protocol.types import NO_DIGEST, ClientId, Phase, Vote, VoteKind
 from tests.actors.support import (
     PARAMETERS,

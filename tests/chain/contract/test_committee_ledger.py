@@ -15,9 +15,8 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainReader, ChainUnreachableError, NotServedError
 from ledger.io.home import RunPaths
 from ledger.protocol import ledger_state
-from ledger.protocol.consensus import QuorumCertificate
 from ledger.protocol.errors import ChainError
-from ledger.protocol.ledger_state import Deployment, submitted_certificate
+from ledger.protocol.ledger_state import Deployment, QuorumCertificate, submitted_certificate
 from ledger.protocol.types import (
     AcceptanceForm,
     Address,

@@ -24,8 +24,8 @@ from clients.datasets.federated_data import DataForm
 from clients.models.registry import model_named
 from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate
-from ledger.protocol.consensus import replies_needed
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.parameters import replies_needed
 from ledger.protocol.types import Quorum
 
 REAL = Path(__file__).parents[4] / "shared" / "data"

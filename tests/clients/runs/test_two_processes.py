@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from clients.runs.open_run import open_memory_run, open_run
-from ledger.io.folders import run_lock
-from ledger.io.home import Home
+from ledger.io.home import Home, run_lock
 from ledger.protocol.errors import ChainError, ConfigurationError
 from tests.clients.played import Player, configured, playing
 

@@ -29,7 +29,7 @@ from clients.testnet.network import (
 from clients.testnet.watch import MOST_RESTARTS, LogFollower, NetworkSupervisor
 from clients.worker.status import FORMAT
 from ledger.actors.journal import FileJournal
-from ledger.io.forked_commands import CommandError, CommandRunner
+from ledger.io.processes import CommandError, CommandRunner
 from ledger.protocol.types import ClientId
 from tests.chain.anvil import anvil_program
 from tests.federation.worker_files import back_up, restore
