@@ -19,23 +19,10 @@ from typer import Option
 from clients.worker.background import Moment
 from clients.worker.participants import HONEST
 from cmfl.arguments import digest_of_head
-from cmfl.commands import console
+from cmfl.commands import console, sender
 from cmfl.commands.exit_codes import FAILED, InterruptedCommand
 from cmfl.commands.interrupts import handled_with
 from cmfl.commands.options import MaxFee, MaxTip
-from cmfl.commands.sender import (
-    BLOBS_VARIABLE,
-    DEFAULT_WORKER,
-    MAILBOX_VARIABLE,
-    ParticipantOptions,
-    Sender,
-    SharedPlaces,
-    WorkerFolderPath,
-    option_words,
-    print_next,
-    quoted_place,
-    quoted_url,
-)
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.deploy import ALLOW_UNKNOWN_CREATION
 from ledger.chain.ports import require_plain_sender
@@ -57,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 def worker(
     context: typer.Context,
-    options: ParticipantOptions,
+    options: sender.ParticipantOptions,
     device: Annotated[
         str, Option(help="cpu, cuda, cuda:N, or auto for cuda where there is one.")
     ] = "cpu",
@@ -100,7 +87,8 @@ def worker(
     shared, target = options.shared(), options.target(f"machine.device={device}")
     with own.held(), _logged(log_format):
         settings_of_node = replace(
-            Sender(max_fee=max_fee, max_tip=max_tip).settings(), request_timeout_seconds=rpc_timeout
+            sender.Sender(max_fee=max_fee, max_tip=max_tip).settings(),
+            request_timeout_seconds=rpc_timeout,
         )
         keys = options.client_keys()
         _run(
@@ -263,7 +251,7 @@ PROBE_BYTES = 64
 
 
 def join(
-    options: ParticipantOptions,
+    options: sender.ParticipantOptions,
     genesis: Annotated[
         str | None, Option(help="Expected hash of block 0: 0x and 64 hex digits.")
     ] = None,
@@ -304,17 +292,17 @@ def join(
         rows = [(result.check, str(result.state), result.found) for result in results]
         console.print_table("what it takes to join", ("check", "state", "found"), rows)
         if is_ready:
-            print_next("start with", command)
+            sender.print_next("start with", command)
     raise typer.Exit(0 if is_ready else FAILED)
 
 
-def _worker_command(options: ParticipantOptions, shared: SharedPlaces) -> str:
+def _worker_command(options: sender.ParticipantOptions, shared: sender.SharedPlaces) -> str:
     """Return the command that starts the worker, with secrets and URLs as variables."""
     from clients.configuration.parsing import ALLOW_PREDICTABLE
 
     chain = ["--chain-id", shared.chain_id, "--contract", shared.contract]
     words: list[object] = ["worker", *chain]
-    words += option_words(
+    words += sender.option_words(
         [
             *(("--keystore", path) for path in options.keystore or ()),
             ("--password-file", options.password_file),
@@ -327,17 +315,17 @@ def _worker_command(options: ParticipantOptions, shared: SharedPlaces) -> str:
     words += [ALLOW_PREDICTABLE] if options.allow_predictable_seeds else []
     words += [ALLOW_UNKNOWN_CREATION] if options.allow_unknown_creation else []
     storage = (
-        f"--blobs {quoted_place(shared.blobs, BLOBS_VARIABLE)} "
-        f"--mailbox {quoted_place(shared.mailbox, MAILBOX_VARIABLE)}"
+        f"--blobs {sender.quoted_place(shared.blobs, sender.BLOBS_VARIABLE)} "
+        f"--mailbox {sender.quoted_place(shared.mailbox, sender.MAILBOX_VARIABLE)}"
     )
-    return f"{console.command_line(*words)} {storage} --rpc-url {quoted_url(shared.rpc_url)}"
+    return f"{console.command_line(*words)} {storage} --rpc-url {sender.quoted_url(shared.rpc_url)}"
 
 
 LOOK_SECONDS = 0.2
 
 
 def leave(
-    folder: WorkerFolderPath = DEFAULT_WORKER,
+    folder: sender.WorkerFolderPath = sender.DEFAULT_WORKER,
     no_wait: Annotated[
         bool, Option("--no-wait", help="Ask it, and do not wait until it has ended.")
     ] = False,
