@@ -27,7 +27,7 @@ from ledger.protocol.types import ClientId
 if TYPE_CHECKING:
     from api.client.deployment import RemoteDeployment
     from api.client.service import Service
-    from cmfl.commands.sender import Sender
+    from cmfl.commands.sender import SenderOptions
     from ledger.audit.bundles.bundle import RoundBundle
     from ledger.audit.bundles.container import BundleFile
     from ledger.audit.proofs.proof import ClientProof, RoundBasis
@@ -268,7 +268,7 @@ class Target:
     @contextmanager
     def writer(
         self,
-        sender: Sender | None = None,
+        sender: SenderOptions | None = None,
         *,
         create: bool = True,
         new_chain_id: int | None = None,

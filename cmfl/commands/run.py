@@ -19,7 +19,7 @@ from cmfl.commands import console, options
 from cmfl.commands.configuration_options import ConfigurationOptions, Settings
 from cmfl.commands.deploy import resume_command
 from cmfl.commands.exit_codes import WRONG, InterruptedCommand
-from cmfl.commands.sender import Sender, SenderOptions, command_on, missing_variables, print_next
+from cmfl.commands.sender import SenderOptions, command_on, missing_variables, print_next
 from cmfl.simulating import PlayedRun, play
 from cmfl.where import Target, opened_ledger
 from ledger.chain.ports import NotServedError, TransactionTimeoutError
@@ -71,23 +71,22 @@ def run(
     if accept_rollback and where.rpc_url is None and not is_memory:
         # Before the chain is opened for writing, which forgets what was acknowledged.
         where.require_contract()
-    sender = node.sender()
     try:
         played = play(
             *(where, configuration, lambda opened: _watch(opened, quiet=json), console.complain),
             create=not resume,
-            sender=sender,
+            sender=node,
             accept_rollback=accept_rollback,
         )
     except (NotServedError, TransactionTimeoutError) as error:
-        continuing = _continuing(where, name, sender)
+        continuing = _continuing(where, name, node)
         if where.rpc_url is None or not continuing:
             raise
         raise ChainError(f"{error}{continuing}") from error
     except KeyboardInterrupt as error:
         continuing = "; a memory run cannot be resumed"
         if not is_memory:
-            continuing = _continuing(where, name, sender)
+            continuing = _continuing(where, name, node)
         raise InterruptedCommand(f"interrupted{continuing}") from error
     _report(where, name, _result(played), task, as_json=json)
     # Last of all: a run that is refused says so in one line, and long output hides none.
@@ -111,7 +110,7 @@ def _configuration(
     return configuration
 
 
-def _continuing(where: Target, name: str, sender: Sender) -> str:
+def _continuing(where: Target, name: str, sender: SenderOptions) -> str:
     """Return the command that continues a run; empty if the run has written nothing yet."""
     if not Home(where.home).run(name).configuration.exists():
         return ""

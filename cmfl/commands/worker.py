@@ -87,7 +87,7 @@ def worker(
     shared, target = options.shared(), options.target(f"machine.device={device}")
     with own.held(), _logged(log_format):
         settings_of_node = replace(
-            sender.Sender(max_fee=max_fee, max_tip=max_tip).settings(),
+            sender.CappedSenderOptions(max_fee=max_fee, max_tip=max_tip).settings(),
             request_timeout_seconds=rpc_timeout,
         )
         keys = options.client_keys()
