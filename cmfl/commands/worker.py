@@ -18,6 +18,16 @@ from typer import Option
 
 from clients.worker.background import Moment
 from clients.worker.participants import HONEST
+from clients.worker.status import (
+    StatusFile,
+    WorkerFolder,
+    WorkerMetrics,
+    WorkerState,
+    read_status,
+    serve_metrics,
+    status_before,
+    worker_status,
+)
 from cmfl.arguments import digest_of_head
 from cmfl.commands import console, sender
 from cmfl.commands.exit_codes import FAILED, InterruptedCommand
@@ -34,7 +44,6 @@ from ledger.protocol.signing import KeySigner
 if TYPE_CHECKING:
     from clients.onboarding.checks import FinalityLag
     from clients.worker.process import WorkerOptions, WorkerTarget
-    from clients.worker.status import WorkerFolder
     from ledger.chain.rpc.node import RpcSettings, SendingNode
     from ledger.chain.rpc.rpc_chain import RpcChain
 
@@ -76,8 +85,6 @@ def worker(
     ask: train, commit, publish, score, vote, record. It may be killed and started again at any
     time on the same folder. SIGTERM ends it at once, cmfl leave after its round.
     """
-    from clients.worker.status import WorkerFolder
-
     own = WorkerFolder(options.folder)
     if status:
         _print_status(own, json=json)
@@ -91,21 +98,14 @@ def worker(
             request_timeout_seconds=rpc_timeout,
         )
         keys = options.client_keys()
-        _run(
-            own,
-            target,
-            keys,
-            partial(_chain, shared.rpc_url, shared.chain_id, keys, settings_of_node),
-            poll=poll,
-            metrics_port=metrics_port,
-            manner=WorkerOptions(
-                secrets.randbits(64),
-                context.obj or HONEST,
-                accept_rollback,
-                options.allow_predictable_seeds,
-            ),
-            json=json,
+        manner = WorkerOptions(
+            *(secrets.randbits(64), context.obj or HONEST, accept_rollback),
+            options.allow_predictable_seeds,
         )
+        open_chain = partial(_chain, shared.rpc_url, shared.chain_id, keys, settings_of_node)
+        last = _run(own, target, keys, open_chain, manner, poll=poll, metrics_port=metrics_port)
+        if json and last is not None:
+            console.print_json(last)
 
 
 def _run(
@@ -113,15 +113,14 @@ def _run(
     places: WorkerTarget,
     keys: list[bytes],
     open_chain: Callable[[], RpcChain],
+    manner: WorkerOptions,
     *,
     poll: float,
     metrics_port: int | None,
-    manner: WorkerOptions,
-    json: bool,
-) -> None:
+) -> dict[str, Any] | None:
+    """Take part until the end, and return the last status; None if nothing has begun."""
     from clients.onboarding.checks import finality_lag
     from clients.worker.process import Startup, WorkerLoop, find_deployed_run, open_worker
-    from clients.worker.status import StatusFile, WorkerMetrics, serve_metrics, worker_status
 
     signers = [KeySigner(key) for key in keys]
     end = threading.Event()
@@ -129,15 +128,15 @@ def _run(
         starting = Startup(own, end.wait, time.time)
         chain = starting.retry_until_ready(open_chain)
         if chain is None:
-            return
+            return None
         with chain:
             run = starting.retry_until_ready(lambda: find_deployed_run(chain, places))
             if run is None:
-                return
+                return None
             read_lag = partial(finality_lag, run.ledger.chain, places.confirmations)
             lag = starting.retry_until_ready(read_lag)
             if lag is None:
-                return
+                return None
             _warn_of_late_finality(lag, run.document.parameters)
             with (
                 open_worker(run, places, signers, own, manner) as running,
@@ -147,10 +146,7 @@ def _run(
             ):
                 loop = WorkerLoop(running, own, StatusFile(own.status), lambda: chain.sender, poll)
                 loop.run(lambda: Moment(time.time(), time.monotonic()), end.wait)
-                if json:
-                    console.print_json(
-                        worker_status(running.worker, running.counts, loop.stand, chain.sender)
-                    )
+                return worker_status(running.worker, running.counts, loop.stand, chain.sender)
 
 
 def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) -> RpcChain:
@@ -192,8 +188,6 @@ def _logged(style: str) -> Iterator[None]:
 
 def _print_status(own: WorkerFolder, *, json: bool) -> None:
     """Print the status that a worker wrote last, and whether it runs."""
-    from clients.worker.status import WorkerState
-
     status, is_running = status_of(own)
     was_killed = not is_running and status.get("stand") != WorkerState.ENDED
     if json:
@@ -211,8 +205,6 @@ def _print_status(own: WorkerFolder, *, json: bool) -> None:
 
 def status_of(own: WorkerFolder) -> tuple[dict[str, Any], bool]:
     """Return what a folder's worker reports, and whether it runs."""
-    from clients.worker.status import WorkerState, read_status, status_before
-
     holder = own.holder()
     status = None if holder is not None and not own.status.exists() else read_status(own.status)
     # A status may be of the process before, whose round and roles are not those of the one now.
@@ -223,8 +215,6 @@ def status_of(own: WorkerFolder) -> tuple[dict[str, Any], bool]:
 
 
 def _lines(status: dict[str, Any], *, is_running: bool) -> Iterator[str]:
-    from clients.worker.status import WorkerState
-
     position = "no round is known yet"
     if status["round"] is not None:
         position = f"round {status['round']}, block {status['block']}"
@@ -336,8 +326,6 @@ def leave(
     A client that is drawn and absent is late in that round, no more. To take part again, start the
     worker on the same folder. A worker that is killed meanwhile has not been asked any more.
     """
-    from clients.worker.status import WorkerFolder
-
     worker = WorkerFolder(folder)
     if not worker.is_held():
         raise ConfigurationError(f"--folder {folder}: no worker runs on it")
