@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from clients.configuration import settings_reference as reference
 from clients.configuration.tested_regime import regime_warnings
 from clients.runs.metrics import RoundMetrics
 from cmfl import tracking
@@ -226,6 +225,8 @@ def settings(
 
     A setting is given as --set section.key=value, or in a TOML file; see docs/configuration.md.
     """
+    from clients.configuration import settings_reference as reference
+
     lists: dict[str, Callable[[], Sequence[Any]]] = {
         "presets": reference.presets,
         "data": lambda: [*_of_section("data"), *reference.data_settings()],
@@ -234,16 +235,16 @@ def settings(
         "rules": reference.rules,
     }
     rows = [*lists.get(what or "", lambda: _of_section(what))()]
-    if csv:
-        console.print_csv(list(rows[0]), rows)
-    elif json:
-        console.print_json(rows)
+    if csv or json:
+        console.print_rows("", rows, as_json=json, as_csv=csv)
     else:
         for row in rows:
             _print(row)
 
 
 def _of_section(section: str | None) -> list[Any]:
+    from clients.configuration import settings_reference as reference
+
     every = reference.settings()
     places = {row["name"]: row["name"].rpartition(".")[0] for row in every}
     matching = [row for row in every if section in {None, row["name"], places[row["name"]]}]
