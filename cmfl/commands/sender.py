@@ -19,8 +19,12 @@ from cmfl.commands import options
 from cmfl.commands.console import command_line, print_lines
 from cmfl.commands.options import KEY_VARIABLE, URL_VARIABLE
 from cmfl.where import Target
+from ledger.chain.addresses import checksum, eip55
+from ledger.chain.ports import TransactionRefusedError
 from ledger.io.parsing import parse_json
-from ledger.protocol.errors import ChainError, ConfigurationError
+from ledger.protocol.errors import BlobError, ChainError, ConfigurationError
+from ledger.protocol.signing import GROUP_ORDER, KeySigner
+from ledger.storage.objects import parse_locations
 
 if TYPE_CHECKING:
     from clients.worker.process import WorkerTarget
@@ -91,9 +95,6 @@ def quoted_url(url: str) -> str:
 
 def quoted_place(text: str, variable: str) -> str:
     """Return a location of blobs or mail for a shell, or `variable` if it may contain a secret."""
-    from ledger.protocol.errors import BlobError
-    from ledger.storage.objects import parse_locations
-
     try:
         shown = ",".join(place.shown for place in parse_locations("place", text))
     except BlobError:
@@ -188,7 +189,6 @@ class SenderOptions(options.NodeOptions):
     @contextmanager
     def chain(self, url: str, chain_id: int) -> Iterator[RpcChain]:
         """Open a node for writing."""
-        from ledger.chain.ports import TransactionRefusedError
         from ledger.chain.rpc.rpc_chain import RpcChain
 
         key = private_keys(self.keystore or [], self.password_file)[0]
@@ -308,8 +308,6 @@ def read_keystore(path: Path) -> dict[str, Any]:
 
 def keystore_address(content: dict[str, Any]) -> str | None:
     """Return the account that a keystore names; None if it names none."""
-    from ledger.chain.addresses import eip55
-
     try:
         return eip55(str(content.get("address")))
     except ChainError:
@@ -320,8 +318,6 @@ def environment_address() -> str | None:
     """Return the account of the key in the environment; None if there is no key."""
     if not os.environ.get(KEY_VARIABLE):
         return None
-    from ledger.chain.addresses import checksum
-    from ledger.protocol.signing import KeySigner
 
     return checksum(KeySigner(environment_key()).address)
 
@@ -352,8 +348,6 @@ def _has_terminal() -> bool:
 
 def environment_key() -> bytes:
     """Return the private key in the environment."""
-    from ledger.protocol.signing import GROUP_ORDER
-
     text = os.environ.get(KEY_VARIABLE, "")
     try:
         key = bytes.fromhex(text.removeprefix("0x"))
