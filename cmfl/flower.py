@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
+from clients.runs.metrics import RoundMetrics
 from cmfl.arguments import naming_extras
 from cmfl.simulating import play
 from cmfl.where import Target
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
     from clients.configuration.schema import Configuration
     from clients.runs.flower import TrainingNode
-    from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import OpenedRun
 
 

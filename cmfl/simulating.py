@@ -29,7 +29,7 @@ from ledger.protocol.types import Digest
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
     from clients.runs.open_run import OpenedRun
-    from cmfl.commands.sender import Sender
+    from cmfl.commands.sender import SenderOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def play(
     warn: Callable[[str], None],
     *,
     create: bool = True,
-    sender: Sender | None = None,
+    sender: SenderOptions | None = None,
     accept_rollback: bool = False,
     nodes: Nodes | None = None,
 ) -> PlayedRun:

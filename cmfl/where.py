@@ -26,7 +26,7 @@ from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
     from api.client import RemoteDeployment, Service
-    from cmfl.commands.sender import Sender
+    from cmfl.commands.sender import SenderOptions
     from ledger.audit.proofs.container import BundleFile
     from ledger.audit.proofs.proof import ClientProof, RoundBasis, RoundBundle
     from ledger.chain.contract.ledger import CommitteeLedger
@@ -266,7 +266,7 @@ class Target:
     @contextmanager
     def writer(
         self,
-        sender: Sender | None = None,
+        sender: SenderOptions | None = None,
         *,
         create: bool = True,
         new_chain_id: int | None = None,

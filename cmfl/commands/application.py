@@ -69,7 +69,7 @@ Simulate runs, compare them, and take their models
   runs       runs       Summaries of the runs of a home or a service.
   experiment experiment Run, draw, report and audit experiments.
   data       data       Data sets: check and fetch their files.
-  model      model      Models as files: model.safetensors.
+  model      data       Models as files: model.safetensors.
 Audit: read the history, and verify it
   audit      audit      Check every round from the chain and the blobs alone.
   coverage   audit      Show which updates have been repeated by auditors: rounds by clients.

@@ -21,9 +21,8 @@ from cmfl.auditing import (
 )
 from cmfl.commands import console
 from cmfl.commands.exit_codes import WRONG, code_of
-from cmfl.commands.options import EvidenceOptions, Head, Rules
+from cmfl.commands.options import EvidenceOptions, Head, Rules, WitnessOptions
 from cmfl.commands.verify import read_bounds
-from cmfl.commands.witness import WitnessOptions
 from cmfl.replaying import Coverage, coverage_of, drawn_training
 from cmfl.where import Target
 from ledger.audit.anchors import report_bytes

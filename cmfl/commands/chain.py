@@ -98,11 +98,11 @@ def fund(
     test money only.
     """
     wei = wei_of(amount, "--amount", ETHER_DECIMALS)
-    where, sender = node.chain_of(home), node.sender()
+    where = node.chain_of(home)
     accounts = recipients(addresses)
     payer: AbstractContextManager[ChainWriter] = where.writer(create=False)
     if where.rpc_url is not None:  # no home is needed
-        payer = sender.chain(where.rpc_url, where.node_chain_id())
+        payer = node.chain(where.rpc_url, where.node_chain_id())
     with payer as chain:
         payments = pay(chain, accounts, wei)
         if json:

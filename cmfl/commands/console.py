@@ -322,6 +322,19 @@ def print_page(
     print_cursor(page["next_cursor"])
 
 
+def print_rows(
+    title: str, rows: Sequence[Mapping[str, Any]], *, as_json: bool = False, as_csv: bool = False
+) -> None:
+    """Print rows with the same columns, at least one: as a table for people, or for programs."""
+    columns = list(rows[0])
+    if as_csv:
+        print_csv(columns, rows)
+    elif as_json:
+        print_json(rows)
+    else:
+        print_table(title, columns, [tuple(row.values()) for row in rows])
+
+
 def print_cursor(cursor: str | None) -> None:
     """Print the option that shows the next page; nothing after the last one."""
     if cursor is not None:

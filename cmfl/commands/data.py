@@ -1,25 +1,39 @@
-"""`cmfl data` and `cmfl flower`: files of data sets, and projects of Flower."""
+"""`cmfl data`, `cmfl model` and `cmfl flower`: files of data sets and models, and projects."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from typer import Argument, Option
 
 from clients.datasets.data_set import fetch as fetch_files
 from clients.datasets.own_samples import salt_of
 from clients.datasets.registry import DataContents, data_set_named, verify_files
-from cmfl.commands import console
+from cmfl.commands import console, options
 from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.options import Commands
 from cmfl.commands.sender import keystore_key, only_keystore
+from cmfl.where import Target
 from ledger.chain.addresses import checksum
-from ledger.protocol.encoding import to_hex
+from ledger.chain.contract.ledger import CommitteeLedger
+from ledger.io.home import DISK, RunPaths, is_standard_output
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.protocol.documents.run import RunDocument, decode_run
+from ledger.protocol.encoding import sha256, to_hex, vector_bytes, vector_from_bytes
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 from ledger.protocol.signing import KeySigner, data_salt
+from ledger.protocol.types import Digest
+
+if TYPE_CHECKING:
+    from clients.configuration.schema import Configuration
+
 
 _MOST_SHOWN = 20
 """Classes that are listed one by one; --json has all."""
@@ -175,3 +189,263 @@ def new(
         f"run it with: FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 FLWR_TELEMETRY_ENABLED=0 "
         f"flwr run {quote(str(folder))} --stream --federation-config num-supernodes={clients}"
     )
+
+
+model_app = options.Commands()
+
+SAFETENSORS, PEFT = "safetensors", "peft"
+FORMATS = (SAFETENSORS, PEFT)
+
+
+@model_app.command("export")
+def export(
+    out: Annotated[
+        Path, Option(help="The file, which replaces an existing one; with --sign or peft a folder.")
+    ],
+    home: options.HomeFolder = options.DEFAULT_HOME,
+    run: options.RunName = None,
+    round_number: Annotated[
+        int | None,
+        Option(
+            "--round", min=1, max=2**32 - 1, help="The model after this round; the last by default."
+        ),
+    ] = None,
+    average: Annotated[
+        int, Option(min=1, max=1000, help="Mean of the last N models that rounds decided.")
+    ] = 1,
+    address: options.Address = None,
+    rpc_url: options.RpcUrl = None,
+    chain_id: options.ChainId = None,
+    blobs: Annotated[
+        str | None, Option(help="Location of the blobs, a URL or a folder; by default the home.")
+    ] = None,
+    form: Annotated[
+        str,
+        Option(
+            "--format",
+            help="safetensors: a file of the trained tensors; peft: a folder that PeftModel reads.",
+        ),
+    ] = SAFETENSORS,
+    make_folder: Annotated[
+        bool, Option("--make-folder", help="Make the folder of --out without asking.")
+    ] = False,
+    sign: Annotated[
+        Path | None,
+        Option(
+            help="Private key (PEM): --out is a new folder with the model, the base of the model "
+            "hf, and model.sig over all of it."
+        ),
+    ] = None,
+    json: console.AsJson = False,
+) -> None:
+    """Write the model that the ledger names, its tensors by name and shape.
+
+    Its bytes have the digest on the chain; cmfl audit checks that digest. The format peft writes
+    the adapters of the model hf, for its base of the run's own configuration. A signed folder is
+    checked by cmfl verify attestation, and by model_signing verify key of OpenSSF.
+
+    With --average the file holds a mean, which has no digest on the chain. Its metadata name the
+    digests of the models in the mean.
+    """
+    from clients.models.model_file import encode_model, mean_model, run_facts
+
+    _require_form(form, address)
+    _require_folder(out, is_made=make_folder)
+    if sign is not None:
+        _require_signable(out, sign, average)
+    where = Target(home, run, address, rpc_url, chain_id, blobs)
+    with where.reader() as chain:
+        ledger = where.complete_ledger(chain)
+        configuration = ledger.deployment().config
+        number, model, head = _named(ledger, round_number)
+        models = [model] if average == 1 else _last_models(ledger, number, average)
+    published = where.published()
+    document = decode_run(published.get(configuration, MAX_DOCUMENT_BYTES))
+    dimension = document.parameters.dimension
+    vector = mean_model(
+        vector_from_bytes(published.get(digest, 4 * dimension), dimension) for digest in models
+    )
+    named = {} if average == 1 else {"mean_of": " ".join(map(to_hex, models))}
+    facts = run_facts(document, number, head) | named
+
+    def write(path: Path) -> None:
+        if form == PEFT:
+            from clients.runs.bound_inputs import write_adapter
+
+            write_adapter(vector, _inputs_of(where.run_paths(), document), document, path)
+            return
+        data = encode_model(vector, document.layout, facts)
+        if sign is None:
+            console.write_result(out, data)
+        else:
+            DISK.write_whole(path / "model.safetensors", data)
+
+    _write_signed(out, sign, where, document, write) if sign else write(out)
+    size = {
+        "parameters": dimension,
+        "tensors": len(document.layout),
+        "sha256": sha256(vector_bytes(vector)),
+    }
+    if not is_standard_output(out):
+        _print({"file": str(out), "says": facts, **size}, as_json=json)
+
+
+@model_app.command("digest")
+def digest_of_base(
+    folder: Annotated[Path, Argument(help="The folder of a base of the model hf.")],
+) -> None:
+    """Print the digest of a base's folder, which model.options.sha256 may state."""
+    from clients.models.model import folder_digest
+
+    if not folder.is_dir():
+        raise ConfigurationError(f"{folder}: is no folder")
+    console.print_line(folder_digest("path", folder).partition(":")[2])
+
+
+@model_app.command("evaluate")
+def evaluate(
+    file: Annotated[Path, Argument(help="A model.safetensors of cmfl.")],
+    home: options.HomeFolder = options.DEFAULT_HOME,
+    run: Annotated[str, Option(help="The run with data and model.")] = "run",
+    preset: Annotated[str | None, Option(help="Data and model of a preset, not of a run.")] = None,
+    config: Annotated[
+        Path | None, Option(help="Data and model of a TOML file, not of a run.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None, Option("--set", help="section.key=value, over run, preset or file.")
+    ] = None,
+    training_loss: Annotated[
+        bool, Option("--training-loss", help="Also the loss on all training samples.")
+    ] = False,
+    json: console.AsJson = False,
+) -> None:
+    """Load a file into its model and print accuracy and loss on the whole test set.
+
+    Data and model are those of a run's configuration, a preset or a file; the model file's own
+    metadata are only shown. Code that a run's configuration names is not run: name your own copy,
+    as in --set model.name=FILE.py:CLASS.
+    """
+    from clients.configuration.loading import is_code, load, load_recorded
+    from clients.models.model_file import read_model_file
+    from clients.runs.bound_inputs import quality_of
+    from clients.runs.run_folder import document_of, run_folder
+
+    settings, document = tuple(setting or ()), None
+    if preset or config:
+        configuration = load(preset, config, settings)
+    else:
+        path = run_folder(home, run).paths.configuration
+        # With other settings than the places of its code they are no longer the run's own.
+        document = document_of(home, run) if all(map(is_code, settings)) else None
+        configuration = load_recorded(path, settings, document, only_inputs=True)
+    stored = read_model_file(file)
+    quality = quality_of(stored, configuration, document, training_loss=training_loss)
+    measured = asdict(quality)
+    if quality.perplexity is None:
+        del measured["perplexity"]
+    _print({"file": str(file), "says": stored.facts, **measured}, as_json=json)
+
+
+def _require_form(form: str, address: str | None) -> None:
+    """Refuse a format that does not exist, or whose base nothing names."""
+    if form not in FORMATS:
+        raise ConfigurationError(f"--format {form}: must be {' or '.join(FORMATS)}")
+    if form == PEFT and address is not None:
+        raise ConfigurationError(
+            "--format peft needs the base, which the run's own configuration names: leave out "
+            "--address"
+        )
+
+
+def _require_signable(out: Path, key: Path, average: int) -> None:
+    """Refuse a mean, a key that cannot sign, and a folder that has other files."""
+    from cmfl.provenance.verify import require_private_key
+
+    if average > 1:
+        raise ConfigurationError(
+            f"--average {average} with --sign: a signed model must be one that the chain names: "
+            "leave one of them out"
+        )
+    require_private_key(key)
+    console.require_new(out)
+
+
+def _write_signed(
+    out: Path, key: Path, where: Target, document: RunDocument, write: Callable[[Path], None]
+) -> None:
+    """Write a signed folder with a model, and with the base of one that is adapters."""
+    from cmfl.provenance.verify import bound_base, copy_base, sign_folder
+
+    bound = bound_base(document)
+    if bound is not None and where.address is not None:
+        raise ConfigurationError(
+            "--sign of the model hf takes its base, which the run's own configuration names: leave "
+            "out --address"
+        )
+    with console.whole_folder(out) as folder:
+        write(folder)
+        if bound is not None:
+            options = _inputs_of(where.run_paths(), document).model.options
+            copy_base(Path(str(options["path"])), folder, bound)
+        sign_folder(folder, key)
+
+
+def _require_folder(out: Path, *, is_made: bool) -> None:
+    """Ask whether a missing folder is to be made; it is made with the file."""
+    console.refuse_home_file(out)
+    folder = out.parent
+    if is_made or folder.is_dir():
+        return
+    if not sys.stdin.isatty():
+        raise ConfigurationError(
+            f"--out {out}: there is no folder {folder}; --make-folder makes it"
+        )
+    if not typer.confirm(f"There is no folder {folder}. Make it?", err=True):
+        raise ConfigurationError(f"--out {out}: there is no folder {folder}; nothing was written")
+
+
+def _inputs_of(paths: RunPaths, document: RunDocument) -> Configuration:
+    """Return data and model of a home's run, which may be somebody else's: none of its code."""
+    from clients.configuration.loading import load_recorded
+
+    return load_recorded(paths.configuration, (), document, only_inputs=True)
+
+
+def _named(ledger: CommitteeLedger, round_number: int | None) -> tuple[int, Digest, Digest]:
+    """Return the round of the requested model, the model's digest, and the ledger's head then."""
+    if round_number is None:
+        state = ledger.state()
+        for recorded in ledger.outcomes(1):
+            newest = recorded.event
+            assert isinstance(newest, RoundDecided | RoundAbandoned)
+            # Not the state's head: a ban since then changes it, and no model.
+            return newest.round, state.model, newest.head
+        return 0, state.model, state.head
+    events = [recorded.event for recorded in ledger.round_events(round_number)]
+    decided = next((event for event in events if isinstance(event, RoundDecided)), None)
+    if decided is None:
+        raise ConfigurationError(f"round {round_number} was not decided: it has made no model")
+    return round_number, decided.model, decided.head
+
+
+def _last_models(ledger: CommitteeLedger, number: int, count: int) -> list[Digest]:
+    """Return the last models that rounds decided up to a round, the oldest first."""
+    events = [recorded.event for recorded in ledger.outcomes(number, descending=False)]
+    models = [event.model for event in events if isinstance(event, RoundDecided)]
+    if len(models) < count:
+        raise ConfigurationError(
+            f"--average {count}: rounds decided {len(models)} models up to round {number}: name a "
+            "smaller number"
+        )
+    return models[-count:]
+
+
+def _print(facts: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        console.print_json(facts)
+        return
+    metadata = facts.get("says", {}).items()
+    lines = {name: value for name, value in facts.items() if name != "says"}
+    for name, value in (lines | {f"says {name}": value for name, value in metadata}).items():
+        shown = f"{value:.4f}" if isinstance(value, float) else console.whole(value)
+        console.print_line(f"{name:15} {shown}".rstrip())

@@ -23,7 +23,7 @@ from cmfl.commands.registry import RegistryFile, agreed_owners
 from cmfl.commands.sender import (
     DATA_VARIABLE,
     CappedSenderOptions,
-    Sender,
+    SenderOptions,
     in_ether,
     option_words,
     print_next,
@@ -127,7 +127,11 @@ class DryRun:
 
 
 def dry_run(
-    where: Target, name: str, configuration: Configuration, owners: Owners | None, sender: Sender
+    where: Target,
+    name: str,
+    configuration: Configuration,
+    owners: Owners | None,
+    sender: SenderOptions,
 ) -> DryRun:
     """Return the transactions and the cost of a run's deployment.
 
@@ -206,7 +210,7 @@ def _node(where: Target, settings: RpcSettings | None = None) -> RpcReader:
     return RpcReader(where.rpc_url or "", chain_id=where.node_chain_id(), settings=settings)
 
 
-def _on_node(where: Target, plan: DryRun, document: RunDocument, sender: Sender) -> DryRun:
+def _on_node(where: Target, plan: DryRun, document: RunDocument, sender: SenderOptions) -> DryRun:
     """Return the deployment with what a node says of its gas, and what it costs there."""
     from ledger.protocol.encoding import to_hex
 
@@ -329,13 +333,13 @@ def deploy(
     else:
         configuration = configured.load_shared(allow_predictable=allow_predictable_seeds)
         owners = agreed_owners(registry, name, configuration)
-    where, sender = node.chain_of(home), node.sender()
+    where = node.chain_of(home)
     if dry:
-        outcome = dry_run(where, name, configuration, owners, sender)
+        outcome = dry_run(where, name, configuration, owners, node)
         console.print_json(asdict(outcome)) if json else print_dry_run(outcome)
         raise typer.Exit(0 if outcome.is_affordable else WRONG)
     with (
-        where.writer(sender) as chain,
+        where.writer(node) as chain,
         prepared(home, name, configuration, chain, where.blobs(), owners=owners) as deployed,
     ):
         _, _, manifest = deployed
@@ -355,12 +359,12 @@ def deploy(
     if json:
         return
     if owners is None:
-        print_next("go on with", resume_command(where, name, sender))
+        print_next("go on with", resume_command(where, name, node))
     else:
         _print_join(where, configuration, manifest)
 
 
-def resume_command(where: Target, name: str, sender: Sender) -> str:
+def resume_command(where: Target, name: str, sender: SenderOptions) -> str:
     """Return the command that resumes a run, complete and without secrets."""
     from clients.configuration.loading import code_named_in
     from clients.configuration.parsing import plain_values
@@ -376,7 +380,7 @@ def resume_command(where: Target, name: str, sender: Sender) -> str:
         shown_url = f" --rpc-url {quoted_url(where.rpc_url)}"
     words += option_words(
         [
-            ("--keystore", sender.keystore),
+            ("--keystore", sender.key_file),
             ("--password-file", sender.password_file),
             ("--confirmations", sender.confirmations),
         ]

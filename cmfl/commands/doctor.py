@@ -17,16 +17,10 @@ import typer
 from typer import Option
 
 from clients.configuration.tested_regime import regime_warnings, risk_sentence
+from cmfl.commands import sender
 from cmfl.commands.console import AsJson, counting, print_result, progress
 from cmfl.commands.exit_codes import FAILED
 from cmfl.commands.options import DEFAULT_HOME, KEY_VARIABLE, HomeFolder, NodeOptions
-from cmfl.commands.sender import (
-    environment_address,
-    in_ether,
-    keystore_address,
-    only_keystore,
-    read_keystore,
-)
 from cmfl.commands.serve import is_port_taken
 from cmfl.where import Target
 from ledger.actors.journal import count_statements, require_journal
@@ -251,16 +245,16 @@ def _account(where: Target, keystore: Path | None) -> str:
             f"{address} of {source} has 0 ETH on chain {node.chain_id}: send it some, unless gas "
             f"costs nothing there"
         )
-    return f"{address} of {source} has {in_ether(balance)}"
+    return f"{address} of {source} has {sender.in_ether(balance)}"
 
 
 def _address(keystore: Path | None) -> tuple[str | None, str]:
     """Return the sender's address and where it is from, or None and why it is not known."""
     if keystore is not None:
-        address = keystore_address(read_keystore(keystore))
+        address = sender.keystore_address(sender.read_keystore(keystore))
         unnamed = f"{keystore} does not name its account; only its password shows it"
         return address, unnamed if address is None else str(keystore)
-    address = environment_address()
+    address = sender.environment_address()
     missing = f"none: to write there, give --keystore or set {KEY_VARIABLE}"
     return address, missing if address is None else f"the variable {KEY_VARIABLE}"
 
@@ -459,7 +453,7 @@ def doctor(
         run_checks(
             [
                 *machine_checks(where.home, port),
-                *node_checks(where, only_keystore(keystore) if keystore else None),
+                *node_checks(where, sender.only_keystore(keystore) if keystore else None),
                 *home_checks(where, deep=deep),
                 *training_checks(preset, config, tuple(setting or ())),
             ]

@@ -66,26 +66,16 @@ def list_(
 ) -> None:
     """List the experiments, or the cells of one with their results."""
     if name is None or name == ALL:
-        rows = list(_experiments())
-        if csv:
-            console.print_csv(list(rows[0]), rows)
-        elif json:
-            console.print_json(rows)
-        else:
-            columns = ("experiment", "number", "title", "methods", "conditions", "seeds", "files")
-            console.print_table("Experiments", columns, [tuple(row.values()) for row in rows])
+        console.print_rows("Experiments", list(_experiments()), as_json=json, as_csv=csv)
         return
     plan, store = _planned(name, seeds, data, out, is_quick=quick)
     rows_by_cell = {row.cell: row for row in store.rows().cells}
     cells = [_cell(plan, cell.name, rows_by_cell.get(cell.name)) for cell in plan.cells]
-    if csv or json:
-        console.print_csv(CELL_COLUMNS, cells) if csv else console.print_json(cells)
-        return
     there = sum(cell["current"] is True for cell in cells)
     title = f"{plan.definition.title}: {there} of {len(cells)} cells have their row"
-    console.print_table(title, CELL_COLUMNS, [tuple(cell.values()) for cell in cells])
+    console.print_rows(title, cells, as_json=json, as_csv=csv)
     others = sum(plan.row_digest(row) != row.digest for row in rows_by_cell.values())
-    if others:
+    if others and not (csv or json):
         console.print_line(
             f"{others} rows in {store.path} are of another version of this experiment, or of cells "
             f"that it does not have now: experiment run adds none to them"

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 from typer import Option
@@ -29,6 +29,9 @@ from cmfl import where
 from cmfl.where import API_SECONDS, RemoteService, Target
 from ledger.protocol import types
 from ledger.protocol.errors import ChainError, ConfigurationError
+
+if TYPE_CHECKING:
+    from cmfl.auditing import Witnesses
 
 
 class Commands(typer.Typer):
@@ -295,6 +298,40 @@ Limit = Annotated[int, Option(min=1, max=1000, help="How many at most.")]
 Cursor = Annotated[
     str | None, Option(help="`next_cursor` of the page before, from the same query.")
 ]
+
+
+WITNESS_POLICY = Option(
+    "--witness-policy",
+    help="Known logs and witnesses, and how many of these are enough: a file as "
+    "c2sp.org/tlog-policy has it.",
+)
+WitnessPolicyFile = Annotated[Path | None, WITNESS_POLICY]
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessOptions:
+    """Whom to ask what they have seen of a run."""
+
+    witness_policy: WitnessPolicyFile = None
+    checkpoint: Annotated[
+        list[str] | None,
+        Option(
+            metavar="PLACE",
+            help="URL, folder or file of a log's checkpoint, beside the URLs of the policy; may be "
+            "repeated.",
+        ),
+    ] = None
+    checkpoint_max_age: Annotated[
+        float | None,
+        Option(help="Hours since a witness has cosigned, for its word to count; 24 if not given."),
+    ] = None
+
+    def witnesses(self) -> Witnesses | None:
+        """Return whom to ask; None for nobody."""
+        from cmfl.auditing import witnesses_of
+
+        places = tuple(self.checkpoint or ())
+        return witnesses_of(self.witness_policy, places, self.checkpoint_max_age)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from cmfl.commands import console
+from cmfl.commands import console, sender
 from cmfl.commands.configuration_options import AgreedConfigurationOptions
 from cmfl.commands.options import DEFAULT_RUN, Commands, RunToMake
-from cmfl.commands.sender import (
-    KeyFile,
-    KeyPassword,
-    keystore_address,
-    keystore_key,
-    new_password,
-    only_keystore,
-    read_keystore,
-)
 from ledger.chain.addresses import checksum
 from ledger.io.home import is_written_into
 from ledger.protocol.errors import ConfigurationError
@@ -47,7 +38,7 @@ registry_app = Commands()
 
 
 def register(
-    keystore: KeyFile,
+    keystore: sender.KeyFile,
     out: Annotated[Path, Option(help="The entry; no existing file is replaced.")],
     samples: Annotated[
         int | None, Option(min=1, max=2**53 - 1, help="Number of your training samples.")
@@ -55,7 +46,7 @@ def register(
     data: Annotated[
         Path | None, Option(help="File of your samples, to count them and register their digest.")
     ] = None,
-    password_file: KeyPassword = None,
+    password_file: sender.KeyPassword = None,
     run: RunToMake = DEFAULT_RUN,
     *,
     agreed: AgreedConfigurationOptions,
@@ -73,11 +64,11 @@ def register(
 
     if not agreed.has_source:
         raise ConfigurationError("give the settings that you agree to: --config or --preset")
-    path = only_keystore(keystore)
+    path = sender.only_keystore(keystore)
     _require_new(out)
     configuration = agreed.load_agreed()
     proposal = proposal_digest(configuration)
-    signer = KeySigner(keystore_key(path, password_file))
+    signer = KeySigner(sender.keystore_key(path, password_file))
     count, digest = owner_samples(configuration, samples, data, signer)
     entry = signed_entry(signer, run, proposal, count, digest)
     console.write_result(out, encode_entry(entry))
@@ -213,7 +204,9 @@ keys_app = Commands()
 
 
 @keys_app.command("new")
-def new(keystore: KeyFile, password_file: KeyPassword = None, json: console.AsJson = False) -> None:
+def new(
+    keystore: sender.KeyFile, password_file: sender.KeyPassword = None, json: console.AsJson = False
+) -> None:
     """Make a new key, write its keystore, and print its address; nothing is overwritten.
 
     The keystore has version 3, as Ethereum's wallets and nodes use it, and only its owner can read
@@ -221,12 +214,12 @@ def new(keystore: KeyFile, password_file: KeyPassword = None, json: console.AsJs
     """
     from clients.keystores import write_keystore
 
-    path = only_keystore(keystore)
+    path = sender.only_keystore(keystore)
     if path.exists():
         raise ConfigurationError(
             f"--keystore {path}: there is a file already, and a key is never overwritten"
         )
-    password = new_password(password_file)
+    password = sender.new_password(password_file)
     key = (secrets.randbelow(GROUP_ORDER - 1) + 1).to_bytes(32)
     write_keystore(path, key, password)
     _print_address(KeySigner(key).address, path, json=json)
@@ -234,21 +227,21 @@ def new(keystore: KeyFile, password_file: KeyPassword = None, json: console.AsJs
 
 @keys_app.command("show")
 def show_key(
-    keystore: KeyFile,
-    password_file: KeyPassword = None,
+    keystore: sender.KeyFile,
+    password_file: sender.KeyPassword = None,
     prove: Annotated[
         bool, Option("--prove", help="Decrypt it, and sign a random challenge.")
     ] = False,
     json: console.AsJson = False,
 ) -> None:
     """Print the address of a keystore; without --prove no password is asked for."""
-    path = only_keystore(keystore)
+    path = sender.only_keystore(keystore)
     if prove:
         _print_address(_proven(path, password_file), path, json=json, is_proven=True)
         return
     if password_file is not None:
         raise ConfigurationError("--password-file has no effect without --prove")
-    named = keystore_address(read_keystore(path))
+    named = sender.keystore_address(sender.read_keystore(path))
     if named is None:
         raise ConfigurationError(
             f"--keystore {path}: does not name its account; use --prove to find it"
@@ -258,10 +251,10 @@ def show_key(
 
 def _proven(keystore: Path, password_file: Path | None) -> Address:
     """Return the address that a keystore's key signs for."""
-    signer = KeySigner(keystore_key(keystore, password_file))
+    signer = KeySigner(sender.keystore_key(keystore, password_file))
     challenge = challenge_digest(secrets.token_bytes(32))
     address = recover(challenge, signer.sign(challenge))
-    named = keystore_address(read_keystore(keystore))
+    named = sender.keystore_address(sender.read_keystore(keystore))
     if named is not None and named != checksum(address):
         raise ConfigurationError(
             f"--keystore {keystore}: names account {named}, and holds the key of "

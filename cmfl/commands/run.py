@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from clients.configuration import settings_reference as reference
 from clients.configuration.tested_regime import regime_warnings
 from clients.runs.metrics import RoundMetrics
 from cmfl import tracking
@@ -19,7 +18,7 @@ from cmfl.commands import console, options
 from cmfl.commands.configuration_options import ConfigurationOptions, Settings
 from cmfl.commands.deploy import resume_command
 from cmfl.commands.exit_codes import WRONG, InterruptedCommand
-from cmfl.commands.sender import Sender, SenderOptions, command_on, missing_variables, print_next
+from cmfl.commands.sender import SenderOptions, command_on, missing_variables, print_next
 from cmfl.simulating import PlayedRun, play
 from cmfl.where import Target, opened_ledger
 from ledger.chain.ports import NotServedError, TransactionTimeoutError
@@ -71,23 +70,22 @@ def run(
     if accept_rollback and where.rpc_url is None and not is_memory:
         # Before the chain is opened for writing, which forgets what was acknowledged.
         where.require_contract()
-    sender = node.sender()
     try:
         played = play(
             *(where, configuration, lambda opened: _watch(opened, quiet=json), console.complain),
             create=not resume,
-            sender=sender,
+            sender=node,
             accept_rollback=accept_rollback,
         )
     except (NotServedError, TransactionTimeoutError) as error:
-        continuing = _continuing(where, name, sender)
+        continuing = _continuing(where, name, node)
         if where.rpc_url is None or not continuing:
             raise
         raise ChainError(f"{error}{continuing}") from error
     except KeyboardInterrupt as error:
         continuing = "; a memory run cannot be resumed"
         if not is_memory:
-            continuing = _continuing(where, name, sender)
+            continuing = _continuing(where, name, node)
         raise InterruptedCommand(f"interrupted{continuing}") from error
     _report(where, name, _result(played), task, as_json=json)
     # Last of all: a run that is refused says so in one line, and long output hides none.
@@ -111,7 +109,7 @@ def _configuration(
     return configuration
 
 
-def _continuing(where: Target, name: str, sender: Sender) -> str:
+def _continuing(where: Target, name: str, sender: SenderOptions) -> str:
     """Return the command that continues a run; empty if the run has written nothing yet."""
     if not Home(where.home).run(name).configuration.exists():
         return ""
@@ -227,6 +225,8 @@ def settings(
 
     A setting is given as --set section.key=value, or in a TOML file; see docs/configuration.md.
     """
+    from clients.configuration import settings_reference as reference
+
     lists: dict[str, Callable[[], Sequence[Any]]] = {
         "presets": reference.presets,
         "data": lambda: [*_of_section("data"), *reference.data_settings()],
@@ -235,16 +235,16 @@ def settings(
         "rules": reference.rules,
     }
     rows = [*lists.get(what or "", lambda: _of_section(what))()]
-    if csv:
-        console.print_csv(list(rows[0]), rows)
-    elif json:
-        console.print_json(rows)
+    if csv or json:
+        console.print_rows("", rows, as_json=json, as_csv=csv)
     else:
         for row in rows:
             _print(row)
 
 
 def _of_section(section: str | None) -> list[Any]:
+    from clients.configuration import settings_reference as reference
+
     every = reference.settings()
     places = {row["name"]: row["name"].rpartition(".")[0] for row in every}
     matching = [row for row in every if section in {None, row["name"], places[row["name"]]}]

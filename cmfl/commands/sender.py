@@ -19,8 +19,12 @@ from cmfl.commands import options
 from cmfl.commands.console import command_line, print_lines
 from cmfl.commands.options import KEY_VARIABLE, URL_VARIABLE
 from cmfl.where import Target
+from ledger.chain.addresses import checksum, eip55
+from ledger.chain.ports import TransactionRefusedError
 from ledger.io.parsing import parse_json
-from ledger.protocol.errors import ChainError, ConfigurationError
+from ledger.protocol.errors import BlobError, ChainError, ConfigurationError
+from ledger.protocol.signing import GROUP_ORDER, KeySigner
+from ledger.storage.objects import parse_locations
 
 if TYPE_CHECKING:
     from clients.worker.process import WorkerTarget
@@ -91,9 +95,6 @@ def quoted_url(url: str) -> str:
 
 def quoted_place(text: str, variable: str) -> str:
     """Return a location of blobs or mail for a shell, or `variable` if it may contain a secret."""
-    from ledger.protocol.errors import BlobError
-    from ledger.storage.objects import parse_locations
-
     try:
         shown = ",".join(place.shown for place in parse_locations("place", text))
     except BlobError:
@@ -144,65 +145,6 @@ _UNREADABLE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
-    """The options of the account that signs on a node.
-
-    Attributes:
-        keystore: the encrypted key; None for the key in the environment.
-        password_file: the keystore's password; None to ask for it.
-        confirmations: blocks on top of a transaction's own before it counts.
-        max_fee: limit in gwei per gas, base fee and tip together; None for the default.
-        max_tip: limit of the tip in gwei per gas; None for the default.
-    """
-
-    keystore: Path | None = None
-    password_file: Path | None = None
-    confirmations: int | None = None
-    max_fee: str | None = None
-    max_tip: str | None = None
-
-    @contextmanager
-    def chain(self, url: str, chain_id: int) -> Iterator[RpcChain]:
-        """Open a node for writing."""
-        from ledger.chain.ports import TransactionRefusedError
-        from ledger.chain.rpc.rpc_chain import RpcChain
-
-        keystores = [] if self.keystore is None else [self.keystore]
-        key = private_keys(keystores, self.password_file)[0]
-        with RpcChain(url, key, chain_id=chain_id, settings=self.settings()) as node:
-            try:
-                yield node
-            except TransactionRefusedError as error:
-                source = self.keystore or f"the variable {KEY_VARIABLE}"
-                message = f"{error} (the account is that of {source})"
-                raise TransactionRefusedError(message) from error
-
-    def settings(self) -> RpcSettings:
-        """Return time-outs, limits and fees; raise ConfigurationError for an invalid cap."""
-        from ledger.chain.rpc.node import RpcSettings
-
-        settings = RpcSettings(confirmations=self.confirmations or 0)
-        if self.max_fee is not None:
-            fee = wei_of(self.max_fee, "--max-fee", GWEI_DECIMALS)
-            tip = min(fee, settings.max_tip_per_gas_wei)
-            settings = replace(settings, max_fee_per_gas_wei=fee, max_tip_per_gas_wei=tip)
-        if self.max_tip is not None:
-            tip = wei_of(self.max_tip, "--max-tip", GWEI_DECIMALS)
-            if tip > settings.max_fee_per_gas_wei:
-                raise ConfigurationError(
-                    f"--max-tip {self.max_tip}: the tip is part of the fee, whose cap is lower"
-                )
-            settings = replace(settings, max_tip_per_gas_wei=tip)
-        return settings
-
-    def address(self) -> str | None:
-        """Return the account's address, as far as it is known without a password."""
-        if self.keystore is None:
-            return environment_address()
-        return keystore_address(read_keystore(self.keystore))
-
-
-@dataclass(frozen=True, slots=True)
 class SenderOptions(options.NodeOptions):
     """A node, and the account that signs there."""
 
@@ -235,11 +177,40 @@ class SenderOptions(options.NodeOptions):
         ),
     ] = None
 
-    def sender(self) -> Sender:
-        """Return who signs, and with which limits."""
-        keystore = only_keystore(self.keystore) if self.keystore else None
-        limits = getattr(self, "max_fee", None), getattr(self, "max_tip", None)
-        return Sender(keystore, self.password_file, self.confirmations, *limits)
+    def __post_init__(self) -> None:
+        """Reject several keys at once: a command signs with one."""
+        _ = self.key_file
+
+    @property
+    def key_file(self) -> Path | None:
+        """The keystore; None for the key in the environment."""
+        return only_keystore(self.keystore) if self.keystore else None
+
+    @contextmanager
+    def chain(self, url: str, chain_id: int) -> Iterator[RpcChain]:
+        """Open a node for writing."""
+        from ledger.chain.rpc.rpc_chain import RpcChain
+
+        key = private_keys(self.keystore or [], self.password_file)[0]
+        with RpcChain(url, key, chain_id=chain_id, settings=self.settings()) as node:
+            try:
+                yield node
+            except TransactionRefusedError as error:
+                source = self.key_file or f"the variable {KEY_VARIABLE}"
+                message = f"{error} (the account is that of {source})"
+                raise TransactionRefusedError(message) from error
+
+    def settings(self) -> RpcSettings:
+        """Return time-outs, limits and fees."""
+        from ledger.chain.rpc.node import RpcSettings
+
+        return RpcSettings(confirmations=self.confirmations or 0)
+
+    def address(self) -> str | None:
+        """Return the account's address, as far as it is known without a password."""
+        if self.key_file is None:
+            return environment_address()
+        return keystore_address(read_keystore(self.key_file))
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +219,22 @@ class CappedSenderOptions(SenderOptions):
 
     max_fee: options.MaxFee = None
     max_tip: options.MaxTip = None
+
+    def settings(self) -> RpcSettings:
+        """Return time-outs, limits and fees; reject an invalid cap."""
+        settings = SenderOptions.settings(self)
+        if self.max_fee is not None:
+            fee = wei_of(self.max_fee, "--max-fee", GWEI_DECIMALS)
+            tip = min(fee, settings.max_tip_per_gas_wei)
+            settings = replace(settings, max_fee_per_gas_wei=fee, max_tip_per_gas_wei=tip)
+        if self.max_tip is not None:
+            tip = wei_of(self.max_tip, "--max-tip", GWEI_DECIMALS)
+            if tip > settings.max_fee_per_gas_wei:
+                raise ConfigurationError(
+                    f"--max-tip {self.max_tip}: the tip is part of the fee, whose cap is lower"
+                )
+            settings = replace(settings, max_tip_per_gas_wei=tip)
+        return settings
 
 
 def private_keys(keystores: Sequence[Path], password_file: Path | None) -> list[bytes]:
@@ -321,8 +308,6 @@ def read_keystore(path: Path) -> dict[str, Any]:
 
 def keystore_address(content: dict[str, Any]) -> str | None:
     """Return the account that a keystore names; None if it names none."""
-    from ledger.chain.addresses import eip55
-
     try:
         return eip55(str(content.get("address")))
     except ChainError:
@@ -333,8 +318,6 @@ def environment_address() -> str | None:
     """Return the account of the key in the environment; None if there is no key."""
     if not os.environ.get(KEY_VARIABLE):
         return None
-    from ledger.chain.addresses import checksum
-    from ledger.protocol.signing import KeySigner
 
     return checksum(KeySigner(environment_key()).address)
 
@@ -365,8 +348,6 @@ def _has_terminal() -> bool:
 
 def environment_key() -> bytes:
     """Return the private key in the environment."""
-    from ledger.protocol.signing import GROUP_ORDER
-
     text = os.environ.get(KEY_VARIABLE, "")
     try:
         key = bytes.fromhex(text.removeprefix("0x"))

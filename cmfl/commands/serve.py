@@ -199,15 +199,10 @@ class ServiceOptions:
 _OPTIONS = {
     "tokens": "--tokens-file",
     "allowed_origins": "--origin",
-    "root_path": "--root-path",
     "allowed_hosts": "--allowed-host",
-    "requests_per_minute": "--requests-per-minute",
     "trusted_proxies": "--trusted-proxy",
-    "rpc_url": "--rpc-url",
-    "chain_id": "--chain-id",
-    "mailbox": "--mailbox",
 }
-"""The option behind each setting."""
+"""The options behind settings of other names."""
 
 
 def _read_tokens(path: Path | None) -> tuple[str, ...]:
@@ -238,7 +233,8 @@ def _settings_error(error: ValidationError) -> ConfigurationError:
     """Return an error that names the option at fault, but never its value."""
     first: Any = error.errors(include_input=False)[0]
     name = str(first["loc"][0]) if first["loc"] else "rpc_url"
-    return ConfigurationError(f"{_OPTIONS.get(name, name)}: {first['msg']}")
+    option = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
+    return ConfigurationError(f"{option}: {first['msg']}")
 
 
 def serve(

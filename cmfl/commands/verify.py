@@ -17,8 +17,8 @@ from cmfl.arguments import naming
 from cmfl.auditing import AuditRequest, trusted_by
 from cmfl.commands import console, options
 from cmfl.commands.exit_codes import WRONG, InterruptedCommand, code_of
+from cmfl.commands.options import WitnessOptions
 from cmfl.commands.sender import keystore_key, private_keys
-from cmfl.commands.witness import WitnessOptions
 from cmfl.recorded import read
 from cmfl.replaying import MOST_JOBS, replay_target
 from cmfl.where import Target, download_bundle, download_proof, opened_ledger

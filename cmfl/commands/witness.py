@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -11,11 +10,11 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from cmfl.auditing import Witnesses, policy_in, witnesses_of
+from cmfl.auditing import policy_in
 from cmfl.commands import console
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE
 from cmfl.commands.interrupts import until_interrupted
-from cmfl.commands.options import Commands, ContractOptions
+from cmfl.commands.options import WITNESS_POLICY, Commands, ContractOptions, WitnessPolicyFile
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
 from cmfl.commands.serve import AllowedHosts
 from cmfl.where import Target, opened_ledger
@@ -28,38 +27,6 @@ from ledger.transparency.checkpoints import Checkpoint, open_checkpoint
 from ledger.transparency.network import WitnessFolder
 from ledger.transparency.policy import MAX_PROOF_BYTES, parse_proof, verified_head
 from ledger.transparency.tree import head_entries, origin_of, read_entries
-
-WITNESS_POLICY = Option(
-    "--witness-policy",
-    help="Known logs and witnesses, and how many of these are enough: a file as "
-    "c2sp.org/tlog-policy has it.",
-)
-WitnessPolicyFile = Annotated[Path | None, WITNESS_POLICY]
-
-
-@dataclass(frozen=True, slots=True)
-class WitnessOptions:
-    """Whom to ask what they have seen of a run."""
-
-    witness_policy: WitnessPolicyFile = None
-    checkpoint: Annotated[
-        list[str] | None,
-        Option(
-            metavar="PLACE",
-            help="URL, folder or file of a log's checkpoint, beside the URLs of the policy; may be "
-            "repeated.",
-        ),
-    ] = None
-    checkpoint_max_age: Annotated[
-        float | None,
-        Option(help="Hours since a witness has cosigned, for its word to count; 24 if not given."),
-    ] = None
-
-    def witnesses(self) -> Witnesses | None:
-        """Return whom to ask; None for nobody."""
-        places = tuple(self.checkpoint or ())
-        return witnesses_of(self.witness_policy, places, self.checkpoint_max_age)
-
 
 witness_app = Commands()
 

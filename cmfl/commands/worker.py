@@ -17,25 +17,22 @@ import typer
 from typer import Option
 
 from clients.worker.background import Moment
+from clients.worker.status import (
+    StatusFile,
+    WorkerFolder,
+    WorkerMetrics,
+    WorkerState,
+    read_status,
+    serve_metrics,
+    status_before,
+    worker_status,
+)
 from clients.worker.worker import HONEST
 from cmfl.arguments import digest_of_head
-from cmfl.commands import console
+from cmfl.commands import console, sender
 from cmfl.commands.exit_codes import FAILED, InterruptedCommand
 from cmfl.commands.interrupts import handled_with
 from cmfl.commands.options import MaxFee, MaxTip
-from cmfl.commands.sender import (
-    BLOBS_VARIABLE,
-    DEFAULT_WORKER,
-    MAILBOX_VARIABLE,
-    ParticipantOptions,
-    Sender,
-    SharedPlaces,
-    WorkerFolderPath,
-    option_words,
-    print_next,
-    quoted_place,
-    quoted_url,
-)
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.deploy import ALLOW_UNKNOWN_CREATION
 from ledger.chain.ports import require_plain_sender
@@ -47,7 +44,6 @@ from ledger.protocol.signing import KeySigner
 if TYPE_CHECKING:
     from clients.worker.checks import FinalityLag
     from clients.worker.process import WorkerTarget
-    from clients.worker.status import WorkerFolder
     from ledger.chain.rpc.node import RpcReader, RpcSettings
     from ledger.chain.rpc.rpc_chain import RpcChain
 
@@ -57,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 def worker(
     context: typer.Context,
-    options: ParticipantOptions,
+    options: sender.ParticipantOptions,
     device: Annotated[
         str, Option(help="cpu, cuda, cuda:N, or auto for cuda where there is one.")
     ] = "cpu",
@@ -89,8 +85,6 @@ def worker(
     ask: train, commit, publish, score, vote, record. It may be killed and started again at any
     time on the same folder. SIGTERM ends it at once, cmfl leave after its round.
     """
-    from clients.worker.status import WorkerFolder
-
     own = WorkerFolder(options.folder)
     if status:
         _print_status(own, json=json)
@@ -104,18 +98,14 @@ def worker(
     )
     with own.held(), _logged(log_format):
         settings_of_node = replace(
-            Sender(max_fee=max_fee, max_tip=max_tip).settings(), request_timeout_seconds=rpc_timeout
+            sender.CappedSenderOptions(max_fee=max_fee, max_tip=max_tip).settings(),
+            request_timeout_seconds=rpc_timeout,
         )
         keys = options.client_keys()
-        _run(
-            own,
-            target,
-            keys,
-            partial(_chain, shared.rpc_url, shared.chain_id, keys, settings_of_node),
-            poll=poll,
-            metrics_port=metrics_port,
-            json=json,
-        )
+        open_chain = partial(_chain, shared.rpc_url, shared.chain_id, keys, settings_of_node)
+        last = _run(own, target, keys, open_chain, poll=poll, metrics_port=metrics_port)
+        if json and last is not None:
+            console.print_json(last)
 
 
 def _run(
@@ -126,11 +116,10 @@ def _run(
     *,
     poll: float,
     metrics_port: int | None,
-    json: bool,
-) -> None:
+) -> dict[str, Any] | None:
+    """Take part until the end, and return the last status; None if nothing has begun."""
     from clients.worker.checks import finality_lag
     from clients.worker.process import Startup, WorkerLoop, find_deployed_run, open_worker
-    from clients.worker.status import StatusFile, WorkerMetrics, serve_metrics, worker_status
 
     signers = [KeySigner(key) for key in keys]
     end = threading.Event()
@@ -138,15 +127,15 @@ def _run(
         starting = Startup(own, end.wait, time.time)
         chain = starting.retry_until_ready(open_chain)
         if chain is None:
-            return
+            return None
         with chain:
             run = starting.retry_until_ready(lambda: find_deployed_run(chain, places))
             if run is None:
-                return
+                return None
             read_lag = partial(finality_lag, run.ledger.chain, places.confirmations)
             lag = starting.retry_until_ready(read_lag)
             if lag is None:
-                return
+                return None
             _warn_of_late_finality(lag, run.document.parameters)
             with (
                 open_worker(run, places, signers, own) as (worker, counts),
@@ -155,8 +144,7 @@ def _run(
                 file = StatusFile(own.status)
                 loop = WorkerLoop(worker, counts, own, file, lambda: chain.sender, poll)
                 loop.run(lambda: Moment(time.time(), time.monotonic()), end.wait)
-                if json:
-                    console.print_json(worker_status(worker, counts, loop.stand, chain.sender))
+                return worker_status(worker, counts, loop.stand, chain.sender)
 
 
 def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) -> RpcChain:
@@ -198,8 +186,6 @@ def _logged(style: str) -> Iterator[None]:
 
 def _print_status(own: WorkerFolder, *, json: bool) -> None:
     """Print the status that a worker wrote last, and whether it runs."""
-    from clients.worker.status import WorkerState
-
     status, is_running = status_of(own)
     was_killed = not is_running and status.get("stand") != WorkerState.ENDED
     if json:
@@ -217,8 +203,6 @@ def _print_status(own: WorkerFolder, *, json: bool) -> None:
 
 def status_of(own: WorkerFolder) -> tuple[dict[str, Any], bool]:
     """Return what a folder's worker reports, and whether it runs."""
-    from clients.worker.status import WorkerState, read_status, status_before
-
     holder = own.holder()
     status = None if holder is not None and not own.status.exists() else read_status(own.status)
     # A status may be of the process before, whose round and roles are not those of the one now.
@@ -229,8 +213,6 @@ def status_of(own: WorkerFolder) -> tuple[dict[str, Any], bool]:
 
 
 def _lines(status: dict[str, Any], *, is_running: bool) -> Iterator[str]:
-    from clients.worker.status import WorkerState
-
     position = "no round is known yet"
     if status["round"] is not None:
         position = f"round {status['round']}, block {status['block']}"
@@ -257,7 +239,7 @@ PROBE_BYTES = 64
 
 
 def join(
-    options: ParticipantOptions,
+    options: sender.ParticipantOptions,
     genesis: Annotated[
         str | None, Option(help="Expected hash of block 0: 0x and 64 hex digits.")
     ] = None,
@@ -296,17 +278,17 @@ def join(
         rows = [(result.check, str(result.state), result.found) for result in results]
         console.print_table("what it takes to join", ("check", "state", "found"), rows)
         if is_ready:
-            print_next("start with", command)
+            sender.print_next("start with", command)
     raise typer.Exit(0 if is_ready else FAILED)
 
 
-def _worker_command(options: ParticipantOptions, shared: SharedPlaces) -> str:
+def _worker_command(options: sender.ParticipantOptions, shared: sender.SharedPlaces) -> str:
     """Return the command that starts the worker, with secrets and URLs as variables."""
     from clients.configuration.parsing import ALLOW_PREDICTABLE
 
     chain = ["--chain-id", shared.chain_id, "--contract", shared.contract]
     words: list[object] = ["worker", *chain]
-    words += option_words(
+    words += sender.option_words(
         [
             *(("--keystore", path) for path in options.keystore or ()),
             ("--password-file", options.password_file),
@@ -319,17 +301,17 @@ def _worker_command(options: ParticipantOptions, shared: SharedPlaces) -> str:
     words += [ALLOW_PREDICTABLE] if options.allow_predictable_seeds else []
     words += [ALLOW_UNKNOWN_CREATION] if options.allow_unknown_creation else []
     storage = (
-        f"--blobs {quoted_place(shared.blobs, BLOBS_VARIABLE)} "
-        f"--mailbox {quoted_place(shared.mailbox, MAILBOX_VARIABLE)}"
+        f"--blobs {sender.quoted_place(shared.blobs, sender.BLOBS_VARIABLE)} "
+        f"--mailbox {sender.quoted_place(shared.mailbox, sender.MAILBOX_VARIABLE)}"
     )
-    return f"{console.command_line(*words)} {storage} --rpc-url {quoted_url(shared.rpc_url)}"
+    return f"{console.command_line(*words)} {storage} --rpc-url {sender.quoted_url(shared.rpc_url)}"
 
 
 LOOK_SECONDS = 0.2
 
 
 def leave(
-    folder: WorkerFolderPath = DEFAULT_WORKER,
+    folder: sender.WorkerFolderPath = sender.DEFAULT_WORKER,
     no_wait: Annotated[
         bool, Option("--no-wait", help="Ask it, and do not wait until it has ended.")
     ] = False,
@@ -340,8 +322,6 @@ def leave(
     A client that is drawn and absent is late in that round, no more. To take part again, start the
     worker on the same folder. A worker that is killed meanwhile has not been asked any more.
     """
-    from clients.worker.status import WorkerFolder
-
     worker = WorkerFolder(folder)
     if not worker.is_held():
         raise ConfigurationError(f"--folder {folder}: no worker runs on it")

@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from clients.datasets.files.tables import imported
 from clients.models.model import RECORDED_FILE
 from cmfl.replaying import coverage_of
 from cmfl.where import Target, opened_ledger
 from ledger.audit.report import AuditStep, StepOutcome
+from ledger.chain.contract.ledger import CommitteeLedger
+from ledger.chain.round_ledger import RecordedEvent
 from ledger.history.fields import time_of
-from ledger.protocol.documents.run import RunDocument
-from ledger.protocol.encoding import sha256, to_hex
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES, decode
+from ledger.protocol.documents.run import RunDocument, decode_run
+from ledger.protocol.encoding import sha256, to_hex, vector_from_bytes
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 from ledger.protocol.types import NO_DIGEST, PROTOCOL_VERSION, Digest
-
-if TYPE_CHECKING:
-    from ledger.chain.contract.ledger import CommitteeLedger
-    from ledger.chain.round_ledger import RecordedEvent
-
 
 _BOUND = {
     "model_source": "code of the model",
@@ -118,8 +118,6 @@ class RunFacts:
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that the run document records, as plain data for JSON."""
-        from ledger.protocol.canonical import decode
-
         recorded = decode(self.document_bytes)
         return {name: plain(recorded[name]) for name in ("parameters", "experiment")}
 
@@ -212,14 +210,9 @@ def read_facts(
         auditors: addresses whose verdicts count alone; none for everybody's.
         mailbox: location of the attestations; None for that of the blobs.
     """
-    from clients.datasets.files.tables import imported
-
     # The file of the model is derived without torch.
     imported("safetensors.numpy", "provenance", "documents about a model")
     from clients.models.model_file import encode_run_model
-    from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-    from ledger.protocol.documents.run import decode_run
-    from ledger.protocol.encoding import vector_from_bytes
 
     with opened_ledger(target) as ledger:
         recorded = _recorded(ledger, round_number, anchor)
@@ -287,8 +280,6 @@ def _states_after(
     ends: Iterable[RecordedEvent], first: Digest
 ) -> Iterator[tuple[Digest, Digest, int]]:
     """Yield head, model and number of decided rounds after each round."""
-    from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
-
     model, decided = first, 0
     for recorded in ends:
         event = recorded.event

@@ -307,7 +307,7 @@ def test_honest_clients_end_with_0_and_a_report(
 
 def test_an_interrupted_replay_prints_what_it_kept(home: Path, tmp_path: Path) -> None:
     log = tmp_path / "results.jsonl"
-    with patch("cmfl.replaying.replay_target", side_effect=KeyboardInterrupt):
+    with patch("cmfl.commands.verify.replay_target", side_effect=KeyboardInterrupt):
         for options, kept in (
             ((), "without --log no result was kept"),
             (("--log", log), f"{log} has all results so far; repeat the same command to continue"),

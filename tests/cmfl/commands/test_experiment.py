@@ -66,7 +66,7 @@ def test_own_rows_are_drawn_and_reported(
         return []
 
     with monkeypatch.context() as patched:
-        patched.setattr("clients.experiments.figures.draw", noted)
+        patched.setattr("cmfl.commands.experiment.draw", noted)
         for name in (MINI, "mini", "all"):
             assert plot(name) == f"0 files in {figures}\n"
             report = succeeds("experiment", "report", name, "--quick", "--out", out).out
