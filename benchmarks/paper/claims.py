@@ -441,8 +441,8 @@ ROBUSTNESS_CLAIMS += claims_of(
 
 def theorem_of(cell: CellRow, step_sizes: str = "theorem") -> dict[str, Any]:
     """Return a cell's path at the theorem's step sizes, or at a constant `rate`; else nothing."""
-    theorem = cell.extra.get("theorem", {})
-    path: dict[str, Any] = theorem.get("step_sizes", {}).get(step_sizes, {})
+    extra: Any = cell.extra
+    path: dict[str, Any] = extra.get("theorem", {}).get("step_sizes", {}).get(step_sizes, {})
     return path
 
 

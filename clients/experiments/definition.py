@@ -33,6 +33,8 @@ _FILE = re.compile(rf"{re.escape(DATA)}/([^\"']*)")
 Name = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[ -~]+$")]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Setting = str | tuple[str, Any]
+"""`section.key=value`; from Python a name and a value, where None takes a setting back."""
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 FigureKind = Literal[
     "curves", "table", "bars", "sweep", "grid", "heat", "clients", "samples", "attackers", "time",
@@ -54,9 +56,9 @@ class _Table(BaseModel):
 
 
 class _Settings(_Table):
-    """A table with settings: `section.key=value` of each."""
+    """A table with settings."""
 
-    settings: list[str] = []
+    settings: list[Setting] = []
 
 
 class Method(_Settings):
@@ -199,7 +201,8 @@ class Definition(_Settings):
         """The files that its settings name in the folder of the data, which somebody has to say."""
         points = (point for axis in self.axes for point in axis.values)
         tables: tuple[_Settings, ...] = (self, *self.methods, *self.conditions, *points)
-        named = (_FILE.search(setting) for table in tables for setting in table.settings)
+        settings = (setting for table in tables for setting in table.settings)
+        named = (_FILE.search(setting) for setting in settings if isinstance(setting, str))
         return tuple(dict.fromkeys(match[1] for match in named if match))
 
 
@@ -319,11 +322,12 @@ def _only_condition(definition: Definition) -> str:
     """Return the name of the condition of an experiment that names none: what attacks in it."""
     points = (point for axis in definition.axes for point in axis.values)
     varied = [setting for table in (*definition.methods, *points) for setting in table.settings]
-    if any(setting.startswith("malice.") for setting in varied):
+    if any(str(setting).startswith("malice.") for setting in varied):
         return "attack as set"
     from clients.configuration.parsing import plain_values  # noqa: PLC0415 - it loads torch
 
-    malice = plain_values(definition.preset, settings=tuple(definition.settings)).get("malice", {})
+    settings = tuple(setting for setting in definition.settings if isinstance(setting, str))
+    malice = plain_values(definition.preset, settings=settings).get("malice", {})
     return str(malice["attack"]) if malice.get("attack") else "clean"
 
 

@@ -30,7 +30,7 @@ from clients.experiments.baselines import (
 )
 from clients.experiments.costs import CommitteeTraffic, recorded_traffic
 from clients.experiments.definition import Method, MethodKindName
-from clients.experiments.rows import CellSeconds, round_values
+from clients.experiments.rows import CellSeconds, Extra, Traffic, round_values
 from clients.runs.metrics import Measure, Quality, RoundMetrics
 from clients.runs.open_run import OpenedRun, open_measure, open_memory_run
 from clients.runs.population import Population, populate, with_training_path
@@ -183,8 +183,8 @@ class MethodRun:
     malicious: frozenset[ClientId] = frozenset()
     times_aggregated: tuple[int, ...] | None = None
     head: str | None = None
-    bytes: dict[str, Any] = field(default_factory=dict)
-    extra: dict[str, Any] = field(default_factory=dict)
+    bytes: Traffic = field(default_factory=Traffic)
+    extra: Extra = field(default_factory=Extra)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +253,7 @@ def play_run(run: OpenedRun, task: MethodTask) -> MethodRun:
         samples=tuple(run.population.data.sample_counts),
         malicious=run.population.malicious,
         head=rows[-1].head,
-        bytes={} if traffic is None else recorded_traffic(traffic.rounds, dimension),
+        bytes=Traffic() if traffic is None else recorded_traffic(traffic.rounds, dimension),
     )
 
 
@@ -324,7 +324,7 @@ def _play_decentralised(task: MethodTask) -> MethodRun:
             task.configuration.seed,
             lambda _: task.on_round(),
         )
-    extra = {
+    extra: Extra = {
         "beside_accuracy": list(round_values(row.beside.accuracy for row in rows)),
         "beside_loss": list(round_values(row.beside.loss for row in rows)),
     }
@@ -363,10 +363,12 @@ def _without_ledger(
     population: Population,
     measure: Measure,
     rounds: tuple[MethodRound, ...],
-    extra: dict[str, Any],
+    extra: Extra,
 ) -> MethodRun:
     traffic = [row.traffic for row in rounds if row.traffic is not None]
-    counted = recorded_traffic(traffic, population.model.dimension) if task.counts_bytes else {}
+    counted = (
+        recorded_traffic(traffic, population.model.dimension) if task.counts_bytes else Traffic()
+    )
     return MethodRun(
         rounds=rounds,
         floor=measure.floor,

@@ -129,8 +129,8 @@ def steps_of(seeds: int, rounds: int) -> dict[DemoStep, int]:
 
 def play_seed(job: SeedRuns, report: Callable[[StepDone], None]) -> SeedResults:
     """Play all runs of one seed, audit those on the ledger, and report each round and audit."""
+    from clients.experiments.cells import on_chain, row_of, task_of
     from clients.experiments.kinds import kind_named, play_run
-    from clients.experiments.run import on_chain, row_of, task_of
     from clients.runs.open_run import open_run
     from ledger.audit.engine import audit
     from ledger.storage.blobs import FolderBlobs

@@ -238,9 +238,11 @@ def test_no_rate_is_named_where_none_would_help() -> None:
 
 @pytest.mark.parametrize(
     ("active", "clients", "rate"),
-    [(1, 2, "0.5"), (2, 3, "0.7"), (297, 297, "1.0"), (12_287, 12_288, "0.9999")],
+    [(1, 2, 0.5), (2, 3, 0.7), (297, 297, 1.0), (12_287, 12_288, 0.9999)],
 )
-def test_a_rate_is_the_shortest_decimal_for_its_count(active: int, clients: int, rate: str) -> None:
+def test_a_rate_is_the_shortest_decimal_for_its_count(
+    active: int, clients: int, rate: float
+) -> None:
     assert rate_of(active, clients) == rate
     assert rounded_share(parts_per_million("rate", float(rate)), clients) == active
 

@@ -8,18 +8,11 @@ from pathlib import Path
 import pytest
 
 from clients.experiments.baselines import MethodRound
+from clients.experiments.cells import CellJob, play_cell, row_of
 from clients.experiments.kinds import MethodRun
 from clients.experiments.plan import ExperimentPlan
 from clients.experiments.rows import CellSeconds, TrialRow, append_row, read_rows
-from clients.experiments.run import (
-    AS_CONFIGURED,
-    CellJob,
-    choose_rates,
-    digest_of_trials,
-    factors,
-    play_cell,
-    row_of,
-)
+from clients.experiments.run import AS_CONFIGURED, choose_rates, digest_of_trials, factors
 from clients.runs.metrics import Quality
 from ledger.protocol.types import ClientId
 from tests.clients.experiments.minis import plan_of

@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from clients.experiments.plan import ExperimentPlan
-from clients.experiments.repetition import (
-    RepeatedCell,
-    repeat_cell,
-    saved_file_differences,
-)
-from clients.experiments.rows import CellRow, CellSeconds, ChainEvidence, ExperimentRows, read_rows
-from clients.experiments.run import (
+from clients.experiments.cells import (
     CellJob,
-    ExperimentProgress,
-    RowStore,
+    RepeatedCell,
     play_cell,
     portable,
+    saved_file_differences,
+)
+from clients.experiments.plan import ExperimentPlan
+from clients.experiments.rows import CellRow, CellSeconds, ChainEvidence, ExperimentRows, read_rows
+from clients.experiments.run import (
+    ExperimentProgress,
+    RowStore,
+    repeat_cell,
     require_data,
     run_experiment,
 )
