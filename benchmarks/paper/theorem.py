@@ -440,7 +440,7 @@ def play(task: MethodTask) -> MethodRun:
     rounds = []
     for accuracy, loss, training_loss in qualities:
         quality = Quality(accuracy, loss, training_loss)
-        rounds.append(MethodRound(quality=quality, trained=(), served=None, aggregated=()))
+        rounds.append(MethodRound(quality=quality, trained=(), aggregated=()))
         task.on_round()
     return MethodRun(
         rounds=tuple(rounds),

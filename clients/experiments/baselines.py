@@ -64,7 +64,7 @@ class MethodRound:
 
     quality: Quality
     trained: tuple[ClientId, ...]
-    served: tuple[ClientId, ...] | None
+    served: tuple[ClientId, ...] | None = None
     aggregated: tuple[ClientId, ...]
     beside: Quality = field(default_factory=Quality)
     traffic: RoundTraffic | None = field(default=None, compare=False)
@@ -75,11 +75,7 @@ Progress: TypeAlias = Callable[[MethodRound], None]
 
 @dataclass(frozen=True, slots=True)
 class FederatedSettings:
-    """A run with one server.
-
-    Attributes:
-        memory: of the attackers; None unless their attack needs the history of the run.
-    """
+    """A run with one server; the attackers have a memory if their attack needs the history."""
 
     rounds: int
     participants: int
@@ -139,7 +135,6 @@ def run_federated(
         row = MethodRound(
             quality=_mean_quality(gauge, [server.model]) if gauge.is_due(number) else Quality(),
             trained=participants,
-            served=None,
             aggregated=used,
             traffic=federated_traffic(participants, len(initial)),
         )
@@ -185,9 +180,10 @@ class FederatedServer:
         It stays as it is where too few updates are finite, or where float32 cannot hold the next
         one: no committee votes for such a model either.
         """
-        clients, updates = list(sent), list(sent.values())
-        samples = [self.samples[client] for client in clients]
-        selection = self.settings.aggregation.aggregate(updates, samples, self.last, rng)
+        samples = [self.samples[client] for client in sent]
+        selection = self.settings.aggregation.aggregate(
+            list(sent.values()), samples, self.last, rng
+        )
         if selection is None:
             return ()
         with np.errstate(over="ignore"):
@@ -196,6 +192,7 @@ class FederatedServer:
         if not np.isfinite(moved).all():
             return ()
         self.model, self.last = moved, selection.vector
+        clients = list(sent)
         return tuple(clients[place] for place in selection.used)
 
 
@@ -284,12 +281,7 @@ def run_decentralised(
             quality = _mean_quality(gauge, sites.models.values())
             beside = _mean_quality(gauge, [weighted_mean(sites.models, data.sample_counts)])
         row = MethodRound(
-            quality=quality,
-            beside=beside,
-            trained=participants,
-            served=None,
-            aggregated=used,
-            traffic=traffic,
+            quality=quality, beside=beside, trained=participants, aggregated=used, traffic=traffic
         )
         rows.append(row)
         progress(row)

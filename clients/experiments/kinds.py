@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -30,7 +30,7 @@ from clients.experiments.baselines import (
 )
 from clients.experiments.costs import CommitteeTraffic, recorded_traffic
 from clients.experiments.definition import Method, MethodKindName
-from clients.experiments.rows import CellSeconds, Extra, Traffic, round_values
+from clients.experiments.rows import DECIMALS, CellSeconds, Extra, Traffic, round_values
 from clients.runs.metrics import Measure, Quality, RoundMetrics
 from clients.runs.open_run import OpenedRun, open_measure, open_memory_run
 from clients.runs.population import Population, populate, with_training_path
@@ -49,18 +49,11 @@ TRAINING = "training"
 SCORING = "scoring"
 EVALUATION = "evaluation"
 
-_DECIMALS = 6
-
 
 class Stopwatch:
     """Adds up seconds by what they went into, from when it is made to the last round.
 
-    Attributes:
-        spent: seconds of each part.
-
-    Args:
-        clock: seconds from any beginning.
-        processor: seconds that this process has had of processors, from any beginning.
+    `clock` counts seconds, and `processor` those that this process has had of processors.
     """
 
     def __init__(
@@ -94,30 +87,26 @@ class Stopwatch:
     def seconds(self, *, is_committee: bool) -> CellSeconds:
         """Return where the seconds have gone, up to the last round.
 
-        Args:
-            is_committee: whether members score updates and a ledger records them; else a server or
-                the clients themselves make a model of them.
+        The rest of the rounds is the ledger's if a committee scores updates; else a server or the
+        clients themselves make a model of them, which counts as scoring.
         """
         parts = {part: self.spent[part] for part in (TRAINING, SCORING, EVALUATION)}
         rest = self._last - self._opened - sum(parts.values())
-        shown = {**parts, "ledger": rest} if is_committee else {**parts}
-        if not is_committee:
-            shown[SCORING] += rest
         if not parts[TRAINING]:  # a kind that trains without an engine
-            shown = {}
+            parts = {}
+        elif is_committee:
+            parts["ledger"] = rest
+        else:
+            parts[SCORING] += rest
         return CellSeconds(
-            wall=round(self._last - self._begun, _DECIMALS),
-            cpu=round(self._processor_last - self._processor_begun, _DECIMALS),
-            **{part: round(spent, _DECIMALS) for part, spent in shown.items()},
+            wall=round(self._last - self._begun, DECIMALS),
+            cpu=round(self._processor_last - self._processor_begun, DECIMALS),
+            **{part: round(spent, DECIMALS) for part, spent in parts.items()},
         )
 
 
 class TimedEngine(Engine):
-    """An engine whose work is timed; what it computes is the other's.
-
-    Args:
-        engine: does the work; its opener closes it.
-    """
+    """An engine whose work is timed; another one does it, and its opener closes that."""
 
     def __init__(self, engine: Engine, stopwatch: Stopwatch) -> None:
         self._engine = engine
@@ -125,12 +114,10 @@ class TimedEngine(Engine):
         self.distances = _timed(engine.distances, stopwatch)
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
-        """Return the update of every job; see `Engine.train`."""
         with self._stopwatch.timing(TRAINING):
             return self._engine.train(start, jobs)
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
-        """Begin to evaluate a parameter vector; see `Engine.evaluate`."""
         with self._stopwatch.timing(EVALUATION):
             pending = self._engine.evaluate(vector, sets)
 
@@ -154,6 +141,7 @@ def _timed(distances: Distances, stopwatch: Stopwatch) -> Distances:
     return computed
 
 
+_QUALITIES = [each.name for each in fields(Quality)]
 RUN = "run"
 """The name of the only run of a home."""
 SHARE = "share"
@@ -200,11 +188,7 @@ class MethodTask:
 
 @dataclass(frozen=True, slots=True)
 class MethodKind:
-    """A kind of method.
-
-    Attributes:
-        require: refuses what cannot be played, before any data are loaded.
-    """
+    """A kind of method: what refuses one before any data are loaded, and what plays a run."""
 
     require: Callable[[Configuration, Method], None]
     play: Callable[[MethodTask], MethodRun]
@@ -247,26 +231,22 @@ def play_run(run: OpenedRun, task: MethodTask) -> MethodRun:
         task.on_round()
 
     rows = run.go_on(ended)
+    qualities = [{name: getattr(row, name) for name in _QUALITIES} for row in rows]
     return MethodRun(
-        rounds=tuple(_committee_round(row) for row in rows),
+        rounds=tuple(
+            MethodRound(
+                quality=Quality(**quality),
+                trained=row.trained,
+                served=row.served,
+                aggregated=row.accepted,
+            )
+            for row, quality in zip(rows, qualities, strict=True)
+        ),
         floor=run.measure.floor,
         samples=tuple(run.population.data.sample_counts),
         malicious=run.population.malicious,
         head=rows[-1].head,
         bytes=Traffic() if traffic is None else recorded_traffic(traffic.rounds, dimension),
-    )
-
-
-def _committee_round(row: RoundMetrics) -> MethodRound:
-    quality = Quality(
-        accuracy=row.accuracy,
-        loss=row.loss,
-        training_loss=row.training_loss,
-        client_accuracy=row.client_accuracy,
-        backdoor_success=row.backdoor_success,
-    )
-    return MethodRound(
-        quality=quality, trained=row.trained, served=row.served, aggregated=row.accepted
     )
 
 
@@ -396,10 +376,11 @@ def _aggregation(method: Method, participants: int) -> Aggregation:
     """Return what the server does."""
     pre = []
     for table in method.pre:
-        options = {key: value for key, value in table.items() if key != "name"}
-        if not isinstance(table.get("name"), str):
+        name = table.get("name")
+        if not isinstance(name, str):
             raise ConfigurationError("pre: each of them needs a name")
-        pre.append(pre_aggregator_named(table["name"], _counted(options, participants)))
+        options = {key: value for key, value in table.items() if key != "name"}
+        pre.append(pre_aggregator_named(name, _counted(options, participants)))
     aggregator = aggregator_named(method.aggregator, _counted(method.options, participants))
     return Aggregation(aggregator, tuple(pre))
 

@@ -267,22 +267,7 @@ class _Played:
 class CellRow(_Played):
     """The result of one cell: a method under a condition, at one point of the axes, with one seed.
 
-    Attributes:
-        number: the experiment's place in the paper's order; None for one that has none.
-        accuracy: after each round, on the test set.
-        backdoor_success: share of triggered samples that are taken for the attacker's class.
-        floor: accuracy of always answering the commonest class; None where nothing is classified.
-        final: mean accuracy of the last five measured rounds; None without any.
-        malicious_accepted: share of the aggregated updates, over all rounds, that attackers sent.
-        malicious_trained: attackers among the training clients of each round (N1).
-        malicious_members: attackers on the committee of each round (N2); None without committees.
-        malicious_aggregated: attackers among the aggregated clients of each round (N3).
-        accepted_honest: share of the honest trainers, over all rounds, that were accepted.
-        samples: n_k, training samples of each client.
-        attack: of the malicious clients, by name; None where nobody attacks, and in rows of earlier
-            versions.
-        client_accuracy: of the last model on each client's own test samples; None if not measured.
-        ledger: where the run was on a chain; None on the memory ledger and for baselines.
+    `docs/experiments.md` describes each value.
     """
 
     row: Literal["cell"] = "cell"
