@@ -355,14 +355,14 @@ def drawn_updates(count: int) -> dict[ClientId, np.ndarray]:
 @pytest.mark.parametrize("rules", [("protocol.strategy=1",), ("protocol.strategy=3",)])
 def test_a_committee_accepts_trainers_and_elects_others(rules: tuple[str, ...]) -> None:
     parameters = load("smoke", settings=rules).parameters(dimension=6)
-    committee = CommitteeSelection(parameters, layout=(("weights", (2, 2)), ("biases", (2,))))
+    committee = CommitteeSelection(parameters)
     seed, model = sha256(b"round 1"), np.zeros(6, dtype=np.float32)
     active = committee.active(seed)
     assert len(active) == len(set(active)) == 10
     updates = {client: update for client, update in drawn_updates(12).items() if client in active}
     accepted = committee.accepted(model, updates)
     assert 1 <= len(accepted) <= 6
-    again = CommitteeSelection(parameters, layout=(("weights", (2, 2)), ("biases", (2,))))
+    again = CommitteeSelection(parameters)
     assert again.active(seed) == active
     assert again.accepted(model, dict(reversed(updates.items()))) == accepted
     # Whoever was accepted had trained, and so sat on no committee; the elected sit next.
