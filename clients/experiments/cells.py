@@ -22,7 +22,7 @@ from clients.configuration.run_configuration import rule_sources
 from clients.configuration.schema import Configuration
 from clients.experiments.definition import DATA
 from clients.experiments.kinds import RUN, MethodRun, MethodTask, Stopwatch, kind_named, play_run
-from clients.experiments.plan import Cell, Trial
+from clients.experiments.plan import Cell, Job
 from clients.experiments.rows import (
     CellRow,
     CellSeconds,
@@ -84,36 +84,20 @@ class HastyDisk(Disk):
         """Return at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class CellJob:
-    """A cell that is to be played, with the factor of its learning rate.
+def play_cell(job: Job, folder: Path, data: Path | None, on_round: Callable[[], None]) -> CellRow:
+    """Play a cell; a run on a chain is audited, and its configuration and report are saved.
 
-    Attributes:
-        folder: of the experiment's runs on chains.
-        data: folder of the data; None where no file is needed.
+    `folder` is that of the experiment's runs on chains; `data` is None where no file is needed.
     """
-
-    cell: Cell
-    factor: float
-    folder: Path
-    data: Path | None
-
-    @property
-    def name(self) -> str:
-        return self.cell.name
-
-
-def play_cell(job: CellJob, on_round: Callable[[], None]) -> CellRow:
-    """Play a cell; a run on a chain is audited, and its configuration and report are saved."""
     cell = job.cell.at_rate(job.factor)
     task = task_of(cell, on_round)
     if not cell.is_recorded:
         return row_of(cell, kind_named(cell.method.kind).play(task), _seconds(cell, task), None)
-    own = job.folder / cell.name
+    own = folder / cell.name
     home = own / "home"
     shutil.rmtree(home, ignore_errors=True)  # of a cell that was in flight when it was killed
     try:
-        run = play_on_chain(cell, task, home, job.folder.name, job.data)
+        run = play_on_chain(cell, task, home, folder.name, data)
     finally:
         shutil.rmtree(home, ignore_errors=True)
     report = f"{json.dumps(run.report.as_dict(), indent=1)}\n"
@@ -172,7 +156,7 @@ def portable(configuration: Configuration, data: Path | None) -> str:
     return text if data is None else text.replace(f'"{data}/', f'"{DATA}/')
 
 
-def play_trial(trial: Trial, on_round: Callable[[], None]) -> TrialRow:
+def play_trial(trial: Job, on_round: Callable[[], None]) -> TrialRow:
     """Play a trial for the choice of a learning rate."""
     cell = trial.cell.at_rate(trial.factor)
     task = task_of(cell, on_round)

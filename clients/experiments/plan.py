@@ -111,26 +111,25 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """A run that is there only to choose its method's learning rate; no result has its cell."""
+class Job:
+    """A cell that is to be played, with the factor of its learning rate.
+
+    A trial is played only to choose the learning rate of its method; no result has its cell.
+    """
 
     cell: Cell
     factor: float
+    is_trial: bool = False
 
     @property
     def name(self) -> str:
         """Its name, unique in its experiment."""
-        return f"tuning__{self.cell.name}__rate{self.factor:g}"
+        return f"tuning__{self.cell.name}__rate{self.factor:g}" if self.is_trial else self.cell.name
 
     @property
     def digest(self) -> str:
-        """Of all that its result follows from, 0x-hex."""
+        """Of all that a trial follows from, 0x-hex."""
         return digest_of([self.cell.digest, self.factor])
-
-    @property
-    def rounds(self) -> int:
-        """T."""
-        return self.cell.rounds
 
 
 def digest_of(value: object) -> str:
@@ -207,7 +206,7 @@ class CellFactory:
             content=self._content(configuration, method, self.tuning if tuned else None),
         )
 
-    def trials(self) -> Iterator[Trial]:
+    def trials(self) -> Iterator[Job]:
         """Yield the runs by which learning rates are chosen."""
         tuning, definition = self.tuning, self.definition
         if tuning is None:
@@ -220,11 +219,10 @@ class CellFactory:
         meant = {method.name for method, _, _ in self.points()}
         for method in definition.methods:
             if method.tuned and method.name in meant:
-                cells = [
-                    self.cell(method, condition, tuple(points), seed, tuning.settings)
-                    for seed in tuning.seeds
-                ]
-                yield from (Trial(cell, factor) for factor in tuning.rates for cell in cells)
+                place = method, condition, tuple(points)
+                cells = [self.cell(*place, seed, tuning.settings) for seed in tuning.seeds]
+                for rate, cell in product(tuning.rates, cells):
+                    yield Job(cell, rate, is_trial=True)
 
     def _configuration(
         self,
@@ -378,7 +376,7 @@ class ExperimentPlan:
     definition: Definition
     is_quick: bool
     cells: tuple[Cell, ...]
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[Job, ...] = ()
     data: Path | None = None
     _named: dict[str, Cell] = field(init=False, repr=False)
     _places: dict[_Place, Cell] = field(init=False, repr=False)

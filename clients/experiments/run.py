@@ -14,7 +14,6 @@ from statistics import fmean
 from typing import TypeAlias
 
 from clients.experiments.cells import (
-    CellJob,
     RepeatedCell,
     play_cell,
     play_on_chain,
@@ -24,7 +23,7 @@ from clients.experiments.cells import (
     saved_file_differences,
     task_of,
 )
-from clients.experiments.plan import Cell, ExperimentPlan, Trial, digest_of
+from clients.experiments.plan import Cell, ExperimentPlan, Job, digest_of
 from clients.experiments.rows import (
     DECIMALS,
     CellRow,
@@ -53,7 +52,7 @@ def choose_rates(plan: ExperimentPlan, rows: Iterable[TrialRow]) -> list[ChoiceR
     smaller. A double and a half are equally near.
     """
     finals = {row.cell: row.final for row in rows}
-    trials: defaultdict[str, list[Trial]] = defaultdict(list)
+    trials: defaultdict[str, list[Job]] = defaultdict(list)
     for trial in plan.trials:
         trials[trial.cell.method.name].append(trial)
     return [
@@ -64,7 +63,7 @@ def choose_rates(plan: ExperimentPlan, rows: Iterable[TrialRow]) -> list[ChoiceR
 
 
 def _choice(
-    experiment: str, method: str, trials: list[Trial], finals: Mapping[str, float]
+    experiment: str, method: str, trials: list[Job], finals: Mapping[str, float]
 ) -> ChoiceRow:
     tried: defaultdict[float, list[float]] = defaultdict(list)
     for trial in trials:
@@ -90,7 +89,7 @@ def factors(plan: ExperimentPlan, choices: Iterable[ChoiceRow]) -> dict[str, flo
     }
 
 
-def digest_of_trials(trials: Iterable[Trial]) -> str:
+def digest_of_trials(trials: Iterable[Job]) -> str:
     """Return the digest of what a choice follows from, 0x-hex."""
     return digest_of(sorted(trial.digest for trial in trials))
 
@@ -165,9 +164,6 @@ class RowStore:
         )
 
 
-Job: TypeAlias = CellJob | Trial
-
-
 @dataclass(frozen=True, slots=True)
 class JobFailed:
     """A cell or trial could not be carried out."""
@@ -240,31 +236,29 @@ def run_experiment(
         tried = {row.cell for row in rows.trials}
         trials = [trial for trial in plan.trials if trial.name not in tried]
         cells = remaining_cells(plan, rows)
-        progress.rounds = sum(job.rounds for job in trials) + sum(job.rounds for job in cells)
+        progress.rounds = sum(cell.rounds for cell in [*(job.cell for job in trials), *cells])
+        play = partial(run_job, store.folder, plan.data)
         keep = partial(_keep, store, progress, on_progress)
-        processes.run(run_job, trials, keep)
+        processes.run(play, trials, keep)
         rates = _rates(plan, store)
-        left = [
-            CellJob(cell, rates[cell.method.name], store.folder, plan.data)
-            for cell in cells
-            if cell.method.name in rates
-        ]
-        processes.run(run_job, left, keep)
+        left = [Job(cell, rates[cell.method.name]) for cell in cells if cell.method.name in rates]
+        processes.run(play, left, keep)
     return progress
 
 
-def run_job(job: Job, report: Callable[[Event], None]) -> None:
+def run_job(folder: Path, data: Path | None, job: Job, report: Callable[[Event], None]) -> None:
     """Run a cell or a trial, and report its rounds and its row."""
 
     def on_round() -> None:
         report(job.name)
 
     try:
-        row = play_trial(job, on_round) if isinstance(job, Trial) else play_cell(job, on_round)
+        if job.is_trial:
+            report(play_trial(job, on_round))
+        else:
+            report(play_cell(job, folder, data, on_round))
     except CmflError as error:
         report(JobFailed(job.name, str(error)))
-    else:
-        report(row)
 
 
 def _keep(
