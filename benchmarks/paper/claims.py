@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from operator import attrgetter
 from statistics import fmean
@@ -166,11 +166,11 @@ NORMAL_CLAIMS += claims_of(
 def _moved(
     axis: str,
     ends: tuple[str, str],
+    at: Mapping[str, str],
     margin: float = 0.0,
     measure: Measure = final,
     *,
     above: bool = True,
-    **at: str,
 ) -> Test:
     """Return the test of what moving along one axis does to strategy I.
 
@@ -199,7 +199,7 @@ def _cliff(axis: str, start: str) -> tuple[str, str, Test]:
     return (
         f"Excessive {axis} leads to a cliff-like decline.",
         f"final accuracy at {axis} = 50 less that at {axis} = {start} below {CLIFF}",
-        _moved(axis, (start, "50"), CLIFF, above=False, **every),
+        _moved(axis, (start, "50"), every, CLIFF, above=False),
     )
 
 
@@ -209,12 +209,12 @@ GRID_CLAIMS = claims_of(
     (
         "Within a suitable range (omega up to 30, epsilon up to 30) more members are better.",
         "final accuracy at omega = 30 above that at omega = 10",
-        _moved("omega", ("10", "30"), epsilon="10 20 30", alpha="10 20 30 40"),
+        _moved("omega", ("10", "30"), {"epsilon": "10 20 30", "alpha": "10 20 30 40"}),
     ),
     (
         "Within a suitable range more aggregated clients are better.",
         "final accuracy at alpha = 30 above that at alpha = 10",
-        _moved("alpha", ("10", "30"), epsilon="10 20", omega="10 20 30 40"),
+        _moved("alpha", ("10", "30"), {"epsilon": "10 20", "omega": "10 20 30 40"}),
     ),
     _cliff("epsilon", "10"),
     _cliff("omega", "30"),
@@ -245,12 +245,12 @@ COMMITTEE_CLAIMS = claims_of(
     (
         "With epsilon the number of malicious training clients grows (N1).",
         "mean N1 at each epsilon above that at the one before",
-        *(_moved("epsilon", ends, measure=trained) for ends in STEPS),
+        *(_moved("epsilon", ends, {}, measure=trained) for ends in STEPS),
     ),
     (
         "With epsilon malicious clients are inevitably mixed into the committee (N2).",
         "mean N2 at each epsilon above that at the one before",
-        *(_moved("epsilon", ends, measure=on_committee) for ends in STEPS),
+        *(_moved("epsilon", ends, {}, measure=on_committee) for ends in STEPS),
     ),
     (
         "A few malicious members do not harm: they improve the model.",
@@ -261,7 +261,7 @@ COMMITTEE_CLAIMS = claims_of(
     (
         "With too many malicious members the model drops sharply.",
         f"final accuracy at epsilon = 50 less that at epsilon = 10 below {SHARPLY}",
-        _moved("epsilon", ("10", "50"), SHARPLY, above=False),
+        _moved("epsilon", ("10", "50"), {}, SHARPLY, above=False),
     ),
 )
 

@@ -28,7 +28,6 @@ from clients.aggregators.rules import (
 )
 from clients.attacks.registry import attack_named
 from clients.attacks.updates import ServerRule, Update
-from clients.datasets.federated_data import FederatedData
 from clients.experiments.costs import COUNT_BYTES, NUMBER_BYTES, RoundTraffic
 from clients.random_streams import named_stream
 from clients.runs.metrics import ModelGauge, Quality
@@ -255,7 +254,7 @@ class DecentralisedSettings:
 
 
 def run_decentralised(
-    data: FederatedData,
+    samples: Sequence[int],
     gauge: ModelGauge,
     initial: ParameterVector,
     settings: DecentralisedSettings,
@@ -266,12 +265,12 @@ def run_decentralised(
 
     Participants, draws, batch orders and attacks follow from the seed.
     """
-    settings.require(data.clients, len(initial))
-    participants = draw_sites(data.clients, settings.participants, seed)
+    settings.require(len(samples), len(initial))
+    participants = draw_sites(len(samples), settings.participants, seed)
     sites = Sites(gauge.engine, initial, participants, settings.attackers)
     mix = _asked_by_one if settings.mixing == "brain-torrent" else _gossiped
     rows = []
-    rounds = mix(sites, data.sample_counts, settings, seed)
+    rounds = mix(sites, samples, settings, seed)
     for number, (used, traffic, initiator) in enumerate(rounds, start=1):
         quality = beside = Quality()
         if gauge.is_due(number) and initiator is not None:
@@ -279,7 +278,7 @@ def run_decentralised(
             beside = _mean_quality(gauge, sites.models.values())
         elif gauge.is_due(number):
             quality = _mean_quality(gauge, sites.models.values())
-            beside = _mean_quality(gauge, [weighted_mean(sites.models, data.sample_counts)])
+            beside = _mean_quality(gauge, [weighted_mean(sites.models, samples)])
         row = MethodRound(
             quality=quality, beside=beside, trained=participants, aggregated=used, traffic=traffic
         )

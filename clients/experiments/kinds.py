@@ -31,9 +31,9 @@ from clients.experiments.baselines import (
 from clients.experiments.costs import CommitteeTraffic, recorded_traffic
 from clients.experiments.definition import Method, MethodKindName
 from clients.experiments.rows import DECIMALS, CellSeconds, Extra, Traffic, round_values
-from clients.runs.metrics import Measure, Quality, RoundMetrics
+from clients.runs.metrics import Quality, RoundMetrics
 from clients.runs.open_run import OpenedRun, open_measure, open_memory_run
-from clients.runs.population import Population, populate, with_training_path
+from clients.runs.population import populate, with_training_path
 from clients.training.port import Engine, Evaluation, PendingEvaluation, TrainedUpdate, TrainingJob
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import Parameters, parts_per_million, rounded_share
@@ -250,38 +250,16 @@ def play_run(run: OpenedRun, task: MethodTask) -> MethodRun:
     )
 
 
-def _require_federated(configuration: Configuration, method: Method) -> None:
-    """Refuse an aggregation that the number of participants does not allow."""
-    participants = participants_of(_parameters(configuration), method)
-    _aggregation(method, participants).require(participants)
-
-
-def _play_federated(task: MethodTask) -> MethodRun:
-    """Play a run with one server and an aggregator: FedAvg and what withstands attacks on it."""
-    parameters = _parameters(task.configuration)
-    participants = participants_of(parameters, task.method)
-    with _open_population(task, participants) as (population, measure):
-        settings = FederatedSettings(
-            rounds=parameters.rounds,
-            participants=participants,
-            server_rate=parameters.server_rate,
-            attackers=population.attackers,
-            aggregation=_aggregation(task.method, participants),
-            memory=population.attack_memory(task.configuration),
-        )
-        rows = run_federated(
-            [client.samples for client in population.registry],
-            measure.gauge,
-            population.initial,
-            settings,
-            task.configuration.seed,
-            lambda _: task.on_round(),
-        )
-    return _without_ledger(task, population, measure, rows, {"participants": participants})
-
-
-def _require_decentralised(configuration: Configuration, method: Method) -> None:
-    """Refuse an option that a method does not have, or that is not a whole number."""
+def _settings_of(
+    configuration: Configuration, method: Method
+) -> FederatedSettings | DecentralisedSettings:
+    """Return the settings of a baseline: with one server, or with as many clients as are active."""
+    sizes = configuration.parameters(dimension=1)
+    if method.kind == "federated":
+        participants = participants_of(sizes, method)
+        aggregation = _aggregation(method, participants)
+        rate = sizes.server_rate
+        return FederatedSettings(sizes.rounds, participants, rate, aggregation=aggregation)
     known = ("replicas", "segments") if method.kind == "gossip" else ()
     for name, value in method.options.items():
         if name not in known:
@@ -289,78 +267,61 @@ def _require_decentralised(configuration: Configuration, method: Method) -> None
             raise ConfigurationError(f"options.{name}: {method.kind} knows {listed}")
         if not isinstance(value, int) or isinstance(value, bool):
             raise ConfigurationError(f"options.{name} = {value!s:.80}: must be a whole number")
-    _decentralised(configuration, method).require(configuration.protocol.clients)
-
-
-def _play_decentralised(task: MethodTask) -> MethodRun:
-    """Play a run without a server, with as many participants as CMFL activates."""
-    settings = _decentralised(task.configuration, task.method)
-    with _open_population(task, settings.participants) as (population, measure):
-        rows = run_decentralised(
-            population.data,
-            measure.gauge,
-            population.initial,
-            replace(settings, attackers=population.attackers),
-            task.configuration.seed,
-            lambda _: task.on_round(),
-        )
-    extra: Extra = {
-        "beside_accuracy": list(round_values(row.beside.accuracy for row in rows)),
-        "beside_loss": list(round_values(row.beside.loss for row in rows)),
-    }
-    return _without_ledger(task, population, measure, rows, extra)
-
-
-def _decentralised(configuration: Configuration, method: Method) -> DecentralisedSettings:
-    sizes = _parameters(configuration)
     mixing = cast("Literal['brain-torrent', 'gossip']", method.kind)
     return DecentralisedSettings(sizes.rounds, sizes.active, mixing, **method.options)
 
 
-KINDS: Mapping[str, MethodKind] = {
-    # The configuration has refused all that CMFL cannot play.
-    "cmfl": MethodKind(lambda _configuration, _method: None, _play_committee),
-    "federated": MethodKind(_require_federated, _play_federated),
-    **dict.fromkeys(
-        ("brain-torrent", "gossip"), MethodKind(_require_decentralised, _play_decentralised)
-    ),
-}
+def _require_baseline(configuration: Configuration, method: Method) -> None:
+    """Refuse options that the kind lacks, and what the number of participants does not allow."""
+    _settings_of(configuration, method).require(configuration.protocol.clients)
 
 
-@contextmanager
-def _open_population(task: MethodTask, participants: int) -> Iterator[tuple[Population, Measure]]:
-    """Open what a run without a ledger needs; its clients send float32, whatever CMFL's do."""
+def _play_baseline(task: MethodTask) -> MethodRun:
+    """Play a run without a ledger; its clients send float32, whatever CMFL's do."""
+    settings = _settings_of(task.configuration, task.method)
     population = populate(task.configuration)
     protocol = task.configuration.protocol.model_copy(update={"payload": FLOAT32.name})
     configuration = task.configuration.model_copy(update={"protocol": protocol})
     configuration = with_training_path(configuration, population)
-    with open_measure(configuration, population, participants, task.stopwatch.watched) as measure:
-        yield population, measure
+    seed, initial, samples = configuration.seed, population.initial, population.data.sample_counts
 
+    def ended(_row: MethodRound) -> None:
+        task.on_round()
 
-def _without_ledger(
-    task: MethodTask,
-    population: Population,
-    measure: Measure,
-    rounds: tuple[MethodRound, ...],
-    extra: Extra,
-) -> MethodRun:
+    watched, participants = task.stopwatch.watched, settings.participants
+    with open_measure(configuration, population, participants, watched) as measure:
+        if isinstance(settings, FederatedSettings):
+            memory = population.attack_memory(task.configuration)
+            settings = replace(settings, attackers=population.attackers, memory=memory)
+            declared = [client.samples for client in population.registry]
+            rounds = run_federated(declared, measure.gauge, initial, settings, seed, ended)
+            extra: Extra = {"participants": participants}
+        else:
+            settings = replace(settings, attackers=population.attackers)
+            rounds = run_decentralised(samples, measure.gauge, initial, settings, seed, ended)
+            extra = {
+                "beside_accuracy": list(round_values(row.beside.accuracy for row in rounds)),
+                "beside_loss": list(round_values(row.beside.loss for row in rounds)),
+            }
     traffic = [row.traffic for row in rounds if row.traffic is not None]
-    counted = (
-        recorded_traffic(traffic, population.model.dimension) if task.counts_bytes else Traffic()
-    )
+    counted = recorded_traffic(traffic, len(initial)) if task.counts_bytes else Traffic()
     return MethodRun(
         rounds=rounds,
         floor=measure.floor,
-        samples=tuple(population.data.sample_counts),
+        samples=tuple(samples),
         malicious=population.malicious,
         bytes=counted,
         extra=extra,
     )
 
 
-def _parameters(configuration: Configuration) -> Parameters:
-    return configuration.parameters(dimension=1)
+KINDS: Mapping[str, MethodKind] = {
+    # The configuration has refused all that CMFL cannot play.
+    "cmfl": MethodKind(lambda _configuration, _method: None, _play_committee),
+    **dict.fromkeys(
+        ("federated", "brain-torrent", "gossip"), MethodKind(_require_baseline, _play_baseline)
+    ),
+}
 
 
 def participants_of(parameters: Parameters, method: Method) -> int:
