@@ -145,14 +145,9 @@ class CellFactory:
     name: str
     definition: Definition
     quick: Quick
-    is_quick: bool
+    tuning: Tuning | None
     data: Path | None
     data_digests: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def tuning(self) -> Tuning | None:
-        """The choice of learning rates; None if there is none."""
-        return None if self.is_quick and not self.quick.tuning else self.definition.tuning
 
     def points(self) -> Iterator[tuple[Method, str, tuple[AxisPoint, ...]]]:
         """Yield what there is one run of for each seed."""
@@ -439,15 +434,16 @@ def plan_experiment(
         if data is None:
             where = "say with --data which folder it is in"
         raise ConfigurationError(f"experiment {name} reads {missing[0]}: {where}")
-    maker = CellFactory(name, definition, definition.quick if is_quick else Quick(), is_quick, data)
+    quick = definition.quick if is_quick else Quick()
+    tuning = None if is_quick and not quick.tuning else definition.tuning
+    maker = CellFactory(name, definition, quick, tuning, data)
     # A few axes span more points than any memory holds: no more are made than may be.
     points = list(islice(maker.points(), MAX_CELLS + 1))
     if not points:
         raise ConfigurationError(f"experiment {name}: no pair of method and condition is left")
-    every = _seeds(definition, maker.quick, seeds)
+    every = _seeds(definition, quick, seeds)
     if len(points) * len(every) > MAX_CELLS:
         raise ConfigurationError(f"experiment {name} has over {MAX_CELLS} cells")
-    tuning = maker.tuning
     tried = 0 if tuning is None else len(tuning.rates) * len(tuning.seeds)
     if tried * len(definition.methods) > MAX_CELLS:
         raise ConfigurationError(f"experiment {name} tries over {MAX_CELLS} learning rates")
