@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from operator import index
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from clients.experiments.plan import ExperimentPlan
     from clients.experiments.rows import CellRow
 
-
 Part = str | Path | Mapping[str, object] | Callable[..., object]
 """A method or an attack: a name, a table, or a function; a method also the path of a preset."""
 
@@ -53,9 +51,9 @@ METHODS: dict[str, dict[str, Any]] = {
         "aggregator": "CenteredClipping",
         "options": {"tau": 0.3, "L": 3},
     },
-    "cmfl-1": {"rules": "digits", "settings": ["protocol.strategy=1"]},
-    "cmfl-2": {"rules": "digits", "settings": ["protocol.strategy=2"]},
-    "cmfl-3": {"rules": "digits", "settings": ["protocol.strategy=3"]},
+    "cmfl-1": {"rules": "digits", "settings": [("protocol.strategy", 1)]},
+    "cmfl-2": {"rules": "digits", "settings": [("protocol.strategy", 2)]},
+    "cmfl-3": {"rules": "digits", "settings": [("protocol.strategy", 3)]},
     "robust": {"rules": "robust"},
 }
 """Methods by name. An option `{"share": x}` counts x of a round's updates."""
@@ -72,22 +70,22 @@ def method_table(method: Part, folder: Path, share: float | None) -> dict[str, A
             aggregator of your own: `(updates) -> vector`, `file.py:name`, or one of a package.
         share: of the updates that a robust aggregator tolerates, where its options leave it open.
     """
-    if isinstance(method, Mapping):
-        return _own_method(method, folder)
-    if isinstance(method, str | Path):
-        return _method_named(str(method), share)
-    text = reference("methods", method, folder)
-    return {"name": _name_of(method), "kind": "federated", "aggregator": text}
-
-
-def _method_named(name: str, share: float | None) -> dict[str, Any]:
-    """Return the table of a method that a text names."""
     from clients.aggregators.rules import GROUP
     from clients.configuration.parsing import PRESETS, TOML
     from ledger.io.user_code import named_code
 
+    if isinstance(method, Mapping):
+        return _own_method(method, folder)
+    if not isinstance(method, str | Path):
+        text = reference("methods", method, folder)
+        return {"name": _name_of(method), "kind": "federated", "aggregator": text}
+    name = str(method)
     if name in METHODS:
-        return {"name": name, **_tolerating(METHODS[name], share)}
+        table = {"name": name, **METHODS[name]}
+        options = table.get("options", {})
+        if share is not None and options.get("f") is _SHARE:
+            table["options"] = {**options, "f": {"share": float(share)}}
+        return table
     if name in PRESETS:
         return {"name": name, "rules": name}
     if name.endswith(TOML):
@@ -98,6 +96,27 @@ def _method_named(name: str, share: float | None) -> dict[str, Any]:
             f"in {TOML}, tables with a name and settings, and aggregators of your own"
         )
     return {"name": _name_of(name), "kind": "federated", "aggregator": name}
+
+
+def _own_method(method: Mapping[str, object], folder: Path) -> dict[str, Any]:
+    """Return the table of a method that the caller describes."""
+    if not isinstance(method.get("name"), str):
+        raise ConfigurationError(f"methods: {dict(method)!r:.80} has no name")
+    table: dict[str, Any] = {}
+    settings: dict[str, object] = {}
+    for key, value in method.items():
+        if key == "settings":
+            require(TABLE, settings=value)
+            settings |= full_names(dict(value))  # type: ignore[call-overload]
+        elif key == "rules":
+            table[key] = preset_text("rules", value, folder)
+        elif key == "name" or key in _OF_A_METHOD:
+            table[key] = reference(key, value, folder) if callable(value) else plain_value(value)
+        else:
+            settings |= full_names({key: value})
+    if "aggregator" in table:
+        table.setdefault("kind", "federated")
+    return {**table, "settings": _settings(settings, folder)}
 
 
 def condition_table(
@@ -117,81 +136,24 @@ def condition_table(
         raise ConfigurationError(f"attacks: {dict(own)!r:.80} names no attack")
     text = reference("attacks", own["attack"], folder)
     require_or_none(TEXT, name=own.get("name"))
-    name = own.get("name") or _name_of(own["attack"])
     named = full_names({key: value for key, value in own.items() if key != "name"})
     settings = {**malice, **named, "malice.attack": text}
-    return {"name": name, "settings": list(setting_lines(settings))}
+    name = own.get("name") or _name_of(own["attack"])
+    return {"name": name, "settings": _settings(settings, folder)}
 
 
-def text_settings(settings: Mapping[str, object], folder: Path) -> dict[str, object]:
-    """Return settings with text in place of functions and classes."""
-    return {
-        name: reference(name, value, folder) if callable(value) else value
+def _settings(settings: Mapping[str, object], folder: Path) -> list[tuple[str, Any]]:
+    """Return settings as an experiment has them: text in place of functions and classes."""
+    return [
+        (name, reference(name, value, folder) if callable(value) else plain_value(value))
         for name, value in settings.items()
-    }
-
-
-def setting_lines(settings: Mapping[str, object]) -> Iterator[str]:
-    """Yield `section.key=value` of each setting, the value in TOML; tables key by key."""
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from setting_lines({f"{name}.{key}": each for key, each in value.items()})
-        else:
-            yield f"{name}={'' if value is None else _toml(name, plain_value(value))}"
-
-
-def label_of(value: object) -> str:
-    """Return the label of a value on an axis."""
-    return _name_of(value) if callable(value) else str(plain_value(value))
-
-
-def _own_method(method: Mapping[str, object], folder: Path) -> dict[str, Any]:
-    """Return the table of a method that the caller describes."""
-    if not isinstance(method.get("name"), str):
-        raise ConfigurationError(f"methods: {dict(method)!r:.80} has no name")
-    base: dict[str, Any] = {"name": method["name"]}
-    settings: dict[str, object] = {}
-    for key, value in method.items():
-        if key == "name":
-            continue
-        if key == "settings":
-            require(TABLE, settings=value)
-            settings |= full_names(dict(value))  # type: ignore[call-overload]
-        elif key == "rules":
-            base[key] = preset_text("rules", value, folder)
-        elif key in _OF_A_METHOD:
-            base[key] = reference(key, value, folder) if callable(value) else plain_value(value)
-        else:
-            settings |= full_names({key: value})
-    if "aggregator" in base:
-        base.setdefault("kind", "federated")
-    if settings:
-        base["settings"] = list(setting_lines(text_settings(settings, folder)))
-    return base
-
-
-def _tolerating(table: Mapping[str, Any], share: float | None) -> dict[str, Any]:
-    """Return a method whose open share of tolerated updates is that of the attackers."""
-    options = table.get("options", {})
-    if share is None or options.get("f") is not _SHARE:
-        return dict(table)
-    return {**table, "options": {**options, "f": {"share": float(share)}}}
+    ]
 
 
 def _name_of(part: object) -> str:
     if isinstance(part, str):
         return part.rpartition("/")[2]
     return str(getattr(part, "__name__", type(part).__name__))
-
-
-def _toml(name: str, value: object) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError(
-            f"{name} = {value!r:.80}: must be a finite number, a text, True, False, or a list of "
-            f"them"
-        ) from error
 
 
 NAME = "comparison"
@@ -271,25 +233,19 @@ class Comparison:
 
         Nothing but seeds is averaged. The error is None for a single seed.
         """
-        from clients.experiments.series import mean_and_error
+        from clients.experiments.series import finals_of, grouped, mean_and_error
 
-        groups: dict[str, list[CellRow]] = {}
-        for cell in self.cells:
-            groups.setdefault(repr((cell.method, cell.condition, cell.axes)), []).append(cell)
         rows = []
-        for cells in groups.values():
-            finals = [cell.final for cell in cells if cell.final is not None]
+        for cells in grouped(self.cells, lambda c: repr((c.method, c.condition, c.axes))).values():
+            finals = finals_of(cells)
             estimate = mean_and_error(finals) if finals else None
-            place = self._place(cells[0])
-            del place["seed"]
-            rows.append(
-                {
-                    **place,
-                    "final": None if estimate is None else estimate.mean,
-                    "error": None if estimate is None else estimate.error,
-                    "seeds": len(finals),
-                }
-            )
+            row = self._place(cells[0]) | {
+                "final": None if estimate is None else estimate.mean,
+                "error": None if estimate is None else estimate.error,
+                "seeds": len(finals),
+            }
+            del row["seed"]
+            rows.append(row)
         return Table(rows)
 
     def to_pandas(self) -> pd.DataFrame:
@@ -409,9 +365,8 @@ def compare(
             "conditions": [condition_table(attack, folder, malice) for attack in conditions],
             "axes": axes,
             "settings": [
-                *_attack_left_out(base),
-                *_part_lines(base, Parts(model=model, data=data), folder),
-                *setting_lines(text_settings(common, folder)),
+                *_in_place_of(base, Parts(model=model, data=data), folder),
+                *_settings(common, folder),
             ],
         }
         plan = _plan(document, recorded=recorded)
@@ -456,48 +411,38 @@ def _axes(
             require(LIST, **{key: values})
         except ConfigurationError as error:
             raise ConfigurationError(f"over: {error}") from error
-        points = []
-        by_label = {label_of(value): value for value in values}
+        by_label = {
+            _name_of(value) if callable(value) else str(plain_value(value)): value
+            for value in values
+        }
         labels[key] = {
             label: label if callable(value) else value for label, value in by_label.items()
         }
-        for label, value in by_label.items():
-            setting = text_settings({name: value}, folder)
-            points.append({"label": label, "settings": list(setting_lines(setting))})
+        points = [
+            {"label": label, "settings": _settings({name: value}, folder)}
+            for label, value in by_label.items()
+        ]
         axes.append({"name": key, "values": points})
     return axes, labels
 
 
-def _attack_left_out(preset: str) -> list[str]:
-    """Return the settings that take a preset's own attack back, which `attacks` replaces."""
+def _in_place_of(preset: str, parts: Parts, folder: Path) -> list[tuple[str, Any]]:
+    """Return the settings of a model and of data, in place of the preset's and of its attack."""
     from clients.configuration.parsing import plain_values
 
-    malice = plain_values(preset).get("malice", {})
-    return [f"malice.{key}=" for key in _OF_AN_ATTACK if key in malice]
-
-
-def _part_lines(preset: str, parts: Parts, folder: Path) -> list[str]:
-    """Return the settings of a model and of data, in place of the preset's."""
-    from clients.configuration.parsing import plain_values
-
-    if parts == Parts():
-        return []
     before = plain_values(preset)
+    settings = [(f"malice.{key}", None) for key in _OF_AN_ATTACK if key in before.get("malice", {})]
     after: dict[str, Any] = {}
     put_parts(after, parts, folder)
-    lines: list[str] = []
     for section, table in after.items():
         if section in {"model", "data"} and "name" in table:
-            gone = {f"{section}.{key}": None for key in before.get(section, {}) if key not in table}
-            lines += setting_lines(gone)
-        lines += setting_lines({section: table})
-    return lines
+            settings += [(f"{section}.{key}", None) for key in before.get(section, {})]
+        settings += [(f"{section}.{key}", value) for key, value in table.items()]
+    return settings
 
 
 def _plan(document: dict[str, Any], *, recorded: bool) -> ExperimentPlan:
     """Return what a comparison plays."""
-    from dataclasses import replace
-
     from pydantic import ValidationError
 
     from clients.configuration.parsing import first_error
@@ -505,15 +450,11 @@ def _plan(document: dict[str, Any], *, recorded: bool) -> ExperimentPlan:
     from clients.experiments.plan import plan_experiment
 
     try:
-        definition = Definition.model_validate(document)
+        definition = Definition.model_validate({**document, "audited": int(recorded)})
     except ValidationError as error:
         raise ConfigurationError(f"comparison: {first_error(error)}") from error
     require_consistent(definition, NAME)
-    plan = plan_experiment(NAME, definition)
-    if recorded:
-        return plan
-    cells = tuple(replace(cell, is_recorded=False) for cell in plan.cells)
-    return replace(plan, cells=cells)
+    return plan_experiment(NAME, definition)
 
 
 def _played(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from operator import attrgetter
 from statistics import fmean
@@ -164,21 +164,30 @@ NORMAL_CLAIMS += claims_of(
 
 
 def _moved(
-    axis: str, ends: tuple[str, str], margin: float = 0.0, *, above: bool = True, **at: str
+    axis: str,
+    ends: tuple[str, str],
+    at: Mapping[str, str],
+    margin: float = 0.0,
+    measure: Measure = final,
+    *,
+    above: bool = True,
 ) -> Test:
-    """Return the test of what moving along one axis does, at fixed labels of the other one.
+    """Return the test of what moving along one axis does to strategy I.
 
-    `at` has the labels of each other axis, with spaces between them.
+    `at` has the labels of each other axis at which it is tested, with spaces between them.
     """
 
     def test(results: Results, place: Scenario) -> list[ClaimFinding]:
         labels = dict(place.axes)
-        other = next((name for name in labels if name != axis), "")
-        if labels.get(axis) != ends[1] or labels[other] not in at.get(other, "").split():
+        others = {name: label for name, label in labels.items() if name != axis}
+        if labels.get(axis) != ends[1]:
+            return []
+        if any(label not in at.get(name, "").split() for name, label in others.items()):
             return []
         start = place._replace(axes=tuple((labels | {axis: ends[0]}).items()))
-        difference = results.difference((place, FIRST), (start, FIRST), final)
-        text = f"{place.experiment}: {axis} {ends[0]} to {ends[1]}, {other} = {labels[other]}"
+        difference = results.difference((place, FIRST), (start, FIRST), measure)
+        fixed = [f"{name} = {label}" for name, label in others.items()]
+        text = ", ".join([f"{place.experiment}: {axis} {ends[0]} to {ends[1]}", *fixed])
         return compare_with_margin(text, difference, margin, above=above)
 
     return test
@@ -190,7 +199,7 @@ def _cliff(axis: str, start: str) -> tuple[str, str, Test]:
     return (
         f"Excessive {axis} leads to a cliff-like decline.",
         f"final accuracy at {axis} = 50 less that at {axis} = {start} below {CLIFF}",
-        _moved(axis, (start, "50"), CLIFF, above=False, **every),
+        _moved(axis, (start, "50"), every, CLIFF, above=False),
     )
 
 
@@ -200,12 +209,12 @@ GRID_CLAIMS = claims_of(
     (
         "Within a suitable range (omega up to 30, epsilon up to 30) more members are better.",
         "final accuracy at omega = 30 above that at omega = 10",
-        _moved("omega", ("10", "30"), epsilon="10 20 30", alpha="10 20 30 40"),
+        _moved("omega", ("10", "30"), {"epsilon": "10 20 30", "alpha": "10 20 30 40"}),
     ),
     (
         "Within a suitable range more aggregated clients are better.",
         "final accuracy at alpha = 30 above that at alpha = 10",
-        _moved("alpha", ("10", "30"), epsilon="10 20", omega="10 20 30 40"),
+        _moved("alpha", ("10", "30"), {"epsilon": "10 20", "omega": "10 20 30 40"}),
     ),
     _cliff("epsilon", "10"),
     _cliff("omega", "30"),
@@ -223,22 +232,6 @@ def on_committee(cell: CellRow) -> float | None:
     return fmean(cell.malicious_members) if cell.malicious_members else None
 
 
-def _between(
-    start: str, end: str, measure: Measure, margin: float = 0.0, *, above: bool = True
-) -> Test:
-    """Return the test of how a number changes from one epsilon to another."""
-
-    def test(results: Results, place: Scenario) -> list[ClaimFinding]:
-        if dict(place.axes).get("epsilon") != end:
-            return []
-        before = place._replace(axes=(("epsilon", start),))
-        difference = results.difference((place, FIRST), (before, FIRST), measure)
-        text = f"{place.experiment}: epsilon {start} to {end}"
-        return compare_with_margin(text, difference, margin, above=above)
-
-    return test
-
-
 def _by_members(results: Results, place: Scenario) -> list[ClaimFinding]:
     others = place._replace(condition=f"{place.condition}{TRAINERS_ONLY}")
     difference = results.difference((place, FIRST), (others, FIRST), final)
@@ -252,12 +245,12 @@ COMMITTEE_CLAIMS = claims_of(
     (
         "With epsilon the number of malicious training clients grows (N1).",
         "mean N1 at each epsilon above that at the one before",
-        *(_between(*ends, trained) for ends in STEPS),
+        *(_moved("epsilon", ends, {}, measure=trained) for ends in STEPS),
     ),
     (
         "With epsilon malicious clients are inevitably mixed into the committee (N2).",
         "mean N2 at each epsilon above that at the one before",
-        *(_between(*ends, on_committee) for ends in STEPS),
+        *(_moved("epsilon", ends, {}, measure=on_committee) for ends in STEPS),
     ),
     (
         "A few malicious members do not harm: they improve the model.",
@@ -268,7 +261,7 @@ COMMITTEE_CLAIMS = claims_of(
     (
         "With too many malicious members the model drops sharply.",
         f"final accuracy at epsilon = 50 less that at epsilon = 10 below {SHARPLY}",
-        _between("10", "50", final, SHARPLY, above=False),
+        _moved("epsilon", ("10", "50"), {}, SHARPLY, above=False),
     ),
 )
 
@@ -441,8 +434,8 @@ ROBUSTNESS_CLAIMS += claims_of(
 
 def theorem_of(cell: CellRow, step_sizes: str = "theorem") -> dict[str, Any]:
     """Return a cell's path at the theorem's step sizes, or at a constant `rate`; else nothing."""
-    theorem = cell.extra.get("theorem", {})
-    path: dict[str, Any] = theorem.get("step_sizes", {}).get(step_sizes, {})
+    extra: Any = cell.extra
+    path: dict[str, Any] = extra.get("theorem", {}).get("step_sizes", {}).get(step_sizes, {})
     return path
 
 

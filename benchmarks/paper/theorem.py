@@ -8,16 +8,15 @@ once with the configuration's learning rate, for which the theorem says nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from benchmarks.paper.convex import (
     ConvexProblem,
-    Objective,
     Weights,
     objective_of,
     vector_of_weights,
@@ -114,8 +113,7 @@ def bound_after(steps: int, constants: Constants) -> dict[str, float] | None:
     return terms | {"total": sum(terms.values())}
 
 
-@dataclass(frozen=True, slots=True)
-class AveragingSelection:
+class AveragingSelection(NamedTuple):
     """FedAvg: n clients train, and all of them are averaged."""
 
     clients: int
@@ -133,15 +131,15 @@ class AveragingSelection:
         return tuple(sorted(updates))
 
 
-@dataclass(slots=True)
 class CommitteeSelection:
     """CMFL: C members rank the n trainers, and their strategy accepts some of these."""
 
-    parameters: Parameters
-    _candidates: tuple[ClientId, ...] = field(default=(), init=False)
-    _members: tuple[ClientId, ...] = field(default=(), init=False)
-    _trainers: tuple[ClientId, ...] = field(default=(), init=False)
-    _models: list[ParameterVector] = field(default_factory=list, init=False)
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters = parameters
+        self._candidates: tuple[ClientId, ...] = ()
+        self._members: tuple[ClientId, ...] = ()
+        self._trainers: tuple[ClientId, ...] = ()
+        self._models: list[ParameterVector] = []
 
     def active(self, seed: Digest) -> tuple[ClientId, ...]:
         """Return committee and trainers; the first committee is drawn, later ones are elected."""
@@ -169,8 +167,7 @@ class CommitteeSelection:
         return ranking.accepted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathSettings:
+class PathSettings(NamedTuple):
     """Training settings of all clients.
 
     Attributes:
@@ -188,8 +185,7 @@ class PathSettings:
     seed: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PathRound:
+class PathRound(NamedTuple):
     """A round: S_a, w after it, and F(w) − F*."""
 
     accepted: tuple[int, ...]
@@ -197,15 +193,14 @@ class PathRound:
     error: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TrainingPath:
+class TrainingPath(NamedTuple):
     """A run: its rounds, and the constants of the bound, the largest or least that were seen.
 
     There are no constants where the model sat in the minimum of clients that are all alike, so that
     φ is never defined.
     """
 
-    rounds: tuple[PathRound, ...]
+    rounds: list[PathRound]
     constants: Constants | None
 
 
@@ -234,7 +229,7 @@ def follow_path(
         )
         error = problem.together.value(weights) - problem.optimal_value
         rounds.append(PathRound(tuple(map(int, accepted)), weights, error))
-    return TrainingPath(tuple(rounds), observed.constants(start, settings.local_steps))
+    return TrainingPath(rounds, observed.constants(start, settings.local_steps))
 
 
 class _Observations:
@@ -361,7 +356,15 @@ def theorem_row(configuration: Configuration, method: Method, seed: int) -> dict
         "rate": path(lambda _: training.learning_rate),
     }
     test = objective_of(data.test, data.collate, data.form.classes, mu=0.0)
-    return _measured(problem, test, paths["rate"]) | {
+    together, mu, played = problem.together, problem.mu, paths["rate"].rounds
+    weights = [round_.weights for round_ in played]
+    accepted = [client for round_ in played for client in round_.accepted]
+    return {
+        "accuracy": [test.accuracy(one) for one in weights],
+        "loss": [test.value(one) for one in weights],
+        "training_loss": [together.value(one) - mu / 2 * float((one**2).sum()) for one in weights],
+        "times_aggregated": np.bincount(accepted, minlength=clients).tolist(),
+        "samples": problem.samples.tolist(),
         "floor": majority_rate(data.test.y),
         "extra": {
             "theorem": {
@@ -376,21 +379,6 @@ def theorem_row(configuration: Configuration, method: Method, seed: int) -> dict
                 "step_sizes": {name: _told(of, local_steps) for name, of in paths.items()},
             }
         },
-    }
-
-
-def _measured(problem: ConvexProblem, test: Objective, path: TrainingPath) -> dict[str, Any]:
-    """Return the usual lists of a row."""
-    weights = [round_.weights for round_ in path.rounds]
-    accepted = [client for round_ in path.rounds for client in round_.accepted]
-    return {
-        "accuracy": [test.accuracy(one) for one in weights],
-        "loss": [test.value(one) for one in weights],
-        "training_loss": [
-            problem.together.value(one) - problem.mu / 2 * float((one**2).sum()) for one in weights
-        ],
-        "times_aggregated": np.bincount(accepted, minlength=len(problem.clients)).tolist(),
-        "samples": problem.samples.tolist(),
     }
 
 
@@ -439,7 +427,7 @@ def play(task: MethodTask) -> MethodRun:
     rounds = []
     for accuracy, loss, training_loss in qualities:
         quality = Quality(accuracy, loss, training_loss)
-        rounds.append(MethodRound(quality=quality, trained=(), served=None, aggregated=()))
+        rounds.append(MethodRound(quality=quality, trained=(), aggregated=()))
         task.on_round()
     return MethodRun(
         rounds=tuple(rounds),

@@ -68,11 +68,7 @@ class Results:
         self, first: tuple[Scenario, str], second: tuple[Scenario, str], measure: Measure
     ) -> Estimate | None:
         """Return a number of one method less that of another, paired by seed."""
-        own, theirs = self.values(*first, measure), self.values(*second, measure)
-        seeds = sorted(own.keys() & theirs.keys())
-        if not seeds:
-            return None
-        return paired([own[seed] for seed in seeds], [theirs[seed] for seed in seeds])
+        return paired(self.values(*first, measure), self.values(*second, measure))
 
 
 def is_above(difference: Estimate, margin: float = 0.0) -> bool | None:

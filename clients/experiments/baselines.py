@@ -28,7 +28,6 @@ from clients.aggregators.rules import (
 )
 from clients.attacks.registry import attack_named
 from clients.attacks.updates import ServerRule, Update
-from clients.datasets.federated_data import FederatedData
 from clients.experiments.costs import COUNT_BYTES, NUMBER_BYTES, RoundTraffic
 from clients.random_streams import named_stream
 from clients.runs.metrics import ModelGauge, Quality
@@ -64,7 +63,7 @@ class MethodRound:
 
     quality: Quality
     trained: tuple[ClientId, ...]
-    served: tuple[ClientId, ...] | None
+    served: tuple[ClientId, ...] | None = None
     aggregated: tuple[ClientId, ...]
     beside: Quality = field(default_factory=Quality)
     traffic: RoundTraffic | None = field(default=None, compare=False)
@@ -75,11 +74,7 @@ Progress: TypeAlias = Callable[[MethodRound], None]
 
 @dataclass(frozen=True, slots=True)
 class FederatedSettings:
-    """A run with one server.
-
-    Attributes:
-        memory: of the attackers; None unless their attack needs the history of the run.
-    """
+    """A run with one server; the attackers have a memory if their attack needs the history."""
 
     rounds: int
     participants: int
@@ -139,7 +134,6 @@ def run_federated(
         row = MethodRound(
             quality=_mean_quality(gauge, [server.model]) if gauge.is_due(number) else Quality(),
             trained=participants,
-            served=None,
             aggregated=used,
             traffic=federated_traffic(participants, len(initial)),
         )
@@ -185,9 +179,10 @@ class FederatedServer:
         It stays as it is where too few updates are finite, or where float32 cannot hold the next
         one: no committee votes for such a model either.
         """
-        clients, updates = list(sent), list(sent.values())
-        samples = [self.samples[client] for client in clients]
-        selection = self.settings.aggregation.aggregate(updates, samples, self.last, rng)
+        samples = [self.samples[client] for client in sent]
+        selection = self.settings.aggregation.aggregate(
+            list(sent.values()), samples, self.last, rng
+        )
         if selection is None:
             return ()
         with np.errstate(over="ignore"):
@@ -196,6 +191,7 @@ class FederatedServer:
         if not np.isfinite(moved).all():
             return ()
         self.model, self.last = moved, selection.vector
+        clients = list(sent)
         return tuple(clients[place] for place in selection.used)
 
 
@@ -258,7 +254,7 @@ class DecentralisedSettings:
 
 
 def run_decentralised(
-    data: FederatedData,
+    samples: Sequence[int],
     gauge: ModelGauge,
     initial: ParameterVector,
     settings: DecentralisedSettings,
@@ -269,12 +265,12 @@ def run_decentralised(
 
     Participants, draws, batch orders and attacks follow from the seed.
     """
-    settings.require(data.clients, len(initial))
-    participants = draw_sites(data.clients, settings.participants, seed)
+    settings.require(len(samples), len(initial))
+    participants = draw_sites(len(samples), settings.participants, seed)
     sites = Sites(gauge.engine, initial, participants, settings.attackers)
     mix = _asked_by_one if settings.mixing == "brain-torrent" else _gossiped
     rows = []
-    rounds = mix(sites, data.sample_counts, settings, seed)
+    rounds = mix(sites, samples, settings, seed)
     for number, (used, traffic, initiator) in enumerate(rounds, start=1):
         quality = beside = Quality()
         if gauge.is_due(number) and initiator is not None:
@@ -282,14 +278,9 @@ def run_decentralised(
             beside = _mean_quality(gauge, sites.models.values())
         elif gauge.is_due(number):
             quality = _mean_quality(gauge, sites.models.values())
-            beside = _mean_quality(gauge, [weighted_mean(sites.models, data.sample_counts)])
+            beside = _mean_quality(gauge, [weighted_mean(sites.models, samples)])
         row = MethodRound(
-            quality=quality,
-            beside=beside,
-            trained=participants,
-            served=None,
-            aggregated=used,
-            traffic=traffic,
+            quality=quality, beside=beside, trained=participants, aggregated=used, traffic=traffic
         )
         rows.append(row)
         progress(row)

@@ -22,9 +22,8 @@ from enum import StrEnum
 from itertools import accumulate
 from math import isfinite
 from statistics import fmean
-from typing import Any
 
-from clients.experiments.rows import CellRow
+from clients.experiments.rows import CellRow, Traffic
 from clients.runs.metrics import RoundMetrics
 from ledger.actors import steps
 from ledger.actors.steps import Action, PostEnvelope, StoreBlobs
@@ -77,7 +76,7 @@ class RoundTraffic:
         return sum(self.phases.values())
 
 
-def recorded_traffic(rounds: Sequence[RoundTraffic], dimension: int) -> dict[str, Any]:
+def recorded_traffic(rounds: Sequence[RoundTraffic], dimension: int) -> Traffic:
     """Return what a row keeps of a run's traffic: `busiest` and `phases` are what it waits for."""
     phases: Counter[str] = Counter()
     received: Counter[ClientId] = Counter()

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import chain
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -33,6 +34,8 @@ _FILE = re.compile(rf"{re.escape(DATA)}/([^\"']*)")
 Name = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[ -~]+$")]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Setting = str | tuple[str, Any]
+"""`section.key=value`; from Python a name and a value, where None takes a setting back."""
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 FigureKind = Literal[
     "curves", "table", "bars", "sweep", "grid", "heat", "clients", "samples", "attackers", "time",
@@ -54,26 +57,16 @@ class _Table(BaseModel):
 
 
 class _Settings(_Table):
-    """A table with settings: `section.key=value` of each."""
+    """A table with settings."""
 
-    settings: list[str] = []
+    settings: list[Setting] = []
 
 
 class Method(_Settings):
     """A compared method.
 
-    Attributes:
-        name: in rows, figures and tables.
-        kind: how it is played.
-        rules: preset whose rules (strategy and distance) it takes; CMFL's own.
-        settings: `section.key=value` of each, over the experiment's.
-        aggregator: of a federated method, by its name in the registry.
-        options: of the aggregator, or of a decentralised method. A table `{share = x}` in place of
-            a number means floor(x n + 1/2), n the number of updates that the rule gets.
-        pre: pre-aggregators, in their order: each a name, and its options.
-        participants: how many clients a federated method trains in a round: as many as CMFL
-            activates (C + n), trains (n) or aggregates (m).
-        tuned: whether its learning rate is chosen where the experiment tunes any.
+    A federated method trains as many clients as CMFL activates (C + n), trains (n) or aggregates
+    (m). In `options` a table `{share = x}` in place of a number counts updates: floor(x n + 1/2).
     """
 
     name: Name
@@ -87,34 +80,19 @@ class Method(_Settings):
 
 
 class ExperimentCondition(_Settings):
-    """A condition of the comparison, such as an attack and the share of attackers.
-
-    Attributes:
-        name: in rows, figures and tables.
-        settings: over the method's.
-    """
+    """A condition of the comparison, such as an attack and the share of attackers."""
 
     name: Name
 
 
 class AxisPoint(_Settings):
-    """One value of an axis.
-
-    Attributes:
-        label: in rows, figures and tables.
-        settings: over the condition's.
-    """
+    """One value of an axis."""
 
     label: Name
 
 
 class Axis(_Table):
-    """One direction of a grid.
-
-    Attributes:
-        name: in rows, figures and tables.
-        values: in the order of figures.
-    """
+    """One direction of a grid, its values in the order of figures."""
 
     name: Name
     values: Annotated[list[AxisPoint], Field(min_length=1)]
@@ -123,34 +101,20 @@ class Axis(_Table):
 class Tuning(_Table):
     """The choice of each method's learning rate, once for all its cells.
 
-    Attributes:
-        rates: factors of the configured rate that are tried.
-        seeds: on which they are tried; none of them is ever reported.
-        condition: under which; the first one if not given.
-        axes: at which label of each axis; the first one of an axis that is not named.
-        settings: over all others, to try on fewer rounds, say.
+    Without a condition or the label of an axis, the first one is taken.
     """
 
     rates: Annotated[list[Factor], Field(min_length=1)] = [0.25, 0.5, 1.0, 2.0]
     seeds: Annotated[list[Seed], Field(min_length=1)] = [100, 101, 102, 103]
     condition: str | None = None
     axes: dict[str, str] = {}
-    settings: list[str] = []
+    settings: list[Setting] = []
 
 
 class Quick(_Table):
-    """The changes of `--quick`.
+    """The changes of `--quick`: what it names is run instead; all where it names nothing."""
 
-    Attributes:
-        settings: over all others.
-        seeds: instead of the experiment's; these if not given.
-        tuning: whether learning rates are chosen; else the configured ones are taken.
-        methods: names of those that are run; all if not given.
-        conditions: names of those that are run; all if not given.
-        axes: labels that are run, by axis; all of an axis that is not named.
-    """
-
-    settings: list[str] = []
+    settings: list[Setting] = []
     seeds: Annotated[list[Seed], Field(min_length=1)] | None = None
     tuning: bool = False
     methods: list[str] | None = None
@@ -159,25 +123,7 @@ class Quick(_Table):
 
 
 class Definition(_Settings):
-    """An experiment as its TOML has it.
-
-    Attributes:
-        title: one line for people.
-        number: of the experiment in the paper's order; none for any other.
-        figure: kind of its figure, or a list of kinds; those that suit its axes if not given.
-        preset: of the configuration that all cells start from.
-        settings: over the preset.
-        seeds: of every cell.
-        audited: how many of the first seeds of CMFL's cells are on a chain and audited.
-        methods: what is compared.
-        conditions: under what; without any there is one, named for what attacks.
-        axes: of a grid; without any there is one point.
-        tuning: how learning rates are chosen; the configured ones are taken if it is not given.
-        quick: what `--quick` does instead.
-        counts_bytes: whether rows say what is sent, by whom.
-        exclude: pairs of method and condition that are left out; "*" matches any.
-        only: pairs that alone are run; all if not given.
-    """
+    """An experiment as its TOML has it; `docs/experiments.md` describes each key."""
 
     title: Annotated[str, Field(min_length=1, max_length=200)]
     number: Annotated[int, Field(ge=1, le=99)] | None = None
@@ -199,10 +145,17 @@ class Definition(_Settings):
         """The files that its settings name in the folder of the data, which somebody has to say."""
         points = (point for axis in self.axes for point in axis.values)
         tables: tuple[_Settings, ...] = (self, *self.methods, *self.conditions, *points)
-        named = (_FILE.search(setting) for table in tables for setting in table.settings)
+        settings = (setting for table in tables for setting in table.settings)
+        named = (_FILE.search(setting) for setting in settings if isinstance(setting, str))
         return tuple(dict.fromkeys(match[1] for match in named if match))
 
 
+_TAKEN: Mapping[str, set[str]] = {
+    "cmfl": {"rules"},
+    "theorem": {"rules", "options"},
+    "federated": {"aggregator", "options", "pre", "participants"},
+}
+"""What a method of a kind looks at besides its settings, if not `options` alone."""
 AXES_NEEDED: dict[FigureKind, int] = {"grid": 2, "sweep": 1, "attackers": 1, "growth": 1}
 """Axes without which a kind of figure cannot be drawn."""
 
@@ -319,35 +272,58 @@ def _only_condition(definition: Definition) -> str:
     """Return the name of the condition of an experiment that names none: what attacks in it."""
     points = (point for axis in definition.axes for point in axis.values)
     varied = [setting for table in (*definition.methods, *points) for setting in table.settings]
-    if any(setting.startswith("malice.") for setting in varied):
+    if any(str(setting).startswith("malice.") for setting in varied):
         return "attack as set"
     from clients.configuration.parsing import plain_values  # noqa: PLC0415 - it loads torch
 
-    malice = plain_values(definition.preset, settings=tuple(definition.settings)).get("malice", {})
+    settings = tuple(setting for setting in definition.settings if isinstance(setting, str))
+    malice = plain_values(definition.preset, settings=settings).get("malice", {})
     return str(malice["attack"]) if malice.get("attack") else "clean"
 
 
 def require_consistent(definition: Definition, name: str) -> None:
     """Refuse repeated or unknown names, and seeds that are used both for tuning and for reports."""
-    methods = [method.name for method in definition.methods]
-    conditions = [condition.name for condition in definition.conditions]
     axes = {axis.name: [point.label for point in axis.values] for axis in definition.axes}
-    pairs = [*definition.exclude, *definition.only]
-    tuning, quick = definition.tuning or Tuning(), definition.quick
+    faults = chain(_repeated(definition, axes), _unknown(definition, axes), _unused(definition))
+    for fault in faults:
+        raise ConfigurationError(f"experiment {name}: {fault}")
+    for kind in definition.figure:
+        require_axes(f"experiment {name}", kind, axes)
+    tuning = definition.tuning
+    reported = {*definition.seeds, *(definition.quick.seeds or [])}
+    both = sorted(reported.intersection(tuning.seeds)) if tuning is not None else []
+    if both:
+        raise ConfigurationError(
+            f"experiment {name}: learning rates are tuned on seed {both[0]}, which is reported "
+            f"too: a rate is never chosen on the seeds that it is judged by"
+        )
+
+
+def _repeated(definition: Definition, axes: Mapping[str, list[str]]) -> Iterator[str]:
+    tuning = definition.tuning or Tuning()
     once: tuple[tuple[str, Iterable[object]], ...] = (
-        ("method", methods),
-        ("condition", conditions),
+        ("method", [method.name for method in definition.methods]),
+        ("condition", [condition.name for condition in definition.conditions]),
         ("axis", [axis.name for axis in definition.axes]),
         *((f"label of axis {axis!r}", labels) for axis, labels in axes.items()),
         ("figure", definition.figure),
         ("seed", definition.seeds),
-        ("seed of quick", quick.seeds or ()),
+        ("seed of quick", definition.quick.seeds or ()),
         ("seed of tuning", tuning.seeds),
         ("rate of tuning", tuning.rates),
     )
-    for what, names in once:
-        _require_once(name, what, names)
-    for what, used, allowed in (
+    for what, given in once:
+        for repeated, count in Counter(given).items():
+            if count > 1:
+                yield f"{what} {repeated!r} is repeated"
+
+
+def _unknown(definition: Definition, axes: Mapping[str, list[str]]) -> Iterator[str]:
+    methods = [method.name for method in definition.methods]
+    conditions = [condition.name for condition in definition.conditions]
+    pairs = [*definition.exclude, *definition.only]
+    tuning, quick = definition.tuning or Tuning(), definition.quick
+    known: list[tuple[str, Iterable[str], Iterable[str]]] = [
         ("method", [pair[0] for pair in pairs], [*methods, ANY]),
         ("condition", [pair[1] for pair in pairs], [*conditions, ANY]),
         ("method of quick", quick.methods or [], methods),
@@ -355,55 +331,19 @@ def require_consistent(definition: Definition, name: str) -> None:
         ("condition of tuning", [tuning.condition] if tuning.condition else [], conditions),
         ("axis of tuning", tuning.axes, axes),
         ("axis of quick", quick.axes, axes),
-    ):
-        _require_known(name, what, used, allowed)
+    ]
     for axis, labels in axes.items():
-        _require_known(name, f"label of {axis!r}", [tuning.axes.get(axis, labels[0])], labels)
-        _require_known(name, f"label of {axis!r}", quick.axes.get(axis, labels), labels)
+        used = [tuning.axes.get(axis, labels[0]), *quick.axes.get(axis, labels)]
+        known.append((f"label of {axis!r}", used, labels))
+    for what, given, allowed in known:
+        for name in given:
+            if name not in allowed:
+                yield f"unknown {what} {name!r}; known are {', '.join(allowed)}"
+
+
+def _unused(definition: Definition) -> Iterator[str]:
     for method in definition.methods:
-        _require_its_own(name, method)
-    for kind in definition.figure:
-        require_axes(f"experiment {name}", kind, axes)
-    if definition.tuning is not None:
-        _require_unreported(name, tuning, [*definition.seeds, *(quick.seeds or [])])
-
-
-def _require_once(name: str, what: str, given: Iterable[object]) -> None:
-    times = Counter(given)
-    twice = next((repeated for repeated, count in times.items() if count > 1), None)
-    if twice is not None:
-        raise ConfigurationError(f"experiment {name}: {what} {twice!r} is repeated")
-
-
-def _require_known(name: str, what: str, used: Iterable[str], known: Iterable[str]) -> None:
-    unknown = next((used_name for used_name in used if used_name not in known), None)
-    if unknown is not None:
-        listed = ", ".join(known)
-        raise ConfigurationError(
-            f"experiment {name}: unknown {what} {unknown!r}; known are {listed}"
-        )
-
-
-def _require_its_own(name: str, method: Method) -> None:
-    """Refuse a setting that a method of its kind does not look at."""
-    allowed = {
-        "cmfl": {"rules"},
-        "theorem": {"rules", "options"},
-        "federated": {"aggregator", "options", "pre", "participants"},
-    }
-    set_fields = {"rules", "aggregator", "options", "pre", "participants"} & method.model_fields_set
-    unused = sorted(set_fields - allowed.get(method.kind, {"options"}))
-    if unused:
-        raise ConfigurationError(
-            f"experiment {name}: method {method.name!r} is of kind {method.kind}, which takes no "
-            f"{unused[0]}"
-        )
-
-
-def _require_unreported(name: str, tuning: Tuning, reported: Iterable[int]) -> None:
-    both = sorted(set(tuning.seeds).intersection(reported))
-    if both:
-        raise ConfigurationError(
-            f"experiment {name}: learning rates are tuned on seed {both[0]}, which is reported "
-            f"too: a rate is never chosen on the seeds that it is judged by"
-        )
+        unused = {"rules", "aggregator", "options", "pre", "participants"} & method.model_fields_set
+        unused -= _TAKEN.get(method.kind, {"options"})
+        if unused:
+            yield f"method {method.name!r} is of kind {method.kind}, which takes no {min(unused)}"

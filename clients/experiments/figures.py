@@ -265,8 +265,7 @@ def _difference(
         }
         for at in (place, reference)
     )
-    seeds = sorted(own.keys() & theirs.keys())
-    return paired([own[s] for s in seeds], [theirs[s] for s in seeds]) if seeds else None
+    return paired(own, theirs)
 
 
 def bars(cells: Sequence[CellRow]) -> Iterator[Drawn]:

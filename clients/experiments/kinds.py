@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -30,10 +30,10 @@ from clients.experiments.baselines import (
 )
 from clients.experiments.costs import CommitteeTraffic, recorded_traffic
 from clients.experiments.definition import Method, MethodKindName
-from clients.experiments.rows import CellSeconds, round_values
-from clients.runs.metrics import Measure, Quality, RoundMetrics
+from clients.experiments.rows import DECIMALS, CellSeconds, Extra, Traffic, round_values
+from clients.runs.metrics import Quality, RoundMetrics
 from clients.runs.open_run import OpenedRun, open_measure, open_memory_run
-from clients.runs.population import Population, populate, with_training_path
+from clients.runs.population import populate, with_training_path
 from clients.training.port import Engine, Evaluation, PendingEvaluation, TrainedUpdate, TrainingJob
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import Parameters, parts_per_million, rounded_share
@@ -49,18 +49,11 @@ TRAINING = "training"
 SCORING = "scoring"
 EVALUATION = "evaluation"
 
-_DECIMALS = 6
-
 
 class Stopwatch:
     """Adds up seconds by what they went into, from when it is made to the last round.
 
-    Attributes:
-        spent: seconds of each part.
-
-    Args:
-        clock: seconds from any beginning.
-        processor: seconds that this process has had of processors, from any beginning.
+    `clock` counts seconds, and `processor` those that this process has had of processors.
     """
 
     def __init__(
@@ -94,30 +87,26 @@ class Stopwatch:
     def seconds(self, *, is_committee: bool) -> CellSeconds:
         """Return where the seconds have gone, up to the last round.
 
-        Args:
-            is_committee: whether members score updates and a ledger records them; else a server or
-                the clients themselves make a model of them.
+        The rest of the rounds is the ledger's if a committee scores updates; else a server or the
+        clients themselves make a model of them, which counts as scoring.
         """
         parts = {part: self.spent[part] for part in (TRAINING, SCORING, EVALUATION)}
         rest = self._last - self._opened - sum(parts.values())
-        shown = {**parts, "ledger": rest} if is_committee else {**parts}
-        if not is_committee:
-            shown[SCORING] += rest
         if not parts[TRAINING]:  # a kind that trains without an engine
-            shown = {}
+            parts = {}
+        elif is_committee:
+            parts["ledger"] = rest
+        else:
+            parts[SCORING] += rest
         return CellSeconds(
-            wall=round(self._last - self._begun, _DECIMALS),
-            cpu=round(self._processor_last - self._processor_begun, _DECIMALS),
-            **{part: round(spent, _DECIMALS) for part, spent in shown.items()},
+            wall=round(self._last - self._begun, DECIMALS),
+            cpu=round(self._processor_last - self._processor_begun, DECIMALS),
+            **{part: round(spent, DECIMALS) for part, spent in parts.items()},
         )
 
 
 class TimedEngine(Engine):
-    """An engine whose work is timed; what it computes is the other's.
-
-    Args:
-        engine: does the work; its opener closes it.
-    """
+    """An engine whose work is timed; another one does it, and its opener closes that."""
 
     def __init__(self, engine: Engine, stopwatch: Stopwatch) -> None:
         self._engine = engine
@@ -125,12 +114,10 @@ class TimedEngine(Engine):
         self.distances = _timed(engine.distances, stopwatch)
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
-        """Return the update of every job; see `Engine.train`."""
         with self._stopwatch.timing(TRAINING):
             return self._engine.train(start, jobs)
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
-        """Begin to evaluate a parameter vector; see `Engine.evaluate`."""
         with self._stopwatch.timing(EVALUATION):
             pending = self._engine.evaluate(vector, sets)
 
@@ -154,6 +141,7 @@ def _timed(distances: Distances, stopwatch: Stopwatch) -> Distances:
     return computed
 
 
+_QUALITIES = [each.name for each in fields(Quality)]
 RUN = "run"
 """The name of the only run of a home."""
 SHARE = "share"
@@ -183,8 +171,8 @@ class MethodRun:
     malicious: frozenset[ClientId] = frozenset()
     times_aggregated: tuple[int, ...] | None = None
     head: str | None = None
-    bytes: dict[str, Any] = field(default_factory=dict)
-    extra: dict[str, Any] = field(default_factory=dict)
+    bytes: Traffic = field(default_factory=Traffic)
+    extra: Extra = field(default_factory=Extra)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +188,7 @@ class MethodTask:
 
 @dataclass(frozen=True, slots=True)
 class MethodKind:
-    """A kind of method.
-
-    Attributes:
-        require: refuses what cannot be played, before any data are loaded.
-    """
+    """A kind of method: what refuses one before any data are loaded, and what plays a run."""
 
     require: Callable[[Configuration, Method], None]
     play: Callable[[MethodTask], MethodRun]
@@ -247,61 +231,35 @@ def play_run(run: OpenedRun, task: MethodTask) -> MethodRun:
         task.on_round()
 
     rows = run.go_on(ended)
+    qualities = [{name: getattr(row, name) for name in _QUALITIES} for row in rows]
     return MethodRun(
-        rounds=tuple(_committee_round(row) for row in rows),
+        rounds=tuple(
+            MethodRound(
+                quality=Quality(**quality),
+                trained=row.trained,
+                served=row.served,
+                aggregated=row.accepted,
+            )
+            for row, quality in zip(rows, qualities, strict=True)
+        ),
         floor=run.measure.floor,
         samples=tuple(run.population.data.sample_counts),
         malicious=run.population.malicious,
         head=rows[-1].head,
-        bytes={} if traffic is None else recorded_traffic(traffic.rounds, dimension),
+        bytes=Traffic() if traffic is None else recorded_traffic(traffic.rounds, dimension),
     )
 
 
-def _committee_round(row: RoundMetrics) -> MethodRound:
-    quality = Quality(
-        accuracy=row.accuracy,
-        loss=row.loss,
-        training_loss=row.training_loss,
-        client_accuracy=row.client_accuracy,
-        backdoor_success=row.backdoor_success,
-    )
-    return MethodRound(
-        quality=quality, trained=row.trained, served=row.served, aggregated=row.accepted
-    )
-
-
-def _require_federated(configuration: Configuration, method: Method) -> None:
-    """Refuse an aggregation that the number of participants does not allow."""
-    participants = participants_of(_parameters(configuration), method)
-    _aggregation(method, participants).require(participants)
-
-
-def _play_federated(task: MethodTask) -> MethodRun:
-    """Play a run with one server and an aggregator: FedAvg and what withstands attacks on it."""
-    parameters = _parameters(task.configuration)
-    participants = participants_of(parameters, task.method)
-    with _open_population(task, participants) as (population, measure):
-        settings = FederatedSettings(
-            rounds=parameters.rounds,
-            participants=participants,
-            server_rate=parameters.server_rate,
-            attackers=population.attackers,
-            aggregation=_aggregation(task.method, participants),
-            memory=population.attack_memory(task.configuration),
-        )
-        rows = run_federated(
-            [client.samples for client in population.registry],
-            measure.gauge,
-            population.initial,
-            settings,
-            task.configuration.seed,
-            lambda _: task.on_round(),
-        )
-    return _without_ledger(task, population, measure, rows, {"participants": participants})
-
-
-def _require_decentralised(configuration: Configuration, method: Method) -> None:
-    """Refuse an option that a method does not have, or that is not a whole number."""
+def _settings_of(
+    configuration: Configuration, method: Method
+) -> FederatedSettings | DecentralisedSettings:
+    """Return the settings of a baseline: with one server, or with as many clients as are active."""
+    sizes = configuration.parameters(dimension=1)
+    if method.kind == "federated":
+        participants = participants_of(sizes, method)
+        aggregation = _aggregation(method, participants)
+        rate = sizes.server_rate
+        return FederatedSettings(sizes.rounds, participants, rate, aggregation=aggregation)
     known = ("replicas", "segments") if method.kind == "gossip" else ()
     for name, value in method.options.items():
         if name not in known:
@@ -309,76 +267,61 @@ def _require_decentralised(configuration: Configuration, method: Method) -> None
             raise ConfigurationError(f"options.{name}: {method.kind} knows {listed}")
         if not isinstance(value, int) or isinstance(value, bool):
             raise ConfigurationError(f"options.{name} = {value!s:.80}: must be a whole number")
-    _decentralised(configuration, method).require(configuration.protocol.clients)
-
-
-def _play_decentralised(task: MethodTask) -> MethodRun:
-    """Play a run without a server, with as many participants as CMFL activates."""
-    settings = _decentralised(task.configuration, task.method)
-    with _open_population(task, settings.participants) as (population, measure):
-        rows = run_decentralised(
-            population.data,
-            measure.gauge,
-            population.initial,
-            replace(settings, attackers=population.attackers),
-            task.configuration.seed,
-            lambda _: task.on_round(),
-        )
-    extra = {
-        "beside_accuracy": list(round_values(row.beside.accuracy for row in rows)),
-        "beside_loss": list(round_values(row.beside.loss for row in rows)),
-    }
-    return _without_ledger(task, population, measure, rows, extra)
-
-
-def _decentralised(configuration: Configuration, method: Method) -> DecentralisedSettings:
-    sizes = _parameters(configuration)
     mixing = cast("Literal['brain-torrent', 'gossip']", method.kind)
     return DecentralisedSettings(sizes.rounds, sizes.active, mixing, **method.options)
 
 
-KINDS: Mapping[str, MethodKind] = {
-    # The configuration has refused all that CMFL cannot play.
-    "cmfl": MethodKind(lambda _configuration, _method: None, _play_committee),
-    "federated": MethodKind(_require_federated, _play_federated),
-    **dict.fromkeys(
-        ("brain-torrent", "gossip"), MethodKind(_require_decentralised, _play_decentralised)
-    ),
-}
+def _require_baseline(configuration: Configuration, method: Method) -> None:
+    """Refuse options that the kind lacks, and what the number of participants does not allow."""
+    _settings_of(configuration, method).require(configuration.protocol.clients)
 
 
-@contextmanager
-def _open_population(task: MethodTask, participants: int) -> Iterator[tuple[Population, Measure]]:
-    """Open what a run without a ledger needs; its clients send float32, whatever CMFL's do."""
+def _play_baseline(task: MethodTask) -> MethodRun:
+    """Play a run without a ledger; its clients send float32, whatever CMFL's do."""
+    settings = _settings_of(task.configuration, task.method)
     population = populate(task.configuration)
     protocol = task.configuration.protocol.model_copy(update={"payload": FLOAT32.name})
     configuration = task.configuration.model_copy(update={"protocol": protocol})
     configuration = with_training_path(configuration, population)
-    with open_measure(configuration, population, participants, task.stopwatch.watched) as measure:
-        yield population, measure
+    seed, initial, samples = configuration.seed, population.initial, population.data.sample_counts
 
+    def ended(_row: MethodRound) -> None:
+        task.on_round()
 
-def _without_ledger(
-    task: MethodTask,
-    population: Population,
-    measure: Measure,
-    rounds: tuple[MethodRound, ...],
-    extra: dict[str, Any],
-) -> MethodRun:
+    watched, participants = task.stopwatch.watched, settings.participants
+    with open_measure(configuration, population, participants, watched) as measure:
+        if isinstance(settings, FederatedSettings):
+            memory = population.attack_memory(task.configuration)
+            settings = replace(settings, attackers=population.attackers, memory=memory)
+            declared = [client.samples for client in population.registry]
+            rounds = run_federated(declared, measure.gauge, initial, settings, seed, ended)
+            extra: Extra = {"participants": participants}
+        else:
+            settings = replace(settings, attackers=population.attackers)
+            rounds = run_decentralised(samples, measure.gauge, initial, settings, seed, ended)
+            extra = {
+                "beside_accuracy": list(round_values(row.beside.accuracy for row in rounds)),
+                "beside_loss": list(round_values(row.beside.loss for row in rounds)),
+            }
     traffic = [row.traffic for row in rounds if row.traffic is not None]
-    counted = recorded_traffic(traffic, population.model.dimension) if task.counts_bytes else {}
+    counted = recorded_traffic(traffic, len(initial)) if task.counts_bytes else Traffic()
     return MethodRun(
         rounds=rounds,
         floor=measure.floor,
-        samples=tuple(population.data.sample_counts),
+        samples=tuple(samples),
         malicious=population.malicious,
         bytes=counted,
         extra=extra,
     )
 
 
-def _parameters(configuration: Configuration) -> Parameters:
-    return configuration.parameters(dimension=1)
+KINDS: Mapping[str, MethodKind] = {
+    # The configuration has refused all that CMFL cannot play.
+    "cmfl": MethodKind(lambda _configuration, _method: None, _play_committee),
+    **dict.fromkeys(
+        ("federated", "brain-torrent", "gossip"), MethodKind(_require_baseline, _play_baseline)
+    ),
+}
 
 
 def participants_of(parameters: Parameters, method: Method) -> int:
@@ -394,10 +337,11 @@ def _aggregation(method: Method, participants: int) -> Aggregation:
     """Return what the server does."""
     pre = []
     for table in method.pre:
-        options = {key: value for key, value in table.items() if key != "name"}
-        if not isinstance(table.get("name"), str):
+        name = table.get("name")
+        if not isinstance(name, str):
             raise ConfigurationError("pre: each of them needs a name")
-        pre.append(pre_aggregator_named(table["name"], _counted(options, participants)))
+        options = {key: value for key, value in table.items() if key != "name"}
+        pre.append(pre_aggregator_named(name, _counted(options, participants)))
     aggregator = aggregator_named(method.aggregator, _counted(method.options, participants))
     return Aggregation(aggregator, tuple(pre))
 

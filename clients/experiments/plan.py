@@ -10,17 +10,31 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from clients.configuration.loading import load
-from clients.configuration.parsing import plain_values, require_no_live_settings
+from clients.configuration.loading import checked, load
+from clients.configuration.parsing import (
+    imply_file,
+    plain_values,
+    require_no_live_settings,
+    with_settings,
+)
 from clients.configuration.schema import Configuration, ProtocolSection
 from clients.datasets.registry import data_digest
-from clients.experiments.definition import ANY, DATA, AxisPoint, Definition, Method, Quick, Tuning
+from clients.experiments.definition import (
+    ANY,
+    DATA,
+    AxisPoint,
+    Definition,
+    Method,
+    Quick,
+    Setting,
+    Tuning,
+)
 from clients.experiments.kinds import kind_named
 from clients.experiments.rows import CellRow
 from ledger.protocol.errors import ConfigurationError, ParametersError
@@ -31,6 +45,12 @@ from ledger.protocol.parameters import (
     rounded_share,
 )
 
+RULES = frozenset({"strategy", "distance"})
+"""Settings of the protocol that a method's `rules` take from a preset."""
+MOST_DIGITS = 6
+"""A rate is kept in millionths."""
+MAX_CELLS = 20_000
+LONGEST_NAME = 200
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9.+]+")
 
 
@@ -59,15 +79,12 @@ class Cell:
     content: str
 
     @property
-    def point(self) -> str:
-        """Its name without the seed."""
-        labels = [f"{axis}-{label}" for axis, label in self.axes.items()]
-        return "__".join(_plain(part) for part in (self.method.name, self.condition, *labels))
-
-    @property
     def name(self) -> str:
         """Its name, unique in its experiment, and a file's name."""
-        return f"{self.point}__seed{self.seed}"
+        labels = [f"{axis}-{label}" for axis, label in self.axes.items()]
+        parts = (self.method.name, self.condition, *labels)
+        point = "__".join(_NOT_IN_NAMES.sub("-", part).strip("-.") for part in parts)
+        return f"{point}__seed{self.seed}"
 
     @property
     def digest(self) -> str:
@@ -94,30 +111,25 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """A run that is there only to choose its method's learning rate.
+class Job:
+    """A cell that is to be played, with the factor of its learning rate.
 
-    Attributes:
-        cell: what is run; never one that is reported.
+    A trial is played only to choose the learning rate of its method; no result has its cell.
     """
 
     cell: Cell
     factor: float
+    is_trial: bool = False
 
     @property
     def name(self) -> str:
         """Its name, unique in its experiment."""
-        return f"tuning__{self.cell.name}__rate{self.factor:g}"
+        return f"tuning__{self.cell.name}__rate{self.factor:g}" if self.is_trial else self.cell.name
 
     @property
     def digest(self) -> str:
-        """Of all that its result follows from, 0x-hex."""
+        """Of all that a trial follows from, 0x-hex."""
         return digest_of([self.cell.digest, self.factor])
-
-    @property
-    def rounds(self) -> int:
-        """T."""
-        return self.cell.rounds
 
 
 def digest_of(value: object) -> str:
@@ -126,53 +138,26 @@ def digest_of(value: object) -> str:
     return f"0x{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def _plain(part: str) -> str:
-    """Return a name's part as a file's name may have it."""
-    return _NOT_IN_NAMES.sub("-", part).strip("-.")
-
-
-RULES = frozenset({"strategy", "distance"})
-"""Settings of the protocol that a method's `rules` take from a preset."""
-
-
-MOST_DIGITS = 6
-"""A rate is kept in millionths."""
-
-
 @dataclass(frozen=True, slots=True)
 class CellFactory:
-    """Makes cells and trials, each of them checked.
-
-    Attributes:
-        quick: what is done instead; nothing else unless it is run quickly.
-        data: folder of the data; None where no file is needed.
-    """
+    """Makes cells and trials, each of them checked, from files in the folder of the data."""
 
     name: str
     definition: Definition
     quick: Quick
-    is_quick: bool
+    tuning: Tuning | None
     data: Path | None
     data_digests: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def tuning(self) -> Tuning | None:
-        """The choice of learning rates; None if there is none."""
-        return None if self.is_quick and not self.quick.tuning else self.definition.tuning
-
     def points(self) -> Iterator[tuple[Method, str, tuple[AxisPoint, ...]]]:
         """Yield what there is one run of for each seed."""
-        quick, definition = self.quick, self.definition
+        quick = self.quick
         axes = [
-            [
-                point
-                for point in axis.values
-                if point.label in quick.axes.get(axis.name, [point.label])
-            ]
-            for axis in definition.axes
+            [each for each in axis.values if each.label in quick.axes.get(axis.name, [each.label])]
+            for axis in self.definition.axes
         ]
-        for condition in definition.conditions:
-            for method in definition.methods:
+        for condition in self.definition.conditions:
+            for method in self.definition.methods:
                 if (
                     self._is_meant(method.name, condition.name)
                     and method.name in (quick.methods or [method.name])
@@ -194,7 +179,7 @@ class CellFactory:
         condition: str,
         points: tuple[AxisPoint, ...],
         seed: int,
-        more: Sequence[str] = (),
+        more: Sequence[Setting] = (),
     ) -> Cell:
         """Return a cell, its configuration checked."""
         labels = {
@@ -216,35 +201,23 @@ class CellFactory:
             content=self._content(configuration, method, self.tuning if tuned else None),
         )
 
-    @property
-    def most_trials(self) -> int:
-        """The number of trials if every method has some."""
-        tuning = self.tuning
-        each = 0 if tuning is None else len(tuning.rates) * len(tuning.seeds)
-        return each * len(self.definition.methods)
-
-    def trials(self) -> Iterator[Trial]:
+    def trials(self) -> Iterator[Job]:
         """Yield the runs by which learning rates are chosen."""
         tuning, definition = self.tuning, self.definition
         if tuning is None:
             return
         condition = tuning.condition or definition.conditions[0].name
-        points = tuple(
-            next(
-                p
-                for p in axis.values
-                if p.label == tuning.axes.get(axis.name, axis.values[0].label)
-            )
-            for axis in definition.axes
-        )
-        meant = dict.fromkeys(method.name for method, _, _ in self.points())
+        points = []
+        for axis in definition.axes:
+            label = tuning.axes.get(axis.name, axis.values[0].label)
+            points.append(next(point for point in axis.values if point.label == label))
+        meant = {method.name for method, _, _ in self.points()}
         for method in definition.methods:
             if method.tuned and method.name in meant:
-                cells = [
-                    self.cell(method, condition, points, seed, tuning.settings)
-                    for seed in tuning.seeds
-                ]
-                yield from (Trial(cell, factor) for factor in tuning.rates for cell in cells)
+                place = method, condition, tuple(points)
+                cells = [self.cell(*place, seed, tuning.settings) for seed in tuning.seeds]
+                for rate, cell in product(tuning.rates, cells):
+                    yield Job(cell, rate, is_trial=True)
 
     def _configuration(
         self,
@@ -252,27 +225,27 @@ class CellFactory:
         condition: str,
         points: tuple[AxisPoint, ...],
         seed: int,
-        more: Sequence[str],
+        more: Sequence[Setting],
     ) -> Configuration:
         definition = self.definition
+        conditions = {each.name: each.settings for each in definition.conditions}
         settings = (
             *definition.settings,
             *(() if method.rules is None else _rules(method.rules)),
             *method.settings,
-            *next(
-                candidate.settings
-                for candidate in definition.conditions
-                if candidate.name == condition
-            ),
+            *conditions[condition],
             *(setting for point in points for setting in point.settings),
             *more,
             *self.quick.settings,
-            f"seed={seed}",
-            "machine.ledger=memory",
+            ("seed", seed),
+            ("machine.ledger", "memory"),
         )
-        settings = tuple(setting.replace(DATA, str(self.data)) for setting in settings)
+        data = str(self.data)
         try:
-            configuration = load_that_fits(definition.preset, settings)
+            configuration = load_that_fits(
+                definition.preset,
+                [one.replace(DATA, data) if isinstance(one, str) else one for one in settings],
+            )
             kind_named(method.kind).require(configuration, method)
             require_no_live_settings(configuration)
         except (ConfigurationError, ParametersError) as error:
@@ -304,63 +277,83 @@ class CellFactory:
         )
 
 
-def _rules(preset: str) -> tuple[str, ...]:
+def _rules(preset: str) -> list[Setting]:
     """Return the rules of a preset as settings; one that it leaves open is left open."""
-    rules = load(preset).protocol.model_dump(include=set(RULES))
-    return tuple(
-        f"protocol.{name}={'' if value is None else value}" for name, value in sorted(rules.items())
-    )
+    rules = load(preset).protocol.model_dump(mode="json", include=set(RULES))
+    return [(f"protocol.{name}", value) for name, value in sorted(rules.items())]
 
 
-def load_that_fits(preset: str, settings: tuple[str, ...]) -> Configuration:
+def values_of(preset: str, settings: Iterable[Setting]) -> dict[str, Any]:
+    """Return the plain values of a preset with settings on top, tables key by key."""
+    values, keys = plain_values(preset), set()
+    for setting in settings:
+        if isinstance(setting, str):
+            with_settings(values, (setting,))
+            keys.add(setting.partition("=")[0].strip())
+        else:
+            _put(values, *setting)
+            keys.add(setting[0])
+    imply_file(values, keys)
+    return values
+
+
+def _put(values: dict[str, Any], name: str, value: object) -> None:
+    if isinstance(value, Mapping):
+        for key, single in value.items():
+            _put(values, f"{name}.{key}", single)
+        return
+    *sections, last = name.split(".")
+    for section in sections:
+        values = values.setdefault(section, {})
+    values.pop(last, None)
+    if value is not None:
+        values[last] = value
+
+
+def load_that_fits(preset: str, settings: Sequence[Setting]) -> Configuration:
     """Return the configuration of a preset with settings on top.
 
     The sizes of a round follow from rates: C = floor(ω a + 1/2) of a active clients, and the other
     n have to fill the next committee. At ω = .5 that needs an even a: 59 of 297 clients give C = 30
     and n = 29, and 60 would do.
     """
+    values = values_of(preset, settings)
     try:
-        return load(preset, settings=settings)
+        return checked(values)
     except ParametersError as error:
-        rate = _rate_that_fits(preset, settings)
+        rate = _rate_that_fits(values)
         if rate is None:
             raise ConfigurationError(str(error)) from error
         raise ConfigurationError(f"{error}; protocol.active_rate = {rate} fits") from error
 
 
-def _rate_that_fits(preset: str, settings: tuple[str, ...]) -> str | None:
+def _rate_that_fits(values: dict[str, Any]) -> float | None:
     """Return the rate of the nearest number of active clients that the protocol takes."""
-    values = plain_values(preset, settings=settings)["protocol"]
-    clients = values["clients"]
-    rate = values.get("active_rate", ProtocolSection.model_fields["active_rate"].default)
+    protocol = values["protocol"]
+    clients = protocol["clients"]
+    rate = protocol.get("active_rate", ProtocolSection.model_fields["active_rate"].default)
     requested = rounded_share(parts_per_million("active_rate", rate), clients)
     most = min(clients, MAX_MEMBERS + MAX_TRAINERS)
     # Of two as near, the larger: fewer than are asked for make a smaller committee.
-    nearest = sorted(range(1, most + 1), key=lambda active: (abs(active - requested), -active))
-    for active in nearest:
-        fitting_rate = rate_of(active, clients)
+    for active in sorted(range(1, most + 1), key=lambda active: (abs(active - requested), -active)):
+        fitting = rate_of(active, clients)
         try:
-            load(preset, settings=(*settings, f"protocol.active_rate={fitting_rate}"))
+            checked({**values, "protocol": {**protocol, "active_rate": fitting}})
         except ParametersError:
             continue
-        return fitting_rate
+        return fitting
     return None
 
 
-def rate_of(active: int, clients: int) -> str:
+def rate_of(active: int, clients: int) -> float:
     """Return the shortest decimal whose share of all clients is `active`."""
-    for digits in range(1, MOST_DIGITS):
-        rate = round(active / clients, digits)
-        if rounded_share(parts_per_million("active_rate", rate), clients) == active:
-            return str(rate)
-    return str(round(active / clients, MOST_DIGITS))
+    rates = [round(active / clients, digits) for digits in range(1, MOST_DIGITS + 1)]
+    shares = (rounded_share(parts_per_million("active_rate", rate), clients) for rate in rates)
+    return next((r for r, share in zip(rates, shares, strict=True) if share == active), rates[-1])
 
 
 _Place: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...]]
 """Method, condition, and the label on each axis."""
-
-MAX_CELLS = 20_000
-LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,33 +371,28 @@ class ExperimentPlan:
     definition: Definition
     is_quick: bool
     cells: tuple[Cell, ...]
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[Job, ...] = ()
     data: Path | None = None
     _named: dict[str, Cell] = field(init=False, repr=False)
     _places: dict[_Place, Cell] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Index the cells."""
-        tried = [trial.name for trial in self.trials]
-        if len(tried) > len(set(tried)):
+        """Index the cells, each of which needs a name of its own."""
+        for what, names, reason in (
+            ("trials", self.trials, "rates of tuning must differ in their first six digits"),
+            ("cells", self.cells, "their names differ only in signs that a file's name has not"),
+        ):
+            (name, times), *_ = [*Counter(each.name for each in names).most_common(1), ("", 0)]
+            if times > 1:
+                raise ConfigurationError(
+                    f"experiment {self.experiment}: two {what} are called {name!r}: {reason}"
+                )
+        named = {cell.name: cell for cell in self.cells}
+        if len(longest := max(named, key=len, default="")) > LONGEST_NAME:
             raise ConfigurationError(
-                f"experiment {self.experiment}: two trials are called "
-                f"{Counter(tried).most_common(1)[0][0]!r}: rates of tuning must differ in their "
-                f"first six digits"
+                f"experiment {self.experiment}: cell {longest!r}: a name of over "
+                f"{LONGEST_NAME} letters"
             )
-        named: dict[str, Cell] = {}
-        for cell in self.cells:
-            if cell.name in named:
-                raise ConfigurationError(
-                    f"experiment {self.experiment}: two cells are called {cell.name!r}: their "
-                    f"names differ only in signs that a file's name has not"
-                )
-            if len(cell.name) > LONGEST_NAME:
-                raise ConfigurationError(
-                    f"experiment {self.experiment}: cell {cell.name!r}: a name of over "
-                    f"{LONGEST_NAME} letters"
-                )
-            named[cell.name] = cell
         places = {_place_of(c.method.name, c.condition, c.axes): c for c in self.cells}
         object.__setattr__(self, "_named", named)
         object.__setattr__(self, "_places", places)
@@ -436,34 +424,42 @@ def plan_experiment(
     is_quick: bool = False,
     data: Path | None = None,
 ) -> ExperimentPlan:
-    """Return what an experiment runs.
+    """Return what an experiment runs: cells whose configurations hold, their data not looked at.
 
-    Args:
-        seeds: how many of its seeds; more than it names go on after its last. None for all.
-
-    Returns:
-        Cells whose configurations hold; whether their data can be had is not looked at.
+    `seeds` is how many of its seeds; more than it names go on after its last. None for all.
     """
     missing = missing_files(definition, data)
     if missing:
-        where = "say with --data which folder it is in" if data is None else f"there is no {data}/"
-        raise ConfigurationError(
-            f"experiment {name} reads {missing[0]}: {where}{'' if data is None else missing[0]}"
-        )
-    maker = CellFactory(name, definition, definition.quick if is_quick else Quick(), is_quick, data)
+        where = f"there is no {data}/{missing[0]}"
+        if data is None:
+            where = "say with --data which folder it is in"
+        raise ConfigurationError(f"experiment {name} reads {missing[0]}: {where}")
+    quick = definition.quick if is_quick else Quick()
+    tuning = None if is_quick and not quick.tuning else definition.tuning
+    maker = CellFactory(name, definition, quick, tuning, data)
     # A few axes span more points than any memory holds: no more are made than may be.
     points = list(islice(maker.points(), MAX_CELLS + 1))
     if not points:
         raise ConfigurationError(f"experiment {name}: no pair of method and condition is left")
-    every = _seeds(definition, maker.quick, seeds)
+    every = _seeds(definition, quick, seeds)
     if len(points) * len(every) > MAX_CELLS:
         raise ConfigurationError(f"experiment {name} has over {MAX_CELLS} cells")
-    if maker.most_trials > MAX_CELLS:
+    tried = 0 if tuning is None else len(tuning.rates) * len(tuning.seeds)
+    if tried * len(definition.methods) > MAX_CELLS:
         raise ConfigurationError(f"experiment {name} tries over {MAX_CELLS} learning rates")
     first = [maker.cell(*point, every[0]) for point in points]
     # Seed by seed, so that what was cut short has whole seeds.
     audited = every[: definition.audited]
-    cells = [_seeded(cell, seed, audited) for seed in every for cell in first]
+    cells = [
+        replace(
+            cell,
+            seed=seed,
+            configuration=cell.configuration.model_copy(update={"seed": seed}),
+            is_recorded=cell.is_recorded and seed in audited,
+        )
+        for seed in every
+        for cell in first
+    ]
     return ExperimentPlan(name, definition, is_quick, tuple(cells), tuple(maker.trials()), data)
 
 
@@ -488,14 +484,3 @@ def _seeds(definition: Definition, quick: Quick, count: int | None) -> list[int]
         if following not in tuned_on:
             named.append(following)
     return named[:count]
-
-
-def _seeded(cell: Cell, seed: int, audited: Sequence[int]) -> Cell:
-    """Return a cell with another seed, on a chain only if that seed is audited."""
-    configuration = cell.configuration.model_copy(update={"seed": seed})
-    return replace(
-        cell,
-        seed=seed,
-        configuration=configuration,
-        is_recorded=cell.is_recorded and seed in audited,
-    )

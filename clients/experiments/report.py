@@ -66,22 +66,13 @@ def report(rows: Mapping[str, ExperimentRows]) -> str:
 def overview(rows: Mapping[str, ExperimentRows]) -> list[str]:
     """Return the table of all experiments: cells, tuning runs, audits and CPU time."""
     table = []
-    for name, experiment in rows.items():
-        cells, trials = experiment.cells, experiment.trials
-        cpu_seconds = sum(cell.seconds.cpu for cell in cells)
-        cpu_seconds += sum(trial.seconds.cpu for trial in trials)
-        audits = [cell.ledger.verdict for cell in cells if cell.ledger is not None]
+    for name, of in rows.items():
+        cpu_seconds = sum(row.seconds.cpu for row in (*of.cells, *of.trials))
+        audits = [cell.ledger.verdict for cell in of.cells if cell.ledger is not None]
         passed = f"{sum(verdict == 'passed' for verdict in audits)} of {len(audits)}"
-        table.append(
-            [
-                _number(cells),
-                name,
-                str(len(cells)),
-                str(len(trials)),
-                passed if audits else "none",
-                f"{cpu_seconds / 60:.1f}",
-            ]
-        )
+        number = DASH if of.cells[0].number is None else str(of.cells[0].number)
+        told = [number, name, str(len(of.cells)), str(len(of.trials))]
+        table.append([*told, passed if audits else "none", f"{cpu_seconds / 60:.1f}"])
     return markdown(
         ["number", "experiment", "cells", "tuning runs", "audits passed", "CPU minutes"], table
     )
@@ -127,10 +118,6 @@ def sections(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()) ->
     for name, experiment in rows.items():
         lines += _section(name, experiment, _figures_of(name, figures, rows))
     return lines
-
-
-def _number(cells: Sequence[CellRow]) -> str:
-    return DASH if cells[0].number is None else str(cells[0].number)
 
 
 def _section(name: str, experiment: ExperimentRows, figures: Sequence[str]) -> list[str]:
@@ -197,41 +184,31 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 def _table(cells: Sequence[CellRow], measure: Measure) -> list[str]:
     """Return a table, with sentences below on methods that have no column worth its room."""
-    seeds = max(
-        len(of) for own in grouped(cells, row_label).values() for of in by_method(own).values()
-    )
-    entries: dict[str, dict[str, str]] = {}
-    for line, own in grouped(cells, row_label).items():
-        for method, named in by_method(own).items():
-            entries.setdefault(method, {})[line] = _entry(named, measure, seeds)
-    filled = {
-        method: {line: entry for line, entry in own.items() if entry != DASH}
-        for method, own in entries.items()
-    }
-    lines = [
-        line for line in grouped(cells, row_label) if any(line in own for own in filled.values())
-    ]
+    places: dict[tuple[str, str], list[CellRow]] = {}
+    for cell in cells:
+        places.setdefault((cell.method, row_label(cell)), []).append(cell)
+    seeds = max(map(len, places.values()))
+    told: dict[str, dict[str, str]] = {method: {} for method in by_method(cells)}
+    for (method, line), own in places.items():
+        values = [value for cell in own if (value := measure(cell)) is not None]
+        if values:
+            fewer = f" ({len(values)} of {seeds} seeds)" if len(values) < seeds else ""
+            told[method][line] = f"{format_estimate(values)}{fewer}"
+    filled = {line for entries in told.values() for line in entries}
+    lines = [line for line in grouped(cells, row_label) if line in filled]
     least = 2 if len(lines) > FEW_SCENARIOS else 1
-    columns = [method for method, own in filled.items() if len(own) >= least]
-    rows = [[line, *(filled[method].get(line, DASH) for method in columns)] for line in lines]
+    columns = [method for method, entries in told.items() if len(entries) >= least]
+    rows = [[line, *(told[method].get(line, DASH) for method in columns)] for line in lines]
     single = [
         f"{method}, {line}: {entry}"
-        for method, own in filled.items()
+        for method, entries in told.items()
         if method not in columns
-        for line, entry in own.items()
+        for line, entry in entries.items()
     ]
-    empty = [method for method, own in filled.items() if not own]
+    empty = [method for method, entries in told.items() if not entries]
     sentences = [f"{'; '.join(single)}."] if single else []
     sentences += [f"Without a number: {', '.join(empty)}."] if empty else []
     return [*markdown(["", *columns], rows), *(["", " ".join(sentences)] if sentences else [])]
-
-
-def _entry(cells: Sequence[CellRow], measure: Measure, seeds: int) -> str:
-    values = [value for cell in cells if (value := measure(cell)) is not None]
-    if not values:
-        return DASH
-    fewer = f" ({len(values)} of {seeds} seeds)" if len(values) < seeds else ""
-    return f"{format_estimate(values)}{fewer}"
 
 
 def format_estimate(values: Sequence[float], places: int = 3) -> str:

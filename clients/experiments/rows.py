@@ -13,22 +13,16 @@ import json
 import lzma
 import shutil
 import tarfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from pathlib import Path, PurePosixPath
 from statistics import fmean
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import (
-    AfterValidator,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    with_config,
-)
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic asks for it before Python 3.12
 
 from clients.experiments.definition import (
@@ -54,12 +48,19 @@ def archive_path(out: Path, experiment: str) -> Path:
     return out / f"{experiment}{SUFFIX}"
 
 
-def read_stored(out: Path, name: str, max_bytes: int) -> bytes:
-    """Return a file of an experiment, loose or packed.
+@contextmanager
+def _unpacking(archive: Path) -> Iterator[tarfile.TarFile]:
+    try:
+        with tarfile.open(archive, "r|xz") as packed:
+            yield packed
+    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+        raise ConfigurationError(f"{archive}: cannot be unpacked: {error}") from error
 
-    Args:
-        name: path of the file from there; it begins with the experiment's name.
-        max_bytes: one more is read at most, by which a caller knows what is too large.
+
+def read_stored(out: Path, name: str, max_bytes: int) -> bytes:
+    """Return a file of an experiment, loose or packed, by its path from the folder of the rows.
+
+    One byte more than the limit is read at most, by which a caller knows what is too large.
     """
     archive = archive_path(out, PurePosixPath(name).parts[0].removesuffix(".jsonl"))
     try:
@@ -67,18 +68,13 @@ def read_stored(out: Path, name: str, max_bytes: int) -> bytes:
     except FileNotFoundError:
         if not archive.is_file():
             raise
-    try:
-        # The rows come first, and what follows is not unpacked for them.
-        with tarfile.open(archive, "r|xz") as packed:
-            for member in packed:
-                if member.name == name:
-                    content = packed.extractfile(member)
-                    if content is None:
-                        raise FileNotFoundError(f"{name} in {archive} is no file")
-                    return content.read(max_bytes + 1)
-    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
-        raise ConfigurationError(f"{archive}: cannot be unpacked: {error}") from error
-    raise FileNotFoundError(f"{archive} has no {name}")
+    # The rows come first, and what follows is not unpacked for them.
+    with _unpacking(archive) as packed:
+        for member in packed:
+            content = packed.extractfile(member) if member.name == name else None
+            if content is not None:
+                return content.read(max_bytes + 1)
+    raise FileNotFoundError(f"{archive} has no file {name}")
 
 
 def pack(out: Path, experiment: str) -> Path:
@@ -87,15 +83,11 @@ def pack(out: Path, experiment: str) -> Path:
     Of a run only the files of its folder are stored, its configuration and report: a home below it
     is of a cell that was cut off, which is played anew.
     """
-    rows, folder, archive = (
-        out / f"{experiment}.jsonl",
-        out / experiment,
-        archive_path(out, experiment),
-    )
-    files = [rows, *sorted(path for path in folder.glob("*/*") if path.is_file())]
+    rows, folder = out / f"{experiment}.jsonl", out / experiment
+    archive = archive_path(out, experiment)
     temporary = archive.with_suffix(".part")
     with tarfile.open(temporary, "w:xz", preset=9) as packed:
-        for path in files:
+        for path in [rows, *sorted(path for path in folder.glob("*/*") if path.is_file())]:
             member = tarfile.TarInfo(path.relative_to(out).as_posix())
             member.size = path.stat().st_size
             with path.open("rb") as content:
@@ -112,8 +104,13 @@ def unpack(out: Path, experiment: str) -> None:
     if (out / rows).exists() or not archive.is_file():
         return
     with TemporaryDirectory(prefix=f"{experiment}-", dir=out) as made:
-        folder = Path(made)
-        _unpack_into(folder, archive, experiment)
+        folder, left = Path(made), MAX_UNPACKED_BYTES
+        with _unpacking(archive) as packed:
+            for member in packed:
+                left -= member.size
+                if left < 0:
+                    raise tarfile.TarError(f"holds more than {MAX_UNPACKED_BYTES} bytes")
+                _unpack_member(packed, member, folder, experiment)
         files = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
         # The rows last: if they are there, so is everything else.
         for path in sorted(files, key=lambda each: each == Path(rows)):
@@ -121,22 +118,9 @@ def unpack(out: Path, experiment: str) -> None:
             (folder / path).replace(out / path)
 
 
-def _unpack_into(folder: Path, archive: Path, experiment: str) -> None:
-    try:
-        with tarfile.open(archive, "r|xz") as packed:
-            left = MAX_UNPACKED_BYTES
-            for member in packed:
-                left -= member.size
-                _unpack_member(packed, member, folder, experiment, left)
-    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
-        raise ConfigurationError(f"{archive}: cannot be unpacked: {error}") from error
-
-
 def _unpack_member(
-    packed: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, experiment: str, left: int
+    packed: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, experiment: str
 ) -> None:
-    if left < 0:
-        raise tarfile.TarError(f"holds more than {MAX_UNPACKED_BYTES} bytes")
     # By hand: Python before 3.11.4 knows no filter against links and paths that lead elsewhere.
     path = PurePosixPath(member.name)
     is_own = path.parts[:1] in {(experiment,), (f"{experiment}.jsonl",)} and ".." not in path.parts
@@ -219,23 +203,6 @@ class Extra(TypedDict, total=False):
     theorem: Theorem
 
 
-_TRAFFIC, _EXTRA = TypeAdapter(Traffic), TypeAdapter(Extra)
-
-
-def _traffic(values: dict[str, Any]) -> dict[str, Any]:
-    _TRAFFIC.validate_python(values)
-    return values
-
-
-def _extra(values: dict[str, Any]) -> dict[str, Any]:
-    _EXTRA.validate_python(values)
-    return values
-
-
-TrafficValues = Annotated[dict[str, Any], AfterValidator(_traffic)]
-ExtraValues = Annotated[dict[str, Any], AfterValidator(_extra)]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellSeconds:
     """Seconds of a cell on the machine that ran it; None for a part that was not measured.
@@ -262,10 +229,7 @@ class CellSeconds:
 class ChainEvidence:
     """The contract, head and audit verdict of a cell's run on a chain.
 
-    Attributes:
-        head: of the ledger after the last round, 0x-hex.
-        verdict: of the audit: passed, failed or incomplete.
-        report: path of the audit's JSON report, from the folder of the rows.
+    `report` and `configuration` are paths from the folder of the rows.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -279,43 +243,36 @@ class ChainEvidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CellRow:
-    """The result of one cell: a method under a condition, at one point of the axes, with one seed.
+class _Played:
+    """What rows of a cell and of a trial have in common.
 
     Attributes:
-        number: the experiment's place in the paper's order; None for one that has none.
         digest: of all that the result follows from, 0x-hex; see `Cell.digest`.
-        accuracy: after each round, on the test set.
-        backdoor_success: share of triggered samples that are taken for the attacker's class.
-        floor: accuracy of always answering the commonest class; None where nothing is classified.
-        final: mean accuracy of the last five measured rounds; None without any.
-        malicious_accepted: share of the aggregated updates, over all rounds, that attackers sent.
-        malicious_trained: attackers among the training clients of each round (N1).
-        malicious_members: attackers on the committee of each round (N2); None without committees.
-        malicious_aggregated: attackers among the aggregated clients of each round (N3).
-        accepted_honest: share of the honest trainers, over all rounds, that were accepted.
-        samples: n_k, training samples of each client.
-        attack: of the malicious clients, by name; None where nobody attacks, and in rows of earlier
-            versions.
-        client_accuracy: of the last model on each client's own test samples; None if not measured.
-        ledger: where the run was on a chain; None on the memory ledger and for baselines.
-        extra: `committee` (C) and `trainers` (n), and what only some kinds have: `participants` of
-            a server, Theorem 1's terms.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
-    row: Literal["cell"] = "cell"
     cell: str
     experiment: str
-    number: int | None
     method: str
-    kind: MethodKindName
     condition: str
     axes: dict[str, str]
     seed: int
     digest: str
     learning_rate: float
+    seconds: CellSeconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellRow(_Played):
+    """The result of one cell: a method under a condition, at one point of the axes, with one seed.
+
+    `docs/experiments.md` describes each value.
+    """
+
+    row: Literal["cell"] = "cell"
+    number: int | None
+    kind: MethodKindName
     rounds: Annotated[int, Field(ge=1)]
     accuracy: PerRound
     loss: PerRound
@@ -333,34 +290,18 @@ class CellRow:
     malicious: tuple[int, ...]
     attack: str | None = None
     client_accuracy: PerRound | None
-    seconds: CellSeconds
-    bytes: TrafficValues = field(default_factory=dict)
+    bytes: Traffic = field(default_factory=Traffic)
     ledger: ChainEvidence | None = None
-    extra: ExtraValues = field(default_factory=dict)
+    extra: Extra = field(default_factory=Extra)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrialRow:
-    """The result of one learning rate for a method, with a seed that is never reported.
-
-    Attributes:
-        digest: of all that the result follows from, 0x-hex.
-    """
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+class TrialRow(_Played):
+    """The result of one learning rate for a method, with a seed that is never reported."""
 
     row: Literal["tuning"] = "tuning"
-    cell: str
-    experiment: str
-    method: str
-    condition: str
-    axes: dict[str, str]
-    seed: int
-    digest: str
     factor: float
-    learning_rate: float
     final: float
-    seconds: CellSeconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -415,20 +356,16 @@ def read_experiments(folder: Path, experiment: str | None = None) -> dict[str, E
 
     `experiment` is a name, or the path of a TOML file; None for all that have rows.
     """
-    known = names()
-    if experiment is None:
-        paths = sorted(folder.iterdir()) if folder.is_dir() else []
-        stored = {
-            path.name.removesuffix(ending)
-            for path in paths
-            for ending in (".jsonl", SUFFIX)
-            if path.name.endswith(ending)
-        }
-    else:
-        stored = {name_of(experiment)}
+    known, stored = names(), {}
+    if experiment is not None:
+        stored[name_of(experiment)] = experiment
+    elif folder.is_dir():
+        for path in folder.iterdir():
+            if path.name.endswith((".jsonl", SUFFIX)):
+                name = path.name.removesuffix(".jsonl").removesuffix(SUFFIX)
+                stored[name] = name
     rows = {}
-    for name in sorted(stored):
-        source = experiment if experiment is not None and experiment.endswith(TOML) else name
+    for name, source in sorted(stored.items()):
         definition = definition_named(source) if source in known or source.endswith(TOML) else None
         rows[name] = replace(read_rows(folder / f"{name}.jsonl"), definition=definition)
     rows = {name: of for name, of in rows.items() if of.cells}
@@ -442,8 +379,7 @@ def read_experiments(folder: Path, experiment: str | None = None) -> dict[str, E
 def sorted_rows(rows: Mapping[str, ExperimentRows]) -> dict[str, ExperimentRows]:
     """Return all experiments by number and name, their cells in the order of their definitions.
 
-    Args:
-        rows: of each experiment, by its name; those without cells are left out.
+    Experiments without cells are left out.
     """
     experiments = {name: of for name, of in rows.items() if of.cells}
     ordered = sorted(experiments, key=lambda name: order_of(name, rows[name].cells[0].number))
@@ -452,11 +388,12 @@ def sorted_rows(rows: Mapping[str, ExperimentRows]) -> dict[str, ExperimentRows]
 
 def _sorted(experiment: ExperimentRows) -> tuple[CellRow, ...]:
     definition = experiment.definition
-    methods = [] if definition is None else [method.name for method in definition.methods]
-    conditions = [] if definition is None else [entry.name for entry in definition.conditions]
-    axes = (
-        {} if definition is None else {a.name: [p.label for p in a.values] for a in definition.axes}
-    )
+    if definition is None:
+        methods, conditions, axes = [], [], {}
+    else:
+        methods = [method.name for method in definition.methods]
+        conditions = [condition.name for condition in definition.conditions]
+        axes = {axis.name: [point.label for point in axis.values] for axis in definition.axes}
 
     def key(cell: CellRow) -> tuple[object, ...]:
         labels = [_order(axes.get(axis, []), label) for axis, label in cell.axes.items()]

@@ -1,319 +1,45 @@
-"""Runs the remaining trials and cells of an experiment in parallel processes, a row for each.
-
-A cell of CMFL may run on its own chain, with its audit. The chain id follows from the cell and the
-clock is fixed, so a repetition has the same blocks, head and report.
-"""
+"""Runs the remaining trials and cells of an experiment in parallel processes, a row for each."""
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
-import shutil
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TypeAlias
 
-from clients.configuration.run_configuration import rule_sources
-from clients.configuration.schema import Configuration
-from clients.experiments.baselines import MethodRound
-from clients.experiments.definition import DATA
-from clients.experiments.kinds import RUN, MethodRun, MethodTask, Stopwatch, kind_named, play_run
-from clients.experiments.plan import Cell, ExperimentPlan, Trial, digest_of
+from clients.experiments.cells import (
+    RepeatedCell,
+    play_cell,
+    play_on_chain,
+    play_trial,
+    require_current_protocol,
+    row_of,
+    saved_file_differences,
+    task_of,
+)
+from clients.experiments.plan import Cell, ExperimentPlan, Job, digest_of
 from clients.experiments.rows import (
     DECIMALS,
     CellRow,
-    CellSeconds,
-    ChainEvidence,
     ChoiceRow,
     ExperimentRows,
     Row,
     TrialRow,
     append_row,
     cut_torn_line,
-    final_of,
     read_rows,
-    round_values,
-    rounded,
     unpack,
 )
 from clients.runs.metrics import measured_sets
-from clients.runs.open_run import open_run
 from clients.runs.population import populate
-from ledger.audit.engine import AuditOptions, audit
-from ledger.audit.report import AuditReport
-from ledger.chain.contract.deploy import connect
-from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.evm import fresh_chain_id
-from ledger.distances.machine_code import NoMachineCodeError, machine_code
-from ledger.io.home import DISK, Disk, Home
 from ledger.io.processes import TaskPool
 from ledger.protocol.errors import CmflError, ConfigurationError
-from ledger.protocol.types import ClientId
-from ledger.storage.blobs import FolderBlobs
-
-CONFIGURATION = "config.toml"
-REPORT = "report.json"
-
-_HOME = "home"
-
-
-@dataclass(frozen=True, slots=True)
-class ChainRun:
-    """A cell's run that was played on a chain.
-
-    Attributes:
-        configuration: as it was played, as TOML that names no folder of this machine.
-    """
-
-    configuration: str
-    played: MethodRun
-    report: AuditReport
-    evidence: ChainEvidence
-
-
-class HastyDisk(Disk):
-    """A disk without sync: a cell that a power cut ends is played again."""
-
-    def sync_files(self, paths: Collection[Path]) -> None:
-        """Return at once."""
-
-    def sync_folder(self, folder: Path) -> None:
-        """Return at once."""
-
-
-def play_and_save(
-    cell: Cell, task: MethodTask, folder: Path, data: Path | None
-) -> tuple[MethodRun, ChainEvidence]:
-    """Play a cell on a chain, audit it, save configuration and report, and remove chain and blobs.
-
-    Args:
-        data: the folder of the data; saved files do not name it.
-    """
-    own = folder / cell.name
-    home = own / _HOME
-    shutil.rmtree(home, ignore_errors=True)  # of a cell that was in flight when it was killed
-    try:
-        chain_run = play_on_chain(cell, task, home, folder.name, data)
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
-    report = f"{json.dumps(chain_run.report.as_dict(), indent=1)}\n"
-    DISK.write_whole(own / REPORT, report.encode())
-    DISK.write_whole(own / CONFIGURATION, chain_run.configuration.encode())
-    return chain_run.played, chain_run.evidence
-
-
-def play_on_chain(
-    cell: Cell, task: MethodTask, home: Path, experiment: str, data: Path | None
-) -> ChainRun:
-    """Play a cell on its own chain and audit it from chain and blobs alone.
-
-    The chain has another id for each cell, and the same each time. The home of chain, blobs and run
-    is made. `experiment` is the folder of the experiment's runs, `data` that of the data.
-    """
-    configuration = on_chain(task.configuration)
-    paths, disk = Home(home), HastyDisk()
-    blobs = FolderBlobs(paths.blobs, disk=disk)
-    chain_id = fresh_chain_id(int(cell.digest.removeprefix("0x"), 16))
-    home.mkdir(parents=True, exist_ok=True)
-    with (
-        paths.writing(),
-        EmbeddedChain.create(
-            paths.chain, chain_id=chain_id, clock=lambda: 0.0, synchronous="NORMAL"
-        ) as chain,
-    ):
-        with open_run(
-            home, RUN, configuration, chain, blobs, disk=disk, watched=task.stopwatch.watched
-        ) as run:
-            played = play_run(run, task)
-            assert run.manifest is not None, "a run on a chain has a manifest"
-            manifest, played_with = run.manifest, run.configuration
-        options = AuditOptions(rules=rule_sources(configuration))
-        report = audit(connect(chain, manifest), blobs, options)
-    evidence = ChainEvidence(
-        chain_id=chain_id,
-        address=manifest.address,
-        head=str(played.head),
-        verdict=report.outcome,
-        report=f"{experiment}/{cell.name}/{REPORT}",
-        configuration=f"{experiment}/{cell.name}/{CONFIGURATION}",
-    )
-    return ChainRun(portable(played_with, data), played, report, evidence)
-
-
-def on_chain(configuration: Configuration) -> Configuration:
-    """Return a configuration for a chain in place of the memory ledger."""
-    machine = configuration.machine.model_copy(update={"ledger": "chain"})
-    return configuration.model_copy(update={"machine": machine})
-
-
-def portable(configuration: Configuration, data: Path | None) -> str:
-    """Return a configuration as TOML that names no folder of this machine."""
-    text = configuration.to_toml()
-    return text if data is None else text.replace(f'"{data}/', f'"{DATA}/')
-
-
-@dataclass(frozen=True, slots=True)
-class CellJob:
-    """A cell that is to be played.
-
-    Attributes:
-        data: folder of the data; None where no file is needed.
-    """
-
-    cell: Cell
-    factor: float
-    folder: Path
-    data: Path | None
-
-    @property
-    def name(self) -> str:
-        return self.cell.name
-
-
-def play_cell(job: CellJob, on_round: Callable[[], None]) -> CellRow:
-    """Play a cell; a run on a chain is audited."""
-    cell = job.cell.at_rate(job.factor)
-    task = task_of(cell, on_round)
-    evidence: ChainEvidence | None = None
-    if cell.is_recorded:
-        played, evidence = play_and_save(cell, task, job.folder, job.data)
-    else:
-        played = kind_named(cell.method.kind).play(task)
-    return row_of(cell, played, _seconds(cell, task), evidence)
-
-
-def play_trial(trial: Trial, on_round: Callable[[], None]) -> TrialRow:
-    """Play a trial for the choice of a learning rate."""
-    cell = trial.cell.at_rate(trial.factor)
-    task = task_of(cell, on_round)
-    played = kind_named(cell.method.kind).play(task)
-    final = final_of([round_.quality.accuracy for round_ in played.rounds])
-    if final is None:
-        raise ConfigurationError(f"{trial.name}: no accuracy to choose a learning rate by")
-    return TrialRow(
-        cell=trial.name,
-        experiment=cell.experiment,
-        method=cell.method.name,
-        condition=cell.condition,
-        axes=cell.axes,
-        seed=cell.seed,
-        digest=trial.digest,
-        factor=trial.factor,
-        learning_rate=cell.configuration.training.learning_rate,
-        final=final,
-        seconds=_seconds(cell, task),
-    )
-
-
-def row_of(
-    cell: Cell, played: MethodRun, seconds: CellSeconds, evidence: ChainEvidence | None
-) -> CellRow:
-    """Return the row of a played cell.
-
-    Args:
-        evidence: of its run on a chain; None without one.
-    """
-    rounds, malicious = played.rounds, played.malicious
-    quality = [round_.quality for round_ in rounds]
-    accuracy = round_values(round_.accuracy for round_ in quality)
-    trained = [round_.trained for round_ in rounds]
-    aggregated = [round_.aggregated for round_ in rounds]
-    served = [round_.served for round_ in rounds if round_.served is not None]
-    last = quality[-1].client_accuracy if quality else None
-    times = played.times_aggregated
-    sizes = cell.configuration.parameters(dimension=1)
-    return CellRow(
-        cell=cell.name,
-        experiment=cell.experiment,
-        number=cell.number,
-        method=cell.method.name,
-        kind=cell.method.kind,
-        condition=cell.condition,
-        axes=cell.axes,
-        seed=cell.seed,
-        digest=cell.digest,
-        learning_rate=cell.configuration.training.learning_rate,
-        rounds=cell.configuration.protocol.rounds,
-        accuracy=accuracy,
-        loss=round_values(round_.loss for round_ in quality),
-        training_loss=round_values(round_.training_loss for round_ in quality),
-        backdoor_success=round_values(round_.backdoor_success for round_ in quality),
-        floor=rounded(played.floor),
-        final=final_of(accuracy),
-        malicious_accepted=_share_of(aggregated, malicious),
-        malicious_trained=_counts(trained, malicious),
-        malicious_members=_counts(served, malicious) if served else None,
-        malicious_aggregated=_counts(aggregated, malicious),
-        accepted_honest=_accepted_honest(rounds, malicious),
-        times_aggregated=_times(aggregated, len(played.samples)) if times is None else times,
-        samples=played.samples,
-        malicious=tuple(sorted(int(client) for client in malicious)),
-        attack=_attack(cell) if malicious else None,
-        client_accuracy=None if last is None else round_values(last),
-        seconds=seconds,
-        bytes=played.bytes,
-        ledger=evidence,
-        extra={"committee": sizes.members, "trainers": sizes.trainers, **played.extra},
-    )
-
-
-def _attack(cell: Cell) -> str | None:
-    malice = cell.configuration.malice
-    return malice.attack if malice.on is None else f"{malice.attack} on {malice.on}"
-
-
-def task_of(cell: Cell, on_round: Callable[[], None]) -> MethodTask:
-    """Return the task of a cell, its stopwatch running."""
-    # Whoever is measured first in a process shall not pay for compiling what all of them use.
-    with suppress(NoMachineCodeError):
-        machine_code()
-    stopwatch = Stopwatch()
-
-    def ended() -> None:
-        stopwatch.lap()
-        on_round()
-
-    return MethodTask(cell.configuration, cell.method, cell.counts_bytes, stopwatch, ended)
-
-
-def _seconds(cell: Cell, task: MethodTask) -> CellSeconds:
-    return task.stopwatch.seconds(is_committee=cell.method.kind == "cmfl")
-
-
-def _counts(
-    groups: Sequence[Collection[ClientId]], malicious: frozenset[ClientId]
-) -> tuple[int, ...]:
-    return tuple(len(malicious.intersection(group)) for group in groups)
-
-
-def _share_of(
-    groups: Sequence[Collection[ClientId]], malicious: frozenset[ClientId]
-) -> float | None:
-    whole = sum(map(len, groups))
-    return rounded(sum(_counts(groups, malicious)) / whole) if whole else None
-
-
-def _accepted_honest(rounds: Sequence[MethodRound], malicious: frozenset[ClientId]) -> float | None:
-    """Return the share of honest trainers that were aggregated, None without any."""
-    trained = [set(round_.trained) - malicious for round_ in rounds]
-    whole = sum(map(len, trained))
-    accepted = sum(
-        len(honest.intersection(round_.aggregated))
-        for honest, round_ in zip(trained, rounds, strict=True)
-    )
-    return rounded(accepted / whole) if whole else None
-
-
-def _times(groups: Sequence[Collection[ClientId]], clients: int) -> tuple[int, ...]:
-    times: Counter[int] = Counter(int(client) for group in groups for client in group)
-    return tuple(times[client] for client in range(clients))
-
 
 AS_CONFIGURED = 1.0
 """The factor of a method whose rate is not chosen."""
@@ -323,17 +49,35 @@ def choose_rates(plan: ExperimentPlan, rows: Iterable[TrialRow]) -> list[ChoiceR
     """Return the choice of each method all of whose trials have been run.
 
     The best mean counts; of two as good, that which is nearer to the configured rate, and then the
-    smaller.
+    smaller. A double and a half are equally near.
     """
-    rows_by_name = {row.cell: row for row in rows}
-    trials: defaultdict[str, list[Trial]] = defaultdict(list)
+    finals = {row.cell: row.final for row in rows}
+    trials: defaultdict[str, list[Job]] = defaultdict(list)
     for trial in plan.trials:
         trials[trial.cell.method.name].append(trial)
     return [
-        _choice(plan.experiment, method, of, rows_by_name)
+        _choice(plan.experiment, method, of, finals)
         for method, of in trials.items()
-        if all(trial.name in rows_by_name for trial in of)
+        if all(trial.name in finals for trial in of)
     ]
+
+
+def _choice(
+    experiment: str, method: str, trials: list[Job], finals: Mapping[str, float]
+) -> ChoiceRow:
+    tried: defaultdict[float, list[float]] = defaultdict(list)
+    for trial in trials:
+        tried[trial.factor].append(finals[trial.name])
+    means = {factor: round(fmean(values), DECIMALS) for factor, values in tried.items()}
+    best = max(means, key=lambda factor: (means[factor], -max(factor, 1 / factor), -factor))
+    return ChoiceRow(
+        experiment=experiment,
+        method=method,
+        factor=best,
+        finals={f"{factor:g}": mean for factor, mean in means.items()},
+        seeds=tuple(sorted({trial.cell.seed for trial in trials})),
+        digest=digest_of_trials(trials),
+    )
 
 
 def factors(plan: ExperimentPlan, choices: Iterable[ChoiceRow]) -> dict[str, float]:
@@ -345,32 +89,9 @@ def factors(plan: ExperimentPlan, choices: Iterable[ChoiceRow]) -> dict[str, flo
     }
 
 
-def digest_of_trials(trials: Iterable[Trial]) -> str:
+def digest_of_trials(trials: Iterable[Job]) -> str:
     """Return the digest of what a choice follows from, 0x-hex."""
     return digest_of(sorted(trial.digest for trial in trials))
-
-
-def _choice(
-    experiment: str, method: str, trials: list[Trial], rows: Mapping[str, TrialRow]
-) -> ChoiceRow:
-    finals: defaultdict[float, list[float]] = defaultdict(list)
-    for trial in trials:
-        finals[trial.factor].append(rows[trial.name].final)
-    means = {factor: round(fmean(values), DECIMALS) for factor, values in finals.items()}
-    best = max(means, key=lambda factor: (means[factor], -_octaves(factor), -factor))
-    return ChoiceRow(
-        experiment=experiment,
-        method=method,
-        factor=best,
-        finals={f"{factor:g}": mean for factor, mean in means.items()},
-        seeds=tuple(sorted({trial.cell.seed for trial in trials})),
-        digest=digest_of_trials(trials),
-    )
-
-
-def _octaves(factor: float) -> float:
-    """Return how far a factor is from 1, the same for a double and a half."""
-    return max(factor, 1 / factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,9 +162,6 @@ class RowStore:
             f"experiment {self.experiment} has changed since {self.path} was started: {what}; put "
             f"its TOML, preset or data back, take that row away, or name another folder with --out"
         )
-
-
-Job: TypeAlias = CellJob | Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -518,31 +236,29 @@ def run_experiment(
         tried = {row.cell for row in rows.trials}
         trials = [trial for trial in plan.trials if trial.name not in tried]
         cells = remaining_cells(plan, rows)
-        progress.rounds = sum(job.rounds for job in trials) + sum(job.rounds for job in cells)
+        progress.rounds = sum(cell.rounds for cell in [*(job.cell for job in trials), *cells])
+        play = partial(run_job, store.folder, plan.data)
         keep = partial(_keep, store, progress, on_progress)
-        processes.run(run_job, trials, keep)
+        processes.run(play, trials, keep)
         rates = _rates(plan, store)
-        left = [
-            CellJob(cell, rates[cell.method.name], store.folder, plan.data)
-            for cell in cells
-            if cell.method.name in rates
-        ]
-        processes.run(run_job, left, keep)
+        left = [Job(cell, rates[cell.method.name]) for cell in cells if cell.method.name in rates]
+        processes.run(play, left, keep)
     return progress
 
 
-def run_job(job: Job, report: Callable[[Event], None]) -> None:
+def run_job(folder: Path, data: Path | None, job: Job, report: Callable[[Event], None]) -> None:
     """Run a cell or a trial, and report its rounds and its row."""
 
     def on_round() -> None:
         report(job.name)
 
     try:
-        row = play_trial(job, on_round) if isinstance(job, Trial) else play_cell(job, on_round)
+        if job.is_trial:
+            report(play_trial(job, on_round))
+        else:
+            report(play_cell(job, folder, data, on_round))
     except CmflError as error:
         report(JobFailed(job.name, str(error)))
-    else:
-        report(row)
 
 
 def _keep(
@@ -575,3 +291,37 @@ def _rates(plan: ExperimentPlan, store: RowStore) -> dict[str, float]:
     for choice in new:
         store.add(choice)
     return factors(plan, (*rows.choices, *new))
+
+
+def repeat_cell(
+    plan: ExperimentPlan, store: RowStore, name: str, home: Path, on_round: Callable[[], None]
+) -> RepeatedCell:
+    """Play a cell again on a fresh chain, and audit it there."""
+    cell = plan.cell(name)
+    row = next((row for row in store.rows().cells if row.cell == name), None)
+    if row is None:
+        raise ConfigurationError(f"{store.path} has no row of cell {name!r}: nothing to audit yet")
+    if row.ledger is None:
+        raise ConfigurationError(
+            f"cell {name!r} was on no chain: only the first seed of CMFL's cells is"
+        )
+    if row.digest != cell.digest:
+        raise ConfigurationError(
+            f"cell {name!r} has changed since its row was written ({row.digest[:10]}, and now "
+            f"{cell.digest[:10]}): put the experiment's TOML, preset or data back"
+        )
+    factor = factors(plan, store.rows().choices).get(cell.method.name)
+    if factor is None:
+        raise ConfigurationError(
+            f"{store.path} has no choice of a learning rate for {cell.method.name}, which cell "
+            f"{name!r} was run with: put the file back as it was published"
+        )
+    require_current_protocol(store.out, row.ledger)
+    cell = cell.at_rate(factor)
+    task = task_of(cell, on_round)
+    chain_run = play_on_chain(cell, task, home, store.folder.name, plan.data)
+    again = row_of(cell, chain_run.played, row.seconds, chain_run.evidence)
+    file_differences = saved_file_differences(
+        store.out, chain_run.evidence, chain_run.configuration, chain_run.report
+    )
+    return RepeatedCell(row, again, chain_run.report, tuple(file_differences))

@@ -56,9 +56,10 @@ def mean_and_error(values: Sequence[float]) -> Estimate:
     return Estimate(mean, sqrt(squares / (count - 1) / count), count)
 
 
-def paired(values: Sequence[float], others: Sequence[float]) -> Estimate:
-    """Return the mean of value − other over pairs, and its standard error."""
-    return mean_and_error([value - other for value, other in zip(values, others, strict=True)])
+def paired(own: Mapping[int, float], theirs: Mapping[int, float]) -> Estimate | None:
+    """Return the mean of own − theirs over the seeds that both have; None without any."""
+    seeds = sorted(own.keys() & theirs.keys())
+    return mean_and_error([own[seed] - theirs[seed] for seed in seeds]) if seeds else None
 
 
 def spearman(values: Sequence[float], others: Sequence[float]) -> float | None:

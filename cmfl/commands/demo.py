@@ -123,8 +123,8 @@ def play_seed(job: SeedRuns, report: Callable[[tuple[str, str]], None]) -> SeedR
     Args:
         report: takes the kind of work and the run after each round and each audit.
     """
+    from clients.experiments.cells import on_chain, row_of, task_of
     from clients.experiments.kinds import kind_named, play_run
-    from clients.experiments.run import on_chain, row_of, task_of
     from clients.runs.open_run import open_run
 
     rows, reports = [], {}

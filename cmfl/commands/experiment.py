@@ -26,8 +26,9 @@ from ledger.io.processes import TaskPool, task_pool
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from clients.experiments.cells import RepeatedCell
     from clients.experiments.plan import ExperimentPlan
-    from clients.experiments.repetition import RepeatedCell
+    from clients.experiments.rows import CellRow, ExperimentRows
     from clients.experiments.run import ExperimentProgress, RowStore
 
 ALL = "all"
@@ -182,7 +183,7 @@ def audit(
     Exit code 0: it came out again, and everything was checked and is true. 1: something differs, or
     the record contradicts itself. 3: nothing contradicts, but something could not be checked.
     """
-    from clients.experiments.repetition import repeat_cell
+    from clients.experiments.run import repeat_cell
 
     plan, store = _planned(name, None, data, out, is_quick=quick)
     if home is not None and home.exists():

@@ -21,6 +21,7 @@ EXTRAS = {
     "typer": "cli",
     "rich": "cli",
     "torch": "clients",
+    "scipy": "clients",
     "sklearn": "clients",
     "safetensors": "clients",
     "tomli_w": "clients",

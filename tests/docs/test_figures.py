@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.figures import MARKED, PageError, all_figures, filled, pages
 from benchmarks.harness import MEASURED, ROOT
+from clients.experiments.cells import row_of, task_of
 from clients.experiments.kinds import kind_named
-from clients.experiments.run import row_of, task_of
 from clients.training.engine_factory import environment_here
 from cmfl.commands.demo import ATTACKED, cells_of
 

@@ -16,7 +16,6 @@ from clients.aggregators.rules import Aggregation, aggregator_named, pre_aggrega
 from clients.attacks.updates import AttackParameters
 from clients.configuration.loading import load
 from clients.configuration.schema import EvaluationSection
-from clients.datasets.federated_data import DataForm, FederatedData, Samples
 from clients.experiments.baselines import (
     DecentralisedSettings,
     FederatedServer,
@@ -72,11 +71,6 @@ class StepEngine(Engine):
 
 def gauge_of(engine: Engine, clients: int, rounds: int = 4, every: int = 1) -> ModelGauge:
     return ModelGauge(engine, EvaluationSection(every=every), {"test": TESTED}, rounds, clients)
-
-
-def data_of(*samples: int) -> FederatedData:
-    train = tuple(Samples(np.zeros((n, 1)), np.zeros(n, np.int64)) for n in samples)
-    return FederatedData("steps", DataForm((1,), 2), train, train[0])
 
 
 def ids(*clients: int) -> tuple[ClientId, ...]:
@@ -217,7 +211,7 @@ STEPS = {0: [1, 0], 1: [2, 1], 2: [3, 2]}
 
 def played(engine: StepEngine, exchange: DecentralisedSettings, *samples: int) -> list[MethodRound]:
     gauge = gauge_of(engine, 3)
-    return list(run_decentralised(data_of(*samples), gauge, ZEROS, exchange, seed=2))
+    return list(run_decentralised(samples, gauge, ZEROS, exchange, seed=2))
 
 
 def sites(engine: StepEngine, attackers: Attackers | None = None) -> Sites:
@@ -333,7 +327,7 @@ def test_every_link_of_gossip_takes_r_models_in_s_r_pieces() -> None:
     exchange = DecentralisedSettings(1, 7, "gossip", segments=3, replicas=2)
     engine = StepEngine({client: [0.0] * 30 for client in range(7)})
     start = np.zeros(30, np.float32)
-    (row,) = run_decentralised(data_of(*[1] * 7), gauge_of(engine, 7), start, exchange, seed=0)
+    (row,) = run_decentralised([1] * 7, gauge_of(engine, 7), start, exchange, seed=0)
     # 2 * 4 * 30 bytes of numbers, six sample counts, and six questions.
     assert row.traffic is not None
     assert row.traffic.received == {"segments": dict.fromkeys(range(7), 240 + 48 + 48)}
@@ -356,7 +350,7 @@ def test_the_initiator_s_link_takes_all_models() -> None:
 def test_only_rounds_that_are_due_are_measured(mixing: str) -> None:
     gauge = gauge_of(StepEngine(STEPS), 3, rounds=3, every=2)
     exchange = DecentralisedSettings(3, 2, mixing, segments=1, replicas=1)  # type: ignore[arg-type]
-    rows = run_decentralised(data_of(1, 1, 1), gauge, ZEROS, exchange, seed=0)
+    rows = run_decentralised([1, 1, 1], gauge, ZEROS, exchange, seed=0)
     assert [row.quality == Quality() for row in rows] == [True, False, False]
     assert [row.beside == Quality() for row in rows] == [True, False, False]
 
@@ -368,7 +362,8 @@ def test_a_run_learns_and_repeats_itself_and_tells_each_round(mixing: str) -> No
     exchange = DecentralisedSettings(8, 8, mixing)  # type: ignore[arg-type]
     seen: list[MethodRound] = []
     with open_measure(with_training_path(configuration, population), population, rows=8) as measure:
-        arguments = (population.data, measure.gauge, population.initial, exchange)
+        samples = population.data.sample_counts
+        arguments = (samples, measure.gauge, population.initial, exchange)
         rows = run_decentralised(*arguments, 3, seen.append)
         assert rows == tuple(seen) == run_decentralised(*arguments, 3)
         assert rows != run_decentralised(*arguments, 4)

@@ -11,7 +11,13 @@ from clients.attacks.registry import ATTACKS
 from clients.attacks.samples import DATA_ATTACKS
 from clients.configuration.loading import load
 from clients.experiments.definition import definition_named, definition_of, names
-from clients.experiments.plan import ExperimentPlan, load_that_fits, plan_experiment, rate_of
+from clients.experiments.plan import (
+    ExperimentPlan,
+    load_that_fits,
+    plan_experiment,
+    rate_of,
+    values_of,
+)
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import parts_per_million, rounded_share
 from tests.clients.experiments.made_up import cell as row
@@ -238,9 +244,11 @@ def test_no_rate_is_named_where_none_would_help() -> None:
 
 @pytest.mark.parametrize(
     ("active", "clients", "rate"),
-    [(1, 2, "0.5"), (2, 3, "0.7"), (297, 297, "1.0"), (12_287, 12_288, "0.9999")],
+    [(1, 2, 0.5), (2, 3, 0.7), (297, 297, 1.0), (12_287, 12_288, 0.9999)],
 )
-def test_a_rate_is_the_shortest_decimal_for_its_count(active: int, clients: int, rate: str) -> None:
+def test_a_rate_is_the_shortest_decimal_for_its_count(
+    active: int, clients: int, rate: float
+) -> None:
     assert rate_of(active, clients) == rate
     assert rounded_share(parts_per_million("rate", float(rate)), clients) == active
 
@@ -340,3 +348,20 @@ def test_strategy_three_is_played_against_the_whole_catalogue() -> None:
 def test_no_seed_of_earlier_choices_is_reported() -> None:
     # The direction rule was chosen on seeds from 0, rates are on 100 and 101.
     assert all(min(definition_named(name).seeds) >= 200 for name in names())
+
+
+def test_python_values_stand_among_settings_and_none_takes_one_back() -> None:
+    settings = (
+        "protocol.rounds=3",
+        ("protocol.rounds", 4),
+        ("training", {"learning_rate": 0.25, "batch_size": 8}),
+        ("malice.attack", "alie"),
+        ("malice.attack", None),
+        ("data.path", "mine.csv"),
+    )
+    values = values_of("smoke", settings)
+    assert values["protocol"]["rounds"] == 4
+    assert (values["training"]["learning_rate"], values["training"]["batch_size"]) == (0.25, 8)
+    assert "attack" not in values["malice"]
+    assert values["data"]["name"] == "file", "a path replaces the bundled data"
+    assert values["training"]["local_steps"] == values_of("smoke", ())["training"]["local_steps"]

@@ -100,13 +100,10 @@ def test_a_mean_of_nothing_is_refused() -> None:
 
 
 def test_a_difference_is_taken_pair_by_pair() -> None:
-    # Differences 1, 1, 1 have no spread, though both sides have.
-    assert paired([2.0, 11.0, 101.0], [1.0, 10.0, 100.0]) == Estimate(1.0, 0.0, 3)
-
-
-def test_what_has_no_partner_is_refused() -> None:
-    with pytest.raises(ValueError, match="shorter"):
-        paired([1.0, 2.0], [1.0])
+    # Differences 1, 1, 1 have no spread, though both sides have; what has no partner is left out.
+    own, theirs = {1: 2.0, 2: 11.0, 3: 101.0, 4: 7.0}, {1: 1.0, 2: 10.0, 3: 100.0, 5: 0.0}
+    assert paired(own, theirs) == Estimate(1.0, 0.0, 3)
+    assert paired(own, {}) is None
 
 
 def test_the_rank_correlation_of_five_clients() -> None:

@@ -8,18 +8,11 @@ from pathlib import Path
 import pytest
 
 from clients.experiments.baselines import MethodRound
+from clients.experiments.cells import play_cell, row_of
 from clients.experiments.kinds import MethodRun
-from clients.experiments.plan import ExperimentPlan
+from clients.experiments.plan import ExperimentPlan, Job
 from clients.experiments.rows import CellSeconds, TrialRow, append_row, read_rows
-from clients.experiments.run import (
-    AS_CONFIGURED,
-    CellJob,
-    choose_rates,
-    digest_of_trials,
-    factors,
-    play_cell,
-    row_of,
-)
+from clients.experiments.run import AS_CONFIGURED, choose_rates, digest_of_trials, factors
 from clients.runs.metrics import Quality
 from ledger.protocol.types import ClientId
 from tests.clients.experiments.minis import plan_of
@@ -42,7 +35,7 @@ def test_a_server_weighs_updates_by_declared_samples() -> None:
         attack = f'attack=many-samples", "malice.factor={factor}'
         plan = plan_of(("attack=back-gradient", attack))
         cell = plan.cell("FedAvg-n__back-gradient__seed200")
-        return play_cell(CellJob(cell, 1.0, Path(), None), lambda: None).loss[-1]
+        return play_cell(Job(cell, 1.0), Path(), None, lambda: None).loss[-1]
 
     assert loss("1.0") != loss("1000.0")
 
@@ -85,8 +78,8 @@ def test_baselines_are_played_and_what_they_send_is_counted(kind: str, tmp_path:
         ('kind = "federated"', kind), ("seeds = [200, 201]", "seeds = [200]\ncounts_bytes = true")
     )
     rounds: list[None] = []
-    job = CellJob(plan.cells[3], 1.0, Path("nowhere"), None)
-    row = play_cell(job, lambda: rounds.append(None))
+    job = Job(plan.cells[3], 1.0)
+    row = play_cell(job, Path("nowhere"), None, lambda: rounds.append(None))
     assert len(rounds) == len(row.accuracy) == len(row.bytes["by_round"]) == 2
     assert min(row.bytes["by_round"]) > row.bytes["model"] == 2600
     assert sum(row.times_aggregated) > 0
@@ -100,7 +93,7 @@ def test_baselines_are_played_and_what_they_send_is_counted(kind: str, tmp_path:
 def test_clients_of_one_server_send_float32_whatever_those_of_cmfl_send() -> None:
     rounded = ('"protocol.rounds=2"', '"protocol.rounds=2", "protocol.payload=q8"')
     rows = [
-        play_cell(CellJob(plan.cells[-1], 1.0, Path("nowhere"), None), lambda: None)
+        play_cell(Job(plan.cells[-1], 1.0), Path("nowhere"), None, lambda: None)
         for plan in (plan_of(), plan_of(rounded))
     ]
     assert {row.kind for row in rows} == {"federated"}
@@ -109,7 +102,7 @@ def test_clients_of_one_server_send_float32_whatever_those_of_cmfl_send() -> Non
 
 def test_jobs_go_to_other_processes_and_rows_come_back() -> None:
     plan = plan_of()
-    jobs = [CellJob(plan.cells[0], 0.5, Path("out"), None), plan.trials[0]]
+    jobs = [Job(plan.cells[0], 0.5), plan.trials[0]]
     assert pickle.loads(pickle.dumps(jobs)) == jobs
     assert plan.cells[0].at_rate(0.5).configuration.training.learning_rate == 0.25
 

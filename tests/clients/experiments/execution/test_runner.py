@@ -12,19 +12,18 @@ from typing import Any
 
 import pytest
 
-from clients.experiments.plan import ExperimentPlan
-from clients.experiments.repetition import (
+from clients.experiments.cells import (
     RepeatedCell,
-    repeat_cell,
-    saved_file_differences,
-)
-from clients.experiments.rows import CellRow, CellSeconds, ChainEvidence, ExperimentRows, read_rows
-from clients.experiments.run import (
-    CellJob,
-    ExperimentProgress,
-    RowStore,
     play_cell,
     portable,
+    saved_file_differences,
+)
+from clients.experiments.plan import ExperimentPlan, Job
+from clients.experiments.rows import CellRow, CellSeconds, ChainEvidence, ExperimentRows, read_rows
+from clients.experiments.run import (
+    ExperimentProgress,
+    RowStore,
+    repeat_cell,
     require_data,
     run_experiment,
 )
@@ -105,8 +104,8 @@ def test_the_first_seed_of_cmfl_is_audited_on_its_chain(finished: Finished) -> N
 def test_a_chain_run_has_the_numbers_of_a_memory_run(finished: Finished) -> None:
     rows = finished.store.rows()
     cell = replace(finished.plan.cells[2], is_recorded=False)
-    job = CellJob(cell, rows.choices[0].factor, finished.store.folder, None)
-    again = play_cell(job, lambda: None)
+    job = Job(cell, rows.choices[0].factor)
+    again = play_cell(job, finished.store.folder, None, lambda: None)
     there = rows.cells[2]
     assert there.ledger is not None
     assert replace(again, seconds=NO_TIME) == replace(there, seconds=NO_TIME, ledger=None)

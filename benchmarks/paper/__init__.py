@@ -1,1 +1,0 @@
-"""The paper's claims and theorem, judged by the rows of the experiments."""

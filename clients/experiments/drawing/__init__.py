@@ -1,1 +1,0 @@
-"""Figures of the experiments: what they show (`series`), and how it is drawn (all others)."""
