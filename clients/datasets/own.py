@@ -84,8 +84,7 @@ def class_numbers(where: str, labels: NDArray[Any], names: Sequence[str]) -> NDA
         unknown = found.index(None)
         place = int(np.argmax(places.reshape(-1) == unknown)) + 1
         raise ConfigurationError(
-            f"{where}: label {place} is {str(distinct[unknown])[:80]!r}, and data.options.classes "
-            f"are {quoted(names)}"
+            f"{where}: label {place} is {str(distinct[unknown])[:80]!r}, none of {quoted(names)}"
         )
     return np.array(found, dtype=np.int64)[places.reshape(labels.shape)]
 

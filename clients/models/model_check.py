@@ -46,8 +46,7 @@ def check_model(model: Model, data: FederatedData) -> None:
             _require_repeatable_start(model)
     if not math.isfinite(loss):
         raise ConfigurationError(
-            f"model.name = {model.name!r}: its loss on the first inputs is {loss}; must be finite, "
-            f"or no update counts"
+            f"model.name = {model.name!r}: its loss on the first inputs is {loss}; must be finite"
         )
 
 
@@ -164,8 +163,7 @@ def _require_repeatable_start(model: Model) -> None:
         first, second = (model.initial(np.random.default_rng(0)) for _ in range(2))
     if not np.isfinite(first).all():
         raise ConfigurationError(
-            f"model.name = {model.name!r}: its start holds numbers that are not finite, and all "
-            f"must be"
+            f"model.name = {model.name!r}: its start holds numbers that are not finite"
         )
     if not np.array_equal(first, second):
         raise ConfigurationError(

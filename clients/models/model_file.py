@@ -126,8 +126,7 @@ def decode_model(data: bytes) -> StoredModel:
     metadata = header.pop(_METADATA, {})
     if set(header) == _OLD and _KEY not in metadata:
         raise EncodingError(
-            "it holds one tensor 'parameters', as older versions wrote it: the meaning of "
-            "its numbers is unknown"
+            "it holds one tensor 'parameters', as older versions wrote it, of unknown meaning"
         )
     order, facts = _order_and_facts(metadata, set(header))
     try:

@@ -128,8 +128,7 @@ def _folder(path: Path) -> Layout:
     if texts and not lines:
         return Layout(path, FileKind.TEXTS, tuple(texts), ("text", "client"))
     raise ConfigurationError(
-        f"{path}: neither LEAF's train/*.json nor *.parquet nor exactly one *.csv nor *.txt is in "
-        f"this folder"
+        f"{path}: must hold LEAF's train/*.json, *.parquet, exactly one *.csv, or *.txt"
     )
 
 
@@ -305,10 +304,7 @@ def _users(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
         where = ".".join(map(str, first["loc"]))[:200] or "the file"
         raise ConfigurationError(f"{path}: {where}: {first['msg']}") from error
     if not len(file.users) == len(file.num_samples) == len(file.user_data):
-        raise ConfigurationError(
-            f"{path}: {len(file.users)} users, {len(file.num_samples)} num_samples, "
-            f"{len(file.user_data)} user_data"
-        )
+        raise ConfigurationError(f"{path}: users, num_samples and user_data differ in length")
     for name, count in zip(file.users, file.num_samples, strict=True):
         user = file.user_data.get(name)
         if user is None or not len(user.x) == len(user.y) == count:
