@@ -203,12 +203,8 @@ Convert = Callable[[str, list[Any], list[Any]], LeafPart]
 """Makes samples of a file's inputs and labels; the first argument is their source in messages."""
 
 
-@dataclass(slots=True)
-class LeafUser:
-    """One user's samples: at most one part for training and one for the test."""
-
-    train: LeafPart | None = None
-    test: LeafPart | None = None
+LeafUser = dict[str, LeafPart]
+"""One user's samples: at most one part for `train` and one for `test`."""
 
 
 class UserSamples(NamedTuple):
@@ -221,11 +217,11 @@ class UserSamples(NamedTuple):
 
 def train_first(user: LeafUser) -> UserSamples:
     """Return a user's training samples, then those for the test."""
-    parts = [part for part in (user.train, user.test) if part is not None]
+    parts = {split: user[split] for split in (TRAIN, TEST) if split in user}
     return UserSamples(
-        np.concatenate([part.x for part in parts]),
-        np.concatenate([part.y for part in parts]),
-        np.concatenate([np.full(len(part.y), part is user.test) for part in parts]),
+        np.concatenate([part.x for part in parts.values()]),
+        np.concatenate([part.y for part in parts.values()]),
+        np.concatenate([np.full(len(part.y), split == TEST) for split, part in parts.items()]),
     )
 
 
@@ -242,10 +238,10 @@ def read_leaf(
         split = path.parent.name
         for name, x, y in _users(path):
             where = f"{path}: {name!r}"
-            user = users.setdefault(name, LeafUser())
-            if getattr(user, split) is not None:
+            user = users.setdefault(name, {})
+            if split in user:
                 raise ConfigurationError(f"{where}: is in two files of {split}/")
-            setattr(user, split, convert(where, x, y))
+            user[split] = convert(where, x, y)
             total += len(y)
             if total > MAX_SAMPLES:
                 raise ConfigurationError(f"{where}: more than {MAX_SAMPLES} samples")
