@@ -240,23 +240,6 @@ ModuleFactory = Callable[["DataForm", Mapping[str, Option]], nn.Module]
 
 
 @runtime_checkable
-class DrawsItsStart(Protocol):
-    """A module that draws its initial parameters itself, independently of torch's global state."""
-
-    def draw_start(self, rng: np.random.Generator) -> None:
-        """Set all trainable parameters from `rng` alone."""
-
-
-@runtime_checkable
-class SharesItsBase(Protocol):
-    """A module with frozen parameters that its whole process shares, and nothing writes to."""
-
-    @property
-    def shared(self) -> frozenset[str]:
-        """Names of these parameters."""
-
-
-@runtime_checkable
 class ForeignFactory(Protocol):
     """A factory of modules with code or files outside this project, which are identified."""
 
@@ -335,10 +318,14 @@ class Model:
         return module
 
     def initial(self, rng: np.random.Generator) -> ParameterVector:
-        """Return starting parameters, shape (d,), that follow from `rng` alone."""
+        """Return starting parameters, shape (d,), that follow from `rng` alone.
+
+        A module with a method `draw_start(rng)` sets them itself, independently of torch's state.
+        """
         module = self.module()
-        if isinstance(module, DrawsItsStart):
-            module.draw_start(rng)
+        draw_start = getattr(module, "draw_start", None)
+        if draw_start is not None:
+            draw_start(rng)
         else:
             module = self._built(int(rng.integers(2**63)))
         return vector_of(module)

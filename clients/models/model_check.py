@@ -16,7 +16,6 @@ from clients.devices import reproducible
 from clients.models.model import (
     ForeignFactory,
     Model,
-    SharesItsBase,
     fits,
     score_shape,
     trainable,
@@ -133,7 +132,7 @@ class _Trial:
 
 def _state(module: nn.Module) -> dict[str, Tensor]:
     """Return copies of a module's parameters and buffers, but for those of a shared base."""
-    shared = module.shared if isinstance(module, SharesItsBase) else frozenset()
+    shared: frozenset[str] = getattr(module, "shared", frozenset())
     tensors = [*module.named_parameters(), *module.named_buffers()]
     return {name: tensor.detach().clone() for name, tensor in tensors if name not in shared}
 
