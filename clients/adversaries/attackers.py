@@ -225,8 +225,7 @@ class Attackers:
     ) -> dict[ClientId, Update]:
         if attack.needs_history and context.history is None:
             raise ConfigurationError(
-                f"attack {attack.name!r} plays the rule of a committee or a server and follows its "
-                "one model: there is none here"
+                f"attack {attack.name!r} needs a committee's or a server's one model"
             )
         members = context.members
         attacking = {

@@ -51,8 +51,7 @@ class OwnAttack:
             update = np.asarray(self.function(*arguments, **named))
         if update.shape != own.shape or update.dtype.kind != "f":
             raise ConfigurationError(
-                f"{self.setting}: returns {update.dtype} of shape {update.shape}; must return "
-                f"floats of shape {own.shape}, as its update"
+                f"{self.setting}: returns {update.dtype} {update.shape}; must be floats {own.shape}"
             )
         return update.astype(np.float32)
 

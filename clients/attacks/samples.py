@@ -105,8 +105,7 @@ def trigger_for(form: DataForm, inputs: Inputs) -> Trigger:
     if form.vocabulary is None:
         if inputs.ndim < 3:
             raise ConfigurationError(
-                "attack 'backdoor' takes pictures or tokens, not inputs of shape "
-                f"{inputs.shape[1:]}"
+                f"attack 'backdoor' takes pictures or tokens, not inputs {inputs.shape[1:]}"
             )
         side = max(2, min(inputs.shape[-2:]) // 8)
         corner = (..., slice(-side, None), slice(-side, None))
@@ -162,8 +161,7 @@ def triggered(data: FederatedData, test: Samples) -> Samples:
     others = test.y != TARGET
     if not others.any():
         raise ConfigurationError(
-            f"the success of 'backdoor' cannot be measured: all {len(test.y)} test samples of "
-            f"{data.name!r} are of its target class {TARGET}"
+            f"all test samples of {data.name!r} are of class {TARGET}, that of 'backdoor'"
         )
     trigger = trigger_for(data.form, data.test.x)
     return frozen_samples(trigger(test.x[others]), np.full(int(others.sum()), TARGET))

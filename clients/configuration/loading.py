@@ -166,14 +166,12 @@ def _require_malice(malice: MaliceSection) -> None:
     for name in ("on", "only"):
         if getattr(malice, name) is not None and malice.attack in DATA_ATTACKS:
             raise ConfigurationError(
-                f"malice.{name} is set, but attack {malice.attack!r} is on training samples, not "
-                "on what is sent"
+                f"malice.{name} is set, but attack {malice.attack!r} is on training samples"
             )
     # A rate of 0 that is given stays: it is where a comparison over rates begins.
     if "malicious_rate" not in malice.model_fields_set:
         raise ConfigurationError(
-            f"malice.attack = {malice.attack} needs malice.malicious_rate, the share of the "
-            "clients that attack; without it none would"
+            f"malice.attack = {malice.attack} needs malice.malicious_rate, the share of attackers"
         )
 
 

@@ -170,8 +170,7 @@ def _preset(name: str) -> str:
         return read_text(Path(name), MAX_TOML_BYTES)
     if name not in PRESETS:
         raise ConfigurationError(
-            f"unknown preset {name!r}; known are {', '.join(PRESETS)}, and any path that ends in "
-            f"{TOML}"
+            f"unknown preset {name!r}; known are {', '.join(PRESETS)}, and any path to {TOML}"
         )
     return (files("clients") / "presets" / f"{name}.toml").read_text("utf-8")
 

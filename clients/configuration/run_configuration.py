@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clients.configuration.parsing import parse, with_settings
-from clients.configuration.schema import Configuration
+from clients.configuration.schema import RATES, Configuration
 from clients.datasets.registry import DATASETS, PATH_OPTIONS
 from clients.models.model import RECORDED_FILE
 from clients.models.registry import MODELS, file_options
@@ -29,7 +29,6 @@ from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules.distance import SQUARED, OwnRuleName
 
 _LOCAL = ("data.path", "model.name", "machine", "evaluation")
-_RATES = ("active", "committee", "aggregation")
 _MILLION = 1_000_000
 
 
@@ -119,8 +118,8 @@ def _protocol(parameters: Parameters) -> dict[str, Any]:
     """Return the settings behind parameters: shares as decimals, no dimension."""
     values = {name: getattr(parameters, name) for name in Parameters.__dataclass_fields__}
     del values["dimension"]
-    for share in _RATES:
-        values[f"{share}_rate"] = values.pop(f"{share}_ppm") / _MILLION
+    for parameter, rate in RATES.items():
+        values[rate] = values.pop(parameter) / _MILLION
     return values | {name: str(values[name]) for name in ("quorum", "beacon")}
 
 

@@ -61,7 +61,7 @@ def _one_value(value: object) -> object:
     raise PydanticCustomError("one_value", "must be one number, a text, true or false")
 
 
-_RATES = {f"{share}_ppm": f"{share}_rate" for share in ("active", "committee", "aggregation")}
+RATES = {f"{share}_ppm": f"{share}_rate" for share in ("active", "committee", "aggregation")}
 """The setting behind each parameter that is a share in millionths."""
 
 REMOVED = {
@@ -140,7 +140,7 @@ class ProtocolSection(Section):
     def parameters(self, dimension: int) -> Parameters:
         values = self.model_dump()
         values["distance"] = self._distance()
-        for parameter, rate in _RATES.items():
+        for parameter, rate in RATES.items():
             values[parameter] = parts_per_million(rate, values.pop(rate))
         try:
             return Parameters(**values | {"dimension": dimension})
@@ -168,10 +168,10 @@ class ProtocolSection(Section):
 
     def _named(self, error: ParametersError) -> ParametersError:
         """Return an error about parameters under the setting's name, with its value."""
-        setting = _RATES.get(error.name or "", error.name)
+        setting = RATES.get(error.name or "", error.name)
         if setting not in ProtocolSection.model_fields:
             return error
-        value = getattr(self, setting) if setting in _RATES.values() else error.value
+        value = getattr(self, setting) if setting in RATES.values() else error.value
         return ParametersError(error.rule, f"protocol.{setting}", value)
 
 

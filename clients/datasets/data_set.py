@@ -198,8 +198,7 @@ def _listed(api: Any, source: HubFiles) -> tuple[str, list[Any]]:
         total = sum(file.size or 0 for file in files)
         if total > MAX_BYTES or len(files) > MAX_FILES:
             raise ConfigurationError(
-                f"{source.repository}: {len(files)} files of {total} bytes, more than {MAX_FILES} "
-                f"files or {MAX_BYTES} bytes"
+                f"{source.repository}: {len(files)} files of {total} bytes: over the limits"
             )
         if files:
             return info.sha, files

@@ -276,8 +276,7 @@ def held_out(
     if records.is_test is not None:
         if share is not None:
             raise ConfigurationError(
-                f"data.options.test_share = {share} has no effect: the files say which samples "
-                "are for the test"
+                f"data.options.test_share = {share} has no effect: the files have a split"
             )
         return records.is_test
     if records.owner is None:
@@ -298,8 +297,7 @@ def require_ends(where: str, x: NDArray[Any]) -> None:
     bad = ~is_token[:, 0] | (is_token[:, 1:] & ~is_token[:, :-1]).any(axis=1)
     if bad.any():
         raise ConfigurationError(
-            f"{where}: x: row {int(np.argmax(bad))} has no token, or one after {NO_TOKEN}, which "
-            f"ends a row"
+            f"{where}: x: row {int(np.argmax(bad))} has no token, or one after its end, {NO_TOKEN}"
         )
 
 

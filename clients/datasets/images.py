@@ -130,8 +130,7 @@ def _table(layout: Layout) -> Records:
             where, pictures = f"{path}: from row {len(writers)}", rows["image"]
             if pictures.shape[1:] != (1, SIDE, SIDE):
                 raise ConfigurationError(
-                    f"{where}: an image of shape {pictures.shape[1:]}; must be {SIDE} × {SIDE} "
-                    f"pixels of grey"
+                    f"{where}: an image of shape {pictures.shape[1:]}; must be {SIDE} × {SIDE}"
                 )
             images.append(pictures[:, 0])
             labels.append(_require_labels(where, rows["character"]))

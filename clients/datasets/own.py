@@ -84,8 +84,7 @@ def class_numbers(where: str, labels: NDArray[Any], names: Sequence[str]) -> NDA
         unknown = found.index(None)
         place = int(np.argmax(places.reshape(-1) == unknown)) + 1
         raise ConfigurationError(
-            f"{where}: label {place} is {str(distinct[unknown])[:80]!r}, and data.options.classes "
-            f"are {quoted(names)}"
+            f"{where}: label {place} is {str(distinct[unknown])[:80]!r}, none of {quoted(names)}"
         )
     return np.array(found, dtype=np.int64)[places.reshape(labels.shape)]
 
@@ -242,22 +241,17 @@ def trial_data(options: OwnOptions, clients: int, rng: np.random.Generator) -> F
     else:
         length = options.shape if options.task in PER_TOKEN else ()
         y = rng.integers(options.outputs, size=(_TRIAL_SAMPLES, *length))
-    samples = frozen_samples(_drawn(options, rng), y)
-    no_samples = frozen_samples(samples.x[:0], samples.y[:0])
-    return FederatedData(
-        OWN.name, options.form(), (samples,) * clients, no_samples, collate=options.collate()
-    )
-
-
-def _drawn(options: OwnOptions, rng: np.random.Generator) -> NDArray[Any]:
     shape = (_TRIAL_SAMPLES, *options.shape)
-    match options.inputs:
-        case "numbers":
-            return rng.random(shape, dtype=np.float32)
-        case "pixels":
-            return rng.integers(256, size=shape, dtype=np.uint8)
-        case "tokens":
-            return rng.integers(options.vocabulary or 1, size=shape)
+    if options.inputs == "numbers":
+        x: NDArray[Any] = rng.random(shape, dtype=np.float32)
+    elif options.inputs == "pixels":
+        x = rng.integers(256, size=shape, dtype=np.uint8)
+    else:
+        x = rng.integers(options.vocabulary or 1, size=shape)
+    samples = frozen_samples(x, y)
+    nothing = frozen_samples(x[:0], y[:0])
+    form, train = options.form(), (samples,) * clients
+    return FederatedData(OWN.name, form, train, nothing, collate=options.collate())
 
 
 def _array_names(path: Path) -> frozenset[str]:

@@ -163,8 +163,7 @@ class ColumnRoles:
             for name, values in zip(self.features, wide, strict=True):
                 if values.ndim != 1 or values.dtype.kind not in "biuf":
                     raise ConfigurationError(
-                        f"{where}: {name}: must hold numbers, or be the only feature: name the "
-                        f"columns with data.options.features"
+                        f"{where}: {name}: must hold numbers, or be the only feature"
                     )
             with np.errstate(over="ignore"):  # what is too large is refused with its row
                 x = np.stack([values.astype(np.float32) for values in wide], axis=1)
@@ -347,8 +346,7 @@ def class_count(task: Task, y: NDArray[Any], stated: int | None, vocabulary: int
 def _numbers(where: str, y: NDArray[Any], outputs: int | None) -> NDArray[np.float32]:
     if outputs is not None:
         raise ConfigurationError(
-            f"data.options.classes = {outputs}: the task regress has no classes; y says how many "
-            f"numbers"
+            f"data.options.classes = {outputs}: the task regress has no classes"
         )
     if y.dtype.kind not in "iuf" or y.ndim not in {1, 2} or (y.ndim == 2 and not y.shape[1]):
         raise ConfigurationError(

@@ -347,8 +347,7 @@ def _records(
             raise ConfigurationError(f"{where}: {name}: is one value; must be one for each sample")
         if not len(values) or len(values) != len(y):
             raise ConfigurationError(
-                f"{where}: {name} has {len(values)} rows and {reference} {len(y)}; must be equally "
-                f"many, at least 1"
+                f"{where}: {name} has {len(values)} rows, and {reference} {len(y)}: not as many"
             )
     x = _inputs(where, held["x"], options, may_end=may_end)
     records = Records(x, targets_of(where, x, held.get("y"), options))
@@ -379,8 +378,7 @@ def _inputs(where: str, x: NDArray[Any], options: FileOptions, *, may_end: bool)
     if options.shape is not None:
         if np.prod(options.shape, dtype=object) != np.prod(x.shape[1:], dtype=object):
             raise ConfigurationError(
-                f"{where}: x: data.options.shape = {options.shape} does not fit inputs of shape "
-                f"{x.shape[1:]}"
+                f"{where}: x: data.options.shape = {options.shape} does not fit {x.shape[1:]}"
             )
         x = x.reshape(-1, *options.shape)
     is_possible = 0 < np.prod(x.shape[1:], dtype=object) <= MOST_NUMBERS

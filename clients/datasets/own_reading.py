@@ -150,8 +150,7 @@ def _from_lines(layout: Layout, options: FileOptions) -> OwnColumns:
     (path,) = layout.files
     if options.task in PER_TOKEN or options.tokenizer is not None:
         raise ConfigurationError(
-            f"{path}: a table of numbers; texts and tokens are in a .jsonl, .txt or .parquet file, "
-            f"or a folder of datasets.save_to_disk"
+            f"{path}: texts and tokens are in .jsonl, .txt, .parquet or Arrow files"
         )
     roles = column_roles(str(path), layout.names, options)
     width = len(roles.features)
@@ -174,10 +173,10 @@ def _from_lines(layout: Layout, options: FileOptions) -> OwnColumns:
     if not np.isfinite(x).all():
         at, column = np.argwhere(~np.isfinite(x))[0].tolist()
         raise ConfigurationError(
-            f"{path}: row {at + 1}: {roles.features[column]}: is not finite (NaN, infinite, or too "
-            f"large for float32)"
+            f"{path}: row {at + 1}: {roles.features[column]}: is not finite in float32"
         )
-    label = _NUMBER if options.task == "regress" else _WHOLE
+    assert roles.label is not None, "only sequences go without a label"
+    label = _NUMBER if options.task == "regress" else _label(texts[roles.label])
     kinds = (
         ("y", roles.label, _NAME if options.class_names is not None else label),
         ("client", roles.client, _NAME),
@@ -212,6 +211,11 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+def _label(labels: Sequence[str]) -> _Field:
+    rule = f"a whole number from 0 on (text is numbered by {names_setting(labels)})"
+    return _Field(_whole, rule)
+
+
 def _name(text: str) -> str:
     if not 0 < len(text) <= LONGEST_TEXT:
         raise ValueError(text)
@@ -220,7 +224,6 @@ def _name(text: str) -> str:
 
 _FEATURE = _Field(float, "a number (which columns are features: data.options.features)")
 _NUMBER = _Field(float, "a number")
-_WHOLE = _Field(_whole, f"a whole number from 0 on (text is numbered by {names_setting([])})")
 _NAME = _Field(_name, f"of 1 .. {LONGEST_TEXT} characters")
 _TRUTH = _Field(lambda text: _TRUTHS[text.strip().lower()], "0, 1, true or false")
 
@@ -364,8 +367,7 @@ class _Samples:
             return np.array(self._targets, dtype=kind)
         if len({len(target) for target in self._targets}) > 1:
             raise ConfigurationError(
-                f"{self._where}: {self._roles.label}: rows of different lengths; must be equally "
-                f"many numbers"
+                f"{self._where}: {self._roles.label}: rows of different lengths; must be of one"
             )
         return np.array(self._targets, dtype=np.float64)
 
@@ -391,7 +393,7 @@ class _Samples:
         if names is not None and type(value) in {int, str} and len(str(value)) <= LONGEST_TEXT:
             return str(value)
         if names is not None or not _is_whole(value):
-            raise ConfigurationError(f"{where}: must be {_WHOLE.rule}, not {value!r:.80}")
+            raise ConfigurationError(f"{where}: must be {_label([]).rule}, not {value!r:.80}")
         return value
 
 
@@ -416,8 +418,7 @@ def _token_targets(
         labels = [label if label == NO_TARGET else next(numbers) for label in labels]
     if not all(_is_whole(label) or label == NO_TARGET for label in labels):
         raise ConfigurationError(
-            f"{where}: must be a list of whole numbers from 0 on, or {NO_TARGET} for a token that "
-            f"does not count, not {value!r:.80}"
+            f"{where}: must be a list of whole numbers from 0 on, or {NO_TARGET}, not {value!r:.80}"
         )
     words: Sequence[int | None] = sequence.words or range(len(sequence.tokens))
     count = len(set(words) - {None})
@@ -467,8 +468,7 @@ def _sequence(where: str, value: object, tokenizer: str | None) -> _Sequence:
         )
     if tokenizer is None:
         raise ConfigurationError(
-            f"{where}: is text, and data.options.tokenizer, the path of a tokenizer.json, is not "
-            f"set"
+            f"{where}: is text; set data.options.tokenizer to the path of a tokenizer.json"
         )
     encode = tokenizer_at(tokenizer).encode
     with as_configuration_error(f"{where}: the tokenizer fails"):

@@ -146,8 +146,7 @@ def own_parts(
         count, registered = len(data.train[client].y), document.registry[client].samples
         if count != registered:
             raise ConfigurationError(
-                f"client {client} has {count} training samples here, and is registered with "
-                f"{registered}"
+                f"client {client} has {count} training samples, and is registered with {registered}"
             )
         if salts is not None and data.name == OWN.name:
             require_bound_own(document, client, data.train[client], salts[client])

@@ -73,8 +73,7 @@ def require_classes(pool: PooledData, partition: str) -> None:
     """Reject samples without a class where a partition divides classes."""
     if pool.form.task != "classify":
         raise ConfigurationError(
-            f"data.partition.name = {partition}: divides classes, and the task is "
-            f"{pool.form.task}; iid and quantity do not"
+            f"data.partition.name = {partition}: divides classes, not {pool.form.task}: take iid"
         )
 
 
@@ -152,8 +151,7 @@ class QuantityPartition(DrawnShares):
         given = self.shares or []
         if len(given) >= clients:
             raise ConfigurationError(
-                f"data.partition.shares: {len(given)} of them; must be fewer than the {clients} "
-                f"clients"
+                f"data.partition.shares: {len(given)} of them; must be fewer than {clients}"
             )
         order = rng.permutation(pool.train)
         drawn = rng.dirichlet(np.full(clients - len(given), self.alpha)) * (1 - sum(given))

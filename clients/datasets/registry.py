@@ -184,13 +184,11 @@ def _require_undivided(choice: DataChoice, partition: Partition) -> None:
     """Reject a division or a common path of private samples."""
     if not isinstance(partition, NaturalPartition):
         raise ConfigurationError(
-            f"data.partition.name = {choice.partition['name']}: the samples of {choice.name!r} are "
-            f"each client's own and are not divided"
+            f"data.partition.name = {choice.partition['name']}: private samples are not divided"
         )
     if choice.path is not None:
         raise ConfigurationError(
-            f"data.path = {choice.path}: the samples of {choice.name!r} are each client's own; a "
-            f"worker is given its file by --data"
+            f"data.path = {choice.path}: a worker is given the file of its own samples by --data"
         )
 
 

@@ -142,8 +142,7 @@ def _arrays(layout: Layout) -> Records:
     sizes, lengths = np.diff(sample), np.diff(text)
     if len(arrays["role"]) != len(sizes) or len(set(arrays["role"])) != len(sizes):
         raise ConfigurationError(
-            f"{path}: {len(arrays['role'])} roles, of which {len(set(arrays['role']))} different, "
-            f"for {len(sizes)} texts"
+            f"{path}: {len(arrays['role'])} roles; must be {len(sizes)} different ones"
         )
     ends = ((text, len(chars)), (sample, len(arrays["is_test"])))
     if (
@@ -223,8 +222,7 @@ def _bytes_of(where: str, window: object, following: object) -> bytes:
         raise ConfigurationError(f"{where}: x and y must be text")
     if len(window) != WINDOW or len(following) != 1:
         raise ConfigurationError(
-            f"{where}: {len(window)} characters and {len(following)} that follow; must be "
-            f"{WINDOW} and 1"
+            f"{where}: {len(window)} characters and {len(following)} more; must be {WINDOW} and 1"
         )
     try:
         return (window + following).encode("latin-1")
@@ -243,8 +241,7 @@ def _numbered_characters(where: str, content: bytearray) -> NDArray[np.uint8]:
     if (numbers == _NO_CHARACTER).any():
         first = int(np.argmax(numbers == _NO_CHARACTER))
         raise ConfigurationError(
-            f"{where}: {chr(characters[first])!r} is not in the alphabet (sample "
-            f"{first // (WINDOW + 1)})"
+            f"{where}: sample {first // (WINDOW + 1)}: {chr(characters[first])!r} not in alphabet"
         )
     return numbers.reshape(-1, WINDOW + 1)
 
@@ -371,8 +368,7 @@ def _tweets(layout: Layout, columns: Mapping[str, Column]) -> Records:
 def _sent140_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
     if not all(_is_tweet(tweet) for tweet in x):
         raise ConfigurationError(
-            f"{where}: x must be lists of at least {_TEXT_PLACE + 1} texts: id, date, query, "
-            "account, text"
+            f"{where}: x must be lists of 5 or more texts: id, date, query, account, text"
         )
     texts = [tweet[_TEXT_PLACE] for tweet in x]
     longest = max(map(len, texts), default=0)

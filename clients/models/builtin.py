@@ -44,13 +44,12 @@ def require_known(model: str, options: Mapping[str, Option], known: tuple[str, .
             raise ConfigurationError(f"model.options.{name} = {options[name]!r}: {model!r} {has}")
 
 
-def width(model: str, options: Mapping[str, Option], name: str, default: int) -> int:
+def width(options: Mapping[str, Option], name: str, default: int) -> int:
     """Return the width of a layer, 1 .. `LARGEST_WIDTH`, from a model's option or its default."""
     value = options.get(name, default)
     if type(value) is not int or not 1 <= value <= LARGEST_WIDTH:
         raise ConfigurationError(
-            f"model.options.{name} = {value!r}: {model!r} takes a whole number, 1 .. "
-            f"{LARGEST_WIDTH}"
+            f"model.options.{name} = {value!r}: must be a whole number, 1 .. {LARGEST_WIDTH}"
         )
     return value
 
@@ -84,8 +83,7 @@ def require_tokens(model: str, form: DataForm) -> int:
     """Return the number of distinct tokens; reject inputs that are not rows of tokens."""
     if form.input_dtype != "int64" or form.vocabulary is None or len(form.input_shape) != 1:
         raise ConfigurationError(
-            f"model.name = {model!r}: needs rows of tokens, not {form.input_dtype} of shape "
-            f"{form.input_shape}"
+            f"model.name = {model!r}: needs tokens, not {form.input_dtype} {form.input_shape}"
         )
     return form.vocabulary
 
@@ -171,7 +169,7 @@ def mlp(form: DataForm, options: Mapping[str, Option]) -> Perceptron:
     require_known("mlp", options, ("hidden",))
     require_numbers("mlp", form)
     inputs = math.prod(form.input_shape)
-    return Perceptron(inputs, form.classes, width("mlp", options, "hidden", _MLP_HIDDEN))
+    return Perceptron(inputs, form.classes, width(options, "hidden", _MLP_HIDDEN))
 
 
 _CNN_CHANNELS = (8, 16)
@@ -265,9 +263,7 @@ def leaf_cnn(form: DataForm, options: Mapping[str, Option]) -> LeafCnn:
     """Return the network for images; option `hidden` is the width of the first linear layer."""
     require_known("leaf_cnn", options, ("hidden",))
     require_images("leaf_cnn", form, least=_LEAST_SIDE)
-    return LeafCnn(
-        form.input_shape, form.classes, width("leaf_cnn", options, "hidden", _LEAF_HIDDEN)
-    )
+    return LeafCnn(form.input_shape, form.classes, width(options, "hidden", _LEAF_HIDDEN))
 
 
 _SIDES = (28, 28)
@@ -305,7 +301,7 @@ def alexnet(form: DataForm, options: Mapping[str, Option]) -> AlexNet:
     """Return the network for 28 × 28 images; option `hidden` is the width of two linear layers."""
     require_known("alexnet", options, ("hidden",))
     require_images("alexnet", form, sides=_SIDES)
-    hidden = width("alexnet", options, "hidden", _ALEXNET_HIDDEN)
+    hidden = width(options, "hidden", _ALEXNET_HIDDEN)
     return AlexNet(form.input_shape[0], form.classes, hidden)
 
 
@@ -377,7 +373,7 @@ def shakespeare_lstm(form: DataForm, options: Mapping[str, Option]) -> Shakespea
     """Return the model for rows of characters; option `hidden` is the width of each LSTM layer."""
     require_known("shakespeare_lstm", options, ("hidden",))
     vocabulary = require_tokens("shakespeare_lstm", form)
-    hidden = width("shakespeare_lstm", options, "hidden", _SHAKESPEARE_HIDDEN)
+    hidden = width(options, "hidden", _SHAKESPEARE_HIDDEN)
     return ShakespeareLstm(vocabulary, form.classes, hidden)
 
 
@@ -429,10 +425,9 @@ def sent140_lstm(form: DataForm, options: Mapping[str, Option]) -> Sent140Lstm:
             f"model.name = {model!r}: distinguishes two classes, not {form.classes}"
         )
     actual = form.embedding.shape[1]
-    required = width(model, options, "width", actual)
+    required = width(options, "width", actual)
     if actual != required:
         raise ConfigurationError(
-            f"model.options.width = {required}: the word vectors of these data have {actual} "
-            f"numbers"
+            f"model.options.width = {required}: the word vectors of these data have {actual}"
         )
-    return Sent140Lstm(form.embedding, width(model, options, "hidden", _SENT140_HIDDEN))
+    return Sent140Lstm(form.embedding, width(options, "hidden", _SENT140_HIDDEN))

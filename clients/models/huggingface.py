@@ -81,8 +81,7 @@ def _require_own_code(where: str, content: dict[str, Any]) -> None:
             values = list(value.values()) if isinstance(value, dict) else [value]
             if any(chosen not in _IMPLEMENTATIONS for chosen in values):
                 raise ConfigurationError(
-                    f"{where}: {name} = {value!r:.80}: must be eager or sdpa; others may be code "
-                    f"from a network"
+                    f"{where}: {name} = {value!r:.80}: must be eager or sdpa, not foreign code"
                 )
 
 
@@ -331,14 +330,12 @@ def _checked_digest(settings: HfOptions) -> str:
     folder = Path(settings.path)
     if not (folder / "config.json").is_file():
         raise ConfigurationError(
-            f"model.options.path = {settings.path!r}: must be the folder of a base, with "
-            f"config.json and model.safetensors"
+            f"model.options.path = {settings.path!r}: must be a base, with config.json"
         )
     digest = folder_digest("path", folder)
     if settings.sha256 is not None and digest != f"sha256:{settings.sha256}":
         raise ConfigurationError(
-            f"model.options.path = {settings.path!r}: its digest is {digest}, and "
-            f"model.options.sha256 says {settings.sha256}"
+            f"model.options.sha256 = {settings.sha256}: the digest of {settings.path!r} is {digest}"
         )
     return digest
 
@@ -396,14 +393,12 @@ def _require_fit(module: Any, form: DataForm) -> None:
             positions = part.num_embeddings - part.padding_idx - 1
     if positions is not None and length > positions:
         raise ConfigurationError(
-            f"model.name = 'hf': sequences of {length} tokens, and the base has {positions} "
-            f"positions: set data.options.length"
+            f"data.options.length: {length} tokens, and the base has {positions} positions"
         )
     rows = module.get_input_embeddings().num_embeddings
     if form.vocabulary is not None and form.vocabulary > rows:
         raise ConfigurationError(
-            f"model.name = 'hf': the data have {form.vocabulary} tokens, and the base {rows}: "
-            f"take the tokenizer of this base"
+            f"the data have {form.vocabulary} tokens, and the base {rows}: take its tokenizer"
         )
 
 

@@ -85,8 +85,7 @@ def files_in(name: str, folder: Path) -> list[str]:
     files = [path for path in paths if (folder / path).is_file()]
     if len(files) > MAX_FOLDER_FILES:
         raise ConfigurationError(
-            f"model.options.{name} = {str(folder)!r}: {len(files)} files, and at most "
-            f"{MAX_FOLDER_FILES}"
+            f"model.options.{name} = {str(folder)!r}: {len(files)} files, over {MAX_FOLDER_FILES}"
         )
     return files
 
@@ -115,8 +114,7 @@ def _frozen_arrays(module: nn.Module) -> Iterator[NamedArray]:
     for name, tensor in (*frozen, *module.named_buffers()):
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
             raise ConfigurationError(
-                f"frozen parameter or buffer {name!r} is {tensor.layout} on {tensor.device}: only "
-                f"plain tensors on the CPU can be bound by the run document"
+                f"frozen {name!r} is {tensor.layout} on {tensor.device}, and not plain on the CPU"
             )
         plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
         # As bytes: NumPy has no bfloat16. PyTorch only runs on little-endian machines.
@@ -169,8 +167,7 @@ def require_class_labels(task: Task) -> None:
     """Refuse `training.calibrated` for a task without class labels."""
     if task == "regress" or task in LANGUAGE:
         raise ConfigurationError(
-            f"training.calibrated = true: the task is {task}, and only classify and "
-            f"token-classify have class labels: leave the setting out"
+            f"training.calibrated = true: goes with classify and token-classify, not with {task}"
         )
 
 
@@ -240,23 +237,6 @@ Option = int | float | str | bool
 
 ModuleFactory = Callable[["DataForm", Mapping[str, Option]], nn.Module]
 """Makes a module for the data; raises ConfigurationError if they do not fit."""
-
-
-@runtime_checkable
-class DrawsItsStart(Protocol):
-    """A module that draws its initial parameters itself, independently of torch's global state."""
-
-    def draw_start(self, rng: np.random.Generator) -> None:
-        """Set all trainable parameters from `rng` alone."""
-
-
-@runtime_checkable
-class SharesItsBase(Protocol):
-    """A module with frozen parameters that its whole process shares, and nothing writes to."""
-
-    @property
-    def shared(self) -> frozenset[str]:
-        """Names of these parameters."""
 
 
 @runtime_checkable
@@ -338,10 +318,14 @@ class Model:
         return module
 
     def initial(self, rng: np.random.Generator) -> ParameterVector:
-        """Return starting parameters, shape (d,), that follow from `rng` alone."""
+        """Return starting parameters, shape (d,), that follow from `rng` alone.
+
+        A module with a method `draw_start(rng)` sets them itself, independently of torch's state.
+        """
         module = self.module()
-        if isinstance(module, DrawsItsStart):
-            module.draw_start(rng)
+        draw_start = getattr(module, "draw_start", None)
+        if draw_start is not None:
+            draw_start(rng)
         else:
             module = self._built(int(rng.integers(2**63)))
         return vector_of(module)

@@ -16,7 +16,6 @@ from clients.devices import reproducible
 from clients.models.model import (
     ForeignFactory,
     Model,
-    SharesItsBase,
     fits,
     score_shape,
     trainable,
@@ -46,8 +45,7 @@ def check_model(model: Model, data: FederatedData) -> None:
             _require_repeatable_start(model)
     if not math.isfinite(loss):
         raise ConfigurationError(
-            f"model.name = {model.name!r}: its loss on the first inputs is {loss}; must be finite, "
-            f"or no update counts"
+            f"model.name = {model.name!r}: its loss on the first inputs is {loss}; must be finite"
         )
 
 
@@ -134,7 +132,7 @@ class _Trial:
 
 def _state(module: nn.Module) -> dict[str, Tensor]:
     """Return copies of a module's parameters and buffers, but for those of a shared base."""
-    shared = module.shared if isinstance(module, SharesItsBase) else frozenset()
+    shared: frozenset[str] = getattr(module, "shared", frozenset())
     tensors = [*module.named_parameters(), *module.named_buffers()]
     return {name: tensor.detach().clone() for name, tensor in tensors if name not in shared}
 
@@ -164,8 +162,7 @@ def _require_repeatable_start(model: Model) -> None:
         first, second = (model.initial(np.random.default_rng(0)) for _ in range(2))
     if not np.isfinite(first).all():
         raise ConfigurationError(
-            f"model.name = {model.name!r}: its start holds numbers that are not finite, and all "
-            f"must be"
+            f"model.name = {model.name!r}: its start holds numbers that are not finite"
         )
     if not np.array_equal(first, second):
         raise ConfigurationError(

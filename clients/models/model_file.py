@@ -39,7 +39,6 @@ _FACTS = "facts"
 OPTIONS = "options"
 BOUND_FACTS = ("model_source", "frozen_state")
 _FLOAT32 = "F32"
-_OLD = {"parameters"}
 
 
 def facts_of(
@@ -95,13 +94,6 @@ def encode_model(
     return data
 
 
-def encode_run_model(
-    vector: NDArray[np.float32], document: RunDocument, round_number: int, head: Digest
-) -> bytes:
-    """Return the bytes of the file of a run's model, the same for everybody."""
-    return encode_model(vector, document.layout, run_facts(document, round_number, head))
-
-
 def mean_model(vectors: Iterable[NDArray[np.float32]]) -> NDArray[np.float32]:
     """Return the mean of models, summed in order in float64 and rounded once to float32."""
     models = iter(vectors)
@@ -124,11 +116,6 @@ def decode_model(data: bytes) -> StoredModel:
     """Return the content of a model file."""
     header = _header(data)
     metadata = header.pop(_METADATA, {})
-    if set(header) == _OLD and _KEY not in metadata:
-        raise EncodingError(
-            "it holds one tensor 'parameters', as older versions wrote it: the meaning of "
-            "its numbers is unknown"
-        )
     order, facts = _order_and_facts(metadata, set(header))
     try:
         tensors = load(data)

@@ -212,7 +212,7 @@ def read_facts(
     """
     # The file of the model is derived without torch.
     imported("safetensors.numpy", "provenance", "documents about a model")
-    from clients.models.model_file import encode_run_model
+    from clients.models.model_file import encode_model, run_facts
 
     with opened_ledger(target) as ledger:
         recorded = _recorded(ledger, round_number, anchor)
@@ -232,7 +232,7 @@ def read_facts(
         **recorded,
         document_bytes=document_bytes,
         document=document,
-        model_file=encode_run_model(vector, document, number, ended_with),
+        model_file=encode_model(vector, document.layout, run_facts(document, number, ended_with)),
         audit=audit,
         updates=len(coverage["updates"]),
         repeated=tuple(sorted(verdicts)),

@@ -142,21 +142,6 @@ def linked(assembly: str, processor: Processor) -> Any:
     return owner
 
 
-def linked_function(
-    assembly: str, name: str, *types: type[Any]
-) -> tuple[Callable[..., None], object] | None:
-    """Return a function of a module, and the engine that has to live as long as the function.
-
-    Returns:
-        None where nothing can be compiled.
-    """
-    try:
-        engine = linked(assembly, this_processor())
-    except NoMachineCodeError:
-        return None
-    return ctypes.CFUNCTYPE(None, *types)(engine.get_function_address(name)), engine
-
-
 def _llvm() -> Any:
     try:
         import llvmlite  # noqa: PLC0415 - an extra

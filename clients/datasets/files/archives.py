@@ -146,8 +146,7 @@ def _form(
         size != math.prod(shape) * dtype.itemsize or min(shape, default=0) < 0
     ):
         raise ConfigurationError(
-            f"{path}: {entry.filename.removesuffix('.npy')}: {size} bytes of data do not make up "
-            f"shape {shape}"
+            f"{path}: {entry.filename}: {size} bytes of data do not make up shape {shape}"
         )
     return dtype.str, shape, by_column
 

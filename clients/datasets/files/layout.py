@@ -128,8 +128,7 @@ def _folder(path: Path) -> Layout:
     if texts and not lines:
         return Layout(path, FileKind.TEXTS, tuple(texts), ("text", "client"))
     raise ConfigurationError(
-        f"{path}: neither LEAF's train/*.json nor *.parquet nor exactly one *.csv nor *.txt is in "
-        f"this folder"
+        f"{path}: must hold LEAF's train/*.json, *.parquet, exactly one *.csv, or *.txt"
     )
 
 
@@ -204,12 +203,8 @@ Convert = Callable[[str, list[Any], list[Any]], LeafPart]
 """Makes samples of a file's inputs and labels; the first argument is their source in messages."""
 
 
-@dataclass(slots=True)
-class LeafUser:
-    """One user's samples: at most one part for training and one for the test."""
-
-    train: LeafPart | None = None
-    test: LeafPart | None = None
+LeafUser = dict[str, LeafPart]
+"""One user's samples: at most one part for `train` and one for `test`."""
 
 
 class UserSamples(NamedTuple):
@@ -222,11 +217,11 @@ class UserSamples(NamedTuple):
 
 def train_first(user: LeafUser) -> UserSamples:
     """Return a user's training samples, then those for the test."""
-    parts = [part for part in (user.train, user.test) if part is not None]
+    parts = {split: user[split] for split in (TRAIN, TEST) if split in user}
     return UserSamples(
-        np.concatenate([part.x for part in parts]),
-        np.concatenate([part.y for part in parts]),
-        np.concatenate([np.full(len(part.y), part is user.test) for part in parts]),
+        np.concatenate([part.x for part in parts.values()]),
+        np.concatenate([part.y for part in parts.values()]),
+        np.concatenate([np.full(len(part.y), split == TEST) for split, part in parts.items()]),
     )
 
 
@@ -243,10 +238,10 @@ def read_leaf(
         split = path.parent.name
         for name, x, y in _users(path):
             where = f"{path}: {name!r}"
-            user = users.setdefault(name, LeafUser())
-            if getattr(user, split) is not None:
+            user = users.setdefault(name, {})
+            if split in user:
                 raise ConfigurationError(f"{where}: is in two files of {split}/")
-            setattr(user, split, convert(where, x, y))
+            user[split] = convert(where, x, y)
             total += len(y)
             if total > MAX_SAMPLES:
                 raise ConfigurationError(f"{where}: more than {MAX_SAMPLES} samples")
@@ -305,10 +300,7 @@ def _users(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
         where = ".".join(map(str, first["loc"]))[:200] or "the file"
         raise ConfigurationError(f"{path}: {where}: {first['msg']}") from error
     if not len(file.users) == len(file.num_samples) == len(file.user_data):
-        raise ConfigurationError(
-            f"{path}: {len(file.users)} users, {len(file.num_samples)} num_samples, "
-            f"{len(file.user_data)} user_data"
-        )
+        raise ConfigurationError(f"{path}: users, num_samples and user_data differ in length")
     for name, count in zip(file.users, file.num_samples, strict=True):
         user = file.user_data.get(name)
         if user is None or not len(user.x) == len(user.y) == count:

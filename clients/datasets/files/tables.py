@@ -99,8 +99,7 @@ def csv_header(path: Path) -> tuple[str, ...]:
         separator = next((each for each in _OTHER_SEPARATORS if each in header[0]), None)
         if separator is not None:
             raise ConfigurationError(
-                f"{path}: the header {header[0][:200]!r} is separated by {separator!r}, as it "
-                f"seems; the columns of a .csv file are separated by ','"
+                f"{path}: the header {header[0][:200]!r} is separated by {separator!r}, not by ','"
             )
     return tuple(header)
 
@@ -268,8 +267,7 @@ def _require_bounds(path: Path, metadata: Any) -> None:
         size = metadata.row_group(group).total_byte_size
         if not 0 <= size <= MAX_GROUP_BYTES:
             raise ConfigurationError(
-                f"{path}: row group {group} unpacks to {size} bytes; there may be 0 .. "
-                f"{MAX_GROUP_BYTES}"
+                f"{path}: row group {group} unpacks to {size} bytes, outside 0 .. {MAX_GROUP_BYTES}"
             )
 
 
@@ -320,8 +318,7 @@ def _lists(where: str, column: Any, longest: int) -> NDArray[Any]:
     lengths = compute.list_value_length(column).to_numpy(zero_copy_only=False)
     if len(lengths) and lengths.min() != lengths.max():
         raise ConfigurationError(
-            f"{where}: rows of {lengths.min()} .. {lengths.max()} entries; all must be equally "
-            f"long: pad them"
+            f"{where}: rows of {lengths.min()} .. {lengths.max()} entries: pad them to one length"
         )
     entries = values_of(where, column.flatten(), longest)
     return entries.reshape(len(column), -1, *entries.shape[1:])

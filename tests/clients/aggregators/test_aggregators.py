@@ -404,7 +404,7 @@ def test_a_function_aggregates_with_its_options(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("return updates", r"returns float64 of shape \(2, 2\); must return floats"),
+        ("return updates", r"returns float64 \(2, 2\), not 2 floats"),
         ("return updates.sum(axis=0) * np.nan", "returns numbers that are not finite"),
         ("updates[0] = 0; return updates[0]", "changes its input: ValueError"),
         ("return updates.lots", r"it fails.*AttributeError.*\(mine.py, line 3\)"),

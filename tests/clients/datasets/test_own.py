@@ -125,7 +125,7 @@ def test_only_the_form_is_recorded_and_nothing_is_divided() -> None:
         load_dataset(choice, 3, np.random.default_rng(0))
     with pytest.raises(ConfigurationError, match=r"data\.partition\.name = iid: .* not divided"):
         verify_choice(DataChoice("own", options=FORM, partition={"name": "iid"}))
-    with pytest.raises(ConfigurationError, match=r"data\.path = x: .* given its file by --data"):
+    with pytest.raises(ConfigurationError, match=r"data\.path = x: .* own samples by --data"):
         load("smoke", settings=("data.name=own", "data.path=x", *own_settings()))
     with pytest.raises(ConfigurationError, match="nobody those of all"):
         DATASETS["own"].records(None)
@@ -286,7 +286,7 @@ def test_own_samples_must_be_there_and_as_many_as_registered(document: Any, tmp_
     with pytest.raises(ConfigurationError, match="give the file of your own samples with --data"):
         own_parts(told, document, (ClientId(0),))
     short = samples_file(tmp_path / "short.npz", rows(document, 0) - 1)
-    with pytest.raises(ConfigurationError, match="training samples here, and is registered with"):
+    with pytest.raises(ConfigurationError, match="training samples, and is registered with"):
         own_parts(told, document, (ClientId(0),), short)
 
 

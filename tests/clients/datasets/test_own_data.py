@@ -276,7 +276,7 @@ def test_a_type_that_numpy_does_not_know_is_refused(tmp_path: Path, type_: str) 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"shape": [3]}, "does not fit inputs"),
+        ({"shape": [3]}, "does not fit"),
         ({"classes": 2}, "outside 0 .. 1"),
         ({"inputs": "tokens"}, "must be tokens"),
         ({"label": "y"}, "is for tables"),

@@ -134,7 +134,7 @@ def test_a_single_text_is_divided_without_classes(tmp_path: Path, tokenizer: str
         part.x.tolist() for part in loaded(path, options).train
     ]
     choice = DataChoice("file", path, options, {"name": "dirichlet"})
-    with pytest.raises(ConfigurationError, match="divides classes, and the task is causal-lm"):
+    with pytest.raises(ConfigurationError, match="divides classes, not causal-lm"):
         load_dataset(choice, 2, np.random.default_rng(0))
 
 
@@ -201,7 +201,7 @@ def test_hidden_tokens_are_targets_and_all_others_stay(rows: int, length: int, s
     [
         ([], "has no rows|lacks", {}),
         ([{"text": 5, "label": 0}], "row 1: text: must be a text, a list of words", {}),
-        ([{"text": "the", "label": 0}], r"is text, and data\.options\.tokenizer", {}),
+        ([{"text": "the", "label": 0}], r"is text; set data\.options\.tokenizer", {}),
         ([{"tokens": [1, 2], "label": -1}], "row 1: label: must be a whole number", {}),
         ([{"tokens": [1], "label": x} for x in (1, [1, 2])], "rows of diff", {"task": "regress"}),
         ([{"tokens": [1, 2], "label": 1}], "a list of whole numbers", {"task": "token-classify"}),
@@ -245,7 +245,7 @@ def test_other_broken_texts_are_refused_in_one_sentence(tmp_path: Path, tokenize
     (tmp_path / "rows.csv").write_text("x,y\n1,2\n")
     refused(tmp_path / "rows.csv", "texts and tokens are in", task="causal-lm")
     x = np.array([[1, 2], [NO_TOKEN, 1]])
-    with pytest.raises(ConfigurationError, match="row 1 has no token, or one after -1"):
+    with pytest.raises(ConfigurationError, match="row 1 has no token, or one after its end"):
         Data(x, [0, 1], task="classify")
     with pytest.raises(ConfigurationError, match="takes no labels"):
         Data(abs(x), [0, 1], task="causal-lm")

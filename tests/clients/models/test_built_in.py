@@ -224,9 +224,9 @@ def test_text_models_start_as_tensorflow_draws_them() -> None:
         ("alexnet", DataForm((1, 32, 32), 2), {}, r"needs images \(channels, 28, 28\)"),
         ("alexnet", IMAGES, {"hidden": 0}, r"hidden = 0: .* whole number, 1 \.\. 65536"),
         ("alexnet", IMAGES, {"dropout": 0.5}, "dropout = 0.5: 'alexnet' has hidden"),
-        ("shakespeare_lstm", IMAGES, {}, "needs rows of tokens, not float32"),
+        ("shakespeare_lstm", IMAGES, {}, "needs tokens, not float32"),
         ("sent140_lstm", CHARACTERS, {}, "needs a vector of each word"),
-        ("sent140_lstm", words(25), {"width": 300}, "width = 300: .* have 25 numbers"),
+        ("sent140_lstm", words(25), {"width": 300}, "width = 300: .* have 25"),
         (
             "sent140_lstm",
             DataForm((25,), 3, "int64", 10, np.zeros((10, 4), dtype=np.float32)),

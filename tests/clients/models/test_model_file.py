@@ -100,7 +100,7 @@ def test_vectors_of_wrong_length_and_unreadable_names_are_refused() -> None:
 
 
 def test_a_file_of_an_older_version_is_refused_with_reason() -> None:
-    assert "as older versions wrote it" in refusal(save({"parameters": VECTOR}))
+    assert "do not state the order" in refusal(save({"parameters": VECTOR}))
 
 
 @pytest.mark.parametrize(

@@ -211,7 +211,7 @@ def test_what_is_missing_is_said_in_one_table(federation: Federation, tmp_path: 
     assert (result.code, result.json["ready"]) == (1, False)
     missing = {check for check, state in states(result).items() if state == "missing"}
     assert missing == {"funds", "data"}
-    assert "has 3 training samples here, and is registered with 15" in found(result, "data")
+    assert "has 3 training samples, and is registered with 15" in found(result, "data")
     assert "to send a commitment it needs" in found(result, "funds")
 
 
