@@ -203,7 +203,7 @@ def device_named(name: str) -> torch.device:
         name: "cpu", "cuda" for the first card, "cuda:N" for another, or "auto" for CUDA where
             available.
     """
-    index = _index_in(name)
+    index = card_index(name)
     if index is not None:
         _require_card(index)
         return torch.device(name)
@@ -213,9 +213,14 @@ def device_named(name: str) -> torch.device:
     return torch.device("cuda" if available and name != "cpu" else "cpu")
 
 
-def require_device_name(name: str) -> None:
-    """Reject a name that is no device's; it need not be one of this machine's."""
-    _index_in(name)
+def card_index(name: str) -> int | None:
+    """Return the number of the card in a device's name, of any machine; None if it names none."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise ConfigurationError(
+            f"machine.device: unknown device {name!r:.80}; known are cpu, cuda, cuda:N, auto"
+        )
+    return None if match["index"] is None else int(match["index"])
 
 
 def worker_devices(name: str, workers: int) -> list[str]:
@@ -348,16 +353,6 @@ def _deterministic_cuda() -> Iterator[None]:
             yield
     finally:
         torch.use_deterministic_algorithms(before)
-
-
-def _index_in(name: str) -> int | None:
-    """Return the number of the card in a device's name; None if it names none."""
-    match = _NAME.fullmatch(name)
-    if match is None:
-        raise ConfigurationError(
-            f"machine.device: unknown device {name!r:.80}; known are cpu, cuda, cuda:N, auto"
-        )
-    return None if match["index"] is None else int(match["index"])
 
 
 def _require_card(index: int) -> None:

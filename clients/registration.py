@@ -32,13 +32,7 @@ from ledger.protocol.signing import (
     registration_digest,
     registry_digest_of,
 )
-from ledger.protocol.types import (
-    NO_DIGEST,
-    PROTOCOL_VERSION,
-    Address,
-    Digest,
-    RegisteredClient,
-)
+from ledger.protocol.types import NO_DIGEST, PROTOCOL_VERSION, Address, Digest, RegisteredClient
 
 MAX_ENTRY_BYTES = 10_000
 MAX_REGISTRY_BYTES = 32 * 2**20

@@ -261,14 +261,6 @@ class Simulation:
         return self._context.ledger.state().round
 
     @property
-    def rounds(self) -> int:
-        return self._context.parameters.rounds
-
-    @property
-    def finished(self) -> bool:
-        return self.chain is None
-
-    @property
     def head(self) -> Digest:
         """Commitment to the whole history."""
         return self._context.ledger.state().head
@@ -344,10 +336,7 @@ class Simulation:
         return self._observer.opened(inputs, self.model, opened)
 
     def _vote(
-        self,
-        view: RoundView,
-        trainers: Mapping[ClientId, Trainer],
-        members: list[MemberActor],
+        self, view: RoundView, trainers: Mapping[ClientId, Trainer], members: list[MemberActor]
     ) -> None:
         """Let the members act until the round is over, or none of them has anything left to do."""
         now = view.closed_at

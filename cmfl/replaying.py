@@ -234,7 +234,7 @@ def drawn_training(
 
 def _recorded(target: Target, request: ReplayRequest) -> tuple[RecordedRun, dict[int, bytes]]:
     """Return the chosen updates of the run, as the chain has them, and the salts that are known."""
-    from clients.replay.replay_inputs import RecordedRun, recorded_rounds
+    from clients.replay.replay_inputs import recorded_run
     from clients.worker.process import signers_by_client
     from ledger.chain.contract.deploy import deployed_document, deployed_domain
     from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
@@ -251,8 +251,8 @@ def _recorded(target: Target, request: ReplayRequest) -> tuple[RecordedRun, dict
         owners = signers_by_client(document, list(map(KeySigner, request.keys)))
         own: dict[int, bytes] = {client: data_salt(signer) for client, signer in owners.items()}
         request = replace(request, clients=request.clients or tuple(sorted(own)))
-        rounds = recorded_rounds(history, document.initial_model, request)
-    return RecordedRun(domain, document, rounds), own | dict(request.salts)
+        run = recorded_run(history, domain, document, request)
+    return run, own | dict(request.salts)
 
 
 def _attested(

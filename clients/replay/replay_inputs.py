@@ -29,9 +29,8 @@ from clients.datasets.own_samples import (
 )
 from clients.datasets.registry import data_set_named, load_dataset
 from clients.models.model import Model
-from clients.models.registry import model_named
 from clients.random_streams import named_stream
-from clients.runs.bound_inputs import require_bound_model
+from clients.runs.bound_inputs import bound_model
 from clients.runs.malice import poisoned_by
 from ledger.history.queries import RoundStatus
 from ledger.io.home import read_file
@@ -93,11 +92,7 @@ class ReplayRequest:
 
 
 def of_simulation(recorded: Sequence[tuple[int, TrainingEnvironment]]) -> EnvironmentOf:
-    """Return the environments of a simulation's updates, one for all clients of a round.
-
-    Args:
-        recorded: first round of each, ascending.
-    """
+    """Return the environments of a simulation's updates, given each with its first round."""
 
     def environment(round_number: int, client: ClientId) -> TrainingEnvironment | None:
         del client
@@ -203,16 +198,13 @@ class RecordedRun:
         return tuple(sorted({u.client for round_ in self.rounds for u in round_.updates}))
 
 
-def recorded_rounds(
-    history: FoldedHistory, initial_model: Digest, request: ReplayRequest
-) -> tuple[RecordedRound, ...]:
-    """Return the chosen updates by round, ascending; rounds without one are left out.
+def recorded_run(
+    history: FoldedHistory, domain: Domain, document: RunDocument, request: ReplayRequest
+) -> RecordedRun:
+    """Return a run with the chosen updates; rounds without one are left out.
 
     Every commitment that counts is one, also of a dropout or of an abandoned round: the digest of a
     repeated update can be compared with it where the payload is not to be had.
-
-    Args:
-        initial_model: digest of w_1.
     """
     newest = history.newest()
     ended = [r for r in history.rounds(1, newest) if r.status is not RoundStatus.OPEN]
@@ -223,17 +215,18 @@ def recorded_rounds(
             raise ConfigurationError(
                 f"client {client}: the run has clients 0 .. {history.fixed.clients - 1}"
             )
-    models = _models(ended, initial_model)
-    rounds = [
-        _recorded(history, number, models[number - 1], clients) for number in range(first, last + 1)
-    ]
+    rounds, model = list[RecordedRound](), document.initial_model
+    for round_ in ended[:last]:
+        if round_.round >= first:
+            rounds.append(_recorded(history, round_, model, clients))
+        model = model if round_.decided is None else round_.decided.model
     drawn = _drawn(rounds, request)
     if not drawn:
         named = ", ".join(map(str, clients)) or "any client"
         raise ConfigurationError(
             f"rounds {first} to {last} have no update of {named}: nobody has committed to one"
         )
-    return drawn
+    return RecordedRun(domain, document, drawn)
 
 
 def _bounds(request: ReplayRequest, ended: int) -> tuple[int, int]:
@@ -247,22 +240,13 @@ def _bounds(request: ReplayRequest, ended: int) -> tuple[int, int]:
     return first, last
 
 
-def _models(ended: Sequence[HistoryRound], initial_model: Digest) -> list[Digest]:
-    models = [initial_model]
-    for round_ in ended:
-        models.append(models[-1] if round_.decided is None else round_.decided.model)
-    return models
-
-
 def _recorded(
-    history: FoldedHistory, number: int, model: Digest, clients: Sequence[ClientId]
+    history: FoldedHistory, round_: HistoryRound, model: Digest, clients: Sequence[ClientId]
 ) -> RecordedRound:
-    round_ = history.round(number)
-    assert round_ is not None, "it has ended"
     payloads = history.documented(round_).documents.payloads
     accepted = () if round_.decided is None else round_.decided.accepted
     return RecordedRound(
-        round=number,
+        round=round_.round,
         seed=round_.seed,
         model=model,
         updates=tuple(
@@ -335,19 +319,14 @@ def replay_inputs(
     clients: Sequence[ClientId],
     request: ReplayRequest,
 ) -> ReplayInputs:
-    """Return the inputs of some clients' training, compared with the run document.
-
-    Args:
-        clients: whose updates are repeated, ascending.
-    """
+    """Return the inputs of some clients' training, compared with the run document."""
     if configuration.data.name == OWN.name:
         data, unbound, missing, described = _owned(document, configuration, clients, request)
     else:
         data, missing, described = _shared(document, configuration, request)
         unbound = {}
     try:
-        model = model_named(configuration.model.name, data.form, configuration.model.options)
-        require_bound_model(document, model)
+        model = bound_model(configuration, data, document)
     except ConfigurationError as error:
         raise InputsMissingError(str(error)) from error
     return ReplayInputs(model, data, unbound, missing, described)

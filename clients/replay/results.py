@@ -263,11 +263,7 @@ _NO_SIGNATURE = bytes(65)
 
 
 def own_attestations(result: TrainingReplay, run: Digest, signer: Signer) -> list[Envelope]:
-    """Return signed attestations of all updates of a replay that are the same or other.
-
-    Args:
-        run: sha256 of the run document.
-    """
+    """Return signed attestations of all updates of a replay that are the same or other."""
     envelopes = []
     for update in result.updates:
         if not update.is_attestable:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
 from clients.datasets.federated_data import FederatedData, Samples, parse_settings
@@ -23,6 +22,7 @@ from clients.models.model_check import check_model
 from clients.models.model_file import BOUND_FACTS, OPTIONS, StoredModel, bound_facts
 from clients.models.registry import MODELS, model_named
 from clients.random_streams import named_stream
+from clients.runs.metrics import training_samples
 from clients.training.port import Evaluation
 from clients.training.workload import evaluate, majority_rate
 from ledger.io.user_code import user_code
@@ -64,6 +64,13 @@ def require_bound_sources(document: RunDocument, local: RunDocument) -> None:
 def _source(sources: object) -> str:
     entry = sources.get("attack") if isinstance(sources, dict) else None
     return " ".join(map(str, entry.values()))[:200] if isinstance(entry, dict) else "none"
+
+
+def bound_model(configuration: Configuration, data: FederatedData, document: RunDocument) -> Model:
+    """Return the run's model (ConfigurationError: it is not the one that was deployed)."""
+    model = model_named(configuration.model.name, data.form, configuration.model.options)
+    require_bound_model(document, model)
+    return model
 
 
 def require_bound_model(document: RunDocument, model: Model) -> None:
@@ -119,7 +126,6 @@ def quality_of(
     Args:
         configuration: of data and model; a file names neither.
         document: of the run that they must be the inputs of; None for no run.
-        training_loss: whether to evaluate the training samples, too.
     """
     _require_code_of(configuration.model.name, stored)
     data, model = _inputs_of(configuration)
@@ -139,9 +145,7 @@ def quality_of(
 
     test, training = evaluated(data.test), None
     if training_loss:
-        inputs = np.concatenate([samples.x for samples in data.train])
-        labels = np.concatenate([samples.y for samples in data.train])
-        training = evaluated(Samples(inputs, labels)).mean_loss
+        training = evaluated(training_samples(data)).mean_loss
     floor, loss = majority_rate(data.test.y), test.mean_loss
     return StoredQuality(
         test.accuracy, loss, floor, test.samples, training, perplexity(data.form.task, loss)
@@ -162,7 +166,6 @@ def write_adapter(
     """Write adapters as a folder that `peft.PeftModel.from_pretrained` reads.
 
     Args:
-        vector: parameters, shape (d,).
         folder: to write; an existing adapter in it is replaced.
     """
     data, model = _inputs_of(configuration)

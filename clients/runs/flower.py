@@ -10,15 +10,13 @@ partition: it describes itself, and gets the work that the lost one had.
 Flower carries each message as one array of bytes. Both sides read untrusted bytes: of another
 version, of another run, or of a node that sends something else.
 
-Only `flower_grid` imports Flower, which has an environment of its own. What a run starts sends no
-telemetry, unless the variables below say otherwise.
+Only `flower_grid` imports Flower, which has an environment of its own.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import logging
-import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -49,9 +47,6 @@ from ledger.protocol.parameters import Parameters
 from ledger.protocol.types import Digest
 
 _log = logging.getLogger(__name__)
-
-for _name, _value in (("FLWR_TELEMETRY_ENABLED", "0"), ("RAY_USAGE_STATS_ENABLED", "0")):
-    os.environ.setdefault(_name, _value)
 
 VERSION = 1
 MAX_OVERHEAD_BYTES = 1 << 20
@@ -197,11 +192,7 @@ class Nodes(Protocol):
 
 
 class Partitions:
-    """The nodes by their partition, and requests to several of them.
-
-    Args:
-        seconds: how long a call waits without any answer.
-    """
+    """The nodes by their partition, and requests to several of them."""
 
     def __init__(self, nodes: Nodes, run: Digest, seconds: float = NODE_SECONDS) -> None:
         self._nodes = nodes
@@ -473,11 +464,7 @@ class TrainingNode:
         return cls(configuration, engine, population.model.dimension)
 
     def answer(self, message: bytes, partition: int, partitions: int) -> bytes:
-        """Return the answer to a message; what goes wrong is said in it.
-
-        Args:
-            message: untrusted bytes.
-        """
+        """Return the answer to untrusted bytes; what goes wrong is said in it."""
         try:
             limit = 4 * self._dimension + MAX_OVERHEAD_BYTES
             answer = self._answer(message, limit, partition, partitions)

@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from clients.adversaries.attackers import Attackers, AttackMemory, false_model, malicious_clients
 from clients.adversaries.faults import MemberFault, TrainerFault, assign_faults
 from clients.attacks.registry import attack_code, attack_named, try_attack
 from clients.attacks.samples import DATA_ATTACKS, poisoned
-from clients.attacks.updates import AttackParameters, attack_parameters
+from clients.attacks.updates import attack_parameters
 from clients.configuration.parsing import naming_setting
 from clients.datasets.federated_data import FederatedData
-from clients.models.model import Model
 from clients.random_streams import named_stream
 from ledger.protocol.types import ClientId, RegisteredClient
 
@@ -85,29 +81,16 @@ def poisoned_by(configuration: Configuration, clean: FederatedData) -> Federated
     return poisoned(clean, attackers, attack, parameters, configuration.seed)
 
 
-def attackers(
-    malicious: frozenset[ClientId], attack: str | None, parameters: AttackParameters | None
-) -> Attackers:
-    """Return the malicious clients, which forge updates."""
-    return Attackers(malicious, attack, parameters or AttackParameters())
-
-
-def attack_memory(
-    configuration: Configuration,
-    model: Model,
-    data: FederatedData,
-    forging: Attackers,
-    initial: NDArray[np.float32],
-) -> AttackMemory | None:
-    """Return what attackers know before a run begins; None unless their attack needs it."""
-    if not forging.need_history:
+def attack_memory(population: Population, configuration: Configuration) -> AttackMemory | None:
+    """Return what the attackers know before a run begins; None unless their attack needs it."""
+    if not population.attackers.need_history:
         return None
     training, device = configuration.local_training(), configuration.machine.device
+    malicious, seed = population.malicious, configuration.seed
+    model, data, initial = population.model, population.data, population.initial
     with naming_setting("malice.attack"):
-        bad_model = false_model(
-            model, data, forging.clients, training, initial, device, configuration.seed
-        )
-    return AttackMemory(bad_model, forging.clients)
+        bad_model = false_model(model, data, malicious, training, initial, device, seed)
+    return AttackMemory(bad_model, malicious)
 
 
 def record_attack(recorded: dict[str, Any], name: str) -> None:

@@ -39,10 +39,7 @@ def client_set(client: int) -> str:
 
 
 def measured_sets(
-    data: FederatedData,
-    section: EvaluationSection,
-    seed: int,
-    attack: DataAttack | None = None,
+    data: FederatedData, section: EvaluationSection, seed: int, attack: DataAttack | None = None
 ) -> dict[str, Samples]:
     """Return the sets of samples to evaluate on, by name; none of them is empty.
 
@@ -56,8 +53,7 @@ def measured_sets(
     """
     sets = {TEST: _subset(data.test, section.samples, seed)}
     if section.training_loss:
-        x = np.concatenate([samples.x for samples in data.train])
-        sets[TRAINING] = frozen_samples(x, np.concatenate([s.y for s in data.train]))
+        sets[TRAINING] = training_samples(data)
     if attack is not None and attack.backdoor is not None:
         sets[BACKDOOR] = attack.backdoor(data, sets[TEST])
     if section.per_client:
@@ -69,6 +65,12 @@ def measured_sets(
         tests = enumerate(data.client_tests)
         sets |= {client_set(client): test for client, test in tests if len(test.y)}
     return sets
+
+
+def training_samples(data: FederatedData) -> Samples:
+    """Return the training samples of all clients."""
+    inputs = np.concatenate([samples.x for samples in data.train])
+    return frozen_samples(inputs, np.concatenate([samples.y for samples in data.train]))
 
 
 def _subset(test: Samples, samples: int | None, seed: int) -> Samples:

@@ -34,7 +34,6 @@ from clients.training.workload import majority_rate
 from ledger.actors.journal import (
     FileJournal,
     MemoryJournal,
-    VoteJournal,
     begin_run,
     require_journal,
 )
@@ -55,7 +54,7 @@ from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import BlobError, ConfigurationError
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.types import Digest, Domain
+from ledger.protocol.types import Digest
 from ledger.storage.blobs import BlobReader, BlobStore, MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
 
@@ -118,9 +117,6 @@ def prepared(  # noqa: PLR0913, PLR0917 - where to, what, and whose
     owners: Owners | None = None,
 ) -> Iterator[tuple[Configuration, Population, Manifest]]:
     """Publish a run's document and first model, deploy its contract, and hold the run's lock.
-
-    Args:
-        owners: clients with keys of their own; None for simulated clients.
 
     Yields:
         The configuration with a chosen training path, the clients, and the manifest.
@@ -263,8 +259,6 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
     Args:
         configuration: of the run, as recorded if it is resumed.
         accept_rollback: continue if the chain lacks rounds of the run's metrics.
-        watched: wraps its engine without another result, to time it, say.
-        nodes: of Flower, where they train; None for a simulation that starts with the run.
 
     Yields:
         The run; its worker processes end with the context.
@@ -286,7 +280,8 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
             try:
                 begin_run(journal, manifest.domain())
                 _record_environment(folder, ledger, configuration)
-                context = _context(measure, manifest.domain(), ledger, blobs, journal)
+                domain, mail = manifest.domain(), MemoryMailbox()
+                context = ActorContext(measure.parameters, domain, ledger, blobs, mail, journal)
                 cast = _cast(configuration, population, measure)
                 simulation = Simulation(context, cast, keep, measure.expect, pinned)
                 opened = OpenedRun(
@@ -325,8 +320,8 @@ def open_memory_run(
     ):
         require_new(home, name)  # another process may have played it since the command began
         folder.write_configuration(configuration.to_toml())
-        domain, journal = ledger.domain, MemoryJournal()
-        context = _context(measure, domain, ledger, blobs, journal)
+        mail, journal = MemoryMailbox(), MemoryJournal()
+        context = ActorContext(measure.parameters, ledger.domain, ledger, blobs, mail, journal)
         cast = _cast(configuration, population, measure)
         simulation = Simulation(context, cast, RETAIN_NOTHING, measure.expect)
         yield OpenedRun(configuration, folder, None, ledger, population, measure, simulation)
@@ -349,23 +344,6 @@ def _record_environment(
         environment = environment_of_run(configuration)
         is_begun = bool(ledger.commitments(state.round))
         folder.record_environment(state.round, environment, is_begun=is_begun)
-
-
-def _context(
-    measure: Measure,
-    domain: Domain,
-    ledger: RoundLedger,
-    blobs: BlobStore,
-    journal: VoteJournal,
-) -> ActorContext:
-    return ActorContext(
-        parameters=measure.parameters,
-        domain=domain,
-        ledger=ledger,
-        blobs=blobs,
-        mailbox=MemoryMailbox(),
-        journal=journal,
-    )
 
 
 def _cast(

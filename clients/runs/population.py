@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """Clients of a run.
+    """Clients of a run; without adversaries among them, no code of attacks or faults is loaded.
 
     Attributes:
         signers: the key of each client, by ascending address; none of owners from outside.
@@ -67,9 +67,11 @@ class Population:
     @property
     def attackers(self) -> Attackers:
         """The malicious clients, which forge updates."""
-        from clients.runs.malice import attackers  # noqa: PLC0415 - nor is it loaded without
+        from clients.adversaries.attackers import Attackers  # noqa: PLC0415
 
-        return attackers(self.malicious, self.attack, self.attack_parameters)
+        if self.attack_parameters is None:
+            return Attackers()
+        return Attackers(self.malicious, self.attack, self.attack_parameters)
 
     def attack_memory(self, configuration: Configuration) -> AttackMemory | None:
         """Return what the attackers know before a run begins; None unless their attack needs it."""
@@ -77,7 +79,7 @@ class Population:
             return None
         from clients.runs.malice import attack_memory  # noqa: PLC0415
 
-        return attack_memory(configuration, self.model, self.data, self.attackers, self.initial)
+        return attack_memory(self, configuration)
 
     @property
     def favoured(self) -> frozenset[ClientId]:

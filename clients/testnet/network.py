@@ -333,9 +333,7 @@ class LocalNetwork:
     slot = WorkerSlot
 
     def __init__(
-        self,
-        settings: NetworkSettings,
-        say: Callable[[str], None] = lambda _: None,
+        self, settings: NetworkSettings, say: Callable[[str], None] = lambda _: None
     ) -> None:
         """Prepare a network; `say` is called with a sentence about each step."""
         self.settings = settings

@@ -204,11 +204,7 @@ class NetworkSupervisor:
         patience_seconds: float,
         on_look: Callable[[], None] = lambda: None,
     ) -> NetworkSummary:
-        """Supervise the workers until a number of rounds, or the last one, has ended.
-
-        Args:
-            rounds: at most.
-        """
+        """Supervise the workers until a number of rounds, or the last one, has ended."""
         begun = time.monotonic()
         ended: list[WatchedRound] = []
         last = begun

@@ -126,10 +126,7 @@ def torch_distances(device: torch.device, resident: ResidentUpdates | None = Non
     distances = distances_by(partial(TorchSquares, device, resident))
 
     def compute(
-        rule: DistanceRule,
-        travel: Travel,
-        updates: Updates,
-        members: Sequence[ClientId],
+        rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
         try:
             return distances(rule, travel, updates, members)
@@ -187,12 +184,7 @@ class TorchSquares:
 
 
 class UpdateBlocks:
-    """Columns of updates on a device: of some that are there, and of others that are sent.
-
-    Args:
-        resident: updates that are on the device; None for none.
-        updates: all updates, each of shape (d,).
-    """
+    """Columns of updates on a device: of some that are there, and of others that are sent."""
 
     def __init__(
         self,

@@ -17,11 +17,11 @@ from clients.devices import (
     SET_LATE,
     InstructionSet,
     card_gib,
+    card_index,
     device_named,
     isa_in_force,
     processor_kind,
     require_cap,
-    require_device_name,
 )
 from clients.models.model import Model, ParameterVector
 from clients.training.device_distances import ResidentUpdates, engine_distances
@@ -53,7 +53,6 @@ class LocalEngine(Engine):
 
     Args:
         rows: expected number of jobs per call; more cost another allocation.
-        resident: updates that stay on a GPU for the distances; None for none.
     """
 
     def __init__(
@@ -120,7 +119,7 @@ def require_engine(device: str, cluster: str | None, isa: InstructionSet | None 
     if cluster is None:
         kind = device_named(device).type
     else:
-        require_device_name(device)
+        card_index(device)  # which refuses an unknown name
         kind = device
     if isa is not None:
         _require_cappable(isa, kind, cluster)

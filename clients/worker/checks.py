@@ -13,24 +13,22 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
-from clients.configuration.parsing import lot_warning, require_all_rounds, require_unpredictable
-from clients.configuration.run_configuration import configuration_from_document
-from clients.datasets.own_samples import own_parts
-from clients.worker.process import WorkerTarget, bound_model, signers_by_client
+from clients.worker.process import (
+    WorkerTarget,
+    own_inputs,
+    shared_run_warning,
+    signers_by_client,
+    upload_signer,
+)
 from clients.worker.status import WorkerFolder
 from ledger.chain.addresses import checksum, eip55
-from ledger.chain.contract.deploy import (
-    deployed_document,
-    deployed_domain,
-    require_code,
-)
+from ledger.chain.contract.deploy import deployed_document, deployed_domain, require_code
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.finality import FinalityCheckpoints, final_number
 from ledger.chain.ports import Block, ChainReader, require_plain_sender
 from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.chain.rpc.fees import new_fees
 from ledger.chain.rpc.node import RpcReader, RpcSettings
-from ledger.claims import SECTION
 from ledger.io.home import DISK
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.envelope import EnvelopeKind
@@ -38,7 +36,7 @@ from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_from_bytes
 from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.ledger_state import LedgerStage
-from ledger.protocol.signing import KeySigner, data_salt
+from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import ClientId, Domain
 from ledger.storage.http import UploadSigner
 from ledger.storage.objects import Location, LocationKind, parse_locations
@@ -290,14 +288,8 @@ class PreflightChecks:
         self._domain = deployed_domain(
             _needed(self._ledger), allow_unknown_creation=self._asked.allow_unknown_creation
         )
-        parameters = self._document.parameters
-        require_unpredictable(parameters.beacon, is_allowed=self._asked.allow_predictable_seeds)
-        require_all_rounds(stops_early=SECTION in self._document.experiment)
-        warning = lot_warning(
-            parameters.strategy,
-            parameters.beacon,
-            mines_at_once=_needed(self._node).mines_at_once(),
-        )
+        mines_at_once = _needed(self._node).mines_at_once()
+        warning = shared_run_warning(self._document, self._asked, mines_at_once=mines_at_once)
         if warning is not None:
             return CheckState.WARNING, warning
         registry = deployment.registry.hex()
@@ -391,13 +383,8 @@ class PreflightChecks:
 
     def _look_at_data(self) -> tuple[CheckState, str]:
         document, signers = _needed(self._document), _needed(self._signers)
-        clients, salts = tuple(sorted(signers)), {c: data_salt(s) for c, s in signers.items()}
-        configuration = configuration_from_document(
-            document, self._asked.data, self._asked.settings
-        )
-        data = own_parts(configuration, document, clients, self._asked.data, salts)
-        counts = ", ".join(str(len(data.train[client].y)) for client in clients)
-        model = bound_model(configuration, data, document)
+        _, data, model = own_inputs(document, signers, self._asked)
+        counts = ", ".join(str(len(data.train[client].y)) for client in sorted(signers))
         sentence = (
             f"{counts} samples of {data.name!r}, as registered, {len(data.test.y)} for the test"
         )
@@ -413,8 +400,8 @@ class PreflightChecks:
 
     def _uploads(self) -> UploadSigner:
         """Return a signer of uploads, on behalf of these clients in the open round."""
-        (first, signer), *rest = sorted(_needed(self._signers).items())
-        uploads = UploadSigner(_needed(self._domain), signer, first, tuple(rest))
+        signers = _needed(self._signers)
+        uploads = upload_signer(_needed(self._domain), signers)
         uploads.round = _needed(self._state).round
         return uploads
 

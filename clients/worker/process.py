@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,8 +28,7 @@ from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import FederatedData
 from clients.datasets.own_samples import own_parts
 from clients.models.model import Model
-from clients.models.registry import model_named
-from clients.runs.bound_inputs import require_bound_model
+from clients.runs.bound_inputs import bound_model
 from clients.runs.metrics import TEST
 from clients.training.engine_factory import environment_of, run_engine
 from clients.worker.background import FailureTracker, Moment, SingleThreadExecutor
@@ -186,10 +185,7 @@ def signers_by_client(
 
 @contextmanager
 def open_worker(
-    run: DeployedRun,
-    places: WorkerTarget,
-    signers: Sequence[KeySigner],
-    folder: WorkerFolder,
+    run: DeployedRun, places: WorkerTarget, signers: Sequence[KeySigner], folder: WorkerFolder
 ) -> Iterator[tuple[Worker, WorkerCounters]]:
     """Open a worker on its locked folder.
 
@@ -198,15 +194,12 @@ def open_worker(
         continues in its thread.
     """
     document = run.document
-    _require_shared(document, places)
+    warning = shared_run_warning(document, places, mines_at_once=False)
+    if warning is not None:
+        _log.warning(warning)
     hosted = signers_by_client(document, signers)
-    configuration = configuration_from_document(document, places.data, places.settings)
-    salts = {client: data_salt(signer) for client, signer in hosted.items()}
-    data = own_parts(configuration, document, tuple(hosted), places.data, salts)
-    model = bound_model(configuration, data, document)
-    counts = WorkerCounters()
-    (first, signer), *rest = sorted(hosted.items())
-    uploads = UploadSigner(run.domain, signer, first, tuple(rest))
+    configuration, data, model = own_inputs(document, hosted, places)
+    counts, uploads = WorkerCounters(), upload_signer(run.domain, hosted)
     acted_on = FinalityCheckpoints.open(folder.acted_on, run.ledger.chain)
     if places.accept_rollback:
         acted_on.accept(run.ledger.chain)
@@ -251,21 +244,30 @@ def open_worker(
         journal.close()
 
 
-def _require_shared(document: RunDocument, places: WorkerTarget) -> None:
-    """Refuse a run that is not made for several owners; warn of a lot that can be chosen."""
+def shared_run_warning(
+    document: RunDocument, places: WorkerTarget, *, mines_at_once: bool
+) -> str | None:
+    """Refuse a run that is not made for several owners; return a warning of a lot to be chosen."""
     parameters = document.parameters
     require_unpredictable(parameters.beacon, is_allowed=places.allow_predictable_seeds)
     require_all_rounds(stops_early=SECTION in document.experiment)
-    warning = lot_warning(parameters.strategy, parameters.beacon, mines_at_once=False)
-    if warning is not None:
-        _log.warning(warning)
+    return lot_warning(parameters.strategy, parameters.beacon, mines_at_once=mines_at_once)
 
 
-def bound_model(configuration: Configuration, data: FederatedData, document: RunDocument) -> Model:
-    """Return the run's model (ConfigurationError: it is not the one that was deployed)."""
-    model = model_named(configuration.model.name, data.form, configuration.model.options)
-    require_bound_model(document, model)
-    return model
+def upload_signer(domain: Domain, signers: Mapping[ClientId, KeySigner]) -> UploadSigner:
+    """Return a signer of uploads on behalf of these clients."""
+    (first, signer), *rest = sorted(signers.items())
+    return UploadSigner(domain, signer, first, tuple(rest))
+
+
+def own_inputs(
+    document: RunDocument, signers: Mapping[ClientId, KeySigner], places: WorkerTarget
+) -> tuple[Configuration, FederatedData, Model]:
+    """Return settings, samples and model of these clients, as the run document binds them."""
+    configuration = configuration_from_document(document, places.data, places.settings)
+    salts = {client: data_salt(signer) for client, signer in signers.items()}
+    data = own_parts(configuration, document, tuple(sorted(signers)), places.data, salts)
+    return configuration, data, bound_model(configuration, data, document)
 
 
 def _engine(

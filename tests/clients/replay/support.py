@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from clients.replay.replay_inputs import RecordedRun, ReplayRequest, recorded_rounds
+from clients.replay.replay_inputs import RecordedRun, ReplayRequest, recorded_run
 from clients.replay.results import TrainingReplay
 from clients.replay.training_replay import replay_run
 from clients.training.engine_factory import environment_here
@@ -26,11 +26,10 @@ def here(path: TrainingPath = "plain") -> TrainingEnvironment:
     return environment_here(path, "cpu")
 
 
-def recorded_run(played: Played, request: ReplayRequest = CLEAN) -> RecordedRun:
+def run_of(played: Played, request: ReplayRequest = CLEAN) -> RecordedRun:
     history = FoldedHistory.of(played.ledger, played.blobs)
     document = decode_run(played.blobs.get(history.fixed.config))
-    rounds = recorded_rounds(history, document.initial_model, request)
-    return RecordedRun(played.domain, document, rounds)
+    return recorded_run(history, played.domain, document, request)
 
 
 def repeated(
@@ -44,7 +43,7 @@ def repeated(
     assert path != "auto"
     was = here(path) if recorded is None else recorded
     request = replace(request, jobs=workers)
-    run = recorded_run(played, request)
+    run = run_of(played, request)
     return replay_run(run, played.blobs, request, lambda _round, _client: was)
 
 

@@ -38,8 +38,8 @@ from tests.clients.replay.support import (
     OTHER,
     SAME,
     here,
-    recorded_run,
     repeated,
+    run_of,
 )
 
 if TYPE_CHECKING:
@@ -147,13 +147,13 @@ def test_other_bits_in_another_environment_are_not_checkable(player: Player) -> 
 
 def test_other_bits_without_a_recorded_environment_are_not_checkable(player: Player) -> None:
     played = forged(player)
-    result = replay_run(recorded_run(played), played.blobs, CLEAN, lambda *_: None)
+    result = replay_run(run_of(played), played.blobs, CLEAN, lambda *_: None)
     assert {update.verdict for update in attackers(played, result)} == {NOT_CHECKABLE}
 
 
 def test_a_missing_payload_does_not_hide_its_update(player: Player) -> None:
     played = forged(player)
-    run = recorded_run(played)
+    run = run_of(played)
     for update in run.rounds[0].updates:
         assert update.payload is not None
         played.blobs.remove(update.payload)
@@ -164,7 +164,7 @@ def test_a_missing_payload_does_not_hide_its_update(player: Player) -> None:
 
 def test_a_missing_model_is_named(player: Player) -> None:
     played = player.play(*TWO_ROUNDS)
-    played.blobs.remove(recorded_run(played).rounds[1].model)
+    played.blobs.remove(run_of(played).rounds[1].model)
     by_round = {update.round: update for update in repeated(played).updates}
     assert by_round[1].verdict is SAME
     assert by_round[2].verdict is NOT_CHECKABLE
@@ -173,7 +173,7 @@ def test_a_missing_model_is_named(player: Player) -> None:
 
 def test_other_samples_than_those_of_the_data_root_are_named(player: Player) -> None:
     played = player.play(*TWO_ROUNDS)
-    run = recorded_run(played)
+    run = run_of(played)
     moved = replace(run, document=replace(run.document, data_root=Digest(bytes(32))))
     result = replay_run(moved, played.blobs, CLEAN, lambda *_: here())
     assert {update.verdict for update in result.updates} == {NOT_CHECKABLE}
@@ -195,7 +195,7 @@ def test_a_choice_names_rounds_and_clients(player: Player) -> None:
     bounds = [ReplayRequest(rounds=rounds) for rounds in ((1, 3), (0, 1))]
     for wrong in (*bounds, ReplayRequest(clients=(ClientId(12),))):
         with pytest.raises(ConfigurationError):
-            recorded_run(played, wrong)
+            run_of(played, wrong)
 
 
 def test_the_witness_needs_the_losses(player: Player) -> None:

@@ -29,8 +29,8 @@ from tests.clients.replay.support import (
     OTHER,
     SAME,
     here,
-    recorded_run,
     repeated,
+    run_of,
     verdicts,
 )
 
@@ -174,7 +174,7 @@ def test_a_stale_update_is_another(player: Player, monkeypatch: pytest.MonkeyPat
 
 def test_a_false_number_of_samples_is_named_first(player: Player) -> None:
     played = player.play(*ONE_ROUND)
-    run, data = recorded_run(played), played.population.clean
+    run, data = run_of(played), played.population.clean
     registry = list(run.document.registry)
     liar = run.clients[0]
     registry[liar] = replace(registry[liar], samples=10 * registry[liar].samples)

@@ -14,8 +14,8 @@ from clients.configuration.run_configuration import configuration_from_document,
 from clients.configuration.schema import Configuration
 from clients.datasets.own_samples import own_parts, samples_digest_of
 from clients.models.model import option_files
+from clients.runs.bound_inputs import bound_model
 from clients.runs.population import populate, run_document
-from clients.worker.process import bound_model
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError

@@ -18,12 +18,12 @@ from clients.devices import (
     cap_of,
     capped,
     card_failure,
+    card_index,
     device_named,
     instruction_set,
     processor_kind,
     reproducible,
     require_cap,
-    require_device_name,
     worker_devices,
 )
 from clients.training.engine_factory import environment_here, environment_of
@@ -94,10 +94,10 @@ def test_an_absent_card_is_told(cards: Any, message: str, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:-1", "cuda:100", "cuda:1 ", "CPU", ""])
 def test_other_names_are_refused_on_any_machine(name: str) -> None:
-    for named in (device_named, require_device_name):
+    for named in (device_named, card_index):
         with pytest.raises(ConfigurationError, match="unknown device"):
             named(name)
-    require_device_name("cuda:99")
+    card_index("cuda:99")
 
 
 def test_workers_take_turns_on_cards_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
