@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import wraps
 from inspect import signature
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, SupportsFloat, SupportsIndex, TypeVar
 
 from ledger.io.extras import missing_extra
@@ -163,3 +164,24 @@ def digest_of_head(head: str, argument: str = "head") -> Digest:
     if len(value) != 32:
         raise ConfigurationError(f"{argument} = {head[:80]!r}: must be 0x and 64 hex digits")
     return Digest(value)
+
+
+CODE = "code"
+"""Folder of a home for code that Python arguments name."""
+
+
+def reference(name: str, part: object, folder: Path) -> str:
+    """Return the text that a setting has for a part: a name, or where its code is.
+
+    Args:
+        part: a name, or a class or function.
+    """
+    if isinstance(part, str):
+        return part
+    if not callable(part):
+        raise ConfigurationError(
+            f"{name}: must be a name, a class or a function (given: {part!r:.80})"
+        )
+    from ledger.io.user_code import code_reference
+
+    return code_reference(part, folder.absolute() / CODE)

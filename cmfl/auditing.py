@@ -14,9 +14,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from cmfl.arguments import LIST, PATH, checked, digest_of_head, naming, require
+from cmfl.arguments import LIST, PATH, checked, digest_of_head, naming, reference, require
 from cmfl.display import Table, tracking
-from cmfl.inputs import reference
 from cmfl.opening import target_of
 from cmfl.recorded import Proof, Run, read
 from cmfl.where import Target, chain_id_of, opened_ledger, target_on_node

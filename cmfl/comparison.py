@@ -9,7 +9,7 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cmfl.arguments import LIST, TABLE, TEXT, checked, require, require_or_none
+from cmfl.arguments import LIST, TABLE, TEXT, checked, reference, require, require_or_none
 from cmfl.display import Table, tracking
 from cmfl.inputs import (
     USUAL_RATE,
@@ -19,7 +19,6 @@ from cmfl.inputs import (
     plain_value,
     preset_text,
     put_parts,
-    reference,
 )
 from cmfl.opening import temporary_folder
 from ledger.protocol.errors import ConfigurationError

@@ -9,14 +9,11 @@ from enum import Enum
 from functools import cache
 from hashlib import sha256
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, get_origin
+from typing import Any, get_origin
 
+from cmfl.arguments import CODE, reference
 from ledger.io.home import DISK
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    pass
-
 
 MOST_NEAR = 3
 
@@ -24,9 +21,9 @@ MOST_NEAR = 3
 @cache
 def setting_names() -> tuple[str, ...]:
     """Return the names of all settings, `section.key`, in the order of the sections."""
-    from clients.configuration.settings_reference import settings
+    from clients.configuration.schema import Configuration
 
-    return tuple(row["name"] for row in settings())
+    return tuple(Configuration.names())
 
 
 def apply_keywords(values: dict[str, Any], keywords: Mapping[str, object]) -> set[str]:
@@ -138,7 +135,6 @@ USUAL_RATE = 0.3
 """Share of the clients that attack, where an attack is given without a share."""
 
 PRESET_RULE = "a preset's name, the path of a TOML file, or a dict of settings"
-CODE = "code"
 DATA = "data"
 """Folders of a home with the code and the data that were given as objects."""
 
@@ -192,23 +188,6 @@ def preset_text(name: str, preset: object, folder: Path) -> str:
     path = folder.absolute() / CODE / f"preset-{sha256(data).hexdigest()[:12]}{TOML}"
     DISK.write_whole(path, data)
     return str(path)
-
-
-def reference(name: str, part: object, folder: Path) -> str:
-    """Return the text that a setting has for a part: a name, or where its code is.
-
-    Args:
-        part: a name, or a class or function.
-    """
-    if isinstance(part, str):
-        return part
-    if not callable(part):
-        raise ConfigurationError(
-            f"{name}: must be a name, a class or a function (given: {part!r:.80})"
-        )
-    from ledger.io.user_code import code_reference
-
-    return code_reference(part, folder.absolute() / CODE)
 
 
 def _put_model(values: dict[str, Any], model: object, folder: Path) -> None:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from clients.datasets.own_data import Data
 from clients.runs.flower import Nodes
 from clients.runs.metrics import RoundMetrics
-from cmfl.arguments import checked
+from cmfl.arguments import checked, reference
 from cmfl.display import tracking
-from cmfl.inputs import PRESET_RULE, USUAL_RATE, Parts, apply_keywords, put_parts, reference
+from cmfl.inputs import PRESET_RULE, USUAL_RATE, Parts, apply_keywords, put_parts
 from cmfl.opening import opened_home
 from cmfl.recorded import Run
 from cmfl.tracking import TrackingSession, audited_in_place, in_words, logged, require_apart

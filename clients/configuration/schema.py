@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import operator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -94,6 +95,16 @@ class Section(BaseModel):
     """A table of the TOML file: no unknown keys, no guessing of types."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @classmethod
+    def names(cls, place: str = "") -> Iterator[str]:
+        """Yield the full names of its settings, in order."""
+        for key, field in cls.model_fields.items():
+            below = field.annotation
+            if isinstance(below, type) and issubclass(below, Section):
+                yield from below.names(f"{key}.")
+            else:
+                yield f"{place}{key}"
 
 
 class ProtocolSection(Section):
