@@ -21,7 +21,7 @@ from clients.configuration.parsing import (
 )
 from clients.configuration.run_configuration import key_and_value, require_same_code
 from clients.configuration.schema import REMOVED_DISTANCES, Configuration, MaliceSection
-from clients.datasets.federated_data import FederatedData, Samples, parse_settings
+from clients.datasets.federated_data import FederatedData, parse_settings
 from clients.datasets.own import OWN, OwnOptions, read_own, trial_data
 from clients.datasets.own_samples import samples_digest_of
 from clients.datasets.registry import DATASETS, load_dataset
@@ -227,15 +227,10 @@ def owner_samples(
         if samples is None:
             raise ConfigurationError("say how many samples you have: --samples N, or --data FILE")
         return samples, NO_DIGEST
-    if configuration.data.name != OWN.name:
-        raise ConfigurationError(
-            f"--data {path}: the samples of {configuration.data.name!r} are divided from files for "
-            f"all, and bound without it; give --samples alone"
-        )
-    train = _training_samples(configuration, path)
-    if samples not in {None, len(train.y)}:
-        raise ConfigurationError(f"--samples {samples}: {path} has {len(train.y)}")
-    return len(train.y), samples_digest_of(train, data_salt(signer))
+    count, digest = samples_with_salt(configuration, path, data_salt(signer))
+    if samples not in {None, count}:
+        raise ConfigurationError(f"--samples {samples}: {path} has {count}")
+    return count, digest
 
 
 def samples_with_salt(configuration: Configuration, path: Path, salt: bytes) -> tuple[int, Digest]:
@@ -243,9 +238,10 @@ def samples_with_salt(configuration: Configuration, path: Path, salt: bytes) -> 
     if configuration.data.name != OWN.name:
         raise ConfigurationError(
             f"{path}: the samples of {configuration.data.name!r} are divided from files for all, "
-            f"and no owner's key salts them; only those of 'own' are an owner's"
+            f"and bound without a salt: an owner registers their number alone"
         )
-    train = _training_samples(configuration, path)
+    options = parse_settings(OwnOptions, configuration.data.options, "data.options")
+    train = read_own(path, options).train
     return len(train.y), samples_digest_of(train, salt)
 
 
@@ -277,8 +273,3 @@ def data_of_owners(
                 f"samples, and its part of {configuration.data.name!r} has {held}"
             )
     return data
-
-
-def _training_samples(configuration: Configuration, path: Path) -> Samples:
-    options = parse_settings(OwnOptions, configuration.data.options, "data.options")
-    return read_own(path, options).train
