@@ -82,6 +82,7 @@ class WorkerTarget:
     """Location of a worker's run, and how the worker takes part.
 
     Attributes:
+        rpc_url: of the node, which may hold a secret.
         contract: its address, EIP-55.
         data: file or folder of the local training data; None if the run needs none.
         confirmations: blocks on top of a final block; None for the chain's own finality.
@@ -90,6 +91,8 @@ class WorkerTarget:
         behaviour: of its clients; honest, except in tests.
     """
 
+    rpc_url: str
+    chain_id: int
     contract: str
     blobs: str
     mailbox: str
