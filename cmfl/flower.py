@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from clients.runs.metrics import RoundMetrics
 from cmfl.arguments import naming_extras
 from cmfl.simulating import play
 from cmfl.where import Target
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
     from clients.configuration.schema import Configuration
     from clients.runs.flower import TrainingNode
+    from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import OpenedRun
 
 

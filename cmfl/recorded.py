@@ -18,7 +18,7 @@ from cmfl.where import Target, download_proof, open_deployment, open_history, op
 from ledger.audit.proofs.documents import proof_bytes, read_proof
 from ledger.audit.proofs.proof import MAX_PROOF_BYTES, ClientProof, stated
 from ledger.audit.proofs.recorded import make_proof
-from ledger.claims import recorded_settings, whole_rows
+from ledger.claims import last_known, recorded_settings, whole_rows
 from ledger.history.answers_rounds import FullRound
 from ledger.history.queries import Order, RoundQuery
 from ledger.io.home import Home, read_file, write_named
@@ -474,11 +474,6 @@ def _recorded_rounds(
         )
         for entry in entries
     )
-
-
-def last_known(values: Sequence[float | None]) -> float | None:
-    """Return the last value that is known; None if none is."""
-    return next((value for value in reversed(values) if value is not None), None)
 
 
 def _sentence(run: Run) -> str:

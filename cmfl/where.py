@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.embedded.reader import EmbeddedReader
     from ledger.chain.ports import ChainReader, ChainWriter
-    from ledger.chain.rpc.node import RpcReader
+    from ledger.chain.rpc.node import RpcReader, RpcSettings
     from ledger.history.history import FoldedHistory
     from ledger.history.local import LocalHistory
     from ledger.storage.blobs import BlobReader, FolderBlobs
@@ -257,11 +257,11 @@ class Target:
             self._explain_no_chain()
         return EmbeddedReader.open(self.chain_file, chain_id=chain_id)
 
-    def node_reader(self) -> RpcReader:
+    def node_reader(self, settings: RpcSettings | None = None) -> RpcReader:
         """Return the node, opened for reading."""
         from ledger.chain.rpc.node import RpcReader
 
-        return RpcReader(self.rpc_url or "", chain_id=self.node_chain_id())
+        return RpcReader(self.rpc_url or "", chain_id=self.node_chain_id(), settings=settings)
 
     @contextmanager
     def writer(

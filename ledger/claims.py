@@ -14,7 +14,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -79,6 +79,11 @@ class ClaimedRun:
         if self.accuracy is None or self.floor is None:
             return None
         return is_below_floor(self.accuracy, self.floor)
+
+
+def last_known(values: Sequence[float | None]) -> float | None:
+    """Return the last value that is known; None if none is."""
+    return next((value for value in reversed(values) if value is not None), None)
 
 
 def is_below_floor(accuracy: float | None, floor: float) -> bool:

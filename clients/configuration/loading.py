@@ -6,16 +6,11 @@ deployment.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clients.adversaries.faults import MemberFault, TrainerFault
-from clients.attacks.registry import ATTACKS, attack_code, own_attack
-from clients.attacks.registry import GROUP as ATTACK_GROUP
-from clients.attacks.samples import DATA_ATTACKS, DataAttack
-from clients.attacks.updates import UpdateAttack, attack_parameters
 from clients.configuration.parsing import (
     parse,
     plain_values,
@@ -26,7 +21,7 @@ from clients.configuration.parsing import (
 )
 from clients.configuration.run_configuration import key_and_value, require_same_code
 from clients.configuration.schema import REMOVED_DISTANCES, Configuration, MaliceSection
-from clients.datasets.federated_data import FederatedData, Samples, parse_settings
+from clients.datasets.federated_data import FederatedData, parse_settings
 from clients.datasets.own import OWN, OwnOptions, read_own, trial_data
 from clients.datasets.own_samples import samples_digest_of
 from clients.datasets.registry import DATASETS, load_dataset
@@ -40,21 +35,27 @@ from ledger.protocol.rules.distance import SQUARED
 from ledger.protocol.signing import KeySigner, data_salt
 from ledger.protocol.types import NO_DIGEST, Digest, RegisteredClient
 
-_BUILT_IN: dict[str, Collection[str]] = {
-    "model.name": MODELS,
-    "data.name": DATASETS,
-    "malice.attack": {**ATTACKS, **DATA_ATTACKS},
-    "protocol.distance": (SQUARED.name, *REMOVED_DISTANCES),  # `schema` refuses the removed ones
-    "machine.ray_address": (),  # results of a Ray cluster are unpickled, which can run any code
+
+def _attacks() -> tuple[Collection[str], str]:
+    from clients.attacks.registry import ATTACKS, GROUP  # noqa: PLC0415 - not without attackers
+    from clients.attacks.samples import DATA_ATTACKS  # noqa: PLC0415
+
+    return {**ATTACKS, **DATA_ATTACKS}, GROUP
+
+
+_NAMES_CODE: dict[str, Callable[[], tuple[Collection[str], str | None]]] = {
+    "model.name": lambda: (MODELS, ""),  # packages offer no model under a plain name
+    "data.name": lambda: (DATASETS, DATA_GROUP),
+    "malice.attack": _attacks,
+    # `schema` refuses the removed distances.
+    "protocol.distance": lambda: ((SQUARED.name, *REMOVED_DISTANCES), DISTANCE_GROUP),
+    # Results of a Ray cluster are unpickled, which can run any code.
+    "machine.ray_address": lambda: ((), None),
 }
-"""The values that run no code but this project's, for each setting that can name other code."""
-_GROUPS = {
-    "model.name": "",  # packages offer no model under a plain name
-    "data.name": DATA_GROUP,
-    "malice.attack": ATTACK_GROUP,
-    "protocol.distance": DISTANCE_GROUP,
-}
-"""Entry points of packages, for each setting that can name code."""
+"""Settings that can name code: the values that run this project's alone, and packages' group.
+
+The group is of entry points; None where a setting names no code by itself.
+"""
 
 
 def load(
@@ -95,7 +96,8 @@ def load_recorded(
     with_settings(values, settings)
     if document is not None:
         for key, name in code_named_in(values).items():
-            code = named_code(key, _GROUPS[key], name) if key in _GROUPS else None
+            group = _NAMES_CODE[key]()[1]
+            code = None if group is None else named_code(key, group, name)
             if code is not None:
                 require_same_code(document, key, code)
     return checked(values)
@@ -116,17 +118,17 @@ def as_recorded(configuration: Configuration, path: Path) -> Configuration:
 
 def is_code(setting: str) -> bool:
     """Return whether a `section.key=value` is one that can name code."""
-    return key_and_value(setting)[0] in _BUILT_IN
+    return key_and_value(setting)[0] in _NAMES_CODE
 
 
 def code_named_in(values: Mapping[str, Any]) -> dict[str, str]:
     """Return the code outside this project that plain values name, by setting."""
     named = {}
-    for key, built_in in _BUILT_IN.items():
+    for key, known in _NAMES_CODE.items():
         section, _, name = key.partition(".")
         table = values.get(section)
         value = table.get(name) if isinstance(table, dict) else None
-        if isinstance(value, str) and value not in built_in:
+        if isinstance(value, str) and value not in known()[0]:
             named[key] = value
     return named
 
@@ -134,12 +136,18 @@ def code_named_in(values: Mapping[str, Any]) -> dict[str, str]:
 def checked(values: dict[str, Any]) -> Configuration:
     """Return the checked configuration of plain values."""
     configuration = parse(values)
-    _require_malice(configuration.malice)
+    if configuration.malice != MaliceSection():
+        _require_malice(configuration.malice)
     return configuration
 
 
 def _require_malice(malice: MaliceSection) -> None:
     """Refuse unknown attacks and faults, and settings of an attack without one."""
+    from clients.adversaries.faults import MemberFault, TrainerFault  # noqa: PLC0415
+    from clients.attacks.registry import ATTACKS, attack_code, own_attack  # noqa: PLC0415
+    from clients.attacks.samples import DATA_ATTACKS, DataAttack  # noqa: PLC0415
+    from clients.attacks.updates import UpdateAttack, attack_parameters  # noqa: PLC0415
+
     own = None if malice.attack is None else attack_code(malice.attack)
     attacks: dict[str, UpdateAttack | DataAttack] = {**ATTACKS, **DATA_ATTACKS}
     if malice.attack is not None and own is not None:
@@ -219,15 +227,10 @@ def owner_samples(
         if samples is None:
             raise ConfigurationError("say how many samples you have: --samples N, or --data FILE")
         return samples, NO_DIGEST
-    if configuration.data.name != OWN.name:
-        raise ConfigurationError(
-            f"--data {path}: the samples of {configuration.data.name!r} are divided from files for "
-            f"all, and bound without it; give --samples alone"
-        )
-    train = _training_samples(configuration, path)
-    if samples not in {None, len(train.y)}:
-        raise ConfigurationError(f"--samples {samples}: {path} has {len(train.y)}")
-    return len(train.y), samples_digest_of(train, data_salt(signer))
+    count, digest = samples_with_salt(configuration, path, data_salt(signer))
+    if samples not in {None, count}:
+        raise ConfigurationError(f"--samples {samples}: {path} has {count}")
+    return count, digest
 
 
 def samples_with_salt(configuration: Configuration, path: Path, salt: bytes) -> tuple[int, Digest]:
@@ -235,9 +238,10 @@ def samples_with_salt(configuration: Configuration, path: Path, salt: bytes) -> 
     if configuration.data.name != OWN.name:
         raise ConfigurationError(
             f"{path}: the samples of {configuration.data.name!r} are divided from files for all, "
-            f"and no owner's key salts them; only those of 'own' are an owner's"
+            f"and bound without a salt: an owner registers their number alone"
         )
-    train = _training_samples(configuration, path)
+    options = parse_settings(OwnOptions, configuration.data.options, "data.options")
+    train = read_own(path, options).train
     return len(train.y), samples_digest_of(train, salt)
 
 
@@ -269,8 +273,3 @@ def data_of_owners(
                 f"samples, and its part of {configuration.data.name!r} has {held}"
             )
     return data
-
-
-def _training_samples(configuration: Configuration, path: Path) -> Samples:
-    options = parse_settings(OwnOptions, configuration.data.options, "data.options")
-    return read_own(path, options).train

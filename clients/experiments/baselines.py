@@ -8,7 +8,7 @@ One server with any aggregator (FedAvg is the mean), and two systems without a s
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -69,9 +69,6 @@ class MethodRound:
     traffic: RoundTraffic | None = field(default=None, compare=False)
 
 
-Progress: TypeAlias = Callable[[MethodRound], None]
-
-
 @dataclass(frozen=True, slots=True)
 class FederatedSettings:
     """A run with one server; the attackers have a memory if their attack needs the history."""
@@ -99,9 +96,8 @@ def run_federated(
     initial: ParameterVector,
     settings: FederatedSettings,
     seed: int,
-    progress: Progress = lambda _: None,
-) -> tuple[MethodRound, ...]:
-    """Run a federation with one server and return its rounds.
+) -> Iterator[MethodRound]:
+    """Run a federation with one server and yield its rounds.
 
     `samples` is the number that each client declares, which weighs its update. Sampling, batch
     orders and attacks follow from the seed.
@@ -111,7 +107,6 @@ def run_federated(
         attack_named(settings.attackers.attack)
     sampling, memory = named_stream(seed, "fedavg", "sample"), settings.memory
     server = FederatedServer(settings, samples, initial, np.zeros(len(initial)))
-    rows = []
     for number in range(1, settings.rounds + 1):
         chosen = sampling.choice(len(samples), settings.participants, replace=False)
         participants = tuple(ClientId(client) for client in sorted(chosen.tolist()))
@@ -131,15 +126,12 @@ def run_federated(
         if memory is not None:
             memory.round_ended(sent)
         used = server.take(sent, named_stream(round_seed, "aggregation"))
-        row = MethodRound(
+        yield MethodRound(
             quality=_mean_quality(gauge, [server.model]) if gauge.is_due(number) else Quality(),
             trained=participants,
             aggregated=used,
             traffic=federated_traffic(participants, len(initial)),
         )
-        rows.append(row)
-        progress(row)
-    return tuple(rows)
 
 
 @dataclass(slots=True)
@@ -259,9 +251,8 @@ def run_decentralised(
     initial: ParameterVector,
     settings: DecentralisedSettings,
     seed: int,
-    progress: Progress = lambda _: None,
-) -> tuple[MethodRound, ...]:
-    """Run a system without a server and return its rounds.
+) -> Iterator[MethodRound]:
+    """Run a system without a server and yield its rounds.
 
     Participants, draws, batch orders and attacks follow from the seed.
     """
@@ -269,7 +260,6 @@ def run_decentralised(
     participants = draw_sites(len(samples), settings.participants, seed)
     sites = Sites(gauge.engine, initial, participants, settings.attackers)
     mix = _asked_by_one if settings.mixing == "brain-torrent" else _gossiped
-    rows = []
     rounds = mix(sites, samples, settings, seed)
     for number, (used, traffic, initiator) in enumerate(rounds, start=1):
         quality = beside = Quality()
@@ -279,12 +269,9 @@ def run_decentralised(
         elif gauge.is_due(number):
             quality = _mean_quality(gauge, sites.models.values())
             beside = _mean_quality(gauge, [weighted_mean(sites.models, samples)])
-        row = MethodRound(
+        yield MethodRound(
             quality=quality, beside=beside, trained=participants, aggregated=used, traffic=traffic
         )
-        rows.append(row)
-        progress(row)
-    return tuple(rows)
 
 
 _Mixed: TypeAlias = tuple[tuple[ClientId, ...], RoundTraffic, ClientId | None]

@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -31,7 +31,7 @@ from clients.experiments.baselines import (
 from clients.experiments.costs import CommitteeTraffic, recorded_traffic
 from clients.experiments.definition import Method, MethodKindName
 from clients.experiments.rows import DECIMALS, CellSeconds, Extra, Traffic, round_values
-from clients.runs.metrics import Quality, RoundMetrics
+from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import OpenedRun, open_measure, open_memory_run
 from clients.runs.population import populate, with_training_path
 from clients.training.port import Engine, Evaluation, PendingEvaluation, TrainedUpdate, TrainingJob
@@ -123,9 +123,9 @@ class TimedEngine(Engine):
 
         def result() -> tuple[Evaluation, ...]:
             with self._stopwatch.timing(EVALUATION):
-                return pending.result()
+                return pending()
 
-        return PendingEvaluation(result)
+        return result
 
     def close(self) -> None:
         """Leave the other open: it is not this one's to close."""
@@ -141,7 +141,6 @@ def _timed(distances: Distances, stopwatch: Stopwatch) -> Distances:
     return computed
 
 
-_QUALITIES = [each.name for each in fields(Quality)]
 RUN = "run"
 """The name of the only run of a home."""
 SHARE = "share"
@@ -231,16 +230,12 @@ def play_run(run: OpenedRun, task: MethodTask) -> MethodRun:
         task.on_round()
 
     rows = run.go_on(ended)
-    qualities = [{name: getattr(row, name) for name in _QUALITIES} for row in rows]
     return MethodRun(
         rounds=tuple(
             MethodRound(
-                quality=Quality(**quality),
-                trained=row.trained,
-                served=row.served,
-                aggregated=row.accepted,
+                quality=row, trained=row.trained, served=row.served, aggregated=row.accepted
             )
-            for row, quality in zip(rows, qualities, strict=True)
+            for row in rows
         ),
         floor=run.measure.floor,
         samples=tuple(run.population.data.sample_counts),
@@ -284,29 +279,30 @@ def _play_baseline(task: MethodTask) -> MethodRun:
     configuration = task.configuration.model_copy(update={"protocol": protocol})
     configuration = with_training_path(configuration, population)
     seed, initial, samples = configuration.seed, population.initial, population.data.sample_counts
-
-    def ended(_row: MethodRound) -> None:
-        task.on_round()
-
     watched, participants = task.stopwatch.watched, settings.participants
     with open_measure(configuration, population, participants, watched) as measure:
         if isinstance(settings, FederatedSettings):
             memory = population.attack_memory(task.configuration)
             settings = replace(settings, attackers=population.attackers, memory=memory)
             declared = [client.samples for client in population.registry]
-            rounds = run_federated(declared, measure.gauge, initial, settings, seed, ended)
-            extra: Extra = {"participants": participants}
+            played = run_federated(declared, measure.gauge, initial, settings, seed)
         else:
             settings = replace(settings, attackers=population.attackers)
-            rounds = run_decentralised(samples, measure.gauge, initial, settings, seed, ended)
-            extra = {
-                "beside_accuracy": list(round_values(row.beside.accuracy for row in rounds)),
-                "beside_loss": list(round_values(row.beside.loss for row in rounds)),
-            }
+            played = run_decentralised(samples, measure.gauge, initial, settings, seed)
+        rounds = []
+        for row in played:
+            rounds.append(row)
+            task.on_round()
+    extra: Extra = {"participants": participants}
+    if isinstance(settings, DecentralisedSettings):
+        extra = {
+            "beside_accuracy": list(round_values(row.beside.accuracy for row in rounds)),
+            "beside_loss": list(round_values(row.beside.loss for row in rounds)),
+        }
     traffic = [row.traffic for row in rounds if row.traffic is not None]
     counted = recorded_traffic(traffic, len(initial)) if task.counts_bytes else Traffic()
     return MethodRun(
-        rounds=rounds,
+        rounds=tuple(rounds),
         floor=measure.floor,
         samples=tuple(samples),
         malicious=population.malicious,

@@ -15,6 +15,7 @@ from clients.experiments.series import (
     mean_and_error,
     scenario_name,
 )
+from ledger.claims import last_known
 
 if TYPE_CHECKING:
     Measure = Callable[[CellRow], float | None]
@@ -38,7 +39,7 @@ MEASURES: tuple[tuple[str, Measure], ...] = (
     ("share of the aggregated updates that attackers sent", lambda cell: cell.malicious_accepted),
     ("share of the honest trainers that were aggregated", lambda cell: cell.accepted_honest),
     ("largest share of a committee that attackers held", captured_share),
-    ("success of the backdoor at the end", lambda cell: last_of(cell.backdoor_success)),
+    ("success of the backdoor at the end", lambda cell: last_known(cell.backdoor_success)),
 )
 """What there is a table of, where cells have it and it is not always the same."""
 
@@ -158,11 +159,6 @@ def _figures_of(name: str, figures: Sequence[str], rows: Mapping[str, Experiment
         if owners and max(owners, key=len) == name:
             links.append(link)
     return links
-
-
-def last_of(values: Sequence[float | None]) -> float | None:
-    """Return the last number that was measured; None if none was."""
-    return next((value for value in reversed(values) if value is not None), None)
 
 
 def tables(cells: Sequence[CellRow]) -> list[str]:

@@ -160,7 +160,7 @@ class ModelGauge:
         return self.engine.evaluate(vector, self._names())
 
     def quality(self, pending: PendingEvaluation) -> Quality:
-        evaluations = dict(zip(self._names(), pending.result(), strict=True))
+        evaluations = dict(zip(self._names(), pending(), strict=True))
         accuracy = {name: evaluation.accuracy for name, evaluation in evaluations.items()}
         by_client = tuple(accuracy.get(client_set(client)) for client in range(self.clients))
         return Quality(

@@ -37,9 +37,9 @@ from ledger.actors.journal import (
     begin_run,
     require_journal,
 )
-from ledger.actors.retention import RETAIN_NOTHING, blobs_named_by_run, retention_policy_of
+from ledger.actors.retention import RETAIN_NOTHING, blobs_of_other_runs, retention_policy_of
 from ledger.actors.steps import ActorContext
-from ledger.chain.contract.deploy import connect, deploy
+from ledger.chain.contract.deploy import deploy
 from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.contract.manifest import Manifest, read_run_manifest, require_unplayed
 from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID
@@ -268,8 +268,9 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
         configuration, population, manifest = deployed
         ledger = LedgerWriter(chain, manifest.address, manifest.block)
         keep = retention_policy_of(configuration.machine.keep)
-        removes = keep.rounds is not None
-        pinned = _named_by_others(home, name, chain, blobs) if removes else frozenset[Digest]()
+        pinned = frozenset[Digest]()
+        if keep.rounds is not None:
+            pinned = blobs_of_other_runs(Home(home), manifest.address, chain, blobs)
         folder = run_folder(home, name, disk)
         require_journal(folder.paths, ledger.state(), manifest.domain())
         with open_measure(configuration, population, None, watched, nodes) as measure:
@@ -353,21 +354,3 @@ def _cast(
     overlaps = configuration.machine.workers > 1
     memory = population.attack_memory(configuration)
     return SimulatedActors(population, measure.gauge.engine, overlaps=overlaps, memory=memory)
-
-
-def _named_by_others(
-    home: Path, name: str, chain: ChainWriter, blobs: BlobStore
-) -> frozenset[Digest]:
-    """Return the blobs that the other runs of a home name."""
-    named: set[Digest] = set()
-    for paths in Home(home).deployed():
-        if paths.name == name:
-            continue
-        manifest = read_run_manifest(paths)
-        if manifest.genesis_hash != f"0x{chain.genesis_hash.hex()}":
-            raise ConfigurationError(
-                f"machine.keep: run {paths.name!r} of {home} is on another chain, and old payloads "
-                f"may be its own too: keep all or accepted, or give each run a home"
-            )
-        named |= blobs_named_by_run(connect(chain, manifest), blobs)
-    return frozenset(named)

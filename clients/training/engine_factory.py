@@ -80,7 +80,7 @@ class LocalEngine(Engine):
         with as_training_error():
             parts = self._runner.evaluate(vector, sets, slice(None))
         totals = totals_by_set(len(sets), self._workload.blocks(sets), parts)
-        return PendingEvaluation(lambda: totals)
+        return lambda: totals
 
     def close(self) -> None:
         """Release the memory; updates that are still referenced stay valid."""

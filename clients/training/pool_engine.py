@@ -363,7 +363,7 @@ class PoolEngine(Engine):
             for worker, chosen in zip(workers, shares(blocks, len(workers)), strict=True):
                 if chosen.start < chosen.stop:
                     worker.hand(EvaluateTask(tuple(sets), chosen))
-        return PendingEvaluation(self._evaluation.result)
+        return self._evaluation.result
 
     def finish(self, evaluation: RunningEvaluation) -> None:
         with self._closing_on_failure():

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,16 +141,11 @@ class UpdateTrainer(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class PendingEvaluation:
-    """An evaluation that may still be running.
+PendingEvaluation: TypeAlias = Callable[[], tuple[Evaluation, ...]]
+"""Waits for the end of an evaluation, and returns one of each requested set, in order.
 
-    Attributes:
-        result: waits for the end, and returns one evaluation per requested sample set, in order;
-            raises TrainingError if a worker ended early.
-    """
-
-    result: Callable[[], tuple[Evaluation, ...]]
+It raises TrainingError if a worker ended early.
+"""
 
 
 class Engine(Protocol):

@@ -150,7 +150,7 @@ class RayEngine(Engine):
             evaluations = [part for parts in self._run(tasks) for part in parts]
             return totals_by_set(len(names), blocks, evaluations)
 
-        return PendingEvaluation(result)
+        return result
 
     def close(self) -> None:
         """End the actors, and the cluster if this engine started it."""

@@ -349,4 +349,4 @@ class BackgroundEvaluator:
         return self._running is None
 
     def _evaluated(self, samples: str, model: NDArray[np.float32]) -> Evaluation:
-        return self._engine.evaluate(model, [samples]).result()[0]
+        return self._engine.evaluate(model, [samples])()[0]

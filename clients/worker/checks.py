@@ -193,41 +193,28 @@ class _MissingError(Exception):
     """The result of an earlier check is missing."""
 
 
+@dataclass(slots=True)
 class PreflightChecks:
     """Runs all checks, and keeps the results that later checks need.
 
     Attributes:
-        clients: indices of the keys in the registry, ascending, once they are known.
+        wall: this machine's time, Unix seconds.
+        probe: bytes that are put into the blob store, read back and removed.
     """
 
-    def __init__(
-        self,
-        asked: WorkerTarget,
-        folder: Path,
-        open_node: Callable[[], RpcReader],
-        open_keys: Callable[[], Sequence[KeySigner]],
-        *,
-        wall: float,
-        probe: bytes,
-    ) -> None:
-        """Prepare the checks.
-
-        Args:
-            wall: this machine's time, Unix seconds.
-            probe: bytes that are put into the blob store, read back and removed.
-        """
-        self._asked, self._folder = asked, folder
-        self._open_node = open_node
-        self._open_keys = open_keys
-        self._wall = wall
-        self._probe = probe
-        self._node: RpcReader | None = None
-        self._ledger: CommitteeLedger | None = None
-        self._state: LedgerSnapshot | None = None
-        self._signers: dict[ClientId, KeySigner] | None = None
-        self._document: RunDocument | None = None
-        self._domain: Domain | None = None
-        self._encoded: bytes | None = None
+    asked: WorkerTarget
+    folder: Path
+    open_node: Callable[[], RpcReader]
+    open_keys: Callable[[], Sequence[KeySigner]]
+    wall: float
+    probe: bytes
+    _node: RpcReader | None = None
+    _ledger: CommitteeLedger | None = None
+    _state: LedgerSnapshot | None = None
+    _signers: dict[ClientId, KeySigner] | None = None
+    _document: RunDocument | None = None
+    _domain: Domain | None = None
+    _encoded: bytes | None = None
 
     @property
     def clients(self) -> tuple[ClientId, ...]:
@@ -256,7 +243,7 @@ class PreflightChecks:
                 self._node.close()
 
     def _look_at_chain(self) -> tuple[CheckState, str]:
-        self._node = node = self._open_node()
+        self._node = node = self.open_node()
         head = node.head()
         sentence = (
             f"chain {node.chain_id}, genesis 0x{node.genesis_hash.hex()}, block {head.number}"
@@ -264,7 +251,7 @@ class PreflightChecks:
         return CheckState.OK, sentence
 
     def _look_at_contract(self) -> tuple[CheckState, str]:
-        address = eip55(self._asked.contract)
+        address = eip55(self.asked.contract)
         require_code(_needed(self._node), address)
         ledger = CommitteeLedger(_needed(self._node), address)
         self._state, self._ledger = ledger.state(), ledger
@@ -283,13 +270,13 @@ class PreflightChecks:
 
     def _look_at_run(self) -> tuple[CheckState, str]:
         deployment = _needed(self._ledger).deployment()
-        data = store_at(self._asked.blobs).get(deployment.config, MAX_DOCUMENT_BYTES)
+        data = store_at(self.asked.blobs).get(deployment.config, MAX_DOCUMENT_BYTES)
         self._document, self._encoded = deployed_document(data, deployment), data
         self._domain = deployed_domain(
-            _needed(self._ledger), allow_unknown_creation=self._asked.allow_unknown_creation
+            _needed(self._ledger), allow_unknown_creation=self.asked.allow_unknown_creation
         )
         mines_at_once = _needed(self._node).mines_at_once()
-        warning = shared_run_warning(self._document, self._asked, mines_at_once=mines_at_once)
+        warning = shared_run_warning(self._document, self.asked, mines_at_once=mines_at_once)
         if warning is not None:
             return CheckState.WARNING, warning
         registry = deployment.registry.hex()
@@ -301,7 +288,7 @@ class PreflightChecks:
     def _look_at_clock(self) -> tuple[CheckState, str]:
         view_seconds = _needed(self._document).parameters.view_seconds
         newest = _needed(self._node).head()
-        late = self._wall - newest.timestamp
+        late = self.wall - newest.timestamp
         sentence = f"block {newest.number} is {late:.0f} s old by this clock"
         if late < 0:
             sentence = f"block {newest.number} is {-late:.0f} s ahead of this clock"
@@ -315,7 +302,7 @@ class PreflightChecks:
 
     def _look_at_finality(self) -> tuple[CheckState, str]:
         parameters = _needed(self._document).parameters
-        window, confirmations = parameters.commit_blocks, self._asked.confirmations
+        window, confirmations = parameters.commit_blocks, self.asked.confirmations
         lag = finality_lag(_needed(self._node), confirmations)
         never = lag.closed_too_early(window)
         if never is not None:
@@ -331,14 +318,14 @@ class PreflightChecks:
     def _look_at_model(self) -> tuple[CheckState, str]:
         dimension = _needed(self._document).parameters.dimension
         model = _needed(self._state).model
-        blobs = store_at(self._asked.blobs)
+        blobs = store_at(self.asked.blobs)
         vector_from_bytes(blobs.get(model, 4 * dimension), dimension)
         blobs.get(_needed(self._document).initial_model, 4 * dimension)
         return CheckState.OK, f"0x{model.hex()}, {dimension} parameters, and the initial one"
 
     def _look_at_keys(self) -> tuple[CheckState, str]:
         document, ledger = _needed(self._document), _needed(self._ledger)
-        signers = signers_by_client(document, self._open_keys())
+        signers = signers_by_client(document, self.open_keys())
         for signer in signers.values():
             require_plain_sender(_needed(self._node), checksum(signer.address))
         state, banned = _needed(self._state), {}
@@ -371,19 +358,19 @@ class PreflightChecks:
 
     def _look_at_blobs(self) -> tuple[CheckState, str]:
         uploads, encoded = self._uploads(), _needed(self._encoded)
-        places = parse_locations("blobs", self._asked.blobs)
-        sentences = [check_blob_store(place, uploads, encoded, self._probe) for place in places]
+        places = parse_locations("blobs", self.asked.blobs)
+        sentences = [check_blob_store(place, uploads, encoded, self.probe) for place in places]
         return CheckState.OK, "; ".join(sentences)
 
     def _look_at_mailbox(self) -> tuple[CheckState, str]:
         uploads, state = self._uploads(), _needed(self._state)
-        places = parse_locations("mailbox", self._asked.mailbox)
-        sentences = [check_mailbox(place, uploads, state.round, self._probe) for place in places]
+        places = parse_locations("mailbox", self.asked.mailbox)
+        sentences = [check_mailbox(place, uploads, state.round, self.probe) for place in places]
         return CheckState.OK, "; ".join(sentences)
 
     def _look_at_data(self) -> tuple[CheckState, str]:
         document, signers = _needed(self._document), _needed(self._signers)
-        _, data, model = own_inputs(document, signers, self._asked)
+        _, data, model = own_inputs(document, signers, self.asked)
         counts = ", ".join(str(len(data.train[client].y)) for client in sorted(signers))
         sentence = (
             f"{counts} samples of {data.name!r}, as registered, {len(data.test.y)} for the test"
@@ -393,9 +380,9 @@ class PreflightChecks:
     def _look_at_folder(self) -> tuple[CheckState, str]:
         parameters, node = _needed(self._document).parameters, _needed(self._node)
         payload_bytes = parameters.payload_form.size(parameters.dimension)
-        sentence = check_worker_folder(self._folder, KEPT_PAYLOADS * payload_bytes)
+        sentence = check_worker_folder(self.folder, KEPT_PAYLOADS * payload_bytes)
         # A worker goes on from what it has acted on, and with no other chain.
-        FinalityCheckpoints.open(WorkerFolder(self._folder).acted_on, node).require_unchanged(node)
+        FinalityCheckpoints.open(WorkerFolder(self.folder).acted_on, node).require_unchanged(node)
         return CheckState.OK, sentence
 
     def _uploads(self) -> UploadSigner:

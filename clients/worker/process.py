@@ -82,6 +82,7 @@ class WorkerTarget:
     """Location of a worker's run, and how the worker takes part.
 
     Attributes:
+        rpc_url: of the node, which may hold a secret.
         contract: its address, EIP-55.
         data: file or folder of the local training data; None if the run needs none.
         confirmations: blocks on top of a final block; None for the chain's own finality.
@@ -90,6 +91,8 @@ class WorkerTarget:
         behaviour: of its clients; honest, except in tests.
     """
 
+    rpc_url: str
+    chain_id: int
     contract: str
     blobs: str
     mailbox: str
@@ -414,31 +417,23 @@ class Startup:
         self._folder.leave.unlink(missing_ok=True)
 
 
+@dataclass(slots=True)
 class WorkerLoop:
-    """Drives one worker."""
+    """Drives one worker in its folder.
 
-    def __init__(
-        self,
-        worker: Worker,
-        counts: WorkerCounters,
-        folder: WorkerFolder,
-        status: StatusFile,
-        account: Callable[[], str],
-        poll_seconds: float,
-    ) -> None:
-        """Prepare to drive a worker in its folder.
+    Attributes:
+        account: returns the account that pays now, EIP-55.
+        poll_seconds: pause between polls if nothing is due.
+    """
 
-        Args:
-            account: returns the account that pays now, EIP-55.
-            poll_seconds: pause between polls if nothing is due.
-        """
-        self._worker, self._counts = worker, counts
-        self._folder = folder
-        self._status = status
-        self._account = account
-        self._poll_seconds = poll_seconds
-        self._leaves_after: int | None = None
-        self.stand = WorkerState.RUNNING
+    worker: Worker
+    counts: WorkerCounters
+    folder: WorkerFolder
+    status: StatusFile
+    account: Callable[[], str]
+    poll_seconds: float
+    stand: WorkerState = WorkerState.RUNNING
+    _leaves_after: int | None = None
 
     def run(self, moment: Callable[[], Moment], wait: Callable[[float], bool]) -> None:
         """Step until the run is over, no client can act any more, or the worker is to end.
@@ -448,22 +443,22 @@ class WorkerLoop:
         """
         is_told = wait(0)
         while not is_told:
-            later = self._worker.step(moment())
-            self._counts.look(self._worker)
+            later = self.worker.step(moment())
+            self.counts.look(self.worker)
             if self._is_over():
                 break
             self._write(moment())
-            pause = self._poll_seconds if later is None else min(later, self._poll_seconds)
+            pause = self.poll_seconds if later is None else min(later, self.poll_seconds)
             is_told = wait(max(SHORTEST_PAUSE_SECONDS, pause))
         if is_told:
             _log.info("ends on request")
         self.stand = WorkerState.ENDED
         self._write(moment())
         # Also a request made while it ended: the next process has not been asked to leave.
-        self._folder.leave.unlink(missing_ok=True)
+        self.folder.leave.unlink(missing_ok=True)
 
     def _is_over(self) -> bool:
-        worker = self._worker
+        worker = self.worker
         if worker.is_finished:
             _log.info("the run is finished")
             return True
@@ -474,8 +469,8 @@ class WorkerLoop:
 
     def _has_left(self) -> bool:
         """Return whether the round is over after which the worker was asked to end."""
-        chain, seats = self._worker.chain, self._worker.seats
-        if self._leaves_after is None and self._folder.leave.exists() and chain is not None:
+        chain, seats = self.worker.chain, self.worker.seats
+        if self._leaves_after is None and self.folder.leave.exists() and chain is not None:
             self._leaves_after = chain.round
             self.stand = WorkerState.LEAVING
             _log.info("leaves after round %d", chain.round, extra={"round": chain.round})
@@ -484,5 +479,5 @@ class WorkerLoop:
         return chain.round > self._leaves_after or not seats.active
 
     def _write(self, moment: Moment) -> None:
-        status = worker_status(self._worker, self._counts, self.stand, self._account())
-        self._status.write(status, moment.wall)
+        status = worker_status(self.worker, self.counts, self.stand, self.account())
+        self.status.write(status, moment.wall)

@@ -21,7 +21,7 @@ from cmfl.auditing import (
 )
 from cmfl.commands import console
 from cmfl.commands.exit_codes import WRONG, code_of
-from cmfl.commands.options import EvidenceOptions, Head, Rules, WitnessOptions
+from cmfl.commands.options import EvidenceOptions, Head, ReportFile, Rules, WitnessOptions
 from cmfl.commands.verify import read_bounds
 from cmfl.replaying import Coverage, coverage_of, drawn_training
 from cmfl.where import Target
@@ -139,9 +139,7 @@ def audit(
             "data: cmfl verify training names these.",
         ),
     ] = None,
-    report: Annotated[
-        Path | None, Option(help="File of the JSON report; an existing file is replaced.")
-    ] = None,
+    report: ReportFile = None,
     *,
     witnesses: WitnessOptions,
     json: console.AsJson = False,

@@ -53,7 +53,7 @@ from ledger.protocol.types import Beacon
 if TYPE_CHECKING:
     from clients.configuration.loading import Owners
     from clients.configuration.schema import Configuration
-    from ledger.chain.rpc.node import RpcReader, RpcSettings
+    from ledger.chain.rpc.node import RpcReader
 
 
 _GWEI = 10**9
@@ -196,7 +196,7 @@ def _interrupted(where: Target, paths: RunPaths, document: RunDocument) -> tuple
     if (intent := read_intent(paths)) is None:
         return None, 0
     creation = creation_data(deployment_for(document)[0])
-    with where.own_reader() if where.rpc_url is None else _node(where) as chain:
+    with where.own_reader() if where.rpc_url is None else where.node_reader() as chain:
         receipt = earlier_creation(chain, intent, creation, paths)
         if receipt is None or receipt.contract_address is None:
             return None, 0
@@ -204,18 +204,12 @@ def _interrupted(where: Target, paths: RunPaths, document: RunDocument) -> tuple
         return receipt.contract_address, ledger.state().registered
 
 
-def _node(where: Target, settings: RpcSettings | None = None) -> RpcReader:
-    from ledger.chain.rpc.node import RpcReader
-
-    return RpcReader(where.rpc_url or "", chain_id=where.node_chain_id(), settings=settings)
-
-
 def _on_node(where: Target, plan: DryRun, document: RunDocument, sender: SenderOptions) -> DryRun:
     """Return the deployment with what a node says of its gas, and what it costs there."""
     from ledger.protocol.encoding import to_hex
 
     settings, account, hints = sender.settings(), sender.address(), []
-    with _node(where, settings) as node:
+    with where.node_reader(settings) as node:
         node.require_suitable(needs_block_hash=document.parameters.beacon is Beacon.BLOCK)
         if account is not None:
             require_plain_sender(node, account)

@@ -18,7 +18,7 @@ from cmfl.commands import console
 from cmfl.commands.exit_codes import code_of
 from cmfl.commands.options import Commands, EvidenceOptions, HistoryOptions, ProvenanceOptions
 from cmfl.commands.options import OutFile as Out
-from cmfl.commands.verify import RoundNumber
+from cmfl.commands.verify import ClientIndex, RoundNumber
 from cmfl.recorded import make
 from cmfl.where import download_bundle, open_history, opened_ledger
 from ledger.audit.proofs.bundle_verification import RoundVerification, export_bundle
@@ -168,9 +168,7 @@ def bundle(
 def proof(
     source: EvidenceOptions,
     round_number: RoundNumber,
-    client_index: Annotated[
-        int, Option("--client", min=0, max=2**32 - 1, help="Index of the client.")
-    ],
+    client_index: ClientIndex,
     out: Out,
 ) -> None:
     """Write what became of a client in a round into a file, for cmfl verify client --proof."""

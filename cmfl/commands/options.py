@@ -294,6 +294,9 @@ Rules = Annotated[
     ),
 ]
 
+ReportFile = Annotated[
+    Path | None, Option(help="File of the JSON report; an existing file is replaced.")
+]
 Limit = Annotated[int, Option(min=1, max=1000, help="How many at most.")]
 Cursor = Annotated[
     str | None, Option(help="`next_cursor` of the page before, from the same query.")

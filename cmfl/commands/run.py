@@ -11,7 +11,6 @@ import typer
 from typer import Argument, Option
 
 from clients.configuration.tested_regime import regime_warnings
-from clients.runs.metrics import RoundMetrics
 from cmfl import tracking
 from cmfl.auditing import AuditRequest
 from cmfl.commands import console, options
@@ -31,6 +30,7 @@ from ledger.protocol.ledger_state import RoundDecided
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration, TrackSection
+    from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import OpenedRun
 
 

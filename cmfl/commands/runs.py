@@ -22,7 +22,6 @@ from api.schemas import DeploymentSummary
 from cmfl.commands import console, options
 from cmfl.commands.exit_codes import FAILED, WRONG
 from cmfl.opening import names_in
-from cmfl.recorded import last_known
 from cmfl.where import RemoteService, Target, chain_at, require_no_node
 from ledger.chain.contract.manifest import (
     read_run_manifest,
@@ -35,6 +34,7 @@ from ledger.claims import (
     claimed_run,
     claimed_stop,
     is_below_floor,
+    last_known,
     recorded_settings,
     settings_by_name,
 )

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Option
@@ -392,16 +392,6 @@ WorkerFolderPath = Annotated[
 ]
 
 
-class SharedPlaces(NamedTuple):
-    """Locations shared by all participants of a run."""
-
-    rpc_url: str
-    chain_id: int
-    contract: str
-    blobs: str
-    mailbox: str
-
-
 @dataclass(frozen=True, slots=True)
 class ParticipantOptions:
     """The node, the contract, the shared storage, and what a participant has on its machine."""
@@ -472,8 +462,8 @@ class ParticipantOptions:
         ),
     ] = False
 
-    def shared(self) -> SharedPlaces:
-        """Return what all participants share."""
+    def target(self, *settings: str) -> WorkerTarget:
+        """Return the run as a worker looks for it, with more settings before those given."""
         url, chain_id, contract, blobs = self.rpc_url, self.chain_id, self.contract, self.blobs
         if url is None or chain_id is None or contract is None or blobs is None:
             needed = {
@@ -484,17 +474,10 @@ class ParticipantOptions:
             }
             missing = next(name for name, value in needed.items() if value is None)
             raise ConfigurationError(f"{missing} must be given; --help says what it is")
-        return SharedPlaces(url, chain_id, contract, blobs, self.mailbox or blobs)
-
-    def target(self, *settings: str) -> WorkerTarget:
-        """Return the run as a worker looks for it, with more settings before those given."""
         from clients.worker.process import WorkerTarget
 
-        shared = self.shared()
         return WorkerTarget(
-            contract=shared.contract,
-            blobs=shared.blobs,
-            mailbox=shared.mailbox,
+            *(url, chain_id, contract, blobs, self.mailbox or blobs),
             data=self.data,
             settings=(*settings, *(self.setting or ())),
             confirmations=self.confirmations,

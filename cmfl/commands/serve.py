@@ -19,19 +19,20 @@ from cmfl.commands.console import AsJson, print_json, print_line, print_result, 
 from cmfl.commands.exit_codes import INCOMPLETE
 from cmfl.commands.interrupts import until_interrupted
 from cmfl.where import Target
-from ledger.actors.retention import blobs_named_by_run, blobs_of_round, removable_payloads
+from ledger.actors.retention import (
+    blobs_named_by_run,
+    blobs_of_other_runs,
+    blobs_of_round,
+    removable_payloads,
+)
 from ledger.chain.addresses import to_canonical
-from ledger.chain.contract.deploy import connect
-from ledger.chain.contract.event_log import EventLog, complete_ledger
+from ledger.chain.contract.event_log import EventLog
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.contract.manifest import read_run_manifest
 from ledger.chain.finality import final_block
-from ledger.chain.ports import ChainReader
 from ledger.io.home import Home, read_text
 from ledger.io.user_code import require_source
 from ledger.protocol.errors import BlobMissingError, ConfigurationError
-from ledger.protocol.types import NO_DIGEST, Address, Digest
-from ledger.storage.blobs import BlobStore
+from ledger.protocol.types import NO_DIGEST, Address
 from ledger.storage.mailbox import remove_mail
 from ledger.storage.objects import LocationKind, parse_locations
 
@@ -415,7 +416,7 @@ def prune(
     store = target.blobs() if target.blobs_at is None else store_at(target.blobs_at)
     with target.reader() as chain:
         ledger = target.complete_ledger(chain)
-        pinned = _blobs_of_other_runs(target, chain, ledger.address, store)
+        pinned = blobs_of_other_runs(Home(target.home), ledger.address, chain, store)
         final = EventLog().up_to(ledger, final_block(chain, None))
         # A reorganisation may need a payload again; so may the head, which is not final.
         removable = sorted(
@@ -501,7 +502,8 @@ def serve_blobs(
         stack.enter_context(until_interrupted())
         ledger = target.ledger(chain)
         if is_homes and store.keep_rounds is not None:
-            pinned = partial(_blobs_of_other_runs, target, chain, ledger.address, target.blobs())
+            own, blobs = Home(target.home), target.blobs()
+            pinned = partial(blobs_of_other_runs, own, ledger.address, chain, blobs)
             pinned()
         serve_store(
             store.settings(served),
@@ -524,21 +526,3 @@ def _remove_mail(target: Target, ledger: CommitteeLedger, before_round: int) -> 
             return
         folder = Path(location.text)
     remove_mail(folder, ledger.domain(), before_round)
-
-
-def _blobs_of_other_runs(
-    target: Target, chain: ChainReader, address: str, blobs: BlobStore
-) -> set[Digest]:
-    """Return the blobs that the other runs of a home name."""
-    named: set[Digest] = set()
-    for paths in Home(target.home).deployed():
-        manifest = read_run_manifest(paths)
-        if manifest.address == address:
-            continue
-        if manifest.genesis_hash != f"0x{chain.genesis_hash.hex()}":
-            raise ConfigurationError(
-                f"run {paths.name!r} of {target.home} is on another chain, and old payloads may "
-                f"be its own too"
-            )
-        named |= blobs_named_by_run(complete_ledger(connect(chain, manifest)), blobs)
-    return named

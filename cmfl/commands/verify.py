@@ -23,7 +23,6 @@ from cmfl.where import Target, download_bundle, download_proof, opened_ledger
 from ledger.audit.proofs.bundle_verification import RoundVerification, verify_bundle
 from ledger.audit.proofs.container import open_bundle
 from ledger.audit.proofs.documents import read_manifest
-from ledger.audit.proofs.proof import ClientProof
 from ledger.audit.proofs.recorded import make_bundle, make_proof, read_trusted_contract
 from ledger.audit.proofs.verification import (
     Caveat,
@@ -129,9 +128,7 @@ def verify_training(
             "put them into the mailbox as attestations."
         ),
     ] = None,
-    report: Annotated[
-        Path | None, Option(help="File of the JSON report; an existing file is replaced.")
-    ] = None,
+    report: options.ReportFile = None,
     json: console.AsJson = False,
 ) -> None:
     """Repeat updates bit for bit, from the chain, the blobs and the owners' data.
@@ -224,6 +221,7 @@ def _salts(salt: str | None, clients: tuple[int, ...]) -> dict[int, bytes]:
 verify_app = options.Commands()
 
 RoundNumber = Annotated[int, Option("--round", min=1, max=2**32 - 1, help="Number of the round.")]
+ClientIndex = Annotated[int, Option("--client", min=0, max=2**32 - 1, help="Index of the client.")]
 Proof = Annotated[
     Path | None,
     Option("--proof", help="A proof that somebody sent; else it is made from the home."),
@@ -234,9 +232,7 @@ Proof = Annotated[
 def client(
     source: options.EvidenceOptions,
     round_number: RoundNumber,
-    client_index: Annotated[
-        int, Option("--client", min=0, max=2**32 - 1, help="Index of the client.")
-    ],
+    client_index: ClientIndex,
     proof: Proof = None,
     head: options.Head = None,
     json: console.AsJson = False,
@@ -260,7 +256,10 @@ def client(
         trusted = _trusted(where, round_number, head)
         _, found = download_proof(where, round_number, who, whole=head is not None)
     else:
-        found, trusted = _made(where, round_number, who, head)
+        with opened_ledger(where) as ledger:  # both from one block
+            whole = head is not None
+            found = make_proof(ledger, where.published(), round_number, who, whole=whole)
+            trusted = _trust(ledger, round_number, head)
     result = verify_proof(found, round_number, who, trusted)
     if not json:
         console.print_line(result.sentence, bold=True)
@@ -392,16 +391,6 @@ def _end(
     if json:
         console.print_json(result.as_dict())
     raise typer.Exit(code_of(result.outcome))
-
-
-def _made(
-    where: Target, round_number: int, who: ClientId, head: str | None
-) -> tuple[ClientProof, Trusted]:
-    """Return a proof, and what it is held against, both from one block."""
-    with opened_ledger(where) as ledger:
-        whole = head is not None
-        made = make_proof(ledger, where.published(), round_number, who, whole=whole)
-        return made, _trust(ledger, round_number, head)
 
 
 def _trusted(where: Target, round_number: int, head: str | None) -> Trusted | None:

@@ -89,7 +89,6 @@ def worker(
     if status:
         _print_status(own, json=json)
         return
-    shared = options.shared()
     target = replace(
         options.target(f"machine.device={device}"),
         accept_rollback=accept_rollback,
@@ -102,7 +101,7 @@ def worker(
             request_timeout_seconds=rpc_timeout,
         )
         keys = options.client_keys()
-        open_chain = partial(_chain, shared.rpc_url, shared.chain_id, keys, settings_of_node)
+        open_chain = partial(_chain, target.rpc_url, target.chain_id, keys, settings_of_node)
         last = _run(own, target, keys, open_chain, poll=poll, metrics_port=metrics_port)
         if json and last is not None:
             console.print_json(last)
@@ -252,16 +251,16 @@ def join(
     """
     from clients.worker.checks import CheckState, PreflightChecks
 
-    shared = options.shared()
+    target = options.target()
     expected = None if genesis is None else digest_of_head(genesis, "--genesis")
 
     def open_node() -> RpcReader:
         from ledger.chain.rpc.node import RpcReader
 
-        return RpcReader(shared.rpc_url, chain_id=shared.chain_id, genesis_hash=expected)
+        return RpcReader(target.rpc_url, chain_id=target.chain_id, genesis_hash=expected)
 
     ready = PreflightChecks(
-        options.target(),
+        target,
         options.folder,
         open_node,
         lambda: [KeySigner(key) for key in options.client_keys()],
@@ -270,7 +269,7 @@ def join(
     )
     results = list(ready.checks())
     is_ready = all(result.state in {CheckState.OK, CheckState.WARNING} for result in results)
-    command = _worker_command(options, shared)
+    command = _worker_command(options, target)
     if json:
         clients, checks = ready.clients, [asdict(result) for result in results]
         about = {"ready": is_ready, "client": clients[0] if clients else None, "clients": clients}
@@ -283,11 +282,11 @@ def join(
     raise typer.Exit(0 if is_ready else FAILED)
 
 
-def _worker_command(options: sender.ParticipantOptions, shared: sender.SharedPlaces) -> str:
+def _worker_command(options: sender.ParticipantOptions, target: WorkerTarget) -> str:
     """Return the command that starts the worker, with secrets and URLs as variables."""
     from clients.configuration.parsing import ALLOW_PREDICTABLE
 
-    chain = ["--chain-id", shared.chain_id, "--contract", shared.contract]
+    chain = ["--chain-id", target.chain_id, "--contract", target.contract]
     words: list[object] = ["worker", *chain]
     words += sender.option_words(
         [
@@ -302,10 +301,10 @@ def _worker_command(options: sender.ParticipantOptions, shared: sender.SharedPla
     words += [ALLOW_PREDICTABLE] if options.allow_predictable_seeds else []
     words += [ALLOW_UNKNOWN_CREATION] if options.allow_unknown_creation else []
     storage = (
-        f"--blobs {sender.quoted_place(shared.blobs, sender.BLOBS_VARIABLE)} "
-        f"--mailbox {sender.quoted_place(shared.mailbox, sender.MAILBOX_VARIABLE)}"
+        f"--blobs {sender.quoted_place(target.blobs, sender.BLOBS_VARIABLE)} "
+        f"--mailbox {sender.quoted_place(target.mailbox, sender.MAILBOX_VARIABLE)}"
     )
-    return f"{console.command_line(*words)} {storage} --rpc-url {sender.quoted_url(shared.rpc_url)}"
+    return f"{console.command_line(*words)} {storage} --rpc-url {sender.quoted_url(target.rpc_url)}"
 
 
 LOOK_SECONDS = 0.2

@@ -70,34 +70,33 @@ def json_bytes(value: Any) -> bytes:
     return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
 
 
+_ABSENT = object()
+"""The value of a field that one of two documents lacks."""
+
+
 def differences(recorded: Any, derived: Any, field: str = "") -> Iterator[Difference]:
     """Yield the fields in which a document differs from the derived one.
 
     Types count: true is not 1, and 1.0 is not 1. No deeper than the derived document is looked at.
     """
-    if type(recorded) is not type(derived):
-        yield Difference(field or "document", _shown(recorded), _shown(derived))
-    elif isinstance(derived, dict):
-        for name in derived.keys() | recorded.keys():
-            yield from _member(recorded, derived, name, f"{field}.{name:.80}".removeprefix("."))
-    elif isinstance(derived, list):
-        for index in range(max(len(derived), len(recorded))):
-            pair = dict(enumerate(recorded)), dict(enumerate(derived))
-            yield from _member(*pair, index, f"{field}[{index}]")
-    elif recorded != derived:
+    if type(recorded) is type(derived) and isinstance(derived, dict | list):
+        theirs, own = _members(recorded), _members(derived)
+        for key in own | theirs:
+            place = f"{field}[{key}]" if isinstance(key, int) else f"{field}.{key:.80}"
+            found = theirs.get(key, _ABSENT), own.get(key, _ABSENT)
+            yield from differences(*found, place.removeprefix("."))
+    elif type(recorded) is not type(derived) or recorded != derived:
         yield Difference(field or "document", _shown(recorded), _shown(derived))
 
 
-def _member(recorded: Any, derived: Any, name: str | int, field: str) -> Iterator[Difference]:
-    if name not in recorded:
-        yield Difference(field, "", _shown(derived[name]))
-    elif name not in derived:
-        yield Difference(field, _shown(recorded[name]), "")
-    else:
-        yield from differences(recorded[name], derived[name], field)
+def _members(value: dict[Any, Any] | list[Any]) -> dict[Any, Any]:
+    return value if isinstance(value, dict) else dict(enumerate(value))
 
 
 def _shown(value: Any) -> str:
+    """Return a value as JSON, cut; empty for one that is absent."""
+    if value is _ABSENT:
+        return ""
     # A container may be too deep or too large to be written.
     if isinstance(value, dict | list):
         return "{...}" if isinstance(value, dict) else "[...]"

@@ -15,7 +15,12 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ledger.chain.contract.deploy import connect
+from ledger.chain.contract.event_log import complete_ledger
+from ledger.chain.contract.manifest import read_run_manifest
+from ledger.chain.ports import ChainReader
 from ledger.chain.round_ledger import RoundHistory, ends_after, last_ended
+from ledger.io.home import Home
 from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.documents.vector import decode_incidents
 from ledger.protocol.errors import BlobError, ConfigurationError, EncodingError
@@ -154,6 +159,24 @@ def blobs_named_by_run(ledger: RoundHistory, blobs: BlobReader) -> set[Digest]:
     for _, documents, payloads in _decided(ledger, blobs):
         named |= documents | (payloads or frozenset())
     return named
+
+
+def blobs_of_other_runs(
+    home: Home, address: str, chain: ChainReader, blobs: BlobReader
+) -> frozenset[Digest]:
+    """Return the blobs that the runs of a home name, but for the contract's own."""
+    named: set[Digest] = set()
+    for paths in home.deployed():
+        manifest = read_run_manifest(paths)
+        if manifest.address == address:
+            continue
+        if manifest.genesis_hash != f"0x{chain.genesis_hash.hex()}":
+            raise ConfigurationError(
+                f"run {paths.name!r} of {home.path} is on another chain, and old payloads may be "
+                f"its own too: keep all or accepted, or give each run a home"
+            )
+        named |= blobs_named_by_run(complete_ledger(connect(chain, manifest)), blobs)
+    return frozenset(named)
 
 
 def _deployed(ledger: RoundHistory) -> set[Digest]:

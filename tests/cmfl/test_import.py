@@ -100,3 +100,15 @@ def test_a_missing_package_asks_for_a_new_installation(monkeypatch: pytest.Monke
     monkeypatch.setattr(import_guard, "MODULES", ("surely_not_there",))
     with pytest.raises(ImportError, match="'surely_not_there' of cmfl-ledger is missing: pip"):
         import_guard.require_own_modules()
+
+
+def test_a_run_without_attackers_loads_no_attack() -> None:
+    code = (
+        "import sys\n"
+        "from clients.configuration.loading import load\n"
+        "from clients.runs.open_run import populate\n"
+        "populate(load('smoke'))\n"
+        "named = ('clients.attacks', 'clients.adversaries')\n"
+        "print([name for name in sys.modules if name.startswith(named)])"
+    )
+    assert python("-c", code).stdout == "[]\n"

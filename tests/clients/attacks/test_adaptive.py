@@ -379,7 +379,7 @@ def test_the_false_model_answers_with_the_next_class() -> None:
         population.model, population.clean, training, device="cpu", workers=1, path="plain",
         sets=sets, rows=1,
     ) as engine:  # fmt: skip
-        true, false = engine.evaluate(memory.bad_model, list(sets)).result()
+        true, false = engine.evaluate(memory.bad_model, list(sets))()
     assert (false.correct or 0) > 3 * (true.correct or 0)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -63,7 +63,7 @@ class StepEngine(Engine):
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
         found = Evaluation(int(vector[0]), float(vector[-1]) * TESTED, TESTED)
-        return PendingEvaluation(lambda: tuple(found for _ in sets))
+        return lambda: tuple(found for _ in sets)
 
     def close(self) -> None:
         pass
@@ -84,15 +84,11 @@ SAMPLES = DATA.sample_counts
 MALICIOUS = frozenset(map(ClientId, malicious_clients(60, 0.3, named_stream(3, "malicious"))))
 
 
-def run(
-    settings: FederatedSettings,
-    seed: int = 3,
-    progress: Callable[[MethodRound], None] = lambda _: None,
-) -> tuple[MethodRound, ...]:
+def run(settings: FederatedSettings, seed: int = 3) -> list[MethodRound]:
     with open_measure(
         with_training_path(CONFIGURATION, POPULATION), POPULATION, settings.participants
     ) as measure:
-        return run_federated(SAMPLES, measure.gauge, INITIAL, settings, seed, progress)
+        return list(run_federated(SAMPLES, measure.gauge, INITIAL, settings, seed))
 
 
 def accuracy(row: MethodRound) -> float:
@@ -117,11 +113,10 @@ def test_a_clean_run_learns_and_back_gradient_slows_it() -> None:
     assert [row.trained for row in clean] == [row.trained for row in attacked]
 
 
-def test_a_run_is_reproducible_and_reports_each_round() -> None:
-    seen: list[MethodRound] = []
+def test_a_run_is_reproducible() -> None:
     settings = FederatedSettings(3, 10, attackers=Attackers(MALICIOUS, "gradient-scaling"))
-    rows = run(settings, 3, seen.append)
-    assert rows == tuple(seen) == run(settings)
+    rows = run(settings)
+    assert rows == run(settings)
     assert rows != run(settings, seed=4)
 
 
@@ -141,10 +136,8 @@ def test_no_rounds_or_too_many_participants_are_refused(rounds: int, participant
 def test_options_impossible_for_the_participants_are_refused_early() -> None:
     krum = aggregator_named("Krum", {"f": 3})
     FederatedSettings(1, 9, aggregation=Aggregation(krum)).require(60)
-    seen: list[MethodRound] = []
     with pytest.raises(ConfigurationError, match="Krum with f = 3 of n = 8 updates"):
-        run(FederatedSettings(1, 8, aggregation=Aggregation(krum)), progress=seen.append)
-    assert not seen
+        run(FederatedSettings(1, 8, aggregation=Aggregation(krum)))
 
 
 def test_a_mean_equals_the_ledgers_aggregation_bit_for_bit() -> None:
@@ -350,23 +343,22 @@ def test_the_initiator_s_link_takes_all_models() -> None:
 def test_only_rounds_that_are_due_are_measured(mixing: str) -> None:
     gauge = gauge_of(StepEngine(STEPS), 3, rounds=3, every=2)
     exchange = DecentralisedSettings(3, 2, mixing, segments=1, replicas=1)  # type: ignore[arg-type]
-    rows = run_decentralised([1, 1, 1], gauge, ZEROS, exchange, seed=0)
+    rows = list(run_decentralised([1, 1, 1], gauge, ZEROS, exchange, seed=0))
     assert [row.quality == Quality() for row in rows] == [True, False, False]
     assert [row.beside == Quality() for row in rows] == [True, False, False]
 
 
 @pytest.mark.parametrize("mixing", ["brain-torrent", "gossip"])
-def test_a_run_learns_and_repeats_itself_and_tells_each_round(mixing: str) -> None:
+def test_a_run_learns_and_repeats_itself(mixing: str) -> None:
     configuration = load("smoke", settings=("seed=3", "protocol.rounds=8"))
     population = populate(configuration)
     exchange = DecentralisedSettings(8, 8, mixing)  # type: ignore[arg-type]
-    seen: list[MethodRound] = []
     with open_measure(with_training_path(configuration, population), population, rows=8) as measure:
         samples = population.data.sample_counts
         arguments = (samples, measure.gauge, population.initial, exchange)
-        rows = run_decentralised(*arguments, 3, seen.append)
-        assert rows == tuple(seen) == run_decentralised(*arguments, 3)
-        assert rows != run_decentralised(*arguments, 4)
+        rows, again, other = (list(run_decentralised(*arguments, seed)) for seed in (3, 3, 4))
+    assert rows == again
+    assert rows != other
     losses = [rows[0].quality.loss, rows[-1].quality.loss, rows[-1].beside.loss]
     assert None not in losses
     first, last, beside = (loss or 0.0 for loss in losses)

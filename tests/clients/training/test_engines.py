@@ -174,13 +174,13 @@ def test_an_update_is_of_the_start_of_its_call(one: Engine, two: Engine) -> None
 def test_every_set_of_samples_comes_to_the_same_everywhere(engine: Engine) -> None:
     expected = {n: evaluate(CONVOLUTIONAL, START, s, DATA.collate) for n, s in SETS.items()}
     begun = engine.evaluate(START, list(SETS))
-    assert begun.result() == tuple(expected.values())
-    assert begun.result() == tuple(expected.values())
-    assert engine.evaluate(START, ["client 1", "test"]).result() == (
+    assert begun() == tuple(expected.values())
+    assert begun() == tuple(expected.values())
+    assert engine.evaluate(START, ["client 1", "test"])() == (
         expected["client 1"],
         expected["test"],
     )
-    assert engine.evaluate(START, []).result() == ()
+    assert engine.evaluate(START, [])() == ()
 
 
 def test_an_evaluation_goes_on_beside_training_and_another_evaluation(one: Any, two: Any) -> None:
@@ -189,8 +189,8 @@ def test_an_evaluation_goes_on_beside_training_and_another_evaluation(one: Any, 
     vector[:] = 0  # what the caller does with it afterwards is of no account
     second = two.evaluate(vector, ["test"])
     trained = digests(two, JOBS)
-    assert first.result() == one.evaluate(START, ["test"]).result()
-    assert second.result() == one.evaluate(vector, ["test"]).result()
+    assert first() == one.evaluate(START, ["test"])()
+    assert second() == one.evaluate(vector, ["test"])()
     assert trained == digests(one, JOBS)
 
 

@@ -117,13 +117,13 @@ def test_two_workers_train_what_one_does(device: str, forks: Forks) -> None:
     start, distances = made.start_of(made.CONVOLUTIONAL), engine_distances(device)
     with LocalEngine(work, len(made.JOBS), distances) as engine:
         alone = [update.payload.digest for update in engine.train(start, made.JOBS)]
-        measured = engine.evaluate(start, tuple(made.SETS)).result()
+        measured = engine.evaluate(start, tuple(made.SETS))()
     # On a card they are begun as users begin them.
     with forks.children() if device == "cpu" else nullcontext():
         pool = PoolEngine(work, 2, len(made.JOBS), distances)
     with pool as engine:
         both = [update.payload.digest for update in engine.train(start, made.JOBS)]
-        assert engine.evaluate(start, tuple(made.SETS)).result() == measured
+        assert engine.evaluate(start, tuple(made.SETS))() == measured
     assert both == alone
 
 

@@ -35,7 +35,7 @@ def main() -> None:
         began = time.monotonic()
         wanted = [one.payload.digest for one in here.train(start, JOBS)]
         seconds = time.monotonic() - began
-        measured = here.evaluate(start, tuple(SETS)).result()
+        measured = here.evaluate(start, tuple(SETS))()
     # Nothing of this needs more cores as it goes on, or to see what the nodes print.
     head = {"num_cpus": 1, "num_gpus": 1, "include_dashboard": False, "no_monitor": True}
     cluster = Cluster(initialize_head=True, head_node_args=head | NO_LOGS)
@@ -48,7 +48,7 @@ def main() -> None:
         found["while one is lost"] = digests(there, start) == wanted
         alarm.join()
         found["with one node"] = digests(there, start) == wanted
-        found["evaluation"] = there.evaluate(start, tuple(SETS)).result() == measured
+        found["evaluation"] = there.evaluate(start, tuple(SETS))() == measured
     found["the device is named in the actor"] = is_named_in_actor(made, cluster.address)
     rounding = replace(made, form=Q8, training=replace(training, local_steps=5))
     with (

@@ -199,10 +199,9 @@ class Late(RpcChain):
 def test_an_unconfirmed_contract_is_awaited_with_a_hint(
     served: Served, confirmations: int | None, says: str
 ) -> None:
-    places = WorkerTarget(
-        served.address, str(served.home.blobs), "no-mail", confirmations=confirmations
-    )
     url, chain_id = str(served.node[1]), int(str(served.node[3]))
+    own = (url, chain_id, served.address, str(served.home.blobs), "no-mail")
+    places = WorkerTarget(*own, confirmations=confirmations)
     with (
         Late(url, TEST_KEYS[0], chain_id=chain_id) as node,
         pytest.raises(NotServedError, match=f"not opened by block 0, the newest final.*{says}"),
@@ -218,8 +217,8 @@ class Forgetful(RpcChain):
 
 def test_a_node_that_omits_the_opening_is_named_and_awaited(served: Served) -> None:
     """The contract itself says that its first round has opened."""
-    places = WorkerTarget(served.address, str(served.home.blobs), "no-mail")
     url, chain_id = str(served.node[1]), int(str(served.node[3]))
+    places = WorkerTarget(url, chain_id, served.address, str(served.home.blobs), "no-mail")
     with (
         Forgetful(url, TEST_KEYS[0], chain_id=chain_id) as node,
         pytest.raises(IncompleteLogsError) as refused,
