@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,6 +136,11 @@ class RoundMetrics(Quality):
     malicious_served: int
     malicious_accepted: int
     views: tuple[int, int] | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data; what was decided comes before the quality."""
+        row = asdict(self)
+        return {name: row.pop(name) for name in ("round", "head", "decided")} | row
 
 
 @dataclass(frozen=True, slots=True)

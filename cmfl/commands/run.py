@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -176,7 +175,7 @@ def _result(played: PlayedRun) -> dict[str, Any]:
         "round": played.round,
         "rounds_now": len(played.rows),
         "head": played.head,
-        "last": asdict(last) if last else None,
+        "last": last.as_dict() if last else None,
         **({} if played.stop is None else {"early_stop": played.stop.sentence}),
         **({"tracked": dict(played.tracked)} if played.tracked else {}),
     }
