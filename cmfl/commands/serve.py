@@ -19,7 +19,7 @@ from cmfl.commands.console import AsJson, print_json, print_line, print_result, 
 from cmfl.commands.exit_codes import INCOMPLETE
 from cmfl.commands.interrupts import until_interrupted
 from cmfl.where import Target
-from ledger.actors.retention import blobs_named_by_run, blobs_of_round, removable_payloads
+from ledger.actors.retention import PayloadRemover, blobs_named_by_run, blobs_of_round
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.event_log import EventLog, complete_ledger
@@ -418,10 +418,8 @@ def prune(
         pinned = _blobs_of_other_runs(target, chain, ledger.address, store)
         final = EventLog().up_to(ledger, final_block(chain, None))
         # A reorganisation may need a payload again; so may the head, which is not final.
-        removable = sorted(
-            removable_payloads(final, store, keep_rounds, pinned)
-            & removable_payloads(ledger, store, keep_rounds, pinned)
-        )
+        removers = (PayloadRemover(one, store, keep_rounds, pinned) for one in (final, ledger))
+        removable = sorted(frozenset.intersection(*(each.removable() for each in removers)))
         present = [digest for digest in removable if store.has(digest)]
         if not dry_run:
             for digest in present:

@@ -169,7 +169,9 @@ class ProtocolSteps:
 
     def propose(self, view: RoundView, number: int, clients: tuple[ClientId, ...]) -> list[Action]:
         """Return the request of phase 1 as primary (Algorithm 2, lines 3-7)."""
-        record = self._judge.compose(_without_others(view, clients), _claims_for(view, clients))
+        record = self._judge.compose(
+            _without_others(view, clients), view.claims_for(set_digest(clients))
+        )
         data = encode_record(record)
         judgement, _ = self._judge.judge(view, data)
         if judgement is None:  # nothing follows from what is held: the view passes
@@ -283,10 +285,6 @@ def _stored(view: RoundView, record: RoundRecord, data: bytes) -> StoreBlobs:
         if dropout.payload is not None and dropout.client in evidence.payloads:
             payloads[dropout.client] = evidence.payloads[dropout.client]
     return StoreBlobs((Payload.of(data), *vectors), payloads)
-
-
-def _claims_for(view: RoundView, clients: tuple[ClientId, ...]) -> list[SignedScores]:
-    return view.claims_for(set_digest(clients))
 
 
 def _without_others(view: RoundView, clients: tuple[ClientId, ...]) -> RoundView:
