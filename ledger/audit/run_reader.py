@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Iterator
+from copy import copy
 from typing import Any
 
 from ledger.audit.anchors import ChainAnchor, EarlierAudit, EarlierReportError, PriorKnowledge
@@ -29,7 +30,7 @@ from ledger.audit.evidence import (
     decoded,
 )
 from ledger.audit.replay import ReadingEndedError, Replay, ReplayPosition, read_block
-from ledger.audit.report import AuditStep, BlobKind, Finding, KeptHeadReport
+from ledger.audit.report import AuditStep, BlobKind, Finding, KeptHeadReport, shown
 from ledger.audit.round_checker import EvidenceReader, Milestone, ModelChain, ReadItem
 from ledger.chain.contract.deploy import code_violation, deployment_for, require_code
 from ledger.chain.contract.ledger import CommitteeLedger
@@ -105,6 +106,11 @@ class RunTree:
 
 
 NOTHING_FINAL = {"final_head": "", "final_round": None}
+_PARAMETERS = (
+    *("clients", "trainers", "members", "rounds", "form", "aggregation_ppm"),
+    *("commit_blocks", "deadline_blocks", "replies", "beacon"),
+)
+"""Fields of a deployment that a report shows, in its order."""
 _MOVING_THE_HEAD = (RoundDecided, RoundAbandoned, ClientBanned)
 
 
@@ -203,23 +209,14 @@ class RunReader:
         fixed = start.deployment
         self.deployment |= {
             "config": to_hex(fixed.config),
-            "clients": fixed.clients,
-            "trainers": fixed.trainers,
-            "members": fixed.members,
-            "rounds": fixed.rounds,
-            "form": int(fixed.form),
-            "aggregation_ppm": fixed.aggregation_ppm,
-            "commit_blocks": fixed.commit_blocks,
-            "deadline_blocks": fixed.deadline_blocks,
-            "replies": fixed.replies,
-            "beacon": str(fixed.beacon),
+            **{name: shown(getattr(fixed, name)) for name in _PARAMETERS},
         }
         if start.document is None:
             config = to_hex(start.recorded.config)
             yield from not_served(start.block, PARAMETERS_UNKNOWN, detail=config)
         reader = EvidenceReader(start)
         replay = Replay(self._ledger, rounds.deployed(start.deployment, start.domain))
-        self._settled = replay.reached()
+        self._settled = copy(replay.position)
         try:
             yield from self._replayed(replay, reader)
         except ReadingEndedError as ended:
@@ -227,7 +224,7 @@ class RunReader:
             return False
         finally:
             self.applied, self.open_commitments = replay.applied, replay.open_commitments()
-            state = replay.state
+            state = replay.position.state
             self.deployment |= {
                 "head": to_hex(state.head),
                 "round": state.round,
@@ -241,19 +238,19 @@ class RunReader:
         head, final = self._anchor.head.number, self._anchor.final_number
         stands = self._state(head)
         is_trusted = self._earlier is not None
-        self._left_off = replay.state.head
-        self._note(replay.state.head, 0)
+        self._left_off = replay.position.state.head
+        self._note(replay.position.state.head, 0)
         for item in replay.observe(head):
             if item.block <= final:
-                self._settled = replay.reached()
+                self._settled = copy(replay.position)
             is_trusted = is_trusted and item.block <= self._earlier_block
             if is_trusted:
-                self._left_off = replay.state.head
+                self._left_off = replay.position.state.head
             if isinstance(item, ReplayedRound):
                 yield from reader.read(item, is_trusted=is_trusted)
                 self.rounds = reader.ended
                 self.trusted += is_trusted
-                is_confirmed = self._node is None or replay.is_confirmed
+                is_confirmed = self._node is None or replay.position.is_confirmed
                 if is_confirmed:
                     # Another log of the same block may come after this one.
                     self.complete_to = max(self.complete_to, item.block - 1)
@@ -262,13 +259,13 @@ class RunReader:
             elif isinstance(item, CheckResult):
                 yield item
             else:
-                self._pass(item, replay.state.domain)
-        yield from self._held_against(head, stands, replay.reached())
+                self._pass(item, replay.position.state.domain)
+        yield from self._held_against(head, stands, replay.position)
         if self._stood_by <= final < head:
             # The newest state may be another branch's: what contradicts only there proves nothing.
             stood = self._state(final)
             if isinstance(stood, LedgerSnapshot):
-                yield from self._held_against(final, stood, self._settled or replay.reached())
+                yield from self._held_against(final, stood, self._settled or replay.position)
 
     def _held_against(
         self,
