@@ -28,6 +28,7 @@ from ledger.protocol.encoding import set_digest, sha256
 from ledger.protocol.judgement import Judgement
 from ledger.protocol.ledger_state import (
     EquivocationReport,
+    LedgerStage,
     QuorumCertificate,
     SubmittedCertificate,
     SubmittedDecision,
@@ -118,6 +119,11 @@ class ActorContext:
     mailbox: Mailbox
     journal: VoteJournal
     finality_blocks: int | None = 0
+
+    def is_open(self, round_number: int) -> bool:
+        """Say whether a round is open as of the newest block."""
+        state = self.ledger.state()
+        return state.stage is LedgerStage.OPEN and state.round == round_number
 
 
 @dataclass(frozen=True, slots=True)

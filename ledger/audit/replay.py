@@ -75,7 +75,7 @@ from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError, ProtocolRefusal
-from ledger.protocol.fold import LedgerState, LedgerView, mined_commitments
+from ledger.protocol.fold import HeadEvent, LedgerState, LedgerView, mined_commitments
 from ledger.protocol.inputs import MinedCommitment, drawn_committee, primary_seat
 from ledger.protocol.ledger_state import (
     BlockContext,
@@ -474,7 +474,7 @@ class Replay:
                 continue  # it is said to be malformed where it is compared
             self.position.view = self.position.view.after(recorded.event, recorded.block_number)
             event = recorded.event
-            if isinstance(event, RoundDecided | RoundAbandoned | ClientBanned):
+            if isinstance(event, HeadEvent):
                 heads.add(event.head)
                 self.position.is_confirmed = event.head == self.position.view.head
         return heads
