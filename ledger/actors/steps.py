@@ -296,7 +296,7 @@ def _stored(view: RoundView, record: RoundRecord, data: bytes) -> StoreBlobs:
 def _without_others(view: RoundView, clients: tuple[ClientId, ...]) -> RoundView:
     """Return the view without usable updates of others than these clients."""
     evidence = view.evidence
-    others = {c for c, update in evidence.updates.items() if update is not None} - set(clients)
+    others = evidence.usable(evidence.updates).keys() - set(clients)
     if not others:
         return view
     return replace(view, evidence=evidence.without(others))
