@@ -352,7 +352,7 @@ class Simulation:
                         self._told = result
                         self._on_model(view.inputs.round, judgement.model)
             if self._apply(steps):
-                if _decides(steps) and not self._observer.is_open(view.inputs.round):
+                if _decides(steps) and not self._context.is_open(view.inputs.round):
                     return
                 continue
             times = (member.next_time(view, now) for member in members)

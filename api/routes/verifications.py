@@ -179,16 +179,15 @@ class Verifications:
         self, seconds: float, target: Callable[[AuditTask, Connection], None] = run_task
     ) -> None:
         self._seconds, self._target = seconds, target
-        self._lock, self._starting = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
         self._all: dict[str, tuple[Verification, bytes]] = {}
         self._running: tuple[str, Child, threading.Thread] | None = None
 
     def begin(self, task: AuditTask) -> tuple[Verification, bool]:
         """Start an audit, unless one runs; return the running one, and whether it is new."""
-        with self._starting:
-            with self._lock:
-                if self._running is not None:
-                    return self._all[self._running[0]][0], False
+        with self._lock:
+            if self._running is not None:
+                return self._all[self._running[0]][0], False
             name = secrets.token_hex(8)
             own = f"{DeploymentPath(task.chain, task.address)}/verifications/{name}"
             entry = Verification(
@@ -201,8 +200,7 @@ class Verifications:
             )
             child = start_child(self._target, task)
             watching = threading.Thread(target=self._watch, args=(name, child))
-            with self._lock:
-                self._all[name], self._running = (entry, b""), (name, child, watching)
+            self._all[name], self._running = (entry, b""), (name, child, watching)
             watching.start()
             return entry, True
 
@@ -219,7 +217,7 @@ class Verifications:
 
     def close(self) -> None:
         """Stop the running audit, and wait for its process."""
-        with self._starting, self._lock:
+        with self._lock:
             running = self._running
         if running is not None:
             with suppress(ValueError):  # it has just ended

@@ -262,8 +262,7 @@ class Receiver:
         self, request: Request, digest: Digest, max_bytes: int
     ) -> tuple[Upload, WritePermissions]:
         """Return the upload that a registered client has signed; the body is not read."""
-        upload, signature = _signed_upload(request, digest, _length(request, max_bytes))
-        self._require_this_store(request, upload)
+        upload, signature = self._signed_for_here(request, digest, max_bytes)
         permissions = self.permissions.now()
         registry = permissions.registry
         if upload.client >= len(registry):
@@ -290,9 +289,7 @@ class Receiver:
         Who signs is recovered: an auditor whom the operator names, or a registered client. It signs
         for the round that its attestation is about, which may have ended at any time.
         """
-        length = _length(request, MAX_ATTESTATION_BYTES)
-        upload, signature = _signed_upload(request, digest, length)
-        self._require_this_store(request, upload)
+        upload, signature = self._signed_for_here(request, digest, MAX_ATTESTATION_BYTES)
         if (upload.client, upload.round) != (AUDITOR, round_number):
             detail = f"an attestation about round {round_number} is signed for {AUDITOR} and it"
             raise ProblemError(UPLOAD_REFUSED, detail)
@@ -376,18 +373,27 @@ class Receiver:
         except ClientDisconnect:
             raise ProblemError(BODY_WRONG, f"only {received} of {size} bytes arrived") from None
 
-    def _require_this_store(self, request: Request, upload: Upload) -> None:
-        """Refuse an upload that is signed for another store, whose host may be showing it here.
+    def _signed_for_here(
+        self, request: Request, digest: Digest, max_bytes: int
+    ) -> tuple[Upload, bytes]:
+        """Return the upload that a header states, and its signature, whose signer is not checked.
 
-        It is compared with the URLs that the store's owner gives, not with the request's `Host`,
-        which the sender chooses.
+        One that is signed for another store is refused: its host may be showing it here. It is
+        compared with the URLs that the store's owner gives, not with the request's `Host`, which
+        the sender chooses.
         """
+        header, size = request.headers.get("authorization", ""), _length(request, max_bytes)
+        try:
+            upload, signature = parse_authorization(header, digest, size)
+        except SignatureError as error:
+            raise ProblemError(UPLOAD_UNSIGNED, str(error)) from error
         urls, path = self.settings.public_urls, request.scope["path"]
         if upload.url not in {f"{url}{path}" for url in urls}:
             here = " or ".join(urls) if urls else "read only"
             raise ProblemError(
                 UPLOAD_ELSEWHERE, f"this store is {here}; the upload is signed for {upload.url}"
             )
+        return upload, signature
 
 
 class IncomingFile:
@@ -468,10 +474,3 @@ def _length(request: Request, max_bytes: int) -> int:
         detail = f"a body of {length[:20]} bytes is over the limit of {max_bytes}"
         raise ProblemError(BODY_TOO_LARGE, detail)
     return int(length)
-
-
-def _signed_upload(request: Request, digest: Digest, size: int) -> tuple[Upload, bytes]:
-    try:
-        return parse_authorization(request.headers.get("authorization", ""), digest, size)
-    except SignatureError as error:
-        raise ProblemError(UPLOAD_UNSIGNED, str(error)) from error

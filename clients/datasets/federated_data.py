@@ -239,20 +239,18 @@ def pooled(
     records: Records,
     is_test: NDArray[np.bool_],
     form: DataForm,
-    x: Inputs,
     collate: Collate,
-    owned_by: str,
+    x: Inputs | None = None,
 ) -> PooledData:
-    """Return records prepared for models; `is_test` has shape (n,)."""
+    """Return records prepared for models; `is_test` has shape (n,), and `x` replaces theirs."""
     return PooledData(
         form=form,
-        x=x,
+        x=records.x if x is None else x,
         y=records.y,
         train=np.flatnonzero(~is_test),
         test=np.flatnonzero(is_test),
         owner=records.owner,
         owners=records.owners,
-        owned_by=owned_by,
         collate=collate,
     )
 

@@ -173,14 +173,7 @@ def _pool_femnist(
     records: Records, options: FemnistOptions, rng: np.random.Generator
 ) -> PooledData:
     is_test = held_out(records, options.test_share, rng)
-    return pooled(
-        records,
-        is_test,
-        DataForm((1, SIDE, SIDE), FEMNIST_CLASSES),
-        records.x,
-        as_pictures,
-        "writers",
-    )
+    return pooled(records, is_test, DataForm((1, SIDE, SIDE), FEMNIST_CLASSES), as_pictures)
 
 
 def _is_image(value: object) -> bool:
@@ -220,14 +213,8 @@ class DigitsByWriterOptions(SettingsTable):
 def _pool_writers(
     records: Records, _: DigitsByWriterOptions, rng: np.random.Generator
 ) -> PooledData:
-    return pooled(
-        records,
-        held_out(records, None, rng),
-        DataForm((1, 28, 28), CLASSES),
-        records.x,
-        as_pictures,
-        "writers",
-    )
+    is_test = held_out(records, None, rng)
+    return pooled(records, is_test, DataForm((1, 28, 28), CLASSES), as_pictures)
 
 
 DIGITS_BY_WRITER = DataSet(

@@ -43,14 +43,14 @@ from clients.datasets.federated_data import (
     require_ends,
     require_targets,
 )
-from clients.datasets.files.archives import ArrayRule, read_arrays, read_tensors, tensor_names
-from clients.datasets.files.layout import FileKind, layout_of
+from clients.datasets.files.archives import TENSORS, ArrayRule, array_names, read_arrays
 from clients.datasets.files.tables import MOST_SHOWN, quoted
 from ledger.protocol.errors import ConfigurationError
 
 MOST_CLASSES = 1_000_000
 MOST_NUMBERS = 2**24
 """Limit of the size of one input."""
+SUFFIXES = (".npz", TENSORS)
 TRAINING, TEST = ("x", "y"), ("x_test", "y_test")
 _TRIAL_SAMPLES = 8
 
@@ -215,17 +215,19 @@ class OwnSamples(NamedTuple):
 
 def read_own(path: Path, options: OwnOptions) -> OwnSamples:
     """Return the samples of one owner."""
-    is_tensors = path.suffix == ".safetensors"
-    if is_tensors and isinstance(options.classes, list):
+    if path.is_file() and path.suffix not in SUFFIXES:
+        raise ConfigurationError(
+            f"{path}: {path.suffix or 'no extension'}; an owner's own samples are in an .npz or a "
+            f".safetensors file"
+        )
+    if path.suffix == TENSORS and isinstance(options.classes, list):
         raise ConfigurationError(
             f"{path}: data.options.classes are names, and tensors hold no text: use an .npz file"
         )
-    names = tensor_names(path) if is_tensors else _array_names(path)
     rules = options.rules(TRAINING, "samples")
-    has_test = not names.isdisjoint(TEST)
-    if has_test:
+    if not array_names(path).isdisjoint(TEST):
         rules |= options.rules(TEST, "test samples")
-    arrays = read_tensors(path, rules) if is_tensors else read_arrays(path, rules)
+    arrays = read_arrays(path, rules)
     train, test = (
         options.samples(str(path), arrays[x], arrays.get(y)) if x in arrays else None
         for x, y in (TRAINING, TEST)
@@ -252,17 +254,6 @@ def trial_data(options: OwnOptions, clients: int, rng: np.random.Generator) -> F
     nothing = frozen_samples(x[:0], y[:0])
     form, train = options.form(), (samples,) * clients
     return FederatedData(OWN.name, form, train, nothing, collate=options.collate())
-
-
-def _array_names(path: Path) -> frozenset[str]:
-    files = "an owner's own samples are in an .npz or a .safetensors file"
-    if path.is_file() and path.suffix != ".npz":
-        # Checked first: files of other data sets have other extensions.
-        raise ConfigurationError(f"{path}: {path.suffix or 'no extension'}; {files}")
-    layout = layout_of(path)
-    if layout.kind is not FileKind.ARRAYS:
-        raise ConfigurationError(f"{path}: a {layout.kind.value}; {files}")
-    return layout.fields
 
 
 def _no_pool(_: Records, __: OwnOptions, ___: np.random.Generator) -> PooledData:

@@ -39,6 +39,7 @@ from clients.datasets.federated_data import (
     held_out,
     numbered,
     parse_settings,
+    pooled,
     require_ends,
 )
 from clients.datasets.files.archives import MAX_OWN_BYTES
@@ -447,7 +448,7 @@ def _pool(records: Records, options: FileOptions, rng: np.random.Generator) -> P
         is_test = held_out(records, options.test_share, rng)
     shape, vocabulary = records.x.shape[1:], None
     dtype: Literal["float32", "int64"] = "float32"
-    x, y, collate = records.x, records.y, as_stored
+    x, collate = records.x, as_stored
     if x.dtype == np.uint8:
         collate = as_brightness
     elif x.dtype == np.int64:
@@ -456,17 +457,10 @@ def _pool(records: Records, options: FileOptions, rng: np.random.Generator) -> P
     task = options.task or "classify"
     if task == "masked-lm":
         x, y = hidden(x, mask_of(options, vocabulary), rng)
-    classes = class_count(task, y, options.outputs, vocabulary)
-    return PooledData(
-        form=DataForm(shape, classes, dtype, vocabulary, task=task),
-        x=x,
-        y=y,
-        train=np.flatnonzero(~is_test),
-        test=np.flatnonzero(is_test),
-        owner=records.owner,
-        owners=records.owners,
-        collate=collate,
-    )
+        records = replace(records, y=y)
+    classes = class_count(task, records.y, options.outputs, vocabulary)
+    form = DataForm(shape, classes, dtype, vocabulary, task=task)
+    return pooled(records, is_test, form, collate, x)
 
 
 class FunctionOptions(SettingsTable):

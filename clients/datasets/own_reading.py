@@ -26,7 +26,6 @@ from clients.datasets.files.archives import (
     LONGEST_TEXT,
     MAX_OWN_BYTES,
     ArrayRule,
-    read_any_tensors,
     read_arrays,
     stated_forms,
 )
@@ -123,8 +122,7 @@ def _from_arrays(layout: Layout, options: FileOptions) -> OwnColumns:
             f"{path}: holds {quoted(sorted(names))}; must hold {needed}, and may hold client (or "
             f"writer, or the name of data.options.client) and is_test, or {tests}"
         )
-    is_tensors = layout.kind is FileKind.TENSORS
-    held = read_any_tensors(path) if is_tensors else _from_archive(path)
+    held = _held_arrays(path)
     if not has_test:
         return OwnColumns(roles.taken(str(path), held), roles)
     samples = {one: joined(f"{path}: {one}", [held[one], held[test]]) for one, test in pairs}
@@ -132,7 +130,7 @@ def _from_arrays(layout: Layout, options: FileOptions) -> OwnColumns:
     return OwnColumns(samples, roles)
 
 
-def _from_archive(path: Path) -> dict[str, NDArray[Any]]:
+def _held_arrays(path: Path) -> dict[str, NDArray[Any]]:
     rules = {}
     for name, (dtype, shape) in stated_forms(path, MAX_OWN_BYTES).items():
         kind = np.dtype(dtype).kind

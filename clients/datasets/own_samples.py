@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.datasets.federated_data import FederatedData, Samples, frozen_samples, parse_settings
-from clients.datasets.own import OWN, OwnOptions, OwnSamples, read_own
+from clients.datasets.own import OWN, SUFFIXES, OwnOptions, OwnSamples, read_own
 from clients.datasets.registry import DataChoice, data_digest, load_dataset
 from clients.random_streams import named_stream
 from ledger.protocol.documents.run import RunDocument
@@ -114,9 +114,6 @@ def _named(name: str, values: NDArray[Any]) -> NamedArray:
         plain = plain.astype(plain.dtype.newbyteorder("<"))
     data = plain.reshape(-1).view(np.uint8).data if plain.size else b""
     return NamedArray(name, plain.dtype.newbyteorder("=").name, plain.shape, data)
-
-
-SUFFIXES = (".npz", ".safetensors")
 
 
 def own_parts(

@@ -83,7 +83,8 @@ def load_dataset(choice: DataChoice, clients: int, rng: np.random.Generator) -> 
             _log.info("%s", line)
         for note in records.reading.notes:
             _log.warning("note on %s: %s", source, note)
-    pool = replace(data_set.pool(records, options, rng), source=source)
+    owned_by = data_set.owned_by or "clients"
+    pool = replace(data_set.pool(records, options, rng), source=source, owned_by=owned_by)
     if not len(pool.test):
         raise ConfigurationError(f"{source}: has no test samples")
     division = partition.divide(pool, clients, rng)

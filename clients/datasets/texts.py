@@ -249,14 +249,8 @@ def _numbered_characters(where: str, content: bytearray) -> NDArray[np.uint8]:
 def _pool_shakespeare(
     records: Records, options: ShakespeareOptions, _: np.random.Generator
 ) -> PooledData:
-    return pooled(
-        records,
-        _is_test(records, options.split),
-        DataForm((WINDOW,), len(ALPHABET), "int64", len(ALPHABET)),
-        records.x,
-        as_tokens,
-        "roles",
-    )
+    form = DataForm((WINDOW,), len(ALPHABET), "int64", len(ALPHABET))
+    return pooled(records, _is_test(records, options.split), form, as_tokens)
 
 
 def _is_test(records: Records, split: str | None) -> NDArray[np.bool_]:
@@ -415,7 +409,7 @@ def _pool_sent140(
 ) -> PooledData:
     is_test = held_out(records, options.test_share, rng)
     form, x = _prepared_sent140(records.x, Path(options.glove), lower=options.lower)
-    return pooled(records, is_test, form, x, as_tokens, "accounts")
+    return pooled(records, is_test, form, as_tokens, x)
 
 
 def _prepared_sent140(texts: NDArray[Any], glove: Path, *, lower: bool) -> tuple[DataForm, Inputs]:

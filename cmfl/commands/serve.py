@@ -20,10 +20,10 @@ from cmfl.commands.exit_codes import INCOMPLETE
 from cmfl.commands.interrupts import until_interrupted
 from cmfl.where import Target
 from ledger.actors.retention import (
+    PayloadRemover,
     blobs_named_by_run,
     blobs_of_other_runs,
     blobs_of_round,
-    removable_payloads,
 )
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.event_log import EventLog
@@ -419,10 +419,8 @@ def prune(
         pinned = blobs_of_other_runs(Home(target.home), ledger.address, chain, store)
         final = EventLog().up_to(ledger, final_block(chain, None))
         # A reorganisation may need a payload again; so may the head, which is not final.
-        removable = sorted(
-            removable_payloads(final, store, keep_rounds, pinned)
-            & removable_payloads(ledger, store, keep_rounds, pinned)
-        )
+        removers = (PayloadRemover(one, store, keep_rounds, pinned) for one in (final, ledger))
+        removable = sorted(frozenset.intersection(*(each.removable() for each in removers)))
         present = [digest for digest in removable if store.has(digest)]
         if not dry_run:
             for digest in present:

@@ -23,7 +23,6 @@ from ledger.chain.round_ledger import RoundLedger
 from ledger.protocol.errors import ProtocolRefusal, Refusal
 from ledger.protocol.inputs import window_end
 from ledger.protocol.judgement import sets_of
-from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.payloads import Payload
 from ledger.protocol.types import Digest, SignedCommitment
 
@@ -142,7 +141,7 @@ class Driver:
         ledger = self._context.ledger
         if self._mines:
             self.mine_to(last)
-        elif ledger.newest_block().number < last or not self._is_open(chain.round):
+        elif ledger.newest_block().number < last or not self._context.is_open(chain.round):
             return False
         if self._writer.has_waiting:
             self._context.journal.sync()
@@ -198,13 +197,9 @@ class Driver:
         ledger = self._context.ledger
         if isinstance(action, SendReport):
             return any(ban.client == action.report.client for ban in ledger.bans())
-        if not self._is_open(action.round):
+        if not self._context.is_open(action.round):
             return True
         return ledger.newest_block().number < self._window_for(action)
-
-    def _is_open(self, round_number: int) -> bool:
-        state = self._context.ledger.state()
-        return state.stage is LedgerStage.OPEN and state.round == round_number
 
     def _wait_for(self, action: SendDecision) -> None:
         """Let the window pass before a decision without all n trainers: until then none is late."""

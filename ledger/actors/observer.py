@@ -353,10 +353,6 @@ class Observer:
         """Return all envelopes of a round in the mailbox, read from its beginning."""
         return [envelope for kind in _KINDS for envelope in self._whole(view, kind)]
 
-    def is_open(self, round_number: int) -> bool:
-        state = self._context.ledger.state()
-        return state.stage is LedgerStage.OPEN and state.round == round_number
-
     def _whole(self, view: RoundView, kind: EnvelopeKind) -> list[Envelope]:
         """Return all mail of a kind, in as many listings as it takes: one reads only so much."""
         envelopes: list[Envelope] = []

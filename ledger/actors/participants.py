@@ -165,22 +165,23 @@ class Member:
         return actions
 
     def present(self, view: RoundView, now: float) -> VotingPosition:
-        phase, begin = Phase.AGGREGATION, view.voting_begins
-        if view.certificates(Phase.AGGREGATION):
-            phase, begin = Phase.ELECTION, self._signer.first_certificate_time(view.inputs, now)
+        phase, begin = self._phase(view, now)
         return VotingPosition(phase, view_at(view.inputs, phase, begin, now))
+
+    def _phase(self, view: RoundView, now: float) -> tuple[Phase, float]:
+        """Return the phase that this member is in, and when its view 0 begins."""
+        if view.certificates(Phase.AGGREGATION):
+            return Phase.ELECTION, self._signer.first_certificate_time(view.inputs, now)
+        return Phase.AGGREGATION, view.voting_begins
 
     def next_time(self, view: RoundView, now: float) -> float | None:
         """Return when there may be something to do though nothing new is seen, None if never."""
-        seconds = view.inputs.parameters.view_seconds
-        first = view.voting_begins
-        times = [first - seconds / 2, first]
-        phase, begin = Phase.AGGREGATION, first
-        if view.certificates(Phase.AGGREGATION):
-            phase, begin = Phase.ELECTION, self._signer.first_certificate_time(view.inputs, now)
-            times = [begin]
-            if self._settled is not None:
-                times.append(self._settled[0] + seconds_of_turns(view.inputs, self._turn(view)))
+        phase, begin = self._phase(view, now)
+        times = [begin]
+        if phase is Phase.AGGREGATION:
+            times.append(begin - view.inputs.parameters.view_seconds / 2)
+        elif self._settled is not None:
+            times.append(self._settled[0] + seconds_of_turns(view.inputs, self._turn(view)))
         span = view_at(view.inputs, phase, begin, now)
         if span is not None:
             times += [span.quarter, span.half, span.end]
@@ -240,8 +241,7 @@ class Member:
         return actions
 
     def _elect(self, view: RoundView, now: float) -> list[Action]:
-        begin = self._signer.first_certificate_time(view.inputs, now)
-        span = view_at(view.inputs, Phase.ELECTION, begin, now)
+        span = self.present(view, now).span
         if span is None:
             return []
         if view.primary(Phase.ELECTION, span.view) != self.client:

@@ -11,9 +11,10 @@ record, and runs that share a store may share an update.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.event_log import complete_ledger
@@ -21,12 +22,14 @@ from ledger.chain.contract.manifest import read_run_manifest
 from ledger.chain.ports import ChainReader
 from ledger.chain.round_ledger import RoundHistory, ends_after, last_ended
 from ledger.io.home import Home
-from ledger.protocol.documents.record import RoundRecord, decode_record
+from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.vector import decode_incidents
 from ledger.protocol.errors import BlobError, ConfigurationError, EncodingError
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest
 from ledger.storage.blobs import BlobReader, BlobStore
+
+T = TypeVar("T")
 
 MAX_RETAINED_ROUNDS = 2**31 - 1
 """The largest number of rounds whose payloads can be asked for."""
@@ -113,11 +116,19 @@ class PayloadRemover:
         self._read()
         payloads = self._payloads.get(round_number, frozenset())
         self._payloads[round_number] = payloads.union(published)
-        old = sorted(number for number in self._payloads if number <= round_number - self._rounds)
+        for payload in self._gone_by(round_number):
+            self._blobs.remove(payload)
+
+    def removable(self) -> frozenset[Digest]:
+        """Return the payloads that would go now, there or not; they do not come again."""
+        self._read()
+        return self._gone_by(last_ended(self.ledger.state()))
+
+    def _gone_by(self, newest: int) -> frozenset[Digest]:
+        old = [number for number in self._payloads if number <= newest - self._rounds]
         gone = [self._payloads.pop(number) for number in old]
         retained = self._documents.union(self._pinned, *self._payloads.values())
-        for payload in frozenset().union(*gone) - retained:
-            self._blobs.remove(payload)
+        return frozenset().union(*gone) - retained
 
     def _read(self) -> None:
         if not self._read_to:
@@ -127,30 +138,6 @@ class PayloadRemover:
             if payloads is not None:
                 self._payloads[number] = payloads
             self._read_to = number
-
-
-def removable_payloads(
-    ledger: RoundHistory,
-    blobs: BlobReader,
-    rounds: int,
-    pinned: Collection[Digest] = frozenset(),
-) -> set[Digest]:
-    """Return the payloads that may go if only the newest rounds keep theirs, there or not.
-
-    Args:
-        rounds: how many of the newest ended rounds keep their payloads, at least 1.
-        pinned: what else must stay.
-    """
-    newest = last_ended(ledger.state())
-    gone: set[Digest] = set()
-    retained = _deployed(ledger).union(pinned)
-    for number, documents, payloads in _decided(ledger, blobs):
-        retained |= documents
-        if number <= newest - rounds:
-            gone |= payloads or frozenset()
-        else:
-            retained |= payloads or frozenset()
-    return gone - retained
 
 
 def blobs_named_by_run(ledger: RoundHistory, blobs: BlobReader) -> set[Digest]:
@@ -193,7 +180,7 @@ def _decided(
     """
     for event in ends_after(ledger, after_round):
         if isinstance(event, RoundDecided):
-            record = _record(event, blobs)
+            record = _read_as(decode_record, event.record, blobs)
             documents = {event.model, event.record, event.incidents, *_accusing(event, blobs)}
             if record is None:
                 yield event.round, documents, None
@@ -202,9 +189,9 @@ def _decided(
                 yield event.round, documents, frozenset(record.named_payloads().values())
 
 
-def _record(event: RoundDecided, blobs: BlobReader) -> RoundRecord | None:
+def _read_as(decode: Callable[[bytes], T], digest: Digest, blobs: BlobReader) -> T | None:
     try:
-        return decode_record(blobs.get(event.record))
+        return decode(blobs.get(digest))
     except (BlobError, EncodingError):
         return None
 
@@ -213,10 +200,8 @@ def _accusing(event: RoundDecided, blobs: BlobReader) -> set[Digest]:
     """Return the records behind wrong proposals, as far as the incidents can be read."""
     if event.incidents == NO_DIGEST:
         return set()
-    try:
-        incidents = decode_incidents(blobs.get(event.incidents)).incidents
-    except (BlobError, EncodingError):
-        return set()
+    document = _read_as(decode_incidents, event.incidents, blobs)
+    incidents = () if document is None else document.incidents
     return {incident.opening.record for incident in incidents if incident.opening is not None}
 
 
@@ -262,7 +247,7 @@ def blobs_of_round(
     ]
     if decided.incidents != NO_DIGEST:
         named.append(NamedBlob(BlobUse.INCIDENTS, None, decided.incidents))
-    record = _record(decided, blobs)
+    record = _read_as(decode_record, decided.record, blobs)
     if record is not None:
         claims = [claim.scores for claim in record.claims_with_vectors]
         vectors = sorted((claim.member, claim.digest) for claim in claims)

@@ -28,6 +28,7 @@ from ledger.protocol.encoding import set_digest, sha256
 from ledger.protocol.judgement import Judgement
 from ledger.protocol.ledger_state import (
     EquivocationReport,
+    LedgerStage,
     QuorumCertificate,
     SubmittedCertificate,
     SubmittedDecision,
@@ -119,6 +120,11 @@ class ActorContext:
     journal: VoteJournal
     finality_blocks: int | None = 0
 
+    def is_open(self, round_number: int) -> bool:
+        """Say whether a round is open as of the newest block."""
+        state = self.ledger.state()
+        return state.stage is LedgerStage.OPEN and state.round == round_number
+
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
@@ -169,7 +175,9 @@ class ProtocolSteps:
 
     def propose(self, view: RoundView, number: int, clients: tuple[ClientId, ...]) -> list[Action]:
         """Return the request of phase 1 as primary (Algorithm 2, lines 3-7)."""
-        record = self._judge.compose(_without_others(view, clients), _claims_for(view, clients))
+        record = self._judge.compose(
+            _without_others(view, clients), view.claims_for(set_digest(clients))
+        )
         data = encode_record(record)
         judgement, _ = self._judge.judge(view, data)
         if judgement is None:  # nothing follows from what is held: the view passes
@@ -285,14 +293,10 @@ def _stored(view: RoundView, record: RoundRecord, data: bytes) -> StoreBlobs:
     return StoreBlobs((Payload.of(data), *vectors), payloads)
 
 
-def _claims_for(view: RoundView, clients: tuple[ClientId, ...]) -> list[SignedScores]:
-    return view.claims_for(set_digest(clients))
-
-
 def _without_others(view: RoundView, clients: tuple[ClientId, ...]) -> RoundView:
     """Return the view without usable updates of others than these clients."""
     evidence = view.evidence
-    others = {c for c, update in evidence.updates.items() if update is not None} - set(clients)
+    others = evidence.usable(evidence.updates).keys() - set(clients)
     if not others:
         return view
     return replace(view, evidence=evidence.without(others))

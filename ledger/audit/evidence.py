@@ -213,9 +213,7 @@ class RoundEvidence:
     @cached_property
     def updates(self) -> Mapping[ClientId, NDArray[np.float32]]:
         """Δ of each client whose update the record counts, as far as it is there and is one."""
-        counted = self.record.clients if self.record is not None else ()
-        updates = {client: self.blobs.updates.get(client) for client in counted}
-        return {client: update for client, update in updates.items() if update is not None}
+        return {} if self.record is None else self.blobs.usable(self.record.clients)
 
     @cached_property
     def is_whole(self) -> bool:

@@ -75,7 +75,7 @@ from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError, ProtocolRefusal
-from ledger.protocol.fold import LedgerState, LedgerView, mined_commitments
+from ledger.protocol.fold import HeadEvent, LedgerState, LedgerView, mined_commitments
 from ledger.protocol.inputs import MinedCommitment, drawn_committee, primary_seat
 from ledger.protocol.ledger_state import (
     BlockContext,
@@ -356,22 +356,24 @@ class _OpenRound:
     commitments: list[MinedCommitment] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReplayPosition:
     """The state after the transactions up to some block.
 
     Attributes:
-        believes_registry: whether clients were registered by a transaction that cannot be read.
         view: the state that the recorded events of a node alone lead to.
+        believes_registry: whether clients were registered by a transaction that cannot be read.
         is_from_calls: whether call data gave all of `state`, and no event had to be believed.
-        is_confirmed: whether the newest recorded head follows from all that is recorded before.
+        is_confirmed: whether the newest recorded head follows from all that is recorded before it,
+            in events or in call data. If it ends a round, no log before it is missing; the head of
+            a ban names no commitment of the open round.
     """
 
     state: LedgerState
-    believes_registry: bool
     view: LedgerView
-    is_from_calls: bool
-    is_confirmed: bool
+    believes_registry: bool = False
+    is_from_calls: bool = True
+    is_confirmed: bool = True
 
     def difference(self, snapshot: LedgerSnapshot) -> str | None:
         """Return the sign that a log is missing; None where it is certain that none is."""
@@ -384,22 +386,10 @@ class ReplayPosition:
 
 
 class Replay:
-    """The contract's transactions in order.
-
-    Attributes:
-        state: the contract's state after all that has been replayed.
-        believes_registry: whether clients were registered by a transaction that cannot be read.
-        is_confirmed: whether the newest recorded head follows from all that is recorded before it,
-            in events or in call data. If it ends a round, no log before it is missing; the head of
-            a ban names no commitment of the open round.
-    """
+    """The contract's transactions in order; `position` is after all that has been replayed."""
 
     def __init__(self, ledger: CommitteeLedger, state: LedgerState) -> None:
-        self.state = state
-        self._view = LedgerView.at_deployment(state.deployment)
-        self.is_confirmed = True
-        self._is_from_calls = True
-        self.believes_registry = False
+        self.position = ReplayPosition(state, LedgerView.at_deployment(state.deployment))
         self.applied = 0
         self._ledger = ledger
         self._is_of_node = ledger.chain.node is not None
@@ -408,19 +398,13 @@ class Replay:
         self._open = _OpenRound()
 
     def observe(self, to_block: int) -> Iterator[ReplayItem]:
-        """Yield results, events, and each round that has ended; `state` is then the next one's."""
+        """Yield results, events, and each round that has ended; the position then is the next's."""
         for transaction in self._transactions.read(to_block):
             if isinstance(transaction, CheckResult):
                 yield transaction
                 continue
             yield from transaction.inconsistencies
             yield from self._replay(transaction)
-
-    def reached(self) -> ReplayPosition:
-        """Return the state after all that has been replayed."""
-        return ReplayPosition(
-            self.state, self.believes_registry, self._view, self._is_from_calls, self.is_confirmed
-        )
 
     def open_commitments(self) -> int:
         """Return the number of commitments of the round that has not ended."""
@@ -434,14 +418,14 @@ class Replay:
                 yield from self._deployed(transaction)
                 return
             yield from self._without_deployment(transaction.block_number)
-        before, block = self.state, transaction.block
+        before, block = self.position.state, transaction.block
         call = transaction.call or _evident_call(transaction)
         if call is None or block is None or not self._can_apply(call):
             yield from self._adopt(transaction, call)
             return
         at = before.round or None
         try:
-            self.state, events = _apply(before, call, block)
+            self.position.state, events = _apply(before, call, block)
         except ProtocolRefusal as refusal:
             subject, step = to_hex(transaction.hash), step_of_refusal(refusal.code)
             wrong = Contradiction(REFUSED_CALL, at, subject=subject, true=refusal.code)
@@ -449,8 +433,8 @@ class Replay:
             yield from self._adopt(transaction, call)
             return
         self.applied += 1
-        if self._is_from_calls and self.state.head in heads:
-            self.is_confirmed = True
+        if self.position.is_from_calls and self.position.state.head in heads:
+            self.position.is_confirmed = True
         if len(transaction.logs) < len(events) and (
             difference := self._receipt_difference(transaction)
         ):
@@ -460,17 +444,17 @@ class Replay:
             if differences and isinstance(call, CommitCall):
                 # An omitted log may hold commitments that this transaction repeats. The call data
                 # then lead to the contract's state, though a log is missing.
-                self._is_from_calls = False
+                self.position.is_from_calls = False
             yield from differences
         for event in events:
             yield from self._follow(before, event, transaction, call)
 
     def _deployed(self, transaction: RecordedTransaction) -> Iterator[ReplayItem]:
         """Compare what the constructor has logged; its other traces are code and `deployment()`."""
-        event = LedgerDeployed(self.state.domain.salt)
+        event = LedgerDeployed(self.position.state.domain.salt)
         self.applied += 1
         yield from _compare_events((event,), transaction, None)
-        yield from self._follow(self.state, event, transaction, None)
+        yield from self._follow(self.position.state, event, transaction, None)
 
     def _without_deployment(self, block_number: int) -> tuple[CheckResult, ...]:
         if not self._is_of_node:
@@ -485,14 +469,14 @@ class Replay:
         for log in transaction.logs if self._is_of_node else ():
             try:
                 recorded = decode_log(log)
-                require_possible_event(recorded, self.state.deployment)
+                require_possible_event(recorded, self.position.state.deployment)
             except ChainError:
                 continue  # it is said to be malformed where it is compared
-            self._view = self._view.after(recorded.event, recorded.block_number)
+            self.position.view = self.position.view.after(recorded.event, recorded.block_number)
             event = recorded.event
-            if isinstance(event, RoundDecided | RoundAbandoned | ClientBanned):
+            if isinstance(event, HeadEvent):
                 heads.add(event.head)
-                self.is_confirmed = event.head == self._view.head
+                self.position.is_confirmed = event.head == self.position.view.head
         return heads
 
     def _receipt_difference(self, transaction: RecordedTransaction) -> str:
@@ -514,22 +498,24 @@ class Replay:
         return str(IncompleteLogsError(ledger.chain.node, f"{fact}, and its receipt {count}"))
 
     def _can_apply(self, call: Call) -> bool:
-        if isinstance(call, RegisterCall) and self.believes_registry:
+        if isinstance(call, RegisterCall) and self.position.believes_registry:
             return False
-        return self.state.stage is not LedgerStage.OPEN or _is_plausible(self.state)
+        return self.position.state.stage is not LedgerStage.OPEN or _is_plausible(
+            self.position.state
+        )
 
     def _adopt(self, transaction: RecordedTransaction, call: Call | None) -> Iterator[ReplayItem]:
         """Go on with the events in the logs, since their transaction cannot be applied."""
-        self._is_from_calls = False
+        self.position.is_from_calls = False
         number = transaction.block_number
         for log in transaction.logs:
-            at = self.state.round or None
+            at = self.position.state.round or None
             try:
                 event = decode_log(log).event
             except ChainError as error:
                 yield malformed_event(number, at, None, str(error))
                 continue
-            before = self.state
+            before = self.position.state
             if isinstance(event, LedgerDeployed):
                 yield malformed_event(
                     number, at, LedgerDeployed, "the contract was there before it"
@@ -542,8 +528,8 @@ class Replay:
             block = transaction.block
             for name, *values in mismatches(before, event, block) if block else ():
                 yield wrong_field(number, at, type(event), name, values, is_made=False)
-            self.state, fits = adopted(before, event, log.block_number)
-            self.believes_registry |= isinstance(event, ClientsRegistered)
+            self.position.state, fits = adopted(before, event, log.block_number)
+            self.position.believes_registry |= isinstance(event, ClientsRegistered)
             self._open.known = self._open.known and fits
             yield from self._follow(before, event, transaction, None)
 
@@ -580,7 +566,7 @@ class Replay:
     ) -> ReplayedRound:
         ended = self._open
         # What a round opens with is known if this event is the one before it and was believed.
-        self._open = _OpenRound(known=_is_plausible(self.state))
+        self._open = _OpenRound(known=_is_plausible(self.position.state))
         return ReplayedRound(
             round=event.round,
             known=ended.known and event.round == before.round,

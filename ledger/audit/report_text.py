@@ -26,12 +26,9 @@ def readable(report: AuditReport) -> list[str]:
         f"head          {facts['head']}",
         "",
     ]
-    if report.kept is not None:
-        lines += [report.kept.sentence, ""]
-    if report.witnessed is not None:
-        lines += [report.witnessed.sentence, ""]
-    if report.built_on is not None:
-        lines += [report.built_on.sentence, ""]
+    for prior in (report.kept, report.witnessed, report.built_on):
+        if prior is not None:
+            lines += [prior.sentence, ""]
     for step in report.steps:
         lines += step.lines()
     lines += _finding_lines(report, "Who was caught at what, or failed to deliver:", remarks=False)

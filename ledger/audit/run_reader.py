@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Iterator
+from copy import copy
 from typing import Any
 
 from ledger.audit.anchors import ChainAnchor, EarlierAudit, EarlierReportError, PriorKnowledge
@@ -29,7 +30,7 @@ from ledger.audit.evidence import (
     decoded,
 )
 from ledger.audit.replay import ReadingEndedError, Replay, ReplayPosition, read_block
-from ledger.audit.report import AuditStep, BlobKind, Finding, KeptHeadReport
+from ledger.audit.report import AuditStep, BlobKind, Finding, KeptHeadReport, shown
 from ledger.audit.round_checker import EvidenceReader, Milestone, ModelChain, ReadItem
 from ledger.chain.contract.deploy import code_violation, deployment_for, require_code
 from ledger.chain.contract.ledger import CommitteeLedger
@@ -46,7 +47,8 @@ from ledger.protocol import rounds
 from ledger.protocol.documents.run import decode_run
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError, ProtocolRefusal
-from ledger.protocol.ledger_state import ClientBanned, Deployment, RoundAbandoned, RoundDecided
+from ledger.protocol.fold import HeadEvent
+from ledger.protocol.ledger_state import Deployment
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS, MIN_MEMBERS
 from ledger.protocol.types import Digest, Domain
 from ledger.transparency.policy import CheckpointEvidence
@@ -105,7 +107,11 @@ class RunTree:
 
 
 NOTHING_FINAL = {"final_head": "", "final_round": None}
-_MOVING_THE_HEAD = (RoundDecided, RoundAbandoned, ClientBanned)
+_PARAMETERS = (
+    *("clients", "trainers", "members", "rounds", "form", "aggregation_ppm"),
+    *("commit_blocks", "deadline_blocks", "replies", "beacon"),
+)
+"""Fields of a deployment that a report shows, in its order."""
 
 
 class RunReader:
@@ -150,36 +156,34 @@ class RunReader:
         self._models = models
         self._anchor = anchor
         self._rules = rules
-        self._prior_head = prior.head
-        self._checkpoints = prior.checkpoints
+        self._prior = prior
         self._tree = RunTree()
-        self._earlier = prior.earlier
-        self._earlier_block = -1 if prior.earlier is None else prior.earlier.block
         self._settled: ReplayPosition | None = None
         self._stood_by = ledger.from_block
         self._left_off = Digest(bytes(32))
 
     def observe(self) -> Iterator[ReadItem]:
         """Yield all that there is to see, as far as the chain serves it."""
+        prior = self._prior
         try:
             yield from self._anchor.check_file(self._ledger.chain)
             self.is_whole = yield from self._run()
-            if self.is_whole and self._earlier is not None:
-                yield from self._where_earlier_ended(self._earlier)
+            if self.is_whole and prior.earlier is not None:
+                yield from self._where_earlier_ended(prior.earlier)
         except ChainError as error:
             yield from unreadable(error)
-        if self._checkpoints is not None:
+        if prior.checkpoints is not None:
             if self.is_whole:
-                yield from self._tree.compared(self._checkpoints, self._anchor.head.number)
+                yield from self._tree.compared(prior.checkpoints, self._anchor.head.number)
             else:
                 yield from not_served(0, facts.CHECKPOINT_UNCHECKED)
-        if not self.is_whole and self._earlier is not None:
-            yield from not_served(0, facts.KEPT_HEAD_UNCHECKED, detail=to_hex(self._earlier.head))
-        if self._prior_head is not None and self.kept_head is None:
+        if not self.is_whole and prior.earlier is not None:
+            yield from not_served(0, facts.KEPT_HEAD_UNCHECKED, detail=to_hex(prior.earlier.head))
+        if prior.head is not None and self.kept_head is None:
             if self.is_whole:
-                yield self._absent(self._prior_head)
+                yield self._absent(prior.head)
             else:
-                yield from not_served(0, facts.KEPT_HEAD_UNCHECKED, detail=to_hex(self._prior_head))
+                yield from not_served(0, facts.KEPT_HEAD_UNCHECKED, detail=to_hex(prior.head))
 
     def _absent(self, head: Digest) -> CheckResult:
         """Return that the run does not pass through a head that was kept."""
@@ -203,23 +207,14 @@ class RunReader:
         fixed = start.deployment
         self.deployment |= {
             "config": to_hex(fixed.config),
-            "clients": fixed.clients,
-            "trainers": fixed.trainers,
-            "members": fixed.members,
-            "rounds": fixed.rounds,
-            "form": int(fixed.form),
-            "aggregation_ppm": fixed.aggregation_ppm,
-            "commit_blocks": fixed.commit_blocks,
-            "deadline_blocks": fixed.deadline_blocks,
-            "replies": fixed.replies,
-            "beacon": str(fixed.beacon),
+            **{name: shown(getattr(fixed, name)) for name in _PARAMETERS},
         }
         if start.document is None:
             config = to_hex(start.recorded.config)
             yield from not_served(start.block, PARAMETERS_UNKNOWN, detail=config)
         reader = EvidenceReader(start)
         replay = Replay(self._ledger, rounds.deployed(start.deployment, start.domain))
-        self._settled = replay.reached()
+        self._settled = copy(replay.position)
         try:
             yield from self._replayed(replay, reader)
         except ReadingEndedError as ended:
@@ -227,7 +222,7 @@ class RunReader:
             return False
         finally:
             self.applied, self.open_commitments = replay.applied, replay.open_commitments()
-            state = replay.state
+            state = replay.position.state
             self.deployment |= {
                 "head": to_hex(state.head),
                 "round": state.round,
@@ -240,20 +235,21 @@ class RunReader:
         """Yield what the transactions did, and where the contract says that they lead."""
         head, final = self._anchor.head.number, self._anchor.final_number
         stands = self._state(head)
-        is_trusted = self._earlier is not None
-        self._left_off = replay.state.head
-        self._note(replay.state.head, 0)
+        trusted_to = -1 if self._prior.earlier is None else self._prior.earlier.block
+        is_trusted = self._prior.earlier is not None
+        self._left_off = replay.position.state.head
+        self._note(replay.position.state.head, 0)
         for item in replay.observe(head):
             if item.block <= final:
-                self._settled = replay.reached()
-            is_trusted = is_trusted and item.block <= self._earlier_block
+                self._settled = copy(replay.position)
+            is_trusted = is_trusted and item.block <= trusted_to
             if is_trusted:
-                self._left_off = replay.state.head
+                self._left_off = replay.position.state.head
             if isinstance(item, ReplayedRound):
                 yield from reader.read(item, is_trusted=is_trusted)
                 self.rounds = reader.ended
                 self.trusted += is_trusted
-                is_confirmed = self._node is None or replay.is_confirmed
+                is_confirmed = self._node is None or replay.position.is_confirmed
                 if is_confirmed:
                     # Another log of the same block may come after this one.
                     self.complete_to = max(self.complete_to, item.block - 1)
@@ -262,13 +258,13 @@ class RunReader:
             elif isinstance(item, CheckResult):
                 yield item
             else:
-                self._pass(item, replay.state.domain)
-        yield from self._held_against(head, stands, replay.reached())
+                self._pass(item, replay.position.state.domain)
+        yield from self._held_against(head, stands, replay.position)
         if self._stood_by <= final < head:
             # The newest state may be another branch's: what contradicts only there proves nothing.
             stood = self._state(final)
             if isinstance(stood, LedgerSnapshot):
-                yield from self._held_against(final, stood, self._settled or replay.reached())
+                yield from self._held_against(final, stood, self._settled or replay.position)
 
     def _held_against(
         self,
@@ -350,12 +346,12 @@ class RunReader:
     def _pass(self, replayed: ReplayedEvent, domain: Domain) -> None:
         """Take down the head that an event makes, if it makes one."""
         event = replayed.event
-        if isinstance(event, _MOVING_THE_HEAD):
+        if isinstance(event, HeadEvent):
             self._tree.add(domain, replayed)
             self._note(event.head, event.round, type(event).__name__)
 
     def _note(self, head: Digest, at: int, event: str = "") -> None:
-        if head == self._prior_head and self.kept_head is None:
+        if head == self._prior.head and self.kept_head is None:
             self.kept_head = KeptHeadReport(to_hex(head), found=True, round=at, event=event)
 
 

@@ -267,6 +267,11 @@ class Evidence:
         updates = {client: self.updates[client] for client in payloads}
         return self._with_updates(replace(self, payloads=payloads), updates)
 
+    def usable(self, clients: Iterable[ClientId]) -> dict[ClientId, NDArray[np.float32]]:
+        """Return the updates of these clients, as far as they are there and well formed."""
+        updates = {client: self.updates.get(client) for client in clients}
+        return {client: update for client, update in updates.items() if update is not None}
+
     @cached_property
     def updates(self) -> Mapping[ClientId, NDArray[np.float32] | None]:
         """Δ of each client with a payload, shape (d,); None where it is malformed."""

@@ -136,7 +136,7 @@ def judge(
         return None, tuple(violations)
     if inputs.needs_displacement and evidence.displacement is None:
         return None, (Violation(ViolationCode.MODEL_UNKNOWN),)
-    updates = _usable(record.clients, evidence)
+    updates = evidence.usable(record.clients)
     table = DistanceTable(inputs, updates, distances, evidence.displacement)
     violations = validate_scores(inputs, record, evidence, table)
     if violations:
@@ -183,8 +183,7 @@ def compose_record(
         and len(evidence.vectors[signed.scores.digest]) <= MAX_VECTOR_BYTES
         and not validate_score_claim(inputs, signed)
     }
-    usable = _usable(clients, evidence)
-    table = DistanceTable(inputs, usable, distances, evidence.displacement)
+    table = DistanceTable(inputs, evidence.usable(clients), distances, evidence.displacement)
     scores: list[SignedScores] = []
     refused: list[RefusedScores] = []
     for member in sorted({member for member, _ in usable_claims}):
@@ -219,8 +218,7 @@ def score_updates(
     Returns:
         The vector; None for a member whose own update is missing or has no informative distances.
     """
-    usable = _usable(clients, evidence)
-    table = DistanceTable(inputs, usable, distances, evidence.displacement)
+    table = DistanceTable(inputs, evidence.usable(clients), distances, evidence.displacement)
     if not table.can_score(member):
         return None
     trainers, others = scored_clients(inputs, clients, member)
@@ -237,13 +235,9 @@ def score_updates(
 
 def usable_clients(inputs: Inputs, evidence: Evidence) -> tuple[ClientId, ...]:
     """Return the active clients whose usable update one holds, ascending."""
-    updates = evidence.updates
     committed = inputs.closing.commitments
-    return tuple(
-        client
-        for client in inputs.participants.active
-        if client in committed and updates.get(client) is not None
-    )
+    active = (client for client in inputs.participants.active if client in committed)
+    return tuple(evidence.usable(active))
 
 
 def counted_vectors(record: RoundRecord, evidence: Evidence) -> list[ScoreVector]:
@@ -339,11 +333,6 @@ def update_leaves(
 def score_leaves(record: RoundRecord) -> list[merkle.Leaf]:
     """Return the leaves of the scores root: (member, digest of its vector) of those that count."""
     return [(signed.scores.member, signed.scores.digest) for signed in record.scores]
-
-
-def _usable(clients: Iterable[ClientId], evidence: Evidence) -> dict[ClientId, NDArray[np.float32]]:
-    updates = {client: evidence.updates.get(client) for client in clients}
-    return {client: update for client, update in updates.items() if update is not None}
 
 
 def _dropout(inputs: Inputs, evidence: Evidence, client: ClientId) -> Dropout:

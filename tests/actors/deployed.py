@@ -115,7 +115,7 @@ class Deployed:
         view = self.closed(*absent)
         self.publish(*sorted(view.inputs.participants.expected - set(absent)))
         members, now = self.members(view, faults), view.closed_at
-        while self.observer.is_open(view.inputs.round):
+        while self.context.is_open(view.inputs.round):
             view = self.observer.look(view)
             steps = [action for member in members for action in member.step(view, now)]
             if self.driver.apply(steps):

@@ -125,10 +125,10 @@ def test_silent_store_blocks_no_other_blob(
 
 def test_round_is_open_until_decided_and_none_after_the_last(deployed: Deployed) -> None:
     for number in (1, 2, 3):
-        assert deployed.observer.is_open(number)
+        assert deployed.context.is_open(number)
         deployed.ban(ClientId(number))
         deployed.play()
-        assert not deployed.observer.is_open(number)
+        assert not deployed.context.is_open(number)
         # Who has read on from block to block sees what a newcomer sees.
         assert deployed.observer.chain() == Observer(deployed.context).chain()
     assert deployed.observer.chain() is None

@@ -6,8 +6,8 @@ import math
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ MAX_RATIO = 100
 FREE_BYTES = 64 * 2**20
 """An archive that unpacks to more than this may unpack to at most `MAX_RATIO` times its size."""
 LONGEST_TEXT = 200
+TENSORS = ".safetensors"
 
 _LAST_CHARACTER = 0x10FFFF
 _SURROGATE_BITS, _SURROGATES = 11, 0xD800 >> 11
@@ -70,67 +71,99 @@ def require_file(path: Path) -> None:
         raise ConfigurationError(f"{path} is not a file, but a folder, a pipe or a device")
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """An open file of arrays; nothing of it is read before it is asked for.
+
+    Attributes:
+        size: bytes of all arrays.
+        form: returns an array's type, shape and whether it lies by column, as they are stated.
+    """
+
+    names: list[str]
+    size: int
+    form: Callable[[str], tuple[str, tuple[int, ...], bool]]
+    read: Callable[[str], NDArray[Any]]
+
+
+def array_names(path: Path, max_bytes: int | None = None) -> frozenset[str]:
+    """Return the names of the arrays of an `.npz` or `.safetensors` file."""
+    with _opened(path, max_bytes) as held:
+        return frozenset(held.names)
+
+
 def stated_forms(
     path: Path, max_bytes: int | None = None
 ) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Return type and shape that each array of an `.npz` file states; no array is read."""
-    with _opened(path, max_bytes) as archive:
-        forms = {entry.filename: _form(path, archive, entry) for entry in archive.infolist()}
-        return {
-            name.removesuffix(".npy"): (dtype, shape) for name, (dtype, shape, _) in forms.items()
-        }
+    """Return type and shape that each array of a file states; no array is read."""
+    with _opened(path, max_bytes) as held:
+        return {name: held.form(name)[:2] for name in held.names}
 
 
 def read_arrays(
     path: Path, rules: Mapping[str, ArrayRule], max_bytes: int | None = None
 ) -> dict[str, NDArray[Any]]:
-    """Return the arrays of an `.npz` file; it must hold those that have a rule, and no other.
+    """Return the arrays of a file; it must hold those that have a rule, and no other.
 
-    `max_bytes` limits the file and its arrays.
+    `max_bytes` limits an `.npz` file and its arrays; tensors have the usual limit.
     """
-    with _opened(path, max_bytes) as archive:
-        entries = archive.infolist()
-        require_names(path, [entry.filename.removesuffix(".npy") for entry in entries], rules)
-        total, most = sum(entry.file_size for entry in entries), max_bytes or MAX_ARRAYS_BYTES
-        if total > most:
-            raise ConfigurationError(f"{path}: unpacks to {total} bytes, more than {most}")
+    with _opened(path, max_bytes) as held:
+        _require_names(path, held.names, rules)
+        most = max_bytes or MAX_ARRAYS_BYTES
+        if held.size > most:
+            raise ConfigurationError(f"{path}: unpacks to {held.size} bytes, more than {most}")
         shapes = {}
-        for entry in entries:
-            name = entry.filename.removesuffix(".npy")
-            dtype, shapes[name], by_column = _form(path, archive, entry)
-            require_form(f"{path}: {name}", dtype, shapes[name], rules[name])
+        for name in held.names:
+            dtype, shapes[name], by_column = held.form(name)
+            _require_form(f"{path}: {name}", dtype, shapes[name], rules[name])
             if by_column and not rules[name].by_column:
                 raise ConfigurationError(f"{path}: {name}: must be in C order")
-        require_rows(path, shapes, rules)
+        _require_rows(path, shapes, rules)
         arrays = {}
-        for entry in entries:
-            name = entry.filename.removesuffix(".npy")
-            with archive.open(entry) as member:
-                arrays[name] = npy_format.read_array(member, allow_pickle=False)
-            require_values(f"{path}: {name}", arrays[name], rules[name])
+        for name in held.names:
+            arrays[name] = held.read(name)
+            _require_values(f"{path}: {name}", arrays[name], rules[name])
         return arrays
 
 
+def _opened(path: Path, max_bytes: int | None) -> AbstractContextManager[_Held]:
+    """Open a file; any failure while it is open becomes one kind of error."""
+    return _tensors(path) if path.suffix == TENSORS else _archive(path, max_bytes)
+
+
 @contextmanager
-def _opened(path: Path, max_bytes: int | None) -> Iterator[zipfile.ZipFile]:
-    """Open an archive; any failure while it is open becomes one kind of error."""
+def _archive(path: Path, max_bytes: int | None) -> Iterator[_Held]:
     try:
-        require_file(path)
-        size, limit = path.stat().st_size, max_bytes or MAX_FILE_BYTES
-        if size > limit:
-            raise ConfigurationError(f"{path}: {size} bytes, more than {limit}")
+        size = _size_of(path, max_bytes or MAX_FILE_BYTES)
         with zipfile.ZipFile(path) as archive:
-            if any(entry.compress_type not in _COMPRESSIONS for entry in archive.infolist()):
+            entries = archive.infolist()
+            if any(entry.compress_type not in _COMPRESSIONS for entry in entries):
                 raise ConfigurationError(f"{path}: compressed by a method other than deflate")
-            total = sum(entry.file_size for entry in archive.infolist())
+            total = sum(entry.file_size for entry in entries)
             if total > max(FREE_BYTES, MAX_RATIO * size):
                 raise ConfigurationError(
                     f"{path}: {size} bytes that unpack to {total}, more than {MAX_RATIO} times as "
                     f"many; save the arrays without compression (numpy.savez)"
                 )
-            yield archive
+            names = [entry.filename.removesuffix(".npy") for entry in entries]
+            named = dict(zip(names, entries, strict=True))
+
+            def read(name: str) -> NDArray[Any]:
+                with archive.open(named[name]) as member:
+                    array: NDArray[Any] = npy_format.read_array(member, allow_pickle=False)
+                return array
+
+            yield _Held(names, total, lambda name: _form(path, archive, named[name]), read)
     except _DAMAGE as error:
         raise ConfigurationError(f"{path}: not a readable .npz file ({error})") from error
+
+
+def _size_of(path: Path, limit: int) -> int:
+    require_file(path)
+    size = path.stat().st_size
+    if size > limit:
+        raise ConfigurationError(f"{path}: {size} bytes, more than {limit}")
+    return size
 
 
 def _form(
@@ -151,7 +184,7 @@ def _form(
     return dtype.str, shape, by_column
 
 
-def require_names(path: Path, names: Sequence[str], rules: Mapping[str, ArrayRule]) -> None:
+def _require_names(path: Path, names: Sequence[str], rules: Mapping[str, ArrayRule]) -> None:
     """Reject a file that holds other arrays than those of the rules."""
     if sorted(names) != sorted(rules):
         raise ConfigurationError(
@@ -160,7 +193,7 @@ def require_names(path: Path, names: Sequence[str], rules: Mapping[str, ArrayRul
         )
 
 
-def require_form(where: str, dtype: str, shape: tuple[int, ...], rule: ArrayRule) -> None:
+def _require_form(where: str, dtype: str, shape: tuple[int, ...], rule: ArrayRule) -> None:
     """Reject another type or shape than the rule's."""
     length = dtype.removeprefix("<U")
     is_text = rule.dtype == "<U" and length.isdecimal() and 0 < int(length) <= LONGEST_TEXT
@@ -174,17 +207,21 @@ def require_form(where: str, dtype: str, shape: tuple[int, ...], rule: ArrayRule
         raise ConfigurationError(f"{where}: shape {shape} holds nothing")
 
 
-def require_rows(
+def _require_rows(
     path: Path, shapes: Mapping[str, tuple[int, ...]], rules: Mapping[str, ArrayRule]
 ) -> None:
     """Reject arrays of one group that are empty or of unequal length."""
     for rows in {rule.rows for rule in rules.values()}:
-        lengths = {name: shape[0] for name, shape in shapes.items() if rules[name].rows == rows}
+        lengths = {
+            name: shape[0] if shape else 0
+            for name, shape in shapes.items()
+            if rules[name].rows == rows
+        }
         if len(set(lengths.values())) != 1 or 0 in lengths.values():
             raise ConfigurationError(f"{path}: arrays empty or of unequal length: {lengths}")
 
 
-def require_values(where: str, array: NDArray[Any], rule: ArrayRule) -> None:
+def _require_values(where: str, array: NDArray[Any], rule: ArrayRule) -> None:
     """Reject numbers outside the rule's bounds and text that is none; make the array read-only."""
     array.flags.writeable = False
     if array.dtype.kind == "U":
@@ -202,50 +239,25 @@ def require_values(where: str, array: NDArray[Any], rule: ArrayRule) -> None:
 _TYPES = {"F32": "<f4", "U8": "|u1", "I64": "<i8"}
 
 
-def tensor_names(path: Path) -> frozenset[str]:
-    """Return the names of a file's tensors."""
-    return frozenset(_arrays(path, read=False))
-
-
-def read_tensors(path: Path, rules: Mapping[str, ArrayRule]) -> dict[str, NDArray[Any]]:
-    """Return the tensors of a file; it must hold those that have a rule, and no other."""
-    arrays = _arrays(path)
-    require_names(path, [*arrays], rules)
-    for name, array in arrays.items():
-        require_form(f"{path}: {name}", array.dtype.str, array.shape, rules[name])
-    require_rows(path, {name: array.shape for name, array in arrays.items()}, rules)
-    for name, array in arrays.items():
-        require_values(f"{path}: {name}", array, rules[name])
-    return arrays
-
-
-def read_any_tensors(path: Path) -> dict[str, NDArray[Any]]:
-    """Return all tensors of a file; each must have rows, and finite numbers."""
-    arrays = _arrays(path)
-    for name, array in arrays.items():
-        if not array.size or not array.ndim:
-            raise ConfigurationError(f"{path}: {name}: must have a shape with rows")
-        require_values(f"{path}: {name}", array, ArrayRule(array.dtype.str, (None,)))
-    return arrays
-
-
-def _arrays(path: Path, *, read: bool = True) -> dict[str, NDArray[Any]]:
-    """Return a file's arrays by name, empty ones if they are not to be read."""
+@contextmanager
+def _tensors(path: Path) -> Iterator[_Held]:
     from safetensors import SafetensorError, safe_open  # noqa: PLC0415 - few files need it
 
     try:
-        require_file(path)
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise ConfigurationError(f"{path}: more than {MAX_FILE_BYTES} bytes")
+        size = _size_of(path, MAX_FILE_BYTES)
         with safe_open(path, "numpy") as file:
-            for name in file.keys():  # noqa: SIM118 - it is no map
-                if (stated := file.get_slice(name).get_dtype()) not in _TYPES:
+            names = list(file.keys())
+            slices = {name: file.get_slice(name) for name in names}
+            for name, stated in slices.items():
+                if stated.get_dtype() not in _TYPES:
                     raise ConfigurationError(
-                        f"{path}: {name}: must be of type {', '.join(_TYPES)}, is {stated}"
+                        f"{path}: {name}: must be of type {', '.join(_TYPES)}, is "
+                        f"{stated.get_dtype()}"
                     )
-            return {
-                name: file.get_tensor(name) if read else np.empty(0)
-                for name in file.keys()  # noqa: SIM118
-            }
+
+            def form(name: str) -> tuple[str, tuple[int, ...], bool]:
+                return _TYPES[slices[name].get_dtype()], tuple(slices[name].get_shape()), False
+
+            yield _Held(names, size, form, file.get_tensor)
     except (SafetensorError, OSError, ValueError) as error:
         raise ConfigurationError(f"{path}: not a readable .safetensors file ({error})") from error

@@ -19,7 +19,6 @@ a folder of `save_to_disk`        a data set of the Hugging Face library: splits
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -31,7 +30,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from clients.datasets.federated_data import Labels, Records
-from clients.datasets.files.archives import MAX_OWN_BYTES, require_file, tensor_names
+from clients.datasets.files.archives import MAX_OWN_BYTES, array_names, require_file
 from clients.datasets.files.tables import column_names, csv_header, read_json_lines
 from ledger.io.home import read_file
 from ledger.io.parsing import parse_json
@@ -90,13 +89,15 @@ def layout_of(path: Path) -> Layout:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     match path.suffix:
         case ".npz":
-            return Layout(path, FileKind.ARRAYS, (path,), tuple(sorted(_array_names(path))))
+            return Layout(
+                path, FileKind.ARRAYS, (path,), tuple(sorted(array_names(path, MAX_OWN_BYTES)))
+            )
         case ".parquet":
             return Layout(path, FileKind.TABLE, (path,), column_names([path]))
         case ".csv":
             return Layout(path, FileKind.LINES, (path,), csv_header(path))
         case ".safetensors":
-            return Layout(path, FileKind.TENSORS, (path,), tuple(sorted(tensor_names(path))))
+            return Layout(path, FileKind.TENSORS, (path,), tuple(sorted(array_names(path))))
         case ".jsonl":
             first = next(read_json_lines(path), {})
             return Layout(path, FileKind.JSON_LINES, (path,), tuple(first))
@@ -175,16 +176,6 @@ def _content(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ConfigurationError(f"{path}: not a readable .json file (it holds no map)")
     return content
-
-
-def _array_names(path: Path) -> frozenset[str]:
-    try:
-        if path.stat().st_size > MAX_OWN_BYTES:
-            raise ConfigurationError(f"{path}: more than {MAX_OWN_BYTES} bytes")
-        with zipfile.ZipFile(path) as archive:
-            return frozenset(name.removesuffix(".npy") for name in archive.namelist())
-    except (zipfile.BadZipFile, OSError, ValueError, LookupError, RuntimeError) as error:
-        raise ConfigurationError(f"{path}: not a readable .npz file ({error})") from error
 
 
 MAX_FILE_BYTES = 2 * 2**30

@@ -17,10 +17,10 @@ from ledger.audit.report import (
     text_of,
 )
 from ledger.chain.round_ledger import LedgerSnapshot
-from ledger.protocol.encoding import set_digest, to_hex, word_client
+from ledger.protocol.encoding import to_hex, word_client
 from ledger.protocol.fold import LedgerState
 from ledger.protocol.ledger_state import Deployment, LedgerStage, RoundDecided
-from ledger.protocol.types import NO_DIGEST, ClientId
+from ledger.protocol.types import ClientId
 
 CHAIN_UNREADABLE = Fact("chain unreadable", "the chain can be read", "it cannot: {true}")
 CHAIN_FILE_DAMAGED = Fact(
@@ -114,18 +114,9 @@ ROUNDS_NOT_WITNESSED = FindingKind(
 
 def check_state(snapshot: LedgerSnapshot, state: LedgerState) -> Iterator[StepResult]:
     """Yield how the contract's own state differs from the one that its transactions lead to."""
-    opened = state.stage is not LedgerStage.REGISTERING
-    expected = {
-        "head": state.head,
-        "seed": state.seed,
-        "model": state.model,
-        "round": state.round,
-        "stage": state.stage,
-        "committee": set_digest(state.committee) if opened else NO_DIGEST,
-        "commitments": state.commitments,
-        "opened_block": state.opened_block,
-    }
-    return _differences(STATE_DIFFERS, snapshot, expected)
+    true = LedgerSnapshot.of(state, state.registry_rest)
+    names = ("head", "seed", "model", "round", "stage", "committee", "commitments", "opened_block")
+    return _differences(STATE_DIFFERS, snapshot, {name: getattr(true, name) for name in names})
 
 
 def _differences(fact: Fact, recorded: object, expected: dict[str, object]) -> Iterator[StepResult]:

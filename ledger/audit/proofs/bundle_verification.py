@@ -36,6 +36,7 @@ from ledger.audit.proofs.verification import (
     Trusted,
     TrustedHead,
     VerificationStep,
+    caveats_of_trust,
     compare,
     final_trust,
     location_value,
@@ -159,7 +160,7 @@ def verify_bundle(
         audit=audit.log.steps(),
         findings=tuple(audit.log.findings),
         counts={str(count): n for count, n in sorted(audit.log.counts.items()) if n},
-        caveats=tuple(_caveats(trusted)),
+        caveats=caveats_of_trust(trusted, Caveat.PLACES_UNPROVEN, Caveat.CLOSING_CERTIFIED),
         unchecked=tuple(_unchecked(bundle, trusted, steps)),
     )
 
@@ -249,7 +250,7 @@ class _RoundAudit:
                     self._take([item])
         except ReadingEndedError as ended:
             self._take(ended.results)
-        self.head = replay.state.head
+        self.head = replay.position.state.head
 
     def _check(self, replayed: ReplayedRound) -> None:
         for item in self._reader.read(replayed, is_trusted=False):
@@ -326,18 +327,6 @@ def _of_places(bundle: RoundBundle, facts: TrustedContract) -> Iterator[Verifica
     expected = tuple(map(location_value, facts.round.events))
     computed = tuple(map(location_value, bundle.logs))
     yield compare(StepName.EVENT_PLACES, expected, computed, is_final=facts.is_final)
-
-
-def _caveats(trusted: Trusted | None) -> Iterator[Caveat]:
-    match trusted:
-        case None:
-            yield Caveat.NOTHING_TRUSTED
-        case TrustedHead():
-            yield Caveat.PLACES_UNPROVEN
-            yield Caveat.CLOSING_CERTIFIED
-        case TrustedContract():
-            if not trusted.is_final:
-                yield Caveat.NOT_FINAL
 
 
 _FIELDS = {

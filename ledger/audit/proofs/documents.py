@@ -286,7 +286,6 @@ LINK = either(
     banned=(BanLink, {"round": U64, "client": U32}),
 )
 PATH = record(HeadPath, start=DIGEST, links=array(LINK, MAX_LINKS))
-COMMITTEE, BANS = array(U32, MAX_MEMBERS), array(row(RecordedBan, U32, U32), MAX_CLIENTS)
 DECISION = record(
     CommittedDecision,
     ranking=array(DECIMAL96, MAX_TRAINERS),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache, cached_property
 
 from ledger.audit.proofs.proof import (
@@ -22,6 +22,7 @@ from ledger.audit.proofs.proof import (
     derive_statement,
     rounds_of_models,
 )
+from ledger.audit.replay import LOG_BATCH_BLOCKS
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.codec import CommitCall
 from ledger.chain.contract.deploy import code_violation
@@ -46,7 +47,6 @@ from ledger.protocol.ledger_state import (
 from ledger.protocol.types import Address, ClientId, Digest, Domain
 from ledger.storage.blobs import BlobReader
 
-LOG_BATCH_BLOCKS = 512
 _UNCLAIMED = ClientStatement(ClientVerdict.OPEN, ProvenRole.NOT_SAMPLED, has_committed=False)
 
 
@@ -263,18 +263,8 @@ def make_proof(
 
 def _decision_of(event: RoundDecided, sizes: Deployment) -> CommittedDecision:
     is_drawn = len(sets_of(sizes, event.ranking).candidates) > sizes.members
-    return CommittedDecision(
-        ranking=event.ranking,
-        model=event.model,
-        updates_root=event.updates_root,
-        scores_root=event.scores_root,
-        reveal=event.reveal,
-        record=event.record,
-        views=event.views,
-        signers=event.signers,
-        incidents=event.incidents,
-        next_seed=event.next_seed if is_drawn else None,
-    )
+    parts = {field.name: getattr(event, field.name) for field in fields(CommittedDecision)}
+    return CommittedDecision(**parts | {"next_seed": event.next_seed if is_drawn else None})
 
 
 def _with_record(proof: ClientProof, event: RoundDecided, blobs: BlobReader) -> ClientProof:
@@ -345,9 +335,7 @@ def make_bundle(
 
 
 def _earlier(event: RoundDecided) -> EarlierDecision:
-    bound = event.opening()
-    roots = bound.model, bound.updates_root, bound.scores_root
-    return EarlierDecision(*roots, bound.ranking_digest, bound.reveal, bound.record, event.round)
+    return EarlierDecision(**asdict(event.opening()), round=event.round)
 
 
 def _logs(ledger: CommitteeLedger, round_: RecordedRound, opened_block: int) -> tuple[Log, ...]:

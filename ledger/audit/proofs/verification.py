@@ -548,32 +548,34 @@ _OF_DROPOUT = {
 }
 
 
+def caveats_of_trust(trusted: Trusted | None, *of_head: Caveat) -> tuple[Caveat, ...]:
+    """Return what the kind of trust leaves unproven; `of_head` is what a head alone does."""
+    match trusted:
+        case None:
+            return (Caveat.NOTHING_TRUSTED,)
+        case TrustedContract(is_final=is_final):
+            return () if is_final else (Caveat.NOT_FINAL,)
+        case TrustedHead():
+            return of_head
+
+
 def caveats_of(
     proof: ClientProof, statement: ClientStatement, trusted: Trusted | None
 ) -> tuple[Caveat, ...]:
     """Return what is not proven of a statement."""
-    return (*_of_trust(proof, trusted), *_of_statement(proof, statement))
-
-
-def _of_trust(proof: ClientProof, trusted: Trusted | None) -> Iterator[Caveat]:
-    match trusted:
-        case None:
-            yield Caveat.NOTHING_TRUSTED
-        case TrustedContract():
-            if not trusted.is_final:
-                yield Caveat.NOT_FINAL
-        case TrustedHead():
-            if proof.signature is None:
-                yield Caveat.CONTRACT_UNPROVEN
-            if proof.committed_at is not None or proof.ended_at is not None:
-                yield Caveat.PLACES_UNPROVEN
-            if proof.record is not None:
-                yield Caveat.CLOSING_CERTIFIED
-    if proof.commitment is not None and proof.signature is None:
-        yield Caveat.AUTHOR_LACKING
+    has_places = proof.committed_at is not None or proof.ended_at is not None
+    of_head = {
+        Caveat.CONTRACT_UNPROVEN: proof.signature is None,
+        Caveat.PLACES_UNPROVEN: has_places,
+        Caveat.CLOSING_CERTIFIED: proof.record is not None,
+    }
+    of_trust = caveats_of_trust(trusted, *(caveat for caveat, holds in of_head.items() if holds))
+    return (*of_trust, *_of_statement(proof, statement))
 
 
 def _of_statement(proof: ClientProof, statement: ClientStatement) -> Iterator[Caveat]:
+    if proof.commitment is not None and proof.signature is None:
+        yield Caveat.AUTHOR_LACKING
     if statement.rank is not None:
         yield Caveat.DISTANCES_CERTIFIED
     if statement.verdict is ClientVerdict.USED:
