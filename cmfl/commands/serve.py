@@ -14,26 +14,23 @@ from typer import Option
 
 from api.settings import Settings
 from api.store.permissions import MAX_AUDITORS, StoreSettings
-from cmfl.commands import options
+from cmfl.commands import INCOMPLETE, options
 from cmfl.commands.console import AsJson, print_json, print_line, print_result, print_table
-from cmfl.commands.exit_codes import INCOMPLETE
-from cmfl.commands.interrupts import until_interrupted
+from cmfl.commands.process import until_interrupted
 from cmfl.where import Target
 from ledger.actors.retention import blobs_named_by_run, blobs_of_round, removable_payloads
-from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.event_log import EventLog, complete_ledger
-from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.contract.manifest import read_run_manifest
+from ledger.chain.contract.ledger import CommitteeLedger, read_run_manifest
 from ledger.chain.finality import final_block
 from ledger.chain.ports import ChainReader
 from ledger.io.home import Home, read_text
 from ledger.io.user_code import require_source
+from ledger.protocol.encoding import to_canonical
 from ledger.protocol.errors import BlobMissingError, ConfigurationError
 from ledger.protocol.types import NO_DIGEST, Address, Digest
-from ledger.storage.blobs import BlobStore
+from ledger.storage.blobs import BlobStore, LocationKind, parse_locations
 from ledger.storage.mailbox import remove_mail
-from ledger.storage.objects import LocationKind, parse_locations
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

@@ -15,8 +15,7 @@ from clients.replay.replay_inputs import ReplayRequest
 from clients.replay.results import TrainingReplay
 from cmfl.arguments import naming
 from cmfl.auditing import AuditRequest, trusted_by
-from cmfl.commands import console, options
-from cmfl.commands.exit_codes import WRONG, InterruptedCommand, code_of
+from cmfl.commands import WRONG, InterruptedCommand, code_of, console, options
 from cmfl.commands.options import WitnessOptions
 from cmfl.commands.sender import keystore_key, private_keys
 from cmfl.recorded import read
