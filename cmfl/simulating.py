@@ -11,9 +11,6 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clients.datasets.own_data import Data
-from clients.runs.flower import Nodes
-from clients.runs.metrics import RoundMetrics
 from cmfl.arguments import checked, reference
 from cmfl.display import tracking
 from cmfl.inputs import PRESET_RULE, USUAL_RATE, Parts, apply_keywords, put_parts
@@ -28,6 +25,9 @@ from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
+    from clients.datasets.own_data import Data
+    from clients.runs.flower import Nodes
+    from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import OpenedRun
     from cmfl.commands.sender import SenderOptions
 

@@ -68,10 +68,10 @@ class Population:
     def attackers(self) -> Attackers:
         """The malicious clients, which forge updates."""
         from clients.adversaries.attackers import Attackers  # noqa: PLC0415
+        from clients.attacks.updates import AttackParameters  # noqa: PLC0415
 
-        if self.attack_parameters is None:
-            return Attackers()
-        return Attackers(self.malicious, self.attack, self.attack_parameters)
+        parameters = self.attack_parameters or AttackParameters()
+        return Attackers(self.malicious, self.attack, parameters)
 
     def attack_memory(self, configuration: Configuration) -> AttackMemory | None:
         """Return what the attackers know before a run begins; None unless their attack needs it."""

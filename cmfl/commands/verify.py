@@ -11,8 +11,6 @@ import typer
 from typer import Argument, Option
 
 from clients.datasets.own_samples import salt_of
-from clients.replay.replay_inputs import ReplayRequest
-from clients.replay.results import TrainingReplay
 from cmfl.arguments import naming
 from cmfl.auditing import AuditRequest, trusted_by
 from cmfl.commands import WRONG, InterruptedCommand, code_of, console, options
@@ -39,6 +37,7 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
+    from clients.replay.results import TrainingReplay
     from cmfl.provenance.verify import DocumentVerification
 
 
@@ -143,6 +142,8 @@ def verify_training(
     another. 3: none is another, but something could not be checked. 2: with --sign, a mailbox that
     does not take the attestations; the result is shown and written all the same.
     """
+    from clients.replay.replay_inputs import ReplayRequest
+
     if report is not None:
         console.require_writable(report, "--report", as_json=json)
     where = source.target()

@@ -255,6 +255,7 @@ def join(
     expected = None if genesis is None else digest_of_head(genesis, "--genesis")
 
     def open_node() -> RpcReader:
+        from ledger.chain.rpc.node import RpcReader
 
         return RpcReader(shared.rpc_url, chain_id=shared.chain_id, genesis_hash=expected)
 

@@ -341,5 +341,5 @@ def test_poisoned_labels_are_counted_as_trained(trainer: Trainer) -> None:
 @TRAINERS
 def test_a_task_without_class_labels_is_refused_by_name(trainer: Trainer, task: Task) -> None:
     model = replace(BRANCHED, form=replace(BRANCHED.form, task=task))
-    with pytest.raises(ConfigurationError, match=rf"training\.calibrated = true: .* {task},"):
+    with pytest.raises(ConfigurationError, match=rf"training\.calibrated = true: .* {task}$"):
         trainer(model, DATA.train, DATA.collate, CALIBRATED, "cpu")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.reader import EmbeddedReader
 from tests.cmfl.commands.conftest import succeeds
 from tests.e2e.sessions import Home, finish
@@ -38,10 +37,6 @@ def test_a_clock_before_1970_keeps_nobody_from_deploying(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time, "time", lambda: -1.0)
-    for begin in ("create", "open"):
-        defaults = vars(EmbeddedChain)[begin].__func__.__kwdefaults__
-        assert "clock" in defaults
-        monkeypatch.setitem(defaults, "clock", time.time)
     succeeds("deploy", "--preset", "smoke", "--home", tmp_path)
     with EmbeddedReader.open(tmp_path / "chain.sqlite") as chain:
         assert [chain.block(number).timestamp for number in range(3)] == [0, 1, 1]
