@@ -54,8 +54,8 @@ from ledger.chain.ports import (
     IncompleteLogsError,
     NotServedError,
 )
+from ledger.history.fields import CursorError
 from ledger.history.history import UnknownClientError, UnknownRoundError
-from ledger.history.queries import CursorError
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 _ROUTED = (service, rounds, clients, runs, proofs, verifications, web)

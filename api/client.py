@@ -26,7 +26,6 @@ from api.schemas import (
     Problem,
     StatusAnswer,
 )
-from ledger.chain.addresses import eip55
 from ledger.history.answers_clients import (
     ClientAnswer,
     ClientRoundsAnswer,
@@ -41,9 +40,10 @@ from ledger.history.answers_rounds import (
     SeriesAnswer,
 )
 from ledger.history.answers_signed import EvidenceAnswer
-from ledger.history.queries import CHAIN_NAME, Order, RoundQuery
+from ledger.history.fields import CHAIN_NAME, Order, RoundQuery
 from ledger.history.training import TrainingAnswer, joined
 from ledger.io.http import HttpFailureError, HttpResponse, HttpServer
+from ledger.protocol.encoding import eip55
 from ledger.protocol.errors import ServiceError
 from ledger.protocol.types import Digest
 

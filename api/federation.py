@@ -41,8 +41,8 @@ from ledger.protocol.errors import BlobError, ConfigurationError
 from ledger.protocol.inputs import Evidence, Inputs
 from ledger.protocol.ledger_state import Deployment, LedgerStage
 from ledger.protocol.parameters import Parameters
+from ledger.storage.blobs import FolderObjects, ObjectStore, parse_locations
 from ledger.storage.mailbox import Mailbox
-from ledger.storage.objects import FolderObjects, ObjectStore, parse_locations
 from ledger.storage.opening import ReplicatedObjects, mail_objects_at, mailbox_at
 
 if TYPE_CHECKING:

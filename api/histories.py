@@ -27,23 +27,20 @@ from api.schemas import (
     Sizes,
 )
 from api.settings import Settings
-from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.codec import require_possible_sizes
 from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.event_log import EventLog, EventTable
-from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.contract.manifest import Manifest, read_manifest, read_run_manifest
+from ledger.chain.contract.ledger import CommitteeLedger, Manifest, read_manifest, read_run_manifest
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import Block, ChainDamagedError, ChainReader, ChainUnreachableError
 from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.chain.rpc.node import RpcReader, RpcSettings
-from ledger.history.fields import StageName, code_of, time_of
+from ledger.history.fields import ChainPath, DeploymentPath, StageName, code_of, time_of
 from ledger.history.history import DeploymentFold, FoldedHistory
-from ledger.history.queries import ChainPath, DeploymentPath
 from ledger.history.round import read_run
 from ledger.io.home import RUN_NAME, Home, RunPaths
 from ledger.io.parsing import picked
-from ledger.protocol.encoding import to_hex
+from ledger.protocol.encoding import to_canonical, to_hex
 from ledger.protocol.errors import CmflError
 from ledger.protocol.ledger_state import Deployment, LedgerStage
 from ledger.protocol.parameters import STRATEGIES, accepted_size

@@ -16,22 +16,14 @@ from eth_utils.abi import collapse_if_tuple
 
 from benchmarks.ledger import deployment_of, digest_of
 from ledger.audit.replay import adopted, mismatches
-from ledger.chain.addresses import to_canonical
 from ledger.chain.contract import abi
 from ledger.chain.contract.codec import encode_log
 from ledger.chain.contract.deploy import constructor_values
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.ports import (
-    Block,
-    ChainBase,
-    Log,
-    LogQuery,
-    NotServedError,
-    Receipt,
-    Transaction,
-)
+from ledger.chain.ports import Block, ChainBase, Log, LogQuery, NotServedError, Receipt, Transaction
 from ledger.protocol import encoding, ledger_state
 from ledger.protocol.documents.record import RoundRecord, UsableUpdate, encode_record
+from ledger.protocol.encoding import to_canonical
 from ledger.protocol.fold import LedgerState
 from ledger.protocol.inputs import sample_trainers
 from ledger.protocol.judgement import sets_of

@@ -33,8 +33,8 @@ from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import LogQuery
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.node import RpcReader
+from ledger.history.fields import AskedRole, RoundQuery
 from ledger.history.history import DeploymentFold, FoldedHistory
-from ledger.history.queries import AskedRole, RoundQuery
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.types import ClientId
 from ledger.storage.blobs import MemoryBlobs

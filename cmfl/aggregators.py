@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from clients.aggregators.rules import Aggregation, aggregator_named, pre_aggregator_named
+from clients.aggregators import Aggregation, aggregator_named, pre_aggregator_named
 from cmfl.arguments import NUMBER, TABLE, TEXT, require, require_or_none
 from cmfl.rules import matrix, numbers
 from ledger.protocol.errors import ConfigurationError

@@ -27,13 +27,13 @@ from ledger.audit.proofs.verification import ProofVerification, Trusted, Trusted
 from ledger.audit.report import AuditReport
 from ledger.audit.report_text import readable
 from ledger.audit.round_checker import AuditWorkers
-from ledger.chain.addresses import to_canonical
 from ledger.chain.round_ledger import ends_after
 from ledger.claims import SECTION, EarlyStopRule, claimed_rounds, stop_after
 from ledger.distances.fast import usable_cores
 from ledger.io.home import read_file, write_named
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.run import decode_run
+from ledger.protocol.encoding import to_canonical
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Address, ClientId
 from ledger.transparency.policy import (

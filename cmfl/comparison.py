@@ -69,7 +69,7 @@ def method_table(method: Part, folder: Path, share: float | None) -> dict[str, A
             aggregator of your own: `(updates) -> vector`, `file.py:name`, or one of a package.
         share: of the updates that a robust aggregator tolerates, where its options leave it open.
     """
-    from clients.aggregators.rules import GROUP
+    from clients.aggregators import GROUP
     from clients.configuration.parsing import PRESETS, TOML
     from ledger.io.user_code import named_code
 

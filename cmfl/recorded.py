@@ -20,7 +20,7 @@ from ledger.audit.proofs.proof import MAX_PROOF_BYTES, ClientProof, stated
 from ledger.audit.proofs.recorded import make_proof
 from ledger.claims import last_known, recorded_settings, whole_rows
 from ledger.history.answers_rounds import FullRound
-from ledger.history.queries import Order, RoundQuery
+from ledger.history.fields import Order, RoundQuery
 from ledger.io.home import Home, read_file, write_named
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import MAX_CLIENTS

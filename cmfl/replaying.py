@@ -305,7 +305,7 @@ def _environments(target: Target, run: RecordedRun, place: str | None) -> Enviro
     """Return the environments that were recorded: by a simulation's home, or in a mailbox."""
     from clients.replay import replay_inputs
     from clients.runs.run_folder import RunFolder
-    from ledger.chain.contract.manifest import read_run_manifest
+    from ledger.chain.contract.ledger import read_run_manifest
     from ledger.io.home import Home
     from ledger.storage.opening import mailbox_at
 
@@ -473,9 +473,9 @@ def coverage_of(
     target: Target, rounds: tuple[int, int] | None, auditors: Collection[str], mailbox: str | None
 ) -> TrainingAnswer:
     """Return the coverage of the run that a target names; the command and `coverage` share it."""
-    from ledger.chain.addresses import eip55
     from ledger.chain.contract.deploy import deployed_domain
     from ledger.history.training import counting_only, training_coverage
+    from ledger.protocol.encoding import eip55
     from ledger.storage.opening import mailbox_at, require_mailbox
 
     trusted = {eip55(each) for each in auditors}

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditReport
 from ledger.chain.contract.deploy import connect
-from ledger.chain.contract.manifest import read_run_manifest
+from ledger.chain.contract.ledger import read_run_manifest
 from ledger.chain.ports import ChainReader
 from ledger.claims import recorded_settings, whole_rows
 from ledger.io.extras import missing_extra

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from cmfl.commands.sender import SenderOptions
     from ledger.audit.proofs.container import BundleFile
     from ledger.audit.proofs.proof import ClientProof, RoundBasis, RoundBundle
-    from ledger.chain.contract.ledger import CommitteeLedger
-    from ledger.chain.contract.manifest import Manifest
+    from ledger.chain.contract.ledger import CommitteeLedger, Manifest
     from ledger.chain.embedded.reader import EmbeddedReader
     from ledger.chain.ports import ChainReader, ChainWriter
     from ledger.chain.rpc.node import RpcReader, RpcSettings
@@ -209,7 +208,7 @@ class Target:
     def __post_init__(self) -> None:
         """Reject a home of another protocol version."""
         if self.remote is None and (self.rpc_url is None or self.address is None):
-            from ledger.chain.contract.manifest import require_current_home
+            from ledger.chain.contract.ledger import require_current_home
 
             require_current_home(Home(self.home))
 
@@ -318,7 +317,7 @@ class Target:
 
     def _explain_no_chain(self) -> None:
         """Reject a home whose chain is gone, or whose runs are on a node or the memory ledger."""
-        from ledger.chain.contract.manifest import was_in_memory
+        from ledger.chain.contract.ledger import was_in_memory
         from ledger.chain.embedded.chain_store import verify_nothing_acknowledged
 
         verify_nothing_acknowledged(self.chain_file)
@@ -342,7 +341,7 @@ class Target:
 
     def require_contract(self) -> None:
         """Reject a home whose chain lacks the named run's contract, before any write."""
-        from ledger.chain.contract.manifest import read_run_manifest
+        from ledger.chain.contract.ledger import read_run_manifest
         from ledger.chain.ports import ChainRolledBackError
 
         paths = Home(self.home).run(self.run or "")
@@ -381,8 +380,7 @@ class Target:
                 an audit to report.
         """
         from ledger.chain.contract.deploy import connect, require_code
-        from ledger.chain.contract.ledger import CommitteeLedger
-        from ledger.chain.contract.manifest import read_run_manifest
+        from ledger.chain.contract.ledger import CommitteeLedger, read_run_manifest
         from ledger.chain.ports import ForeignCodeError, UncheckableCreationError
 
         address, block = self.address, 0
@@ -551,7 +549,7 @@ def _as_sent(what: str) -> Iterator[None]:
 
 def _require_meant(target: Target, basis: RoundBasis) -> None:
     """Reject a download of another contract or chain than the command names."""
-    from ledger.chain.addresses import checksum
+    from ledger.protocol.encoding import checksum
 
     if target.address not in {None, checksum(basis.address)}:
         raise ServiceError(

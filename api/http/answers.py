@@ -27,11 +27,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.schemas import MAX_ERRORS, MAX_SHOWN, MEDIA_TYPE, FieldError, Problem
-from ledger.chain.addresses import eip55
 from ledger.chain.round_ledger import RecordedEvent
 from ledger.history.fields import AsOf
 from ledger.history.local import LocalHistory
-from ledger.protocol.encoding import to_hex
+from ledger.protocol.encoding import eip55, to_hex
 from ledger.protocol.errors import ChainError, CmflError
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from api.http.openapi import Declared, declared
 from api.schemas import FieldError
 from ledger.chain.ports import NotServedError
 from ledger.history.export import CsvTable, Row, csv_lines
-from ledger.history.queries import CHAIN_NAME, MAX_CURSOR, AskedRole, Order, Span
+from ledger.history.fields import CHAIN_NAME, MAX_CURSOR, AskedRole, Order, Span
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from ledger.history.answers_clients import (
 )
 from ledger.history.answers_signed import EvidenceAnswer
 from ledger.history.export import CLIENT_ROUNDS, CLIENTS
-from ledger.history.queries import Order
+from ledger.history.fields import Order
 from ledger.protocol import types
 from ledger.protocol.types import Digest
 

@@ -45,7 +45,8 @@ from ledger.history.answers_rounds import (
 )
 from ledger.history.answers_signed import ScoresAnswer, VotesAnswer
 from ledger.history.export import ROUNDS
-from ledger.history.queries import Order, RoundQuery, RoundStatus
+from ledger.history.fields import Order, RoundQuery
+from ledger.history.round import RoundStatus
 
 _rounds = of_deployment("/rounds")
 ROUTES = _rounds.routes

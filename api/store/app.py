@@ -47,10 +47,9 @@ from ledger.io.home import sole_process
 from ledger.io.http import base_url
 from ledger.protocol.errors import BlobError, ChainError, CmflError, ConfigurationError
 from ledger.protocol.types import Digest
-from ledger.storage.blobs import FolderBlobs
+from ledger.storage.blobs import FolderBlobs, FolderObjects
 from ledger.storage.http import SCHEME, require_plain_url
 from ledger.storage.mailbox import EPOCH_BYTES, Mailbox, remove_mail
-from ledger.storage.objects import FolderObjects
 
 PinnedBlobs = Callable[[], Collection[Digest]]
 

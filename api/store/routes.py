@@ -27,6 +27,7 @@ from ledger.protocol.documents.envelope import Attestation, Envelope, EnvelopeKi
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError
 from ledger.protocol.types import Digest, Upload
+from ledger.storage.blobs import MAX_FOLDER_BYTES, MAX_FOLDER_OBJECTS, FolderObjects
 from ledger.storage.mailbox import (
     EPOCH_BYTES,
     MAX_ENVELOPE_BYTES,
@@ -37,7 +38,6 @@ from ledger.storage.mailbox import (
     decode_mail,
     encode_page,
 )
-from ledger.storage.objects import MAX_FOLDER_BYTES, MAX_FOLDER_OBJECTS, FolderObjects
 
 if TYPE_CHECKING:
     from api.store.permissions import WritePermissions

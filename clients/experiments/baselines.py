@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.adversaries.attackers import Attackers, AttackMemory, AttackRound
-from clients.aggregators.mixture import Vector
-from clients.aggregators.rules import (
+from clients.aggregators import (
     Aggregation,
     CenteredClipping,
     FedAvg,
     GeometricMedian,
     Krum,
     MultiKrum,
+    Vector,
 )
 from clients.attacks.registry import attack_named
 from clients.attacks.updates import ServerRule, Update

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.aggregators.rules import Aggregation, aggregator_named, pre_aggregator_named
+from clients.aggregators import Aggregation, aggregator_named, pre_aggregator_named
 from clients.configuration.schema import Configuration
 from clients.experiments.baselines import (
     DecentralisedSettings,

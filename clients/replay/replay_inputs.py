@@ -32,7 +32,7 @@ from clients.models.model import Model
 from clients.random_streams import named_stream
 from clients.runs.bound_inputs import bound_model
 from clients.runs.malice import poisoned_by
-from ledger.history.queries import RoundStatus
+from ledger.history.round import RoundStatus
 from ledger.io.home import read_file
 from ledger.protocol.documents.envelope import EnvelopeKind, PublishedEnvironment
 from ledger.protocol.documents.run import RunDocument

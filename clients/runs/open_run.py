@@ -40,8 +40,7 @@ from ledger.actors.journal import (
 from ledger.actors.retention import RETAIN_NOTHING, blobs_of_other_runs, retention_policy_of
 from ledger.actors.steps import ActorContext
 from ledger.chain.contract.deploy import deploy
-from ledger.chain.contract.ledger import LedgerWriter
-from ledger.chain.contract.manifest import Manifest, read_run_manifest, require_unplayed
+from ledger.chain.contract.ledger import LedgerWriter, Manifest, read_run_manifest, require_unplayed
 from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID
 from ledger.chain.memory import memory_ledger
 from ledger.chain.ports import ChainWriter, NotServedError

@@ -21,7 +21,7 @@ from clients.configuration.parsing import plain_values
 from clients.configuration.run_configuration import key_and_value
 from clients.configuration.schema import Configuration
 from clients.models.model_file import StoredModel, encode_model, read_model_file
-from ledger.chain.contract.manifest import Manifest, read_run_manifest
+from ledger.chain.contract.ledger import Manifest, read_run_manifest
 from ledger.chain.ports import ChainRolledBackError
 from ledger.chain.round_ledger import RoundHistory, ends_after
 from ledger.claims import warn_of_doubled_rows

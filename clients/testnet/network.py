@@ -21,20 +21,19 @@ from clients.configuration.loading import checked
 from clients.configuration.parsing import ALLOW_PREDICTABLE, set_block_beacon
 from clients.configuration.run_configuration import own_code_settings
 from clients.configuration.schema import Configuration
-from clients.keystores import PASSWORD_FILE, write_test_keystores
 from clients.random_streams import simulated_keys, simulated_signers
+from clients.registration import PASSWORD_FILE, write_test_keystores
 from clients.testnet import ChainKind, StoreKind
 from clients.worker.status import WorkerFolder, WorkerState, read_status
-from ledger.chain.addresses import checksum
 from ledger.chain.contract.deploy import connect
-from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.contract.manifest import Manifest, read_manifest
+from ledger.chain.contract.ledger import CommitteeLedger, Manifest, read_manifest
 from ledger.chain.embedded.evm import TEST_KEYS
 from ledger.chain.rpc.node import RpcReader, RpcSettings
 from ledger.chain.rpc.wire import HttpTransport
 from ledger.io.home import DISK, Home, run_lock
 from ledger.io.processes import CommandError, CommandProcess, CommandRunner
 from ledger.io.retry import Backoff, RetryPolicy
+from ledger.protocol.encoding import checksum
 from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.types import ClientId
 
@@ -45,7 +44,7 @@ MODULES = (
     *("torch", "pyarrow", "llvmlite.binding", "httpcore"),
     *("cmfl.commands.application", "clients.worker.process", "clients.worker.process"),
     *("clients.simulation", "clients.runs.open_run", "clients.training.lockstep.trainer"),
-    *("clients.keystores", "ledger.audit.engine", "ledger.distances.fast"),
+    *("clients.registration", "ledger.audit.engine", "ledger.distances.fast"),
     *("ledger.chain.rpc.rpc_chain", "ledger.chain.rpc.server"),
     *("cmfl.commands.worker", "cmfl.commands.deploy", "cmfl.commands.audit"),
 )

@@ -21,25 +21,24 @@ from clients.worker.process import (
     upload_signer,
 )
 from clients.worker.status import WorkerFolder
-from ledger.chain.addresses import checksum, eip55
 from ledger.chain.contract.deploy import deployed_document, deployed_domain, require_code
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.finality import FinalityCheckpoints, final_number
 from ledger.chain.ports import Block, ChainReader, require_plain_sender
 from ledger.chain.round_ledger import LedgerSnapshot
-from ledger.chain.rpc.fees import new_fees
 from ledger.chain.rpc.node import RpcReader, RpcSettings
+from ledger.chain.rpc.wire import new_fees
 from ledger.io.home import DISK
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.documents.run import RunDocument
-from ledger.protocol.encoding import sha256, vector_from_bytes
+from ledger.protocol.encoding import checksum, eip55, sha256, vector_from_bytes
 from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import ClientId, Domain
+from ledger.storage.blobs import Location, LocationKind, parse_locations
 from ledger.storage.http import UploadSigner
-from ledger.storage.objects import Location, LocationKind, parse_locations
 from ledger.storage.opening import folder_at, mailbox_at, store_at
 
 SPARE_BYTES = 100_000_000

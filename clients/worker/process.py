@@ -46,7 +46,6 @@ from clients.worker.training import LocalUpdates, RestartingEngine
 from clients.worker.worker import HONEST, ChainFinalityGuard, HostedClients, Worker, WorkerBehaviour
 from ledger.actors.journal import FileJournal
 from ledger.actors.steps import ActorContext
-from ledger.chain.addresses import checksum
 from ledger.chain.contract.deploy import (
     creation_block,
     deployed_document,
@@ -60,6 +59,7 @@ from ledger.claims import SECTION
 from ledger.io.retry import Backoff
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.run import RunDocument
+from ledger.protocol.encoding import checksum
 from ledger.protocol.errors import (
     BlobMissingError,
     BlobUnreachableError,

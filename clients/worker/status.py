@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from clients.worker.background import WorkPart
-from ledger.chain.addresses import checksum
 from ledger.io.home import DISK, JOURNAL, WRITING, Disk, HeldError, process_in, read_file, take_lock
 from ledger.io.http import names_this_host
 from ledger.io.parsing import parse_json
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
+from ledger.protocol.encoding import checksum
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payloads import Payload
 from ledger.protocol.types import ClientId, Digest, Phase

@@ -1,1 +1,33 @@
-"""The command `cmfl`: parse, call one function, print; commands import other packages inside."""
+"""The command `cmfl`: parse, call one function, print; commands import other packages inside.
+
+The constants below are its exit codes.
+"""
+
+from __future__ import annotations
+
+FAILED = 1
+"""A check failed; of an audit: the record contradicts itself."""
+
+WRONG = 2
+"""The command or its input is wrong, or the machine or a node refuses."""
+
+INCOMPLETE = 3
+"""Nothing is wrong, but something could not be checked, for example because logs are missing."""
+
+FAULT = 70
+"""An internal error."""
+
+INTERRUPTED = 130
+"""Ctrl-C, as Typer reports it; see `process.interrupted_code` for all signals."""
+
+
+_OF_VERDICTS = {"passed": 0, "same": 0, "failed": FAILED, "other": FAILED}
+
+
+def code_of(verdict: str) -> int:
+    """Return the exit code of an audit's outcome, or of a verdict on repeated training."""
+    return _OF_VERDICTS.get(str(verdict), INCOMPLETE)
+
+
+class InterruptedCommand(Exception):  # noqa: N818 - not an error
+    """A command that was interrupted: what is kept, and how it goes on."""

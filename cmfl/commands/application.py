@@ -21,13 +21,10 @@ import typer
 from typer import Option
 from typer.core import TyperGroup
 
-from cmfl.commands import console
+from cmfl.commands import FAULT, INCOMPLETE, INTERRUPTED, WRONG, InterruptedCommand, console
 from cmfl.commands.console import Verbosity, complain, print_line, shown_as_lines
-from cmfl.commands.exit_codes import FAULT, INCOMPLETE, INTERRUPTED, WRONG, InterruptedCommand
-from cmfl.commands.interrupts import interrupted_code
-from cmfl.commands.limits import limit_in_words, too_little_memory
 from cmfl.commands.options import Commands
-from cmfl.commands.streams import unprinted
+from cmfl.commands.process import interrupted_code, limit_in_words, too_little_memory, unprinted
 from ledger.chain.ports import IncompleteLogsError
 from ledger.io.extras import missing_extra
 from ledger.protocol.errors import CmflError

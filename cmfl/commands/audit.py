@@ -19,8 +19,7 @@ from cmfl.auditing import (
     check_stop,
     read_earlier,
 )
-from cmfl.commands import console
-from cmfl.commands.exit_codes import WRONG, code_of
+from cmfl.commands import WRONG, code_of, console
 from cmfl.commands.options import EvidenceOptions, Head, ReportFile, Rules, WitnessOptions
 from cmfl.commands.verify import read_bounds
 from cmfl.replaying import Coverage, coverage_of, drawn_training
@@ -28,7 +27,7 @@ from cmfl.where import Target
 from ledger.audit.anchors import report_bytes
 from ledger.audit.report import AuditReport
 from ledger.audit.report_text import readable
-from ledger.chain.contract.manifest import read_run_manifest, was_in_memory
+from ledger.chain.contract.ledger import read_run_manifest, was_in_memory
 from ledger.claims import ClaimedRun
 from ledger.io.home import Home
 from ledger.protocol.errors import CmflError

@@ -17,18 +17,14 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 from typer import Argument, Option
 
-from cmfl.commands import options
+from cmfl.commands import FAILED, INCOMPLETE, InterruptedCommand, options
 from cmfl.commands.console import AsJson, command_line, complain, print_json, print_line
-from cmfl.commands.exit_codes import FAILED, INCOMPLETE, InterruptedCommand
-from cmfl.commands.interrupts import until_interrupted
+from cmfl.commands.process import results, until_interrupted
 from cmfl.commands.sender import ETHER_DECIMALS, CappedSenderOptions, in_ether, wei_of
-from cmfl.commands.streams import results
 from cmfl.where import Target
-from ledger.chain.addresses import eip55
 from ledger.chain.contract.abi import Artifact, artifact
 from ledger.chain.contract.deploy import code_violation, is_published
-from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.contract.manifest import read_run_manifest
+from ledger.chain.contract.ledger import CommitteeLedger, read_run_manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import TEST_KEYS, address_of
 from ledger.chain.ports import (
@@ -39,6 +35,7 @@ from ledger.chain.ports import (
     UncheckableCreationError,
     require_plain_sender,
 )
+from ledger.protocol.encoding import eip55
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from rich.progress import Progress, TaskID
 from typer import Option
 
 from cmfl.arguments import naming
-from cmfl.commands.streams import others_on_standard_error, results
+from cmfl.commands.process import others_on_standard_error, results
 from ledger.io.home import Home, is_standard_output, is_written_into, write_named
 from ledger.protocol.errors import ConfigurationError
 

@@ -20,12 +20,11 @@ from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.options import Commands
 from cmfl.commands.sender import keystore_key, only_keystore
 from cmfl.where import Target
-from ledger.chain.addresses import checksum
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.io.home import DISK, RunPaths, is_standard_output
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.run import RunDocument, decode_run
-from ledger.protocol.encoding import sha256, to_hex, vector_bytes, vector_from_bytes
+from ledger.protocol.encoding import checksum, sha256, to_hex, vector_bytes, vector_from_bytes
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 from ledger.protocol.signing import KeySigner, data_salt

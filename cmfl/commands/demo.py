@@ -21,11 +21,10 @@ from api.settings import Settings
 from clients.experiments.definition import definition_of
 from clients.experiments.report import format_estimate
 from clients.experiments.rows import LAST_ROUNDS, CellRow
-from cmfl.commands import console
-from cmfl.commands.exit_codes import code_of
-from cmfl.commands.interrupts import until_interrupted
+from cmfl.commands import code_of, console
+from cmfl.commands.process import results as result_stream
+from cmfl.commands.process import until_interrupted
 from cmfl.commands.serve import is_port_taken
-from cmfl.commands.streams import results as result_stream
 from cmfl.where import Target, open_history
 from ledger.audit.checks.published import FALSE_SCORES
 from ledger.audit.engine import audit

@@ -16,9 +16,8 @@ import typer
 from typer import Option
 
 from clients.datasets.own import OWN
-from cmfl.commands import console, options
+from cmfl.commands import WRONG, console, options
 from cmfl.commands.configuration_options import ConfigurationOptions
-from cmfl.commands.exit_codes import WRONG
 from cmfl.commands.registry import RegistryFile, agreed_owners
 from cmfl.commands.sender import (
     DATA_VARIABLE,
@@ -39,12 +38,11 @@ from ledger.chain.contract.deploy import (
     earlier_creation,
     read_intent,
 )
-from ledger.chain.contract.ledger import CommitteeLedger, LedgerWriter
-from ledger.chain.contract.manifest import Manifest, read_run_manifest
+from ledger.chain.contract.ledger import CommitteeLedger, LedgerWriter, Manifest, read_run_manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import require_plain_sender
-from ledger.chain.rpc import fees
-from ledger.chain.rpc.fees import Fees
+from ledger.chain.rpc import wire
+from ledger.chain.rpc.wire import Fees
 from ledger.io.home import Home, RunPaths
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
@@ -214,7 +212,7 @@ def _on_node(where: Target, plan: DryRun, document: RunDocument, sender: SenderO
         if account is not None:
             require_plain_sender(node, account)
         market, caps = node.market(), settings.fee_caps
-        offer = fees.new_fees(market.base_fee, market.tip, caps)
+        offer = wire.new_fees(market.base_fee, market.tip, caps)
         if offer is None:
             raise ConfigurationError(
                 f"gas costs {market.base_fee} wei now, and the tip, over the cap of {caps.fee}: "

@@ -17,15 +17,14 @@ import typer
 from typer import Option
 
 from clients.configuration.tested_regime import regime_warnings, risk_sentence
-from cmfl.commands import sender
+from cmfl.commands import FAILED, sender
 from cmfl.commands.console import AsJson, counting, print_result, progress
-from cmfl.commands.exit_codes import FAILED
 from cmfl.commands.options import DEFAULT_HOME, KEY_VARIABLE, HomeFolder, NodeOptions
 from cmfl.commands.serve import is_port_taken
 from cmfl.where import Target
 from ledger.actors.journal import count_statements, require_journal
 from ledger.chain.contract.abi import artifact
-from ledger.chain.contract.manifest import read_run_manifest, require_unplayed, was_in_memory
+from ledger.chain.contract.ledger import read_run_manifest, require_unplayed, was_in_memory
 from ledger.chain.embedded.chain_store import read_note, require_one_name
 from ledger.chain.round_ledger import ends_after
 from ledger.claims import claimed_run

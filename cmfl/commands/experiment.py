@@ -15,8 +15,7 @@ from clients.experiments.definition import definition_named, name_of, names
 from clients.experiments.figures import draw
 from clients.experiments.report import report as make_report
 from clients.experiments.rows import CellRow, ExperimentRows, read_experiments
-from cmfl.commands import console
-from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG, InterruptedCommand, code_of
+from cmfl.commands import FAILED, INCOMPLETE, WRONG, InterruptedCommand, code_of, console
 from cmfl.commands.options import Commands
 from cmfl.commands.sender import option_words
 from ledger.audit.report import AuditOutcome

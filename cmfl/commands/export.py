@@ -14,8 +14,7 @@ from typer import Argument, Option
 
 from cmfl.arguments import naming
 from cmfl.auditing import AuditRequest
-from cmfl.commands import console
-from cmfl.commands.exit_codes import code_of
+from cmfl.commands import code_of, console
 from cmfl.commands.options import Commands, EvidenceOptions, HistoryOptions, ProvenanceOptions
 from cmfl.commands.options import OutFile as Out
 from cmfl.commands.verify import ClientIndex, RoundNumber
@@ -26,8 +25,8 @@ from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
 from ledger.history import export
 from ledger.history.export import CsvTable, Row
+from ledger.history.fields import Order, RoundQuery
 from ledger.history.local import LocalHistory
-from ledger.history.queries import Order, RoundQuery
 from ledger.io.home import DISK, writing_named
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ServiceError

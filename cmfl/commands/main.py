@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from cmfl.commands.exit_codes import FAULT, WRONG
+from cmfl.commands import FAULT, WRONG
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,14 +35,12 @@ def run(behaviour: WorkerBehaviour | None = None) -> NoReturn:
     try:
         import signal
 
-        from cmfl.commands import interrupts
+        from cmfl.commands import process
 
-        interrupts.leave_to_parent()
-        handled = interrupts.handle_with(_interrupt)
-        from cmfl.commands import limits, streams
-
-        limits.require_memory()
-        streams.take_over()
+        process.leave_to_parent()
+        handled = process.handle_with(_interrupt)
+        process.require_memory()
+        process.take_over()
         from cmfl.commands.application import main
 
         code = main(behaviour)
@@ -70,7 +68,7 @@ def _interrupt(_: int, frame: FrameType | None) -> None:
 
 
 def _end_at_once() -> NoReturn:
-    from cmfl.commands.interrupts import interrupted_code
+    from cmfl.commands.process import interrupted_code
 
     try:
         shown = _SHOW_CURSOR if os.isatty(2) else ""
@@ -88,7 +86,7 @@ def _end_for(error: Exception) -> NoReturn:
             _end(WRONG, extra)
     if isinstance(error, MemoryError):
         try:
-            from cmfl.commands.limits import too_little_memory
+            from cmfl.commands.process import too_little_memory
         except (MemoryError, ImportError, OSError):
             _end(WRONG, "not enough memory")
         _end(WRONG, too_little_memory(error))

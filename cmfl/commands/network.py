@@ -18,10 +18,9 @@ from clients.testnet.watch import (
     RoundWatch,
     WatchedRound,
 )
-from cmfl.commands import console
+from cmfl.commands import INCOMPLETE, InterruptedCommand, console
 from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import AsJson, Verbosity, complain, print_json, print_line
-from cmfl.commands.exit_codes import INCOMPLETE, InterruptedCommand
 from cmfl.commands.options import AllowPredictableSeeds
 from ledger.io.processes import CommandError
 from ledger.protocol.errors import ConfigurationError

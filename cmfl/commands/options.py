@@ -161,7 +161,7 @@ def contract_address(value: str | None) -> str | None:
     """Return a typed address as EIP-55 text."""
     if value is None:
         return None
-    from ledger.chain.addresses import eip55
+    from ledger.protocol.encoding import eip55
 
     try:
         return eip55(value)

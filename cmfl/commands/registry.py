@@ -11,8 +11,8 @@ from typer import Argument, Option
 from cmfl.commands import console, sender
 from cmfl.commands.configuration_options import AgreedConfigurationOptions
 from cmfl.commands.options import DEFAULT_RUN, Commands, RunToMake
-from ledger.chain.addresses import checksum
 from ledger.io.home import is_written_into
+from ledger.protocol.encoding import checksum
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import MIN_ACTIVE, MINIMUM_FEDERATION
 from ledger.protocol.signing import GROUP_ORDER, KeySigner, challenge_digest, recover
@@ -212,7 +212,7 @@ def new(
     The keystore has version 3, as Ethereum's wallets and nodes use it, and only its owner can read
     it. A key whose keystore or password is lost cannot be restored.
     """
-    from clients.keystores import write_keystore
+    from clients.registration import write_keystore
 
     path = sender.only_keystore(keystore)
     if path.exists():

@@ -13,13 +13,14 @@ from typer import Argument, Option
 
 from api.schemas import FederationAnswer, OpenRound, PacedRound
 from cmfl.commands import console, options
-from cmfl.commands.streams import results
+from cmfl.commands.process import results
 from cmfl.where import RemoteService, Target, deployment_at, open_history
 from ledger.history.answers_parts import RoundNumbers
 from ledger.history.answers_rounds import FullRound, RoundSummary
 from ledger.history.answers_signed import Ban
+from ledger.history.fields import AskedRole, Order, RoundQuery, Span
 from ledger.history.local import LocalHistory
-from ledger.history.queries import AskedRole, Order, RoundQuery, RoundStatus, Span
+from ledger.history.round import RoundStatus
 from ledger.protocol import types
 from ledger.protocol.errors import ConfigurationError, ServiceError
 from ledger.protocol.ledger_state import SIGNED_TWICE, StatementKind

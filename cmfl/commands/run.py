@@ -12,10 +12,9 @@ from typer import Argument, Option
 from clients.configuration.tested_regime import regime_warnings
 from cmfl import tracking
 from cmfl.auditing import AuditRequest
-from cmfl.commands import console, options
+from cmfl.commands import WRONG, InterruptedCommand, console, options
 from cmfl.commands.configuration_options import ConfigurationOptions, Settings
 from cmfl.commands.deploy import resume_command
-from cmfl.commands.exit_codes import WRONG, InterruptedCommand
 from cmfl.commands.sender import SenderOptions, command_on, missing_variables, print_next
 from cmfl.simulating import PlayedRun, play
 from cmfl.where import Target, opened_ledger

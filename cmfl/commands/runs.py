@@ -19,11 +19,10 @@ import typer
 from typer import Argument
 
 from api.schemas import DeploymentSummary
-from cmfl.commands import console, options
-from cmfl.commands.exit_codes import FAILED, WRONG
+from cmfl.commands import FAILED, WRONG, console, options
 from cmfl.opening import names_in
 from cmfl.where import RemoteService, Target, chain_at, require_no_node
-from ledger.chain.contract.manifest import (
+from ledger.chain.contract.ledger import (
     read_run_manifest,
     require_unplayed,
     settings_digest,

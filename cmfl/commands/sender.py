@@ -19,12 +19,12 @@ from cmfl.commands import options
 from cmfl.commands.console import command_line, print_lines
 from cmfl.commands.options import KEY_VARIABLE, URL_VARIABLE
 from cmfl.where import Target
-from ledger.chain.addresses import checksum, eip55
 from ledger.chain.ports import TransactionRefusedError
 from ledger.io.parsing import parse_json
+from ledger.protocol.encoding import checksum, eip55
 from ledger.protocol.errors import BlobError, ChainError, ConfigurationError
 from ledger.protocol.signing import GROUP_ORDER, KeySigner
-from ledger.storage.objects import parse_locations
+from ledger.storage.blobs import parse_locations
 
 if TYPE_CHECKING:
     from clients.worker.process import WorkerTarget

@@ -14,10 +14,9 @@ from typer import Option
 
 from api.settings import Settings
 from api.store.permissions import MAX_AUDITORS, StoreSettings
-from cmfl.commands import options
+from cmfl.commands import INCOMPLETE, options
 from cmfl.commands.console import AsJson, print_json, print_line, print_result, print_table
-from cmfl.commands.exit_codes import INCOMPLETE
-from cmfl.commands.interrupts import until_interrupted
+from cmfl.commands.process import until_interrupted
 from cmfl.where import Target
 from ledger.actors.retention import (
     PayloadRemover,
@@ -25,16 +24,16 @@ from ledger.actors.retention import (
     blobs_of_other_runs,
     blobs_of_round,
 )
-from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.event_log import EventLog
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.finality import final_block
 from ledger.io.home import Home, read_text
 from ledger.io.user_code import require_source
+from ledger.protocol.encoding import to_canonical
 from ledger.protocol.errors import BlobMissingError, ConfigurationError
 from ledger.protocol.types import NO_DIGEST, Address
+from ledger.storage.blobs import LocationKind, parse_locations
 from ledger.storage.mailbox import remove_mail
-from ledger.storage.objects import LocationKind, parse_locations
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

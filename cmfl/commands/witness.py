@@ -11,10 +11,9 @@ import typer
 from typer import Argument, Option
 
 from cmfl.auditing import policy_in
-from cmfl.commands import console
-from cmfl.commands.exit_codes import FAILED, INCOMPLETE
-from cmfl.commands.interrupts import until_interrupted
+from cmfl.commands import FAILED, INCOMPLETE, console
 from cmfl.commands.options import WITNESS_POLICY, Commands, ContractOptions, WitnessPolicyFile
+from cmfl.commands.process import until_interrupted
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
 from cmfl.commands.serve import AllowedHosts
 from cmfl.where import Target, opened_ledger

@@ -29,14 +29,13 @@ from clients.worker.status import (
 )
 from clients.worker.worker import HONEST
 from cmfl.arguments import digest_of_head
-from cmfl.commands import console, sender
-from cmfl.commands.exit_codes import FAILED, InterruptedCommand
-from cmfl.commands.interrupts import handled_with
+from cmfl.commands import FAILED, InterruptedCommand, console, sender
 from cmfl.commands.options import MaxFee, MaxTip
-from ledger.chain.addresses import checksum
+from cmfl.commands.process import handled_with
 from ledger.chain.contract.deploy import ALLOW_UNKNOWN_CREATION
 from ledger.chain.ports import require_plain_sender
 from ledger.io.home import DISK
+from ledger.protocol.encoding import checksum
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.signing import KeySigner

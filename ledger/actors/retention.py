@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.event_log import complete_ledger
-from ledger.chain.contract.manifest import read_run_manifest
+from ledger.chain.contract.ledger import read_run_manifest
 from ledger.chain.ports import ChainReader
 from ledger.chain.round_ledger import RoundHistory, ends_after, last_ended
 from ledger.io.home import Home

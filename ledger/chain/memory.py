@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
-from ledger.chain.addresses import contract_created_by, to_canonical
 from ledger.chain.contract.codec import compact
 from ledger.chain.contract.deploy import deployment_for
 from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
@@ -20,6 +19,7 @@ from ledger.chain.ports import Block
 from ledger.chain.round_ledger import EventKind, LedgerSnapshot, RecordedEvent, RoundLedger
 from ledger.protocol import encoding, rounds
 from ledger.protocol.documents.run import RunDocument
+from ledger.protocol.encoding import contract_created_by, to_canonical
 from ledger.protocol.errors import ChainError, ConfigurationError, ProtocolRefusal
 from ledger.protocol.ledger_state import (
     BlockContext,

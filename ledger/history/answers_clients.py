@@ -5,13 +5,19 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, cast
 
-from ledger.chain.addresses import checksum
 from ledger.history import fields
 from ledger.history.answers_parts import Duties, EndBlock, Placed, end_block, part_entry
 from ledger.history.answers_signed import Ban, ban_body
-from ledger.history.fields import Answer, Response, doc, name_of, one_of
+from ledger.history.fields import (
+    Answer,
+    Response,
+    decode_cursor,
+    doc,
+    encode_cursor,
+    name_of,
+    one_of,
+)
 from ledger.history.history import RoundPage
-from ledger.history.queries import decode_cursor, encode_cursor
 from ledger.history.round import (
     NO_CLIENT,
     DigestKind,
@@ -19,7 +25,7 @@ from ledger.history.round import (
     Occurrence,
     Tally,
 )
-from ledger.protocol.encoding import to_hex
+from ledger.protocol.encoding import checksum, to_hex
 from ledger.protocol.types import ClientId, Digest, RegisteredClient
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from pydantic import Field
 
-from ledger.chain.addresses import checksum
 from ledger.history import fields
 from ledger.history.fields import (
     Answer,
@@ -27,7 +26,7 @@ from ledger.io.parsing import picked
 from ledger.protocol import encoding
 from ledger.protocol.documents.record import RefusedScores
 from ledger.protocol.documents.vector import Incident
-from ledger.protocol.encoding import to_hex
+from ledger.protocol.encoding import checksum, to_hex
 from ledger.protocol.judgement import weights_of
 from ledger.protocol.types import ClientId, RefusalReason
 

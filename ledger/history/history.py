@@ -22,7 +22,7 @@ from ledger.chain.contract.codec import DecideCall, ReportCall
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Block, ChainReader, IncompleteLogsError, NotServedError
 from ledger.chain.round_ledger import RecordedEvent
-from ledger.history.queries import (
+from ledger.history.fields import (
     AskedRole,
     ChainPath,
     DeploymentPath,

@@ -35,8 +35,8 @@ from ledger.history.answers_rounds import (
 )
 from ledger.history.answers_signed import EvidenceAnswer, evidence_page
 from ledger.history.explain import explain_missing_payloads
+from ledger.history.fields import Order, RoundQuery
 from ledger.history.history import FoldedHistory
-from ledger.history.queries import Order, RoundQuery
 from ledger.protocol.types import Digest
 
 

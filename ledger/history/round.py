@@ -18,7 +18,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ledger.chain.round_ledger import RecordedEvent, RoundHistory
-from ledger.history.queries import RoundStatus
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.documents.run import RunDocument, decode_run
@@ -53,6 +52,14 @@ from ledger.storage.blobs import BlobReader
 
 if TYPE_CHECKING:
     from ledger.protocol.documents.record import RefusedScores
+
+
+class RoundStatus(StrEnum):
+    """Status of a round."""
+
+    OPEN = "open"
+    DECIDED = "decided"
+    ABANDONED = "abandoned"
 
 
 @dataclass(frozen=True)

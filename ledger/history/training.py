@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from ledger.chain.addresses import checksum
 from ledger.history.fields import Answer, Client, Count, Digest32, Eip55, Response, RoundNumber, doc
-from ledger.history.queries import RoundStatus
+from ledger.history.round import RoundStatus
 from ledger.protocol.documents.envelope import Attestation, EnvelopeKind
-from ledger.protocol.encoding import to_hex
+from ledger.protocol.encoding import checksum, to_hex
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.training_replay import ReplayVerdict

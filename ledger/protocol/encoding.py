@@ -3,6 +3,9 @@
 Integers are big-endian of fixed width; a list of clients is the join of their u32; what the
 contract recomputes follows Solidity's ABI encoding, so that both hash the same bytes.
 
+Ethereum addresses are 20 bytes inside the ledger's chain, EIP-55 text everywhere else. Every one
+from outside passes `eip55` or `to_canonical` once; afterwards equal addresses are equal texts.
+
 eth-hash takes pycryptodome first wherever both are there. Its `keccak` is one object that all
 Ethereum libraries share, the EVM too, so what is chosen here is chosen for all of them.
 """
@@ -10,18 +13,22 @@ Ethereum libraries share, the EVM too, so what is chosen here is chosen for all 
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import rlp  # type: ignore[import-untyped]
 from eth_hash.auto import keccak
 from eth_hash.main import Keccak256
 from eth_hash.utils import get_backend_in_environment, load_backend
+from eth_typing import Address as EthAddress
+from eth_utils.address import to_checksum_address
 from numpy.typing import NDArray
 
-from ledger.protocol.errors import ConfigurationError, EncodingError
+from ledger.protocol.errors import ChainError, ConfigurationError, EncodingError
 from ledger.protocol.types import NO_DIGEST, Address, ClientId, Digest, RegisteredClient
 
 __all__ = ["keccak", "prefer_pysha3"]
@@ -272,3 +279,39 @@ def vector_from_bytes(data: bytes | memoryview, dimension: int) -> NDArray[np.fl
     if not np.isfinite(vector).all():
         raise EncodingError("a number is not finite")
     return vector
+
+
+_TYPED = re.compile("(0[xX])?([0-9a-fA-F]{40})")
+
+
+@lru_cache(maxsize=1024)
+def to_canonical(address: str) -> EthAddress:
+    """Return an address as 20 bytes."""
+    match = _TYPED.fullmatch(address)
+    if match is None:
+        raise ChainError(f"{address[:60]!r} is not an address: 0x and 40 hex digits")
+    digits = match[2]
+    canonical = EthAddress(bytes.fromhex(digits))
+    is_mixed = digits not in {digits.lower(), digits.upper()}
+    if is_mixed and f"0x{digits}" != checksum(canonical):
+        raise ChainError(
+            f"{address!r} is not an address: its checksum is wrong (EIP-55; in lower case it is "
+            f"taken without one)"
+        )
+    return canonical
+
+
+def eip55(address: str) -> str:
+    """Return an address as EIP-55 text."""
+    return checksum(to_canonical(address))
+
+
+@lru_cache(maxsize=1024)
+def checksum(address: bytes) -> str:
+    """Return an address as EIP-55 text."""
+    return to_checksum_address(address)
+
+
+def contract_created_by(sender: bytes, nonce: int) -> bytes:
+    """Return the address (20 bytes) of the contract that a transaction of `sender` creates."""
+    return bytes(keccak(rlp.encode([sender, nonce]))[12:])

@@ -1,26 +1,378 @@
-"""Blobs: objects under their sha256 alone, whose storage location need not be trusted.
+"""Object stores and blobs: the port, the stores in memory and in a folder, and their locations.
 
-A blob's path is `ab/abcdef…`, the two first digits of its name and its name: `sha256sum` checks a
-folder of them. Every read is verified, and bounded before a byte is loaded.
+An object is immutable bytes under a path whose last part is their sha256, so that a store need not
+be trusted: a torn, damaged or foreign object does not have its name. Every failure is an OSError.
+
+Writes are atomic: a reader sees the whole file or none. A killed process loses nothing that it has
+put; a power cut takes what was put neither durably nor before a `sync`, which costs many files
+hardly more than one. Write permission to the folder includes deleting and filling it.
+
+A blob is an object under its sha256 alone, whose storage location need not be trusted. Its path is
+`ab/abcdef…`, the two first digits of its name and its name: `sha256sum` checks a folder of them.
+Every read is verified, and bounded before a byte is loaded.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import logging
 import os
 import re
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
 from io import BufferedReader
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import urlsplit
 
-from ledger.io.home import DISK, Disk, open_file
+from ledger.io.home import DISK, Disk, open_file, read_file
 from ledger.protocol import types
+from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
 from ledger.protocol.payloads import Payload
 from ledger.protocol.types import Digest
-from ledger.storage.objects import FolderObjects, InvalidObjectError, MemoryObjects, ObjectStore
+
+MAX_FOLDER_OBJECTS = 65_536
+"""Objects of one folder that a reader looks at; with more, somebody floods it."""
+
+MAX_FOLDER_BYTES = 512 * 2**20
+"""Bytes of one folder that a reader accepts.
+
+There is no bound per client: anyone can put another client's name on an envelope, and would use up
+that client's share.
+"""
+
+MAX_SCAN_BYTES = 64 * 2**20
+"""Bytes that one scan reads; the next scan reads the rest."""
+
+MAX_READS = 8
+"""Times that an object is read again which was not accepted and has changed since."""
+
+MAX_UNREADABLE = 16
+"""Objects that cannot be read before the store itself is taken to be at fault."""
+
+_NAME = re.compile(types.BARE)
+_log = logging.getLogger(__name__)
+
+
+class InvalidObjectError(OSError):
+    """An object's bytes do not have its name, or are more than the caller accepts."""
+
+
+class ObjectStore(ABC):
+    """A store of immutable objects; paths have slashes between folders.
+
+    `get` raises FileNotFoundError for a missing object, and InvalidObjectError for one that is
+    damaged or over its limit. Every method raises OSError where the store fails or refuses.
+
+    Attributes:
+        is_shared: whether other processes read it. A power cut does not take back what they have
+            read, so that what an object refers to has to be durable before the object is put.
+    """
+
+    is_shared = True
+
+    @abstractmethod
+    def get(self, path: str, limit: int) -> bytes:
+        """Return an object of at most `limit` bytes, verified against its name."""
+
+    @abstractmethod
+    def has(self, path: str) -> bool:
+        """Return whether there is an object, without reading it."""
+
+    @abstractmethod
+    def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:
+        """Store an object whole, in place of a damaged one; return False if it was there.
+
+        Args:
+            payload: its bytes, whose digest is believed.
+            durable: whether it survives a power cut once this returns; else after the next `sync`.
+        """
+
+    @abstractmethod
+    def scan(self, folder: str, cursor: FolderCursor) -> None:
+        """Deliver the objects of a folder that are new to a cursor."""
+
+    @abstractmethod
+    def delete(self, path: str) -> None:
+        """Delete an object, if it is there; a power cut may bring it back."""
+
+    def sync(self) -> None:  # noqa: B027 - most stores write durably, or never
+        """Return once every object put so far survives a power cut."""
+
+
+class FolderCursor:
+    """One reader's progress in a folder that others write to; each object is delivered once.
+
+    Objects arrive in any order and at any time, so all names are remembered. An object that was
+    not accepted is read again only after it has changed, and a few times at most.
+
+    Args:
+        accept: takes the bytes of an object, and returns whether they are of use.
+
+    Attributes:
+        position: epoch and number of the next object, for a store that numbers its objects.
+    """
+
+    def __init__(self, accept: Callable[[bytes], bool], max_object_bytes: int) -> None:
+        self.max_object_bytes = max_object_bytes
+        self.position = (b"", 0)
+        self._accept = accept
+        self._accepted: set[str] = set()  # shared with the replicas
+        self._rejected: dict[str, tuple[Hashable, int]] = {}
+        self._count = self._bytes = 0
+        self._replicas: dict[int, FolderCursor] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._accepted
+
+    @property
+    def is_full(self) -> bool:
+        """True if no more names are remembered."""
+        return self._count + len(self._rejected) >= MAX_FOLDER_OBJECTS
+
+    def replica(self, index: int) -> FolderCursor:
+        """Return the cursor of one of several stores, each with its own bounds."""
+        if index not in self._replicas:
+            cursor = FolderCursor(self._accept, self.max_object_bytes)
+            cursor._accepted = self._accepted
+            self._replicas[index] = cursor
+        return self._replicas[index]
+
+    def wants(self, name: str, size: int, stamp: Hashable) -> bool:
+        """Return whether an object is worth reading; its stamp differs after each change."""
+        if name in self._accepted or size > self.max_object_bytes:
+            return False
+        last_stamp, reads = self._rejected.get(name, (None, 0))
+        return reads == 0 or (reads < MAX_READS and last_stamp != stamp)
+
+    def deliver(self, name: str, data: bytes, stamp: Hashable) -> None:
+        """Take an object's bytes, if they have its name, are of use and within the bounds."""
+        is_valid = sha256(data).hex() == name and self._bytes + len(data) <= MAX_FOLDER_BYTES
+        if not is_valid or not self._accept(data):
+            _, reads = self._rejected.get(name, (None, 0))
+            self._rejected[name] = (stamp, reads + 1)
+            return
+        self._rejected.pop(name, None)
+        self._count += 1
+        self._bytes += len(data)
+        self._accepted.add(name)
+
+
+def deliver_listing(
+    listing: Iterable[tuple[str, int, Hashable]],
+    read: Callable[[str, int], bytes],
+    cursor: FolderCursor,
+) -> None:
+    """Read the objects of a listing that a cursor wants, within the bounds of one scan.
+
+    Args:
+        read: takes a name and a limit; returns the bytes, and one more if there are more.
+    """
+    remaining, unreadable = MAX_SCAN_BYTES, 0
+    for name, size, stamp in listing:
+        if cursor.is_full or remaining <= 0:
+            return
+        if not _NAME.fullmatch(name) or not cursor.wants(name, size, stamp):
+            continue
+        try:
+            data = read(name, cursor.max_object_bytes)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            unreadable += 1
+            if unreadable >= MAX_UNREADABLE:
+                raise
+            _log.debug("%s cannot be read: %s", name, error.strerror)
+            continue
+        cursor.deliver(name, data, stamp)
+        remaining -= len(data)
+
+
+def verified(path: str, data: bytes, limit: int) -> bytes:
+    """Return an object's bytes."""
+    if len(data) > limit:
+        raise InvalidObjectError(f"is larger than the {limit} bytes it may have")
+    if sha256(data).hex() != path.rpartition("/")[2]:
+        raise InvalidObjectError("is damaged: its bytes have another sha256")
+    return data
+
+
+class MemoryObjects(ObjectStore):
+    """Objects by folder and name, in the order in which they were put."""
+
+    is_shared = False
+
+    def __init__(self) -> None:
+        self._folders: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
+
+    def get(self, path: str, limit: int) -> bytes:
+        if not self.has(path):
+            raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
+        folder, _, name = path.rpartition("/")
+        return verified(path, self._folders[folder][name], limit)
+
+    def has(self, path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        return name in self._folders[folder]
+
+    def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:  # noqa: ARG002
+        folder, _, name = path.rpartition("/")
+        data = bytes(payload.data)
+        is_new = self._folders[folder].get(name) != data
+        self._folders[folder][name] = data
+        return is_new
+
+    def scan(self, folder: str, cursor: FolderCursor) -> None:
+        for name, data in self._folders[folder].items():
+            if cursor.wants(name, len(data), stamp=None):
+                cursor.deliver(name, data, stamp=None)
+
+    def delete(self, path: str) -> None:
+        folder, _, name = path.rpartition("/")
+        self._folders[folder].pop(name, None)
+
+    def folders(self) -> list[str]:
+        """Return the folders that objects were put into or looked for in."""
+        return list(self._folders)
+
+    def names(self) -> list[str]:
+        return [name for objects in self._folders.values() for name in objects]
+
+    def drop(self, folder: str) -> None:
+        self._folders.pop(folder, None)
+
+
+class FolderObjects(ObjectStore):
+    """Files below a folder, which is made on the first write."""
+
+    def __init__(self, folder: Path, *, disk: Disk = DISK) -> None:
+        self.folder = folder
+        self._disk = disk
+        self._unsynced: set[Path] = set()
+
+    def get(self, path: str, limit: int) -> bytes:
+        return verified(path, read_file(self.folder / path, limit), limit)
+
+    def has(self, path: str) -> bool:
+        return (self.folder / path).is_file()
+
+    def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:
+        target = self.folder / path
+        is_new = not _holds(target, payload)
+        if is_new:
+            self._disk.write_whole(target, payload.data, durable=durable)
+        if not durable:
+            # Even if it was there: its writer may have been killed before it was durable.
+            self._unsynced.add(target)
+        return is_new
+
+    def scan(self, folder: str, cursor: FolderCursor) -> None:
+        path = self.folder / folder
+        deliver_listing(
+            _new_files(path, cursor), lambda name, limit: read_file(path / name, limit), cursor
+        )
+
+    def delete(self, path: str) -> None:
+        self._disk.remove(self.folder / path)
+        self._unsynced.discard(self.folder / path)
+
+    def sync(self) -> None:
+        if self._unsynced:
+            self._disk.sync(self._unsynced)
+            self._unsynced.clear()
+
+
+def _holds(path: Path, payload: Payload) -> bool:
+    try:
+        return sha256(read_file(path, payload.size)) == payload.digest
+    except OSError:
+        return False  # missing or unreadable: it is written again
+
+
+def _new_files(folder: Path, cursor: FolderCursor) -> Iterator[tuple[str, int, Hashable]]:
+    """Yield name, size and stamp of the files that a cursor has not accepted."""
+    try:
+        entries = os.scandir(folder)
+    except FileNotFoundError:
+        return
+    with entries:
+        for entry in islice(entries, MAX_FOLDER_OBJECTS):
+            if entry.name in cursor:
+                continue
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            yield entry.name, status.st_size, (status.st_size, status.st_mtime_ns)
+
+
+MAX_LOCATIONS = 8
+_MAX_CHARACTERS = 2_000
+
+
+class LocationKind(Enum):
+    """The adapter for a location."""
+
+    FOLDER = "folder"
+    SERVER = "server"
+    REMOTE = "remote"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """One location.
+
+    Attributes:
+        text: a folder's path, or a URL, which may hold a secret.
+    """
+
+    kind: LocationKind
+    text: str
+
+    @property
+    def shown(self) -> str:
+        """The location without user, password, path and query, any of which may be a key."""
+        if self.kind is LocationKind.FOLDER:
+            return self.text
+        parts = urlsplit(self.text)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def parse_locations(option: str, text: str) -> tuple[Location, ...]:
+    """Return the locations that a setting names."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(parts) or len(parts) > MAX_LOCATIONS:
+        raise BlobError(f"{option}: give 1 to {MAX_LOCATIONS} folders or URLs, separated by commas")
+    return tuple(_parse(option, part) for part in parts)
+
+
+def _parse(option: str, text: str) -> Location:
+    if "\0" in text or len(text) > _MAX_CHARACTERS:
+        raise BlobError(
+            f"{option}: a folder or URL has no null and at most {_MAX_CHARACTERS} characters"
+        )
+    scheme, separator, rest = text.partition("://")
+    scheme = scheme.lower()
+    if not separator:
+        # A mistyped URL may hold a key, and is not repeated.
+        if text[:4].lower() == "http" or "@" in text:
+            raise BlobError(f"{option}: the location is no folder here, and no http or https URL")
+        return Location(LocationKind.FOLDER, text)
+    if scheme in {"http", "https"}:
+        return Location(LocationKind.SERVER, text)
+    if scheme == "file":
+        return Location(LocationKind.FOLDER, str(Path(f"/{rest.lstrip('/')}")))
+    if not scheme.isascii() or not scheme.replace("+", "").replace("-", "").isalnum():
+        raise BlobError(f"{option}: the location is no folder here, and no URL")
+    return Location(LocationKind.REMOTE, text)
+
 
 MAX_BLOB_BYTES = 1 << 30
 """Largest blob that is ever read: a model of 2**28 float32 parameters."""

@@ -24,7 +24,7 @@ from ledger.io.extras import install_command
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError
 from ledger.protocol.payloads import Payload
-from ledger.storage.objects import (
+from ledger.storage.blobs import (
     MAX_FOLDER_OBJECTS,
     FolderCursor,
     Location,

@@ -24,8 +24,8 @@ from ledger.protocol.errors import BlobError, EncodingError, SignatureError
 from ledger.protocol.payloads import Payload
 from ledger.protocol.signing import Signer, sign
 from ledger.protocol.types import ClientId, Digest, Domain, Upload
+from ledger.storage.blobs import FolderCursor, ObjectStore
 from ledger.storage.mailbox import MAIL_FOLDER, MAX_PAGE_BYTES, Page, decode_page
-from ledger.storage.objects import FolderCursor, ObjectStore
 
 SCHEME = "CMFL"
 MAX_URL_CHARACTERS = 4_000

@@ -25,7 +25,7 @@ from ledger.protocol.documents.envelope import (
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.payloads import Payload
 from ledger.protocol.types import Domain
-from ledger.storage.objects import FolderCursor, MemoryObjects, ObjectStore
+from ledger.storage.blobs import FolderCursor, MemoryObjects, ObjectStore
 
 MAIL_FOLDER = "mail"
 EPOCH_BYTES = 16

@@ -18,18 +18,21 @@ from typing import TypeVar
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.errors import BlobError
 from ledger.protocol.payloads import Payload
-from ledger.storage.blobs import BlobReader, BlobStore, FolderBlobs, ObjectBlobs
-from ledger.storage.bucket import BucketObjects
-from ledger.storage.http import HttpObjects, UploadSigner, static_server, store_server
-from ledger.storage.mailbox import Mailbox
-from ledger.storage.objects import (
+from ledger.storage.blobs import (
+    BlobReader,
+    BlobStore,
+    FolderBlobs,
     FolderCursor,
     FolderObjects,
     Location,
     LocationKind,
+    ObjectBlobs,
     ObjectStore,
     parse_locations,
 )
+from ledger.storage.bucket import BucketObjects
+from ledger.storage.http import HttpObjects, UploadSigner, static_server, store_server
+from ledger.storage.mailbox import Mailbox
 
 BLOB_SECONDS = 60.0
 MAIL_SECONDS = 30.0

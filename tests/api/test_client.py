@@ -19,7 +19,8 @@ from ledger.history.answers_clients import ClientAnswer, DigestAnswer
 from ledger.history.answers_parts import AggregationAnswer, CommitteeAnswer, UpdatesAnswer
 from ledger.history.answers_rounds import RoundAnswer, SeriesAnswer
 from ledger.history.answers_signed import EvidenceAnswer, ScoresAnswer, VotesAnswer
-from ledger.history.queries import RoundQuery, RoundStatus
+from ledger.history.fields import RoundQuery
+from ledger.history.round import RoundStatus
 from ledger.protocol.errors import ServiceError
 from ledger.protocol.types import Digest
 from tests.api.conftest import CLIENTS, ROUNDS

@@ -20,16 +20,16 @@ from api.settings import Settings
 from ledger.claims import MAX_ANSWERED_BYTES, MAX_ROW_BYTES
 from ledger.history import export as csv_tables
 from ledger.history.answers_rounds import MAX_POINTS, chart_points
-from ledger.history.history import MAX_SCANNED, page_width
-from ledger.history.queries import (
+from ledger.history.fields import (
     MAX_CURSOR,
     AskedRole,
     CursorError,
     RoundQuery,
-    RoundStatus,
     decode_cursor,
     encode_cursor,
 )
+from ledger.history.history import MAX_SCANNED, page_width
+from ledger.history.round import RoundStatus
 from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import CLIENTS, ROUNDS, deployments, read, refused, serving

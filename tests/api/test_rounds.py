@@ -10,13 +10,13 @@ from typing import Any
 import httpx
 import pytest
 
-from ledger.chain.addresses import checksum
 from ledger.chain.contract.deploy import connect
-from ledger.chain.contract.manifest import read_manifest
+from ledger.chain.contract.ledger import read_manifest
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.history.history import FoldedHistory
 from ledger.history.round import HistoryRound
 from ledger.protocol import encoding, merkle
+from ledger.protocol.encoding import checksum
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import (
     ClientId,

@@ -23,7 +23,7 @@ from api.histories import HistoryService, PinnedChain
 from api.http.server import listening_socket
 from api.settings import Settings
 from ledger.chain.contract.deploy import connect
-from ledger.chain.contract.manifest import read_manifest
+from ledger.chain.contract.ledger import read_manifest
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.server import RpcServer
 from ledger.history.round import read_run

@@ -14,8 +14,8 @@ import pytest
 from api.client import Service
 from api.settings import Settings
 from clients.runs.run_folder import manifest_of
-from ledger.chain.addresses import checksum
 from ledger.protocol.documents.envelope import Attestation, Envelope
+from ledger.protocol.encoding import checksum
 from ledger.protocol.errors import ServiceError
 from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment

@@ -24,7 +24,7 @@ from api.routes.verifications import (
     run_task,
 )
 from api.settings import Settings
-from ledger.history.queries import ChainPath
+from ledger.history.fields import ChainPath
 from ledger.io.processes import follow_parent
 from tests.api.conftest import deployments, refused, root_of, running, serving
 from tests.cmfl.commands.conftest import cmfl

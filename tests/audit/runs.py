@@ -20,8 +20,7 @@ from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, Contradiction
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deploy import deploy
-from ledger.chain.contract.ledger import LedgerWriter
-from ledger.chain.contract.manifest import Manifest
+from ledger.chain.contract.ledger import LedgerWriter, Manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import RunPaths
 from ledger.protocol.documents.record import RoundRecord, encode_record

@@ -11,8 +11,7 @@ import pytest
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, StepOutcome
 from ledger.audit.round_checker import AuditWorkers
-from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.contract.manifest import read_run_manifest
+from ledger.chain.contract.ledger import CommitteeLedger, read_run_manifest
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError

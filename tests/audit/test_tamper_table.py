@@ -25,8 +25,7 @@ from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, BlobKind
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deploy import connect
-from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.contract.manifest import Manifest
+from ledger.chain.contract.ledger import CommitteeLedger, Manifest
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import ChainError

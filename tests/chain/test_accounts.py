@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ledger.chain.addresses import checksum, eip55, to_canonical
 from ledger.chain.contract.deploy import deploy
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainWriter, SenderHasCodeError, require_plain_sender
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.io.home import RunPaths
+from ledger.protocol.encoding import checksum, eip55, to_canonical
 from ledger.protocol.errors import ChainError
 from tests.chain.contract.test_deployment import SMALL
 from tests.chain.test_port_contract import anvil, embedded, served

@@ -11,13 +11,18 @@ import pytest
 from clients.adversaries.faults import MemberFault
 from ledger.actors.journal import FileJournal, MemoryJournal
 from ledger.actors.steps import ActorContext
-from ledger.chain.addresses import contract_created_by, to_canonical
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.memory import MemoryLedger, memory_ledger
 from ledger.chain.round_ledger import RecordedEvent, RoundLedger
 from ledger.protocol.documents.run import RunDocument
-from ledger.protocol.encoding import commitment_of, sha256, vector_bytes
+from ledger.protocol.encoding import (
+    commitment_of,
+    contract_created_by,
+    sha256,
+    to_canonical,
+    vector_bytes,
+)
 from ledger.protocol.errors import (
     ChainError,
     ConfigurationError,

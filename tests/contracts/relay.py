@@ -10,13 +10,12 @@ import pytest
 from eth.vm.forks.prague import PragueVM
 from eth_account import Account
 
-from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.abi import refusal
 from ledger.chain.contract.codec import Call, encode_call
 from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.embedded.evm import address_of
 from ledger.chain.ports import ChainWriter, Receipt, TransactionRevertedError
-from ledger.protocol.encoding import keccak256
+from ledger.protocol.encoding import keccak256, to_canonical
 
 if TYPE_CHECKING:
     from ledger.chain.embedded.embedded_chain import EmbeddedChain

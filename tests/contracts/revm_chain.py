@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from ledger.chain.addresses import checksum
 from ledger.chain.ports import Block, ChainBase, Log, Receipt, TransactionRevertedError
 from ledger.protocol import encoding
+from ledger.protocol.encoding import checksum
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ledger.chain.addresses import contract_created_by, to_canonical
 from ledger.chain.contract import abi, codec
 from ledger.chain.contract.codec import CommitCall
 from ledger.chain.contract.deploy import creation_data
@@ -16,6 +15,7 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainWriter
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.protocol import encoding, ledger_state
+from ledger.protocol.encoding import contract_created_by, to_canonical
 from ledger.protocol.errors import Refusal
 from ledger.protocol.ledger_state import (
     Deployment,

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
 
-from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.codec import encode_log
 from ledger.chain.contract.deploy import creation_data
 from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainWriter, Log, Receipt
 from ledger.protocol import encoding, ledger_state, rounds
+from ledger.protocol.encoding import to_canonical
 from ledger.protocol.errors import ProtocolRefusal, Refusal
 from ledger.protocol.fold import LedgerView
 from ledger.protocol.ledger_state import Deployment, LedgerDeployed, domain_of, registry_batches

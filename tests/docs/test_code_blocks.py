@@ -24,7 +24,7 @@ import pytest
 import typer
 
 from api.settings import Settings
-from clients import keystores
+from clients import registration
 from cmfl.commands.application import application
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.server import RpcServer
@@ -225,8 +225,8 @@ def test_the_blocks_of_a_page_can_be_executed(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
     # A key of the usual cost takes a second to open; tests/containers makes and opens some.
-    cheap = partial(keystores.write_keystore, work=keystores.ScryptCost.OF_TEST_KEYS)
-    monkeypatch.setattr(keystores, "write_keystore", cheap)
+    cheap = partial(registration.write_keystore, work=registration.ScryptCost.OF_TEST_KEYS)
+    monkeypatch.setattr(registration, "write_keystore", cheap)
     for language, shown in blocks(page):
         if language == "python":
             large, small = SMALLER.get(str(page.relative_to(ROOT)), ("", ""))

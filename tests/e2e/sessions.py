@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ledger.chain.contract.deploy import connect
-from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.contract.manifest import read_manifest
+from ledger.chain.contract.ledger import CommitteeLedger, read_manifest
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 from tests.patience import PATIENCE_SECONDS

@@ -13,7 +13,7 @@ from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deploy import connect
-from ledger.chain.contract.manifest import read_manifest
+from ledger.chain.contract.ledger import read_manifest
 from ledger.chain.embedded import integrity
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.storage.blobs import FolderBlobs

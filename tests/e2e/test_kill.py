@@ -17,7 +17,7 @@ from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deploy import connect
-from ledger.chain.contract.manifest import Manifest, read_manifest
+from ledger.chain.contract.ledger import Manifest, read_manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.storage.blobs import FolderBlobs, MemoryBlobs

@@ -14,8 +14,8 @@ from cmfl.commands import main
 
 def run() -> NoReturn:
     """Run the command line with the faults of the environment, and end the process."""
+    from cmfl.commands import WRONG
     from cmfl.commands.console import complain
-    from cmfl.commands.exit_codes import WRONG
     from ledger.protocol.errors import ConfigurationError
     from tests.federation.worker_faults import FAULT_VARIABLE, faults_of
 

@@ -30,8 +30,7 @@ from ledger.audit.report import AuditOutcome
 from ledger.chain.contract.abi import refusal
 from ledger.chain.contract.codec import CommitCall, DecideCall, ReportCall, decode_call, encode_call
 from ledger.chain.contract.deploy import connect
-from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.contract.manifest import read_manifest
+from ledger.chain.contract.ledger import CommitteeLedger, read_manifest
 from ledger.chain.ports import TransactionRevertedError
 from ledger.chain.round_ledger import RecordedEvent
 from ledger.chain.rpc.rpc_chain import RpcChain

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ledger.chain.contract.deploy import connect
-from ledger.chain.contract.manifest import read_manifest
+from ledger.chain.contract.ledger import read_manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home
 from ledger.protocol.types import ClientId

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from benchmarks.generated_rounds import ChainSizes, GeneratedChain
 from ledger.chain.ports import IncompleteLogsError
 from ledger.history.answers_parts import commitments
+from ledger.history.fields import AskedRole, CursorError, Order, RoundQuery, Span
 from ledger.history.history import DeploymentFold, FoldedHistory
-from ledger.history.queries import AskedRole, CursorError, Order, RoundQuery, RoundStatus, Span
 from ledger.history.round import (
     DocumentedRound,
     Documents,
     HistoryRound,
     RoundRole,
+    RoundStatus,
     ScoresOutcome,
     UpdateOutcome,
     missing_payloads,

@@ -11,8 +11,8 @@ import pytest
 from ledger.protocol.encoding import sha256
 from ledger.protocol.payloads import Payload
 from ledger.protocol.types import Domain
+from ledger.storage.blobs import FolderObjects, MemoryObjects, ObjectStore
 from ledger.storage.http import HttpObjects, store_server
-from ledger.storage.objects import FolderObjects, MemoryObjects, ObjectStore
 from ledger.storage.opening import ReplicatedObjects, mail_objects_at
 from tests.api.store.conftest import Contract, contract_in, stored, uploads_of
 from tests.storage.s3 import ONE_SERVER, bucket, served_s3

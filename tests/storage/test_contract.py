@@ -17,9 +17,8 @@ from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError
 from ledger.protocol.payloads import Payload
 from ledger.protocol.types import ClientId, Digest
-from ledger.storage.blobs import ObjectBlobs, blob_path
+from ledger.storage.blobs import FolderCursor, ObjectBlobs, blob_path
 from ledger.storage.mailbox import Mailbox, board_folder
-from ledger.storage.objects import FolderCursor
 
 if TYPE_CHECKING:
     from tests.storage.conftest import Shared

@@ -10,9 +10,8 @@ from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, SignatureError
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import ClientId, Upload
-from ledger.storage.blobs import FolderBlobs
+from ledger.storage.blobs import MAX_LOCATIONS, FolderBlobs, Location, LocationKind, parse_locations
 from ledger.storage.http import UploadSigner, parse_authorization
-from ledger.storage.objects import MAX_LOCATIONS, Location, LocationKind, parse_locations
 from ledger.storage.opening import store_at
 from tests.actors.support import signers
 from tests.support.keys import DOMAIN

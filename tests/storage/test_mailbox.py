@@ -30,10 +30,9 @@ from ledger.protocol.encoding import ResultPreimage, sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.training_replay import TrainingEnvironment
 from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, Vote, VoteKind
-from ledger.storage import objects
-from ledger.storage import objects as folder_module
+from ledger.storage import blobs
+from ledger.storage.blobs import FolderObjects
 from ledger.storage.mailbox import Mailbox, MemoryMailbox, board_folder, remove_mail
-from ledger.storage.objects import FolderObjects
 from tests.faults import times
 from tests.support.keys import DOMAIN
 
@@ -166,7 +165,7 @@ def test_foreign_files_are_passed_over_and_not_read_again(
         names.add(path.name)
         return home.read_file(path, limit)
 
-    monkeypatch.setattr(folder_module, "read_file", noted)
+    monkeypatch.setattr(blobs, "read_file", noted)
     assert listed(mailbox) == [good]
     assert names <= {"cd" * 32, "ef" * 32}, "only those that cannot be read"
 
@@ -178,14 +177,14 @@ def test_each_scan_is_bounded_and_the_next_goes_on(
     for number in range(5):
         writer.put(envelope(number))
     size = len(encode_envelope(envelope(0)))
-    monkeypatch.setattr(objects, "MAX_SCAN_BYTES", 2 * size)
+    monkeypatch.setattr(blobs, "MAX_SCAN_BYTES", 2 * size)
     reader = mailbox_in(tmp_path)
     assert [len(listed(reader)) for _ in range(4)] == [2, 4, 5, 5]
-    monkeypatch.setattr(objects, "MAX_FOLDER_OBJECTS", 3)
+    monkeypatch.setattr(blobs, "MAX_FOLDER_OBJECTS", 3)
     reader = mailbox_in(tmp_path)
     assert [len(listed(reader)) for _ in range(3)] == [2, 3, 3]
     monkeypatch.undo()
-    monkeypatch.setattr(objects, "MAX_FOLDER_BYTES", 4 * size)
+    monkeypatch.setattr(blobs, "MAX_FOLDER_BYTES", 4 * size)
     assert len(listed(mailbox_in(tmp_path))) == 4
 
 
@@ -203,17 +202,17 @@ def test_a_folder_that_fails_as_a_whole_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mailbox = mailbox_in(tmp_path, QUICK)
-    for number in range(objects.MAX_UNREADABLE + 1):
+    for number in range(blobs.MAX_UNREADABLE + 1):
         mailbox.put(envelope(number))
 
     def broken(path: Path, limit: int) -> bytes:
         raise OSError(errno.EIO, "Input/output error", str(path))
 
     with monkeypatch.context() as patched:
-        patched.setattr(folder_module, "read_file", broken)
+        patched.setattr(blobs, "read_file", broken)
         with pytest.raises(OSError, match="Input/output error"):
             listed(mailbox)
-    assert len(listed(mailbox)) == objects.MAX_UNREADABLE + 1
+    assert len(listed(mailbox)) == blobs.MAX_UNREADABLE + 1
 
 
 WRITERS, READERS = 3, 3

@@ -11,9 +11,8 @@ from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
 from ledger.protocol.payloads import Payload
-from ledger.storage.blobs import ObjectBlobs
+from ledger.storage.blobs import FolderCursor, MemoryObjects, ObjectBlobs
 from ledger.storage.mailbox import Mailbox
-from ledger.storage.objects import FolderCursor, MemoryObjects
 from ledger.storage.opening import (
     GRACE_SECONDS,
     LEAST_BYTES_PER_SECOND,
@@ -197,7 +196,7 @@ def test_mail_of_a_store_that_was_away_is_not_lost(
 def test_a_flooded_store_takes_no_room_from_another(
     stores: tuple[UnreliableObjects, UnreliableObjects], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ledger.storage.objects.MAX_FOLDER_BYTES", 300)
+    monkeypatch.setattr("ledger.storage.blobs.MAX_FOLDER_BYTES", 300)
     flooded, second = (Mailbox(store) for store in stores)
     for number in range(10, 20):
         flooded.put(envelope(number))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from ledger.chain.addresses import checksum, contract_created_by, to_canonical
 from ledger.chain.contract import abi
 from ledger.chain.contract.deploy import constructor_values, creation_data
 from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.ports import ChainWriter
-from ledger.protocol.encoding import words
+from ledger.protocol.encoding import checksum, contract_created_by, to_canonical, words
 from ledger.protocol.ledger_state import Deployment, domain_of
 from ledger.protocol.signing import domain_separator
 from ledger.protocol.types import NO_DIGEST, Address, Digest

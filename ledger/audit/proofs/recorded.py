@@ -23,7 +23,6 @@ from ledger.audit.proofs.proof import (
     rounds_of_models,
 )
 from ledger.audit.replay import LOG_BATCH_BLOCKS
-from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.codec import CommitCall
 from ledger.chain.contract.deploy import code_violation
 from ledger.chain.contract.ledger import CommitteeLedger
@@ -33,7 +32,7 @@ from ledger.protocol import merkle
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import decode_run
-from ledger.protocol.encoding import word_client
+from ledger.protocol.encoding import to_canonical, word_client
 from ledger.protocol.errors import BlobError, ChainError, ConfigurationError, EncodingError
 from ledger.protocol.fold import LedgerView, RoundStart, links_of
 from ledger.protocol.judgement import sets_of, update_leaves

@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from ledger.chain.addresses import contract_created_by, to_canonical
 from ledger.chain.contract import abi
 from ledger.chain.contract.codec import RegisterCall
-from ledger.chain.contract.ledger import CommitteeLedger, LedgerWriter
-from ledger.chain.contract.manifest import (
+from ledger.chain.contract.ledger import (
+    CommitteeLedger,
+    LedgerWriter,
     Manifest,
     read_fields,
     read_manifest,
@@ -51,7 +51,7 @@ from ledger.chain.ports import (
 from ledger.io.home import DISK, Disk, Home, RunPaths
 from ledger.protocol import ledger_state
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
-from ledger.protocol.encoding import sha256, words
+from ledger.protocol.encoding import contract_created_by, sha256, to_canonical, words
 from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.ledger_state import Deployment
 from ledger.protocol.signing import domain_separator

@@ -42,7 +42,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from eth.db.schema import SchemaV1
 
-from ledger.chain.addresses import to_canonical
 from ledger.chain.embedded.sqlite_file import SqliteFile, Synchronous, size_of
 from ledger.chain.ports import (
     ChainDamagedError,
@@ -52,6 +51,7 @@ from ledger.chain.ports import (
     LogQuery,
 )
 from ledger.io.home import DISK, HeldError, read_file, take_lock
+from ledger.protocol.encoding import to_canonical
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:

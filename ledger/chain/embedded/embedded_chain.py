@@ -21,7 +21,6 @@ from eth_keys.exceptions import BadSignature
 from eth_typing import Address
 from rlp.exceptions import RLPException  # type: ignore[import-untyped]
 
-from ledger.chain.addresses import to_canonical
 from ledger.chain.embedded import chain_store, evm
 from ledger.chain.embedded.chain_store import (
     SCHEMA_VERSION,
@@ -47,7 +46,7 @@ from ledger.chain.ports import (
     TransactionRevertedError,
     WrongChainError,
 )
-from ledger.protocol.encoding import keccak
+from ledger.protocol.encoding import keccak, to_canonical
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:

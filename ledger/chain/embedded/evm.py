@@ -56,18 +56,11 @@ from trie.exceptions import (
 )
 from trie.exceptions import ValidationError as TrieValidationError
 
-from ledger.chain.addresses import checksum, contract_created_by
 from ledger.chain.embedded import chain_store
 from ledger.chain.embedded.chain_store import LogRow
 from ledger.chain.embedded.engine import FastAccountDB, FastComputation, TrieNodes
-from ledger.chain.ports import (
-    Block,
-    ChainDamagedError,
-    Log,
-    Receipt,
-    Transaction,
-)
-from ledger.protocol.encoding import keccak
+from ledger.chain.ports import Block, ChainDamagedError, Log, Receipt, Transaction
+from ledger.protocol.encoding import checksum, contract_created_by, keccak
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:

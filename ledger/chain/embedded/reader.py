@@ -20,7 +20,6 @@ from eth.constants import CREATE_CONTRACT_ADDRESS
 from eth.exceptions import Revert, VMError
 from eth.vm.spoof import SpoofTransaction
 
-from ledger.chain.addresses import to_canonical
 from ledger.chain.embedded import chain_store, evm, integrity
 from ledger.chain.embedded.chain_store import (
     HEAD_KEY,
@@ -41,6 +40,7 @@ from ledger.chain.ports import (
     TransactionRevertedError,
     require_identity,
 )
+from ledger.protocol.encoding import to_canonical
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:

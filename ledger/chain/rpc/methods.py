@@ -14,7 +14,6 @@ from typing import Any
 import rlp  # type: ignore[import-untyped]
 from eth.abc import BlockHeaderAPI, ReceiptAPI, SignedTransactionAPI
 
-from ledger.chain.addresses import checksum
 from ledger.chain.embedded import evm
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import base_fee, next_base_fee
@@ -22,7 +21,7 @@ from ledger.chain.embedded.reader import ContractCall, EmbeddedReader
 from ledger.chain.ports import Log, LogQuery, TransactionRevertedError
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.pool import TransactionPool, rejection_message
-from ledger.protocol.encoding import to_hex
+from ledger.protocol.encoding import checksum, to_hex
 from ledger.protocol.errors import ChainError
 
 _log = logging.getLogger(__name__)

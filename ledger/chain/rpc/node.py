@@ -16,7 +16,6 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
-from ledger.chain.addresses import eip55
 from ledger.chain.ports import (
     Block,
     ChainBase,
@@ -29,14 +28,14 @@ from ledger.chain.ports import (
     require_identity,
 )
 from ledger.chain.rpc import wire
-from ledger.chain.rpc.fees import FeeCaps
 from ledger.chain.rpc.wire import (
     AnswerTooLargeError,
+    FeeCaps,
     HttpTransport,
     MomentaryFailureError,
 )
 from ledger.io.retry import Backoff, RetryPolicy
-from ledger.protocol.encoding import to_hex
+from ledger.protocol.encoding import eip55, to_hex
 from ledger.protocol.errors import ChainError
 
 

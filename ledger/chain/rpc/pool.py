@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.chain.addresses import checksum
 from ledger.chain.embedded.evm import next_base_fee
 from ledger.chain.ports import ChainLockedError
 from ledger.chain.rpc import wire
+from ledger.protocol.encoding import checksum
 
 if TYPE_CHECKING:
     from eth.abc import BlockHeaderAPI, SignedTransactionAPI

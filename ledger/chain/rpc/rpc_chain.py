@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ledger.chain.ports import NotServedError, Receipt, TransactionTimeoutError
-from ledger.chain.rpc import fees, wire
+from ledger.chain.rpc import wire
 from ledger.chain.rpc.node import RpcReader, RpcSettings
 from ledger.chain.rpc.sender import (
     InFlightTransaction,
@@ -106,7 +106,7 @@ class RpcChain(RpcReader):
     def max_cost(self, gas: int) -> int:
         """Return the balance that a transaction needs, in wei; 0 if gas costs more than the cap."""
         market = self.market()
-        offer = fees.new_fees(market.base_fee, market.tip, self._manager.caps)
+        offer = wire.new_fees(market.base_fee, market.tip, self._manager.caps)
         return 0 if offer is None else gas * offer.fee
 
     def _polling(self, seconds: float) -> RetryPolicy:

@@ -34,7 +34,6 @@ import coincurve
 from coincurve._libsecp256k1 import ffi
 from eth_account.typed_transactions.typed_transaction import TypedTransaction
 
-from ledger.chain.addresses import checksum
 from ledger.chain.ports import (
     NotServedError,
     Receipt,
@@ -42,12 +41,11 @@ from ledger.chain.ports import (
     TransactionRevertedError,
     TransactionTimeoutError,
 )
-from ledger.chain.rpc import fees, wire
-from ledger.chain.rpc.fees import Fees
+from ledger.chain.rpc import wire
 from ledger.chain.rpc.node import RpcReader, require_same_hash
-from ledger.chain.rpc.wire import RpcFault
+from ledger.chain.rpc.wire import Fees, RpcFault
 from ledger.io.retry import Backoff
-from ledger.protocol.encoding import keccak, to_hex
+from ledger.protocol.encoding import checksum, keccak, to_hex
 from ledger.protocol.signing import KeySigner
 
 
@@ -341,8 +339,8 @@ class InFlightTransaction:
             )
         if is_behind:
             return
-        newest = fees.new_fees(market.base_fee, market.tip, self._settings.fee_caps)
-        raised = fees.replacement_fees(self._offer, newest, self._settings.fee_caps)
+        newest = wire.new_fees(market.base_fee, market.tip, self._settings.fee_caps)
+        raised = wire.replacement_fees(self._offer, newest, self._settings.fee_caps)
         if raised is None:
             _log.warning("nonce %d is passed over, and the caps leave no more", self.nonce)
             return
@@ -488,7 +486,7 @@ class TransactionManager:
 
     def _offer(self, nonce: int, outbid: Fees | None) -> tuple[Fees, int]:
         market = self.node.market()
-        offer = fees.new_fees(market.base_fee, market.tip, self.caps)
+        offer = wire.new_fees(market.base_fee, market.tip, self.caps)
         if offer is None:
             cost = market.base_fee + min(market.tip, self.caps.tip)
             raise TransactionRefusedError(
@@ -496,7 +494,7 @@ class TransactionManager:
                 f"{self.caps.fee}; nothing was sent"
             )
         if outbid is not None:
-            offer = fees.replacement_fees(outbid, offer, self.caps)
+            offer = wire.replacement_fees(outbid, offer, self.caps)
         if offer is None:
             raise TransactionRefusedError(
                 f"account {self.sender}: the transaction with nonce {nonce} is still pending, and "

@@ -1,6 +1,6 @@
-"""JSON-RPC over HTTP, with strict parsers and writers of its values.
+"""JSON-RPC over HTTP, with strict parsers and writers of its values, and fees (EIP-1559).
 
-`node.py` parses a node's answers with it, `server/` the requests to the embedded chain.
+`node.py` parses a node's answers with it, `methods.py` the requests to the embedded chain.
 Anything that differs from the specification raises a named error, never a stray KeyError.
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from ledger.chain.addresses import checksum
 from ledger.chain.ports import (
     Block,
     ChainUnreachableError,
@@ -23,7 +23,7 @@ from ledger.chain.ports import (
 )
 from ledger.io.http import HttpFailureError, HttpServer, ResponseTooLargeError
 from ledger.io.parsing import parse_json
-from ledger.protocol.encoding import to_hex
+from ledger.protocol.encoding import checksum, to_hex
 from ledger.protocol.errors import ChainError
 
 REVERTED = 3
@@ -282,3 +282,54 @@ def _message_in(body: bytes) -> str:
     except (ValueError, LookupError, TypeError):
         return ""
     return f": {message[:_LONGEST_MESSAGE]}" if isinstance(message, str) and message else ""
+
+
+# Nodes accept a replacement that pays a tenth more; an eighth is more after any rounding.
+_BUMP_PARTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class FeeCaps:
+    """Upper limits of a sender's fees, in wei per gas."""
+
+    fee: int
+    tip: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fees:
+    """Fees of a transaction, in wei per gas."""
+
+    fee: int
+    tip: int
+
+
+def new_fees(base_fee: int, tip: int, caps: FeeCaps) -> Fees | None:
+    """Return the fees of a new transaction; None if gas costs more than the caps allow.
+
+    A replacement has to raise both fees, the tip too where only the base fee has risen. A new
+    transaction's tip therefore stays an eighth below its cap: at the cap it could never be
+    replaced, and would block all later transactions of the account.
+    """
+    capped_tip = min(tip, caps.tip * _BUMP_PARTS // (_BUMP_PARTS + 1))
+    if base_fee + capped_tip > caps.fee:
+        return None
+    # Twice the base fee stays valid for six consecutive full blocks.
+    return Fees(min(2 * base_fee + capped_tip, caps.fee), capped_tip)
+
+
+def replacement_fees(before: Fees, market: Fees | None, caps: FeeCaps) -> Fees | None:
+    """Return the fees of a replacement; None if the caps leave no room for one.
+
+    Args:
+        market: fees of a new transaction now; None if they exceed the caps.
+    """
+    fee, tip = _bumped(before.fee), _bumped(before.tip)
+    if market is not None:
+        fee, tip = max(fee, market.fee), max(tip, market.tip)
+    fee = max(fee, tip)
+    return Fees(fee, tip) if fee <= caps.fee and tip <= caps.tip else None
+
+
+def _bumped(value: int) -> int:
+    return value + max(1, -(-value // _BUMP_PARTS))

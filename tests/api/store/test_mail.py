@@ -21,9 +21,9 @@ from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import ClientId, Digest, Domain
 from ledger.storage import mailbox as pages
+from ledger.storage.blobs import FolderObjects
 from ledger.storage.http import NO_RETRY, store_server
 from ledger.storage.mailbox import Mailbox, Page, decode_page, encode_page, run_folder
-from ledger.storage.objects import FolderObjects
 from ledger.storage.opening import mailbox_at
 from tests.actors.support import PARAMETERS
 from tests.api.conftest import refused

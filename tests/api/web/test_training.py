@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from api.settings import Settings
-from ledger.chain.addresses import checksum
+from ledger.protocol.encoding import checksum
 from ledger.protocol.training_replay import ReplayVerdict
 from ledger.protocol.types import Digest
 from tests.api.conftest import deployments, read, serving

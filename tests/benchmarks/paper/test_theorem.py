@@ -14,23 +14,21 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.paper.convex import (
-    GRADIENT_NORM,
-    ConvexProblem,
-    Objective,
-    minimum,
-    objective_of,
-    vector_of_weights,
-    weights_of,
-)
 from benchmarks.paper.theorem import (
+    GRADIENT_NORM,
     AveragingSelection,
     CommitteeSelection,
     Constants,
+    ConvexProblem,
+    Objective,
     PathSettings,
     bound_after,
     follow_path,
+    minimum,
+    objective_of,
     theorem_row,
+    vector_of_weights,
+    weights_of,
 )
 from clients.configuration.loading import load
 from clients.configuration.schema import Configuration

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ledger.chain.contract.deploy import connect, creation_data, deploy, deployment_for
-from ledger.chain.contract.manifest import (
+from ledger.chain.contract.ledger import (
     Manifest,
     read_manifest,
     read_run_manifest,

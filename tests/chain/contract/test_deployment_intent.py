@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ledger.chain.contract.deploy import connect, creation_data, deploy, deployment_for
-from ledger.chain.contract.manifest import Manifest, read_run_manifest
+from ledger.chain.contract.ledger import Manifest, read_run_manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS
 from ledger.chain.ports import ChainWriter, TransactionTimeoutError

@@ -15,11 +15,11 @@ from eth.rlp.logs import Log
 from eth_hash.auto import keccak
 from trie.hexary import HexaryTrie
 
-from ledger.chain.addresses import to_canonical
 from ledger.chain.embedded import chain_store
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError, LogQuery
+from ledger.protocol.encoding import to_canonical
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import deploy, words
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from eth.vm.forks.prague import PragueVM
 
-from ledger.chain.addresses import checksum
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.rpc.methods import RpcMethods
+from ledger.protocol.encoding import checksum
 from tests.chain.rpc.scripted_node import Fault, ScriptedNode
 
 SERVED = (

@@ -15,7 +15,6 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID
 from ledger.chain.ports import NotServedError
 from ledger.chain.rpc import wire
-from ledger.chain.rpc.fees import FeeCaps, Fees, new_fees, replacement_fees
 from ledger.chain.rpc.node import RpcReader, blocks_of
 from ledger.chain.rpc.sender import RejectionReason, SendingAccount, classify_rejection
 from ledger.chain.rpc.server import RpcServer
@@ -23,7 +22,11 @@ from ledger.chain.rpc.wire import (
     INTERNAL_ERROR,
     LIMIT_EXCEEDED,
     SERVER_ERROR,
+    FeeCaps,
+    Fees,
     RpcFault,
+    new_fees,
+    replacement_fees,
     revert_data,
 )
 from ledger.protocol.encoding import keccak

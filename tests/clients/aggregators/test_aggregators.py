@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from clients.aggregators.mixture import Mixture
-from clients.aggregators.rules import (
+from clients.aggregators import (
     AGGREGATORS,
     PRE_AGGREGATORS,
     Aggregation,
     AggregatorSelection,
+    Mixture,
     aggregator_named,
     krum_scores,
     pre_aggregator_named,

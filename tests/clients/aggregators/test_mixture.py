@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from clients.aggregators import mixture as module
-from clients.aggregators.mixture import BLOCK, MOST_ROWS, Mixture, network
+from clients import aggregators as module
+from clients.aggregators import BLOCK, MOST_ROWS, Mixture, network
 from ledger.distances import fast, machine_code
 from ledger.protocol.rules.selection import aggregate
 from ledger.protocol.types import ClientId

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clients.adversaries.attackers import Attackers, malicious_clients
-from clients.aggregators.rules import Aggregation, aggregator_named, pre_aggregator_named
+from clients.aggregators import Aggregation, aggregator_named, pre_aggregator_named
 from clients.attacks.updates import AttackParameters
 from clients.configuration.loading import load
 from clients.configuration.schema import EvaluationSection

@@ -30,9 +30,8 @@ from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.ledger_state import LedgerStage, RoundDecided
 from ledger.protocol.payloads import PAYLOAD_FORMS
 from ledger.protocol.types import ClientId
-from ledger.storage.blobs import FolderBlobs
+from ledger.storage.blobs import FolderBlobs, FolderObjects
 from ledger.storage.mailbox import Mailbox
-from ledger.storage.objects import FolderObjects
 from tests.clients.worker.together import ROOMY, QuickDisk, Together, hosted_by
 from tests.faults import times
 from tests.seeds import first_that_shows

@@ -12,9 +12,8 @@ import pytest
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.types import Address, ClientId, Digest, Domain
-from ledger.storage.blobs import FolderBlobs
+from ledger.storage.blobs import FolderBlobs, FolderObjects
 from ledger.storage.mailbox import Mailbox
-from ledger.storage.objects import FolderObjects
 from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, settings_of, succeeds
 from tests.patience import PATIENCE_SECONDS
 

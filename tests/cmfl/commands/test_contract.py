@@ -7,8 +7,7 @@ from pathlib import Path
 
 from cmfl.where import Target
 from contracts.build import ARTIFACT
-from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.contract.manifest import read_run_manifest
+from ledger.chain.contract.ledger import CommitteeLedger, read_run_manifest
 from ledger.io.home import Home
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
 from tests.support.creations import FLAGS, created_by_factory, planted

@@ -18,12 +18,12 @@ import cmfl as cmfl_package
 from api.settings import Settings
 from clients.runs.run_folder import manifest_of
 from cmfl.where import Target
-from ledger.chain.addresses import checksum
-from ledger.chain.contract.manifest import read_run_manifest
+from ledger.chain.contract.ledger import read_run_manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.rpc.server import RpcServer
 from ledger.io.home import MANIFEST, Home
 from ledger.protocol.documents.envelope import Attestation, Envelope, EnvelopeKind
+from ledger.protocol.encoding import checksum
 from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.training_replay import ReplayVerdict
 from ledger.protocol.types import Domain

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from eth_account import Account
 
-from ledger.chain.addresses import checksum
+from ledger.protocol.encoding import checksum
 from ledger.protocol.signing import data_salt
 from tests.clients.onboarding.owners import FORM, owner, owner_key, samples_file
 from tests.cmfl.commands.conftest import refusal, settings_of, succeeds

@@ -80,7 +80,7 @@ def without_later_models(home: Path) -> None:
     store, run = FolderBlobs(Home(home).blobs), Home(home).run("run")
     with EmbeddedReader.open(home / "chain.sqlite") as chain:
         from ledger.chain.contract.deploy import connect
-        from ledger.chain.contract.manifest import read_run_manifest
+        from ledger.chain.contract.ledger import read_run_manifest
 
         deployment = connect(chain, read_run_manifest(run)).deployment()
     kept = {deployment.config.hex(), deployment.model.hex()}
@@ -132,7 +132,7 @@ def test_a_run_that_workers_elsewhere_play_is_healthy(coordinator: Path, head: s
 def test_a_store_of_workers_elsewhere_that_lost_a_model_is_broken(coordinator: Path) -> None:
     with EmbeddedReader.open(coordinator / "chain.sqlite") as chain:
         from ledger.chain.contract.deploy import connect
-        from ledger.chain.contract.manifest import read_run_manifest
+        from ledger.chain.contract.ledger import read_run_manifest
 
         run = read_run_manifest(Home(coordinator).run("run"))
         model = connect(chain, run).state().model.hex()

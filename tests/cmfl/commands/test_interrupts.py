@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cmfl.commands.interrupts import END_SIGNALS
+from cmfl.commands.process import END_SIGNALS
 from tests.patience import PATIENCE_SECONDS
 from tests.processes import Forks
 

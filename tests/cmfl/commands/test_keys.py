@@ -10,24 +10,23 @@ from pathlib import Path
 import pytest
 from eth_account import Account
 
-from clients import keystores
-from clients.keystores import ScryptCost
+from clients import registration
 from clients.random_streams import simulated_keys
-from ledger.chain.addresses import checksum
+from clients.registration import ScryptCost
 from ledger.protocol import signing
-from ledger.protocol import signing as registration
+from ledger.protocol.encoding import checksum
 from ledger.protocol.signing import KeySigner
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
 
 DOCS = Path(__file__).parents[3] / "docs"
 PASSWORD = "not a word of any sentence"
-USUAL = keystores.write_keystore.__defaults__
+USUAL = registration.write_keystore.__defaults__
 
 
 @pytest.fixture
 def password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a password file; deriving from it costs a test nothing."""
-    monkeypatch.setattr(keystores.write_keystore, "__defaults__", (ScryptCost.OF_TEST_KEYS,))
+    monkeypatch.setattr(registration.write_keystore, "__defaults__", (ScryptCost.OF_TEST_KEYS,))
     path = tmp_path / "password"
     path.write_text(PASSWORD + "\n")
     return path
@@ -114,7 +113,7 @@ def test_no_key_and_no_password_is_ever_printed(
 ) -> None:
     key = simulated_keys(0, 1)[0]
     keystore, wrong = tmp_path / "me.json", tmp_path / "wrong"
-    keystores.write_keystore(keystore, key, PASSWORD)
+    registration.write_keystore(keystore, key, PASSWORD)
     wrong.write_text("quite another secret")
     monkeypatch.setenv("CMFL_PRIVATE_KEY", key.hex())
     at = ["--keystore", keystore, "--password-file"]
@@ -143,5 +142,5 @@ def test_no_key_and_no_password_is_ever_printed(
 
 def test_everything_that_a_key_signs_is_listed_in_the_docs() -> None:
     page = (DOCS / "joining.md").read_text("utf-8")
-    for name, fields in (*registration.REGISTRATION_TYPES.items(), *signing.TYPES.items()):
+    for name, fields in (*signing.REGISTRATION_TYPES.items(), *signing.TYPES.items()):
         assert name == "EIP712Domain" or f"| `{name}` | `{fields}` | " in page

@@ -24,12 +24,12 @@ from cmfl.provenance.documents import (
 from cmfl.provenance.facts import RoundNotEndedError, RunFacts, read_facts
 from cmfl.provenance.verify import verify_document
 from cmfl.where import Target
-from ledger.chain.addresses import checksum
-from ledger.chain.contract.manifest import read_run_manifest
+from ledger.chain.contract.ledger import read_run_manifest
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.server import RpcServer
 from ledger.io.home import Home
 from ledger.protocol.documents.envelope import Attestation, Envelope
+from ledger.protocol.encoding import checksum
 from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment
 from ledger.protocol.types import ClientId, Digest

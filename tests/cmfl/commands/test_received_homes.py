@@ -13,7 +13,7 @@ import pytest
 import cmfl as face
 from api.settings import Settings
 from clients.datasets import own_data
-from ledger.chain.contract.manifest import settings_digest
+from ledger.chain.contract.ledger import settings_digest
 from ledger.io import user_code
 from ledger.io.home import Home
 from ledger.protocol.errors import CmflError

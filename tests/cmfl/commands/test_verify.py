@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from cmfl.where import Target
-from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.contract.manifest import read_run_manifest, write_manifest
+from ledger.chain.contract.ledger import CommitteeLedger, read_run_manifest, write_manifest
 from ledger.io.home import Home
 from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, succeeds
 from tests.support.creations import FLAGS, planted

@@ -14,7 +14,7 @@ import pytest
 
 from api.settings import Settings
 from clients.configuration.loading import load_recorded
-from cmfl.commands.exit_codes import WRONG
+from cmfl.commands import WRONG
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import PROTOCOL_VERSION

@@ -16,12 +16,11 @@ import pytest
 import torch
 
 from clients.configuration.loading import load
-from clients.keystores import PASSWORD_FILE, write_test_keystores
 from clients.random_streams import simulated_keys
+from clients.registration import PASSWORD_FILE, write_test_keystores
 from clients.runs.open_run import prepared
 from clients.worker.process import WorkerTarget, find_deployed_run
 from clients.worker.status import WorkerFolder
-from ledger.chain.addresses import checksum
 from ledger.chain.contract import abi
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -31,6 +30,7 @@ from ledger.chain.ports import IncompleteLogsError, Log, LogQuery, NotServedErro
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server import RpcServer
 from ledger.io.home import Home
+from ledger.protocol.encoding import checksum
 from ledger.protocol.inputs import participants_of
 from ledger.protocol.signing import KeySigner
 from ledger.storage.blobs import FolderBlobs

@@ -13,8 +13,8 @@ from eth.vm.stack import to_int
 from eth_typing import Address
 from hypothesis import strategies as st
 
-from ledger.chain.addresses import to_canonical
 from ledger.chain.embedded import evm
+from ledger.protocol.encoding import to_canonical
 
 if TYPE_CHECKING:
     from eth.abc import ComputationAPI, StateAPI

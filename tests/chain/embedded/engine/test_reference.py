@@ -17,12 +17,12 @@ from trie import HexaryTrie  # type: ignore[attr-defined]
 from trie.exceptions import MissingTrieNode
 
 from benchmarks.ledger import RecordedRounds
-from ledger.chain.addresses import to_canonical
 from ledger.chain.embedded import engine, evm
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.engine import FastAccountDB, TrieNodes
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
+from ledger.protocol.encoding import to_canonical
 from tests.chain.embedded.engine.programs import Arena, call, push
 from tests.chain.probe import deploy, words
 from tests.faults import times

@@ -1,1 +1,0 @@
-"""Aggregators: one update of many, one file each."""
