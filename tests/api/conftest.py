@@ -89,7 +89,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         make_run(home, "first", (f"seed={seed}", *SETTINGS))
         return home
 
-    return first_that_shows(_every_fault, play, first=19)
+    return first_that_shows(_every_fault, play, first=24)
 
 
 def _every_fault(home: Path) -> bool:

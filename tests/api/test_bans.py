@@ -40,7 +40,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[httpx.Cli
             elected = read(client, f"{root}/rounds/1/committee")["next_committee"]
             return banned.keys() <= trained and any(m["client"] in banned for m in elected)
 
-    home, address = first_that_shows(elects_a_banned_one, play, first=6)
+    home, address = first_that_shows(elects_a_banned_one, play, first=7)
     with serving(Settings(home=home)) as client:
         root = root_of(client, address)
         assert list(banned_in(client, root).values()) == [1, 1]

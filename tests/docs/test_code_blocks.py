@@ -44,7 +44,7 @@ FOREIGN = {
     *("flower-superlink", "flower-supernode", "flwr", "anvil", "geth", "besu", "ray", "python3"),
     *("source", "twine", "git", "openssl", "model_signing", "pip", "npm"),
 }
-SMALLER = {"README.md": ("    rounds=10,\n)", "    rounds=1,\n)")}
+SMALLER = {"README.md": ("seeds=range(2),\n    rounds=10,\n)", "seeds=range(1),\n    rounds=1,\n)")}
 """Shown large, run small."""
 _BLOCK = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 _QUOTED = re.compile(r"`(cmfl [a-z][^`]*)`")

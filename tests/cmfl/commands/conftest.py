@@ -166,7 +166,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         succeeds("run", "--preset", "smoke", "--home", path, *settings, "--json")
         return path
 
-    return first_that_shows(_every_fault, play, first=2)
+    return first_that_shows(_every_fault, play, first=5)
 
 
 def _every_fault(home: Path) -> bool:
