@@ -32,8 +32,8 @@ from ledger.chain.round_ledger import RecordedEvent
 from ledger.history import answers_parts, answers_rounds, answers_signed
 from ledger.history.answers_parts import (
     AggregationAnswer,
+    AnsweredRound,
     CommitteeAnswer,
-    RoundView,
     UpdatesAnswer,
     round_numbers,
 )
@@ -80,13 +80,13 @@ class RoundRequest:
         self._reading = reading
         self._address = address
         self._number = number
-        self._view: RoundView | None = None
+        self._view: AnsweredRound | None = None
 
     @property
-    def view(self) -> RoundView:
+    def view(self) -> AnsweredRound:
         if self._view is None:
             history = self._reading.history(self._address)
-            self._view = RoundView.of(history, history.opened(self._number))
+            self._view = AnsweredRound.of(history, history.opened(self._number))
         return self._view
 
     def respond(

@@ -160,7 +160,7 @@ class RecordedUpdate:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedRound:
+class RoundToRepeat:
     """An ended round with the updates of it that are to be repeated.
 
     Attributes:
@@ -186,7 +186,7 @@ class RecordedRun:
 
     domain: Domain
     document: RunDocument
-    rounds: tuple[RecordedRound, ...]
+    rounds: tuple[RoundToRepeat, ...]
 
     @property
     def updates(self) -> int:
@@ -215,7 +215,7 @@ def recorded_run(
             raise ConfigurationError(
                 f"client {client}: the run has clients 0 .. {history.fixed.clients - 1}"
             )
-    rounds, model = list[RecordedRound](), document.initial_model
+    rounds, model = list[RoundToRepeat](), document.initial_model
     for round_ in ended[:last]:
         if round_.round >= first:
             rounds.append(_recorded(history, round_, model, clients))
@@ -242,10 +242,10 @@ def _bounds(request: ReplayRequest, ended: int) -> tuple[int, int]:
 
 def _recorded(
     history: FoldedHistory, round_: HistoryRound, model: Digest, clients: Sequence[ClientId]
-) -> RecordedRound:
+) -> RoundToRepeat:
     payloads = history.documented(round_).documents.payloads
     accepted = () if round_.decided is None else round_.decided.accepted
-    return RecordedRound(
+    return RoundToRepeat(
         round=round_.round,
         seed=round_.seed,
         model=model,
@@ -258,7 +258,7 @@ def _recorded(
     )
 
 
-def _drawn(rounds: Sequence[RecordedRound], request: ReplayRequest) -> tuple[RecordedRound, ...]:
+def _drawn(rounds: Sequence[RoundToRepeat], request: ReplayRequest) -> tuple[RoundToRepeat, ...]:
     updates = [(r.round, u.client) for r in rounds for u in r.updates]
     if request.sample is not None and request.sample < len(updates):
         rng = np.random.default_rng(request.seed)

@@ -18,11 +18,11 @@ from clients.datasets.own_samples import samples_digest_of
 from clients.devices import available_caps, cap_named, device_named
 from clients.replay.replay_inputs import (
     InputsMissingError,
-    RecordedRound,
     RecordedRun,
     RecordedUpdate,
     ReplayInputs,
     ReplayRequest,
+    RoundToRepeat,
     replay_configuration,
     replay_inputs,
 )
@@ -119,7 +119,7 @@ class _Repetition:
     trained: dict[ClientId, TrainedUpdate] = field(default_factory=dict)
     engine: Engine | None = None
 
-    def of_round(self, round_: RecordedRound) -> Iterator[ReplayedUpdate]:
+    def of_round(self, round_: RoundToRepeat) -> Iterator[ReplayedUpdate]:
         """Yield the updates of a round with their verdicts, ascending by client."""
         missing, earlier = dict(self.inputs.missing), self._earlier(round_)
         start = self._vector(round_.model, FLOAT32)
@@ -144,7 +144,7 @@ class _Repetition:
             self.engine.close()
             self.engine = None
 
-    def _earlier(self, round_: RecordedRound) -> dict[ClientId, ReplayedUpdate]:
+    def _earlier(self, round_: RoundToRepeat) -> dict[ClientId, ReplayedUpdate]:
         if self.log is None:
             return {}
         results = {
@@ -154,7 +154,7 @@ class _Repetition:
         }
         return {client: result for client, result in results.items() if result is not None}
 
-    def _origin(self, round_: RecordedRound, update: RecordedUpdate) -> Digest:
+    def _origin(self, round_: RoundToRepeat, update: RecordedUpdate) -> Digest:
         """Return a digest of everything that the result of an update follows from."""
         model, recorded = self.inputs.model, self.recorded(round_.round, update.client)
         samples = samples_digest_of(self.inputs.data.train[update.client], bytes(_DIGEST_BYTES))
@@ -205,7 +205,7 @@ class _Repetition:
             raise
 
     def _compared(
-        self, round_: RecordedRound, update: RecordedUpdate, missing: str | None
+        self, round_: RoundToRepeat, update: RecordedUpdate, missing: str | None
     ) -> ReplayedUpdate:
         """Return the verdict on an update.
 
@@ -258,7 +258,7 @@ class _Repetition:
             where = ", if it was trained in this environment, as you say"
         return ReplayVerdict.OTHER, f"{self.inputs.described} make another update{far}{where}"
 
-    def _difference(self, round_: RecordedRound, update: RecordedUpdate) -> UpdateDifference | None:
+    def _difference(self, round_: RoundToRepeat, update: RecordedUpdate) -> UpdateDifference | None:
         """Return the distance of an update from the recorded one.
 
         The updates that were repeated here are honest. Where they are fewer than two, the accepted

@@ -20,17 +20,17 @@ from ledger.actors.steps import (
 from ledger.actors.view import ChainView
 from ledger.chain.contract.ledger import MAX_COMMITMENTS
 from ledger.chain.round_ledger import RoundLedger
-from ledger.protocol.errors import ProtocolRefusal, Refusal
+from ledger.protocol.errors import ProtocolRefusal, RefusalCode
 from ledger.protocol.inputs import window_end
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.payloads import Payload
 from ledger.protocol.types import Digest, SignedCommitment
 
 _NOTHING_IN_TIME = {
-    Refusal.COMMITMENTS_CLOSED,
-    Refusal.NO_ROUND_OPEN,
-    Refusal.NOTHING_TAKEN,
-    Refusal.WRONG_ROUND,
+    RefusalCode.COMMITMENTS_CLOSED,
+    RefusalCode.NO_ROUND_OPEN,
+    RefusalCode.NOTHING_TAKEN,
+    RefusalCode.WRONG_ROUND,
 }
 """Refusals that concern every commitment of a batch: none of them is worth another try."""
 

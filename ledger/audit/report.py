@@ -149,7 +149,7 @@ class BlobKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class ResultCode:
     """A code that programs compare; what more there is makes its sentence."""
 
     code: str
@@ -159,7 +159,7 @@ class Code:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact(Code):
+class Fact(ResultCode):
     """A statement of the record that a check can contradict.
 
     Attributes:
@@ -175,7 +175,7 @@ class Fact(Code):
 
 
 @dataclass(frozen=True, slots=True)
-class Need(Code):
+class Need(ResultCode):
     """An input that is missing, so that something cannot be checked.
 
     Attributes:
@@ -187,7 +187,7 @@ class Need(Code):
 
 
 @dataclass(frozen=True, slots=True)
-class FindingKind(Code):
+class FindingKind(ResultCode):
     """A kind of misbehaviour or misfortune that a run's record names.
 
     Attributes:
@@ -216,7 +216,7 @@ def shown(value: Any, *, is_bounded: bool = True) -> Any:
     if hasattr(value, "as_dict"):
         return value.as_dict()
     match value:
-        case Code():
+        case ResultCode():
             return value.code
         case Enum():
             return value.value

@@ -64,15 +64,15 @@ class RoundHeading(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class RoundView:
+class AnsweredRound:
     """One round with its documents, and the history that they come from."""
 
     history: FoldedHistory
     parts: DocumentedRound
 
     @staticmethod
-    def of(history: FoldedHistory, round_: HistoryRound) -> RoundView:
-        return RoundView(history, history.documented(round_))
+    def of(history: FoldedHistory, round_: HistoryRound) -> AnsweredRound:
+        return AnsweredRound(history, history.documented(round_))
 
     @property
     def round(self) -> HistoryRound:
@@ -165,7 +165,7 @@ class RoundNumbers(Response):
     links: fields.Links
 
 
-def round_numbers(view: RoundView) -> RoundNumbers:
+def round_numbers(view: AnsweredRound) -> RoundNumbers:
     """Return a round in numbers."""
     round_, history = view.round, view.history
     decided, end = round_.decided, round_.end
@@ -235,7 +235,7 @@ class UpdatesAnswer(RoundHeading):
     record: RecordPointer | None
 
 
-def updates(view: RoundView) -> UpdatesAnswer:
+def updates(view: AnsweredRound) -> UpdatesAnswer:
     """Return the outcome of each sampled trainer's update."""
     names = "client outcome committed commitment payload rank distance distance_bits reason"
     entries = [part_entry(names, part) for part in view.parts.trainers()]
@@ -337,7 +337,7 @@ _MEMBER = (
 )
 
 
-def committee(view: RoundView) -> CommitteeAnswer:
+def committee(view: AnsweredRound) -> CommitteeAnswer:
     """Return the members by their places, with what they did, and the next committee."""
     following = view.round.end.next_committee if view.round.end else ()
     return {
@@ -401,7 +401,7 @@ class AggregationBody(Response):
     result: Annotated[fields.Digest32 | None, doc("what the committee voted on")]
 
 
-def aggregation_body(view: RoundView) -> AggregationBody:
+def aggregation_body(view: AnsweredRound) -> AggregationBody:
     """Return what was aggregated, without the round's heading and record."""
     decided = view.round.decided
     opening = opening_of(None if decided is None else decided.opening())
@@ -415,7 +415,7 @@ def aggregation_body(view: RoundView) -> AggregationBody:
     return cast("AggregationBody", answer)
 
 
-def _accepted(view: RoundView, accepted: tuple[ClientId, ...]) -> list[AcceptedUpdate]:
+def _accepted(view: AnsweredRound, accepted: tuple[ClientId, ...]) -> list[AcceptedUpdate]:
     """Return S_a in ranking order, with each share, exactly and as a float64."""
     weights = weights_of(view.history.fixed.form, view.round.registry, accepted)
     total = sum(weights.values())
@@ -437,7 +437,7 @@ class AggregationAnswer(AggregationBody, RoundHeading):
     record: RecordPointer | None
 
 
-def aggregation(view: RoundView) -> AggregationAnswer:
+def aggregation(view: AnsweredRound) -> AggregationAnswer:
     """Return what was aggregated; all empty unless the round is decided."""
     answer: Any = {**view.heading(), **aggregation_body(view)}
     result = answer.pop("result")  # comes last

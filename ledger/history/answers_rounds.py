@@ -15,6 +15,7 @@ from ledger.claims import ClaimedRound, claims_of
 from ledger.history import fields
 from ledger.history.answers_parts import (
     AggregationBody,
+    AnsweredRound,
     CommitmentEntry,
     CommitteeMember,
     EndBlock,
@@ -22,7 +23,6 @@ from ledger.history.answers_parts import (
     NewModel,
     RoundHeading,
     RoundNumbers,
-    RoundView,
     UpdateEntry,
     Views,
     aggregation_body,
@@ -108,7 +108,7 @@ class RoundAnswer(RoundNumbers, Answer):
     parts: Annotated[RoundParts | None, doc("null without `full=true`")]
 
 
-def full_round(view: RoundView) -> FullRound:
+def full_round(view: AnsweredRound) -> FullRound:
     """Return a round with all its parts but the score vectors."""
     scores, _ = scores_body(view)
     members = committee(view)
@@ -140,7 +140,7 @@ def rounds_page(history: FoldedHistory, page: RoundPage, *, full: bool = False) 
     """Return a page of rounds, each as a line or whole."""
     rounds: list[RoundSummary] | list[FullRound]
     if full:
-        rounds = [full_round(RoundView.of(history, round_)) for round_ in page.rounds]
+        rounds = [full_round(AnsweredRound.of(history, round_)) for round_ in page.rounds]
     else:
         rounds = [round_summary(history, round_) for round_ in page.rounds]
     return {"rounds": rounds, "scanned": page.scanned, "next_cursor": page.next_cursor}
@@ -154,7 +154,7 @@ class ExplanationAnswer(RoundHeading):
     ]
 
 
-def explanation(view: RoundView) -> ExplanationAnswer:
+def explanation(view: AnsweredRound) -> ExplanationAnswer:
     """Return a round in plain words."""
     document = read_run(view.history.blobs, view.history.fixed.config)
     reports = [view.history.ban_report(recorded) for recorded in view.round.bans]

@@ -17,12 +17,12 @@ from pydantic import Field
 from ledger.chain.ports import NotServedError
 from ledger.history import fields
 from ledger.history.answers_parts import (
+    AnsweredRound,
     Base,
     IncidentsPointer,
     Opening,
     RecordPointer,
     RoundHeading,
-    RoundView,
     View,
     opening_of,
     refusal,
@@ -131,7 +131,7 @@ class ScoresBody(Response):
 MAX_CLAIMS = 320
 
 
-def scores_body(view: RoundView, *, with_vectors: bool = False) -> tuple[ScoresBody, bool]:
+def scores_body(view: AnsweredRound, *, with_vectors: bool = False) -> tuple[ScoresBody, bool]:
     """Return the signed score claims without the round's heading; see `scores`."""
     record, decided, blobs = view.documents.record, view.round.decided, view.history.blobs
     claims = _claims(record) if record is not None else []
@@ -176,7 +176,7 @@ class ScoresAnswer(ScoresBody, RoundHeading):
     record: RecordPointer | None
 
 
-def scores(view: RoundView, *, with_vectors: bool = False) -> tuple[ScoresAnswer, bool]:
+def scores(view: AnsweredRound, *, with_vectors: bool = False) -> tuple[ScoresAnswer, bool]:
     """Return the signed score claims, and whether every blob that they show was available."""
     body, is_complete = scores_body(view, with_vectors=with_vectors)
     return {**view.heading(), **body, "record": view.record()}, is_complete
@@ -270,7 +270,7 @@ class VotesBody(Response):
 MAX_INCIDENTS = 320
 
 
-def votes_body(view: RoundView) -> VotesBody:
+def votes_body(view: AnsweredRound) -> VotesBody:
     """Return certificates and incidents without the round's heading; see `votes`."""
     incidents = view.documents.reported_incidents
     return {
@@ -282,7 +282,7 @@ def votes_body(view: RoundView) -> VotesBody:
     }
 
 
-def _certificates(view: RoundView) -> list[Certificate] | None:
+def _certificates(view: AnsweredRound) -> list[Certificate] | None:
     decided = view.round.decided
     if decided is None:
         return []
@@ -296,7 +296,7 @@ def _certificates(view: RoundView) -> list[Certificate] | None:
 
 
 def _certificate(
-    view: RoundView, phase: Phase, certificate: SubmittedCertificate, decided: RoundDecided
+    view: AnsweredRound, phase: Phase, certificate: SubmittedCertificate, decided: RoundDecided
 ) -> Certificate:
     members = view.round.committee
     primary = primary_seat(view.round.seed, phase, certificate.view, len(members))
@@ -328,7 +328,7 @@ class VotesAnswer(VotesBody, RoundHeading):
     """Both certificates, and the reported incidents before them."""
 
 
-def votes(view: RoundView) -> VotesAnswer:
+def votes(view: AnsweredRound) -> VotesAnswer:
     """Return both certificates, None if another contract sent the decision, and the incidents."""
     return {**view.heading(), **votes_body(view)}
 
@@ -425,7 +425,9 @@ def evidence_page(
 ) -> EvidenceAnswer:
     """Return the evidence in the rounds of a page, against one client or against all."""
     entries = [
-        entry for round_ in page.rounds for entry in round_evidence(RoundView.of(history, round_))
+        entry
+        for round_ in page.rounds
+        for entry in round_evidence(AnsweredRound.of(history, round_))
     ]
     return {
         "evidence": [entry for entry in entries if client is None or entry["client"] == client],
@@ -434,7 +436,7 @@ def evidence_page(
     }
 
 
-def round_evidence(view: RoundView) -> list[EvidenceEntry]:
+def round_evidence(view: AnsweredRound) -> list[EvidenceEntry]:
     """Return the evidence in one round: bans, then refused scores, then incidents."""
     bans = zip(view.round.banned, view.round.bans, strict=True)
     record = view.documents.record
@@ -449,7 +451,7 @@ def round_evidence(view: RoundView) -> list[EvidenceEntry]:
     ]
 
 
-def _evidence(view: RoundView, client: ClientId, kind: str, what: object) -> EvidenceEntry:
+def _evidence(view: AnsweredRound, client: ClientId, kind: str, what: object) -> EvidenceEntry:
     """Return evidence of one kind; the parts of the others are null."""
     parts = {"ban": None, "scores": None, "incident": None, kind.rpartition("_")[2]: what}
     entry = {"round": view.round.round, **parts, "client": client, "kind": kind}

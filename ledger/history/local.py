@@ -21,7 +21,7 @@ from ledger.history.answers_clients import (
     digest_page,
     one_client,
 )
-from ledger.history.answers_parts import RoundView
+from ledger.history.answers_parts import AnsweredRound
 from ledger.history.answers_rounds import (
     DiscardedRounds,
     ExplanationAnswer,
@@ -97,9 +97,9 @@ class LocalHistory:
     def digest(self, digest: Digest, limit: int, cursor: str | None) -> DigestAnswer:
         return digest_page(self.source, digest, limit, cursor)
 
-    def view(self, number: int) -> RoundView:
+    def view(self, number: int) -> AnsweredRound:
         """Return a round with its documents."""
-        return RoundView.of(self.source, self.source.opened(number))
+        return AnsweredRound.of(self.source, self.source.opened(number))
 
 
 MAX_ROUNDS_PER_POLL = 100

@@ -75,7 +75,7 @@ class ConfigurationError(CmflError):
     """A configuration file or a setting on the command line is wrong."""
 
 
-class Refusal(StrEnum):
+class RefusalCode(StrEnum):
     """Reason for which the ledger refuses a transaction, as the contract's revert states it."""
 
     NOT_REGISTERING = "registration is closed"
@@ -122,7 +122,7 @@ class Refusal(StrEnum):
 class ProtocolRefusal(CmflError):  # noqa: N818 - a refusal is the contract working, not failing
     """The ledger refuses a transaction."""
 
-    def __init__(self, code: Refusal, detail: str = "") -> None:
+    def __init__(self, code: RefusalCode, detail: str = "") -> None:
         self.code, self.detail = code, detail
         super().__init__(f"{self.reason} ({detail})" if detail else self.reason)
 

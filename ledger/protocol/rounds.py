@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ledger.protocol import encoding
-from ledger.protocol.errors import ProtocolRefusal, Refusal
+from ledger.protocol.errors import ProtocolRefusal, RefusalCode
 from ledger.protocol.fold import HeadEvent, LedgerState
 from ledger.protocol.inputs import drawn_committee, primary_seat
 from ledger.protocol.judgement import sets_of
@@ -76,18 +76,18 @@ def register_clients(
     deployment = state.deployment
     _require_account(block)
     if state.stage is not LedgerStage.REGISTERING:
-        raise ProtocolRefusal(Refusal.NOT_REGISTERING)
+        raise ProtocolRefusal(RefusalCode.NOT_REGISTERING)
     if encoding.registry_digest(words, rest) != state.registry_rest:
-        raise ProtocolRefusal(Refusal.REGISTRY_MISMATCH)
+        raise ProtocolRefusal(RefusalCode.REGISTRY_MISMATCH)
     count = len(state.registry) + len(words)
     if count > deployment.clients or (rest == NO_DIGEST) != (count == deployment.clients):
-        raise ProtocolRefusal(Refusal.REGISTRY_END)
+        raise ProtocolRefusal(RefusalCode.REGISTRY_END)
     previous = int.from_bytes(state.registry[-1].address) if state.registry else 0
     for word in words:
         if word >> 224 or not word & 0xFFFF_FFFF_FFFF_FFFF:
-            raise ProtocolRefusal(Refusal.MALFORMED_CLIENT)
+            raise ProtocolRefusal(RefusalCode.MALFORMED_CLIENT)
         if word >> 64 <= previous:
-            raise ProtocolRefusal(Refusal.CLIENTS_NOT_ASCENDING)
+            raise ProtocolRefusal(RefusalCode.CLIENTS_NOT_ASCENDING)
         previous = word >> 64
     registered = ClientsRegistered(ClientId(len(state.registry)), tuple(words))
     state = replace(state, registry_rest=rest).after(registered, block.number)
@@ -110,28 +110,28 @@ def commit_updates(
     _require_account(block)
     _require_open(state, round_number)
     if block.number > state.opened_block + state.deployment.commit_blocks:
-        raise ProtocolRefusal(Refusal.COMMITMENTS_CLOSED)
+        raise ProtocolRefusal(RefusalCode.COMMITMENTS_CLOSED)
     if not signed:
-        raise ProtocolRefusal(Refusal.NO_COMMITMENTS)
+        raise ProtocolRefusal(RefusalCode.NO_COMMITMENTS)
     committed = set(state.committed)
     accepted: list[tuple[ClientId, Digest]] = []
     for entry in signed:
         client = entry.commitment.client
         if client >= state.deployment.clients:
-            raise ProtocolRefusal(Refusal.UNKNOWN_CLIENT)
+            raise ProtocolRefusal(RefusalCode.UNKNOWN_CLIENT)
         registered = state.registry[client]
         if registered.is_banned_in(round_number):
-            raise ProtocolRefusal(Refusal.CLIENT_BANNED)
+            raise ProtocolRefusal(RefusalCode.CLIENT_BANNED)
         if client in committed:
             continue
         _require_canonical(entry.signature)
         commitment = replace(entry.commitment, round=round_number)
         if not is_signed_by(registered.address, state.domain, commitment, entry.signature):
-            raise ProtocolRefusal(Refusal.COMMITMENT_NOT_SIGNED)
+            raise ProtocolRefusal(RefusalCode.COMMITMENT_NOT_SIGNED)
         committed.add(client)
         accepted.append((client, commitment.commitment))
     if not accepted:
-        raise ProtocolRefusal(Refusal.NOTHING_TAKEN)
+        raise ProtocolRefusal(RefusalCode.NOTHING_TAKEN)
     clients, commitments = zip(*accepted, strict=True)
     event = UpdatesCommitted(round_number, clients, commitments)
     return state.after(event, block.number), (event,)
@@ -149,17 +149,17 @@ def decide(
     _require_account(block)
     _require_open(state, round_number)
     if decision.committee != state.committee:
-        raise ProtocolRefusal(Refusal.WRONG_COMMITTEE)
+        raise ProtocolRefusal(RefusalCode.WRONG_COMMITTEE)
     _require_ranking(state, ranking, block)
     derived = sets_of(state.deployment, ranking)
     result = encoding.aggregation_result(decision.opening())
     sets = (encoding.set_digest(derived.accepted), encoding.set_digest(derived.candidates))
     inputs = (decision.base, result)
     if certificates[0].set_digest != sets[0]:
-        raise ProtocolRefusal(Refusal.WRONG_AGGREGATION_SET)
+        raise ProtocolRefusal(RefusalCode.WRONG_AGGREGATION_SET)
     first = _require_certificate(state, Phase.AGGREGATION, certificates[0], *inputs)
     if certificates[1].set_digest != sets[1]:
-        raise ProtocolRefusal(Refusal.WRONG_CANDIDATES)
+        raise ProtocolRefusal(RefusalCode.WRONG_CANDIDATES)
     second = _require_certificate(state, Phase.ELECTION, certificates[1], *inputs)
     views = (certificates[0].view, certificates[1].view)
     signers = (certificates[0].signers, certificates[1].signers)
@@ -195,7 +195,7 @@ def abandon_round(state: LedgerState, round_number: int, block: BlockContext) ->
     _require_account(block)
     _require_open(state, round_number)
     if block.number < state.opened_block + state.deployment.deadline_blocks:
-        raise ProtocolRefusal(Refusal.DEADLINE_NOT_REACHED)
+        raise ProtocolRefusal(RefusalCode.DEADLINE_NOT_REACHED)
     seed = encoding.seed_after_abandoned(state.seed, _beacon(state, block))
     banned = {ClientId(i) for i, client in enumerate(state.registry) if client.banned_in}
     deployment = state.deployment
@@ -213,22 +213,22 @@ def report_equivocation(
     """
     _require_account(block)
     if state.stage is LedgerStage.REGISTERING:
-        raise ProtocolRefusal(Refusal.NOT_OPENED)
+        raise ProtocolRefusal(RefusalCode.NOT_OPENED)
     client = report.client
     if client >= state.deployment.clients:
-        raise ProtocolRefusal(Refusal.UNKNOWN_CLIENT)
+        raise ProtocolRefusal(RefusalCode.UNKNOWN_CLIENT)
     accused = state.registry[client]
     if accused.banned_in:
-        raise ProtocolRefusal(Refusal.CLIENT_BANNED)
+        raise ProtocolRefusal(RefusalCode.CLIENT_BANNED)
     first, second = report.first.statement, report.second.statement
     if first == second:
-        raise ProtocolRefusal(Refusal.STATEMENTS_EQUAL)
+        raise ProtocolRefusal(RefusalCode.STATEMENTS_EQUAL)
     if isinstance(first, Scores) and isinstance(second, Scores) and first.clients != second.clients:
-        raise ProtocolRefusal(Refusal.SCORES_DIFFER)
+        raise ProtocolRefusal(RefusalCode.SCORES_DIFFER)
     for signed in (report.first, report.second):
         _require_canonical(signed.signature)
         if not is_signed_by(accused.address, state.domain, signed.statement, signed.signature):
-            raise ProtocolRefusal(Refusal.STATEMENT_NOT_SIGNED)
+            raise ProtocolRefusal(RefusalCode.STATEMENT_NOT_SIGNED)
     return _with_head(state, ClientBanned(state.round, client, NO_DIGEST), block)
 
 
@@ -241,46 +241,46 @@ def _with_head(state: LedgerState, event: HeadEvent, block: BlockContext) -> Ste
 def _require_account(block: BlockContext) -> None:
     """Refuse a transaction from a contract or a delegated account: votes are in call data."""
     if not block.sent_by_account:
-        raise ProtocolRefusal(Refusal.NOT_SENT_BY_ACCOUNT)
+        raise ProtocolRefusal(RefusalCode.NOT_SENT_BY_ACCOUNT)
     if block.is_delegated:
-        raise ProtocolRefusal(Refusal.DELEGATED_ACCOUNT)
+        raise ProtocolRefusal(RefusalCode.DELEGATED_ACCOUNT)
 
 
 def _require_open(state: LedgerState, round_number: int) -> None:
     if state.stage is not LedgerStage.OPEN:
-        raise ProtocolRefusal(Refusal.NO_ROUND_OPEN)
+        raise ProtocolRefusal(RefusalCode.NO_ROUND_OPEN)
     if round_number != state.round:
-        raise ProtocolRefusal(Refusal.WRONG_ROUND)
+        raise ProtocolRefusal(RefusalCode.WRONG_ROUND)
 
 
 def _require_ranking(state: LedgerState, ranking: Sequence[int], block: BlockContext) -> None:
     deployment = state.deployment
     if len(ranking) > deployment.trainers:
-        raise ProtocolRefusal(Refusal.RANKING_TOO_LONG)
+        raise ProtocolRefusal(RefusalCode.RANKING_TOO_LONG)
     if len(ranking) < deployment.members:
-        raise ProtocolRefusal(Refusal.RANKING_TOO_SHORT)
+        raise ProtocolRefusal(RefusalCode.RANKING_TOO_SHORT)
     is_early = block.number <= state.opened_block + deployment.commit_blocks
     if is_early and len(ranking) < deployment.trainers:  # nobody is late while there is time
-        raise ProtocolRefusal(Refusal.RANKING_TOO_EARLY)
+        raise ProtocolRefusal(RefusalCode.RANKING_TOO_EARLY)
     members, committed = set(state.committee), state.committed
     ranked, previous = set[int](), -1
     for word in ranking:
         if word <= previous:
-            raise ProtocolRefusal(Refusal.RANKING_NOT_SORTED)
+            raise ProtocolRefusal(RefusalCode.RANKING_NOT_SORTED)
         client = encoding.word_client(word)
         if client >= deployment.clients:
-            raise ProtocolRefusal(Refusal.UNKNOWN_CLIENT)
+            raise ProtocolRefusal(RefusalCode.UNKNOWN_CLIENT)
         if client in members:
-            raise ProtocolRefusal(Refusal.MEMBER_RANKED)
+            raise ProtocolRefusal(RefusalCode.MEMBER_RANKED)
         if client in ranked:
-            raise ProtocolRefusal(Refusal.REPEATED_CLIENT)
+            raise ProtocolRefusal(RefusalCode.REPEATED_CLIENT)
         if client not in committed:
-            raise ProtocolRefusal(Refusal.NO_COMMITMENT)
+            raise ProtocolRefusal(RefusalCode.NO_COMMITMENT)
         ranked.add(client)
         previous = word
     # The words ascend, so the last distance bounds them all.
     if previous >> 32 >= encoding.INFINITY_BITS:
-        raise ProtocolRefusal(Refusal.DISTANCE_NOT_FINITE)
+        raise ProtocolRefusal(RefusalCode.DISTANCE_NOT_FINITE)
 
 
 def _require_certificate(
@@ -304,38 +304,38 @@ def _require_certificate(
     )
     _require_vote(state, committee[place], request, certificate.request)
     if signers >> len(committee):
-        raise ProtocolRefusal(Refusal.SIGNERS_OUT_OF_RANGE)
+        raise ProtocolRefusal(RefusalCode.SIGNERS_OUT_OF_RANGE)
     if signers >> place & 1:
-        raise ProtocolRefusal(Refusal.PRIMARY_REPLIES)
+        raise ProtocolRefusal(RefusalCode.PRIMARY_REPLIES)
     if len(certificate.replies) < state.deployment.replies:
-        raise ProtocolRefusal(Refusal.QUORUM_NOT_REACHED)
+        raise ProtocolRefusal(RefusalCode.QUORUM_NOT_REACHED)
     reply = replace(request, kind=VoteKind.REPLY)
     signed = iter(certificate.replies)
     for member in range(len(committee)):
         if signers >> member & 1:
             signature = next(signed, None)
             if signature is None:
-                raise ProtocolRefusal(Refusal.SIGNATURE_COUNT)
+                raise ProtocolRefusal(RefusalCode.SIGNATURE_COUNT)
             _require_vote(state, committee[member], reply, signature)
     if next(signed, None) is not None:
-        raise ProtocolRefusal(Refusal.SIGNATURE_COUNT)
+        raise ProtocolRefusal(RefusalCode.SIGNATURE_COUNT)
     return committee[place]
 
 
 def _require_vote(state: LedgerState, member: ClientId, vote: Vote, signature: bytes) -> None:
     registered = state.registry[member]
     if registered.is_banned_in(state.round):
-        raise ProtocolRefusal(Refusal.MEMBER_BANNED)
+        raise ProtocolRefusal(RefusalCode.MEMBER_BANNED)
     _require_canonical(signature)
     if not is_signed_by(registered.address, state.domain, vote, signature):
         if vote.kind is VoteKind.REQUEST:
-            raise ProtocolRefusal(Refusal.REQUEST_NOT_SIGNED)
-        raise ProtocolRefusal(Refusal.REPLY_NOT_SIGNED)
+            raise ProtocolRefusal(RefusalCode.REQUEST_NOT_SIGNED)
+        raise ProtocolRefusal(RefusalCode.REPLY_NOT_SIGNED)
 
 
 def _require_canonical(signature: bytes) -> None:
     if int.from_bytes(signature[32:64]) > GROUP_ORDER // 2:
-        raise ProtocolRefusal(Refusal.SIGNATURE_NOT_CANONICAL)
+        raise ProtocolRefusal(RefusalCode.SIGNATURE_NOT_CANONICAL)
 
 
 def _beacon(state: LedgerState, block: BlockContext) -> Digest:

@@ -13,7 +13,7 @@ from ledger.actors.steps import Action, PostEnvelope, SendCommitment, SendDecisi
 from ledger.actors.view import RoundView
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.encoding import sha256
-from ledger.protocol.errors import JournalError, Refusal
+from ledger.protocol.errors import JournalError, RefusalCode
 from ledger.protocol.ledger_state import RoundAbandoned
 from ledger.protocol.payloads import Payload
 from ledger.protocol.types import NO_DIGEST, ClientId
@@ -239,7 +239,7 @@ def test_a_decision_with_dropouts_waits_until_the_window_has_passed(deployed: De
 
 def test_a_round_is_abandoned_at_its_deadline_and_no_earlier(deployed: Deployed) -> None:
     chain = deployed.chain_view()
-    with refused(Refusal.DEADLINE_NOT_REACHED):
+    with refused(RefusalCode.DEADLINE_NOT_REACHED):
         deployed.context.ledger.abandon_round(1)
     deployed.driver.abandon(chain)
     state = deployed.context.ledger.state()

@@ -14,7 +14,7 @@ from clients.adversaries.faults import MemberFault
 from ledger.actors.steps import SendCommitment
 from ledger.protocol.documents.vector import Incident, decode_incidents
 from ledger.protocol.encoding import sha256, vector_bytes
-from ledger.protocol.errors import Refusal
+from ledger.protocol.errors import RefusalCode
 from ledger.protocol.fold import LedgerState
 from ledger.protocol.ledger_state import ClientBanned, RoundDecided
 from ledger.protocol.types import NO_DIGEST, ClientId, DropoutReason, Phase, RefusalReason
@@ -52,7 +52,7 @@ def incidents_of(network: Network, decided: RoundDecided) -> tuple[Incident, ...
     return decode_incidents(network.blobs[decided.incidents]).incidents
 
 
-def refusals(network: Network) -> list[Refusal]:
+def refusals(network: Network) -> list[RefusalCode]:
     return [refusal.code for block in network.chain.blocks for _, refusal in block.refused]
 
 
@@ -167,7 +167,7 @@ def test_3_a_sender_that_drops_who_was_refused_is_refused() -> None:
     network.close()
     liar, faults = liar_and(network, MemberFault.WHITEWASHING)
     play(network, committee_of(network, faults).values())
-    assert Refusal.REQUEST_NOT_SIGNED in refusals(network)
+    assert RefusalCode.REQUEST_NOT_SIGNED in refusals(network)
     record = network.record_of(decided_in(network))
     assert [(e.signed.scores.member, e.reason) for e in record.refused] == [
         (liar, RefusalReason.FALSE_DISTANCE)

@@ -30,7 +30,7 @@ from ledger.audit.report import (
     plain,
 )
 from ledger.protocol import ledger_state
-from ledger.protocol.errors import Refusal
+from ledger.protocol.errors import RefusalCode
 from ledger.protocol.types import (
     DROPOUTS,
     INCIDENTS,
@@ -53,7 +53,7 @@ def test_every_step_has_a_title_of_its_own() -> None:
 
 def test_every_refusal_fails_exactly_one_step() -> None:
     steps = set()
-    for refusal in Refusal:
+    for refusal in RefusalCode:
         steps.add(step_of_refusal(refusal))
     assert steps == {
         AuditStep.DEPLOYMENT,
@@ -65,7 +65,7 @@ def test_every_refusal_fails_exactly_one_step() -> None:
 
 
 def test_a_refusal_without_a_step_is_not_passed_over() -> None:
-    assert step_of_refusal(Refusal.REQUEST_NOT_SIGNED) is AuditStep.CERTIFICATES
+    assert step_of_refusal(RefusalCode.REQUEST_NOT_SIGNED) is AuditStep.CERTIFICATES
 
 
 @pytest.mark.parametrize("need", codes(Need), ids=str)

@@ -33,7 +33,7 @@ from ledger.audit.report import (
 from ledger.audit.report_text import readable
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import word_client
-from ledger.protocol.errors import Refusal
+from ledger.protocol.errors import RefusalCode
 from ledger.protocol.ledger_state import RoundDecided, StatementKind
 from ledger.protocol.types import Beacon, DropoutReason, Quorum, RefusalReason
 from tests.audit import deviations as dev
@@ -192,7 +192,7 @@ def test_a_ban_says_what_was_signed_twice(tmp_path: Path, phase: int) -> None:
 def test_a_relayed_transaction_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:
     run = Run.on_revm(tmp_path)
     direct, run.ledger = run.ledger, RelayedLedger(run.chain, run.ledger)
-    with refused(Refusal.NOT_SENT_BY_ACCOUNT):
+    with refused(RefusalCode.NOT_SENT_BY_ACCOUNT):
         run.play()
     run.ledger = direct
     run.play()
@@ -207,7 +207,7 @@ def test_a_sender_cannot_replace_the_certified_record(tmp_path: Path) -> None:
     other = run.published(dev.whitewashed(record, run))
     judged = run.judge(record)
     run.published(record)
-    with refused(Refusal.REQUEST_NOT_SIGNED):
+    with refused(RefusalCode.REQUEST_NOT_SIGNED):
         run.decide(judged, run.inputs.closing.base, record=other)
     run.conclude(record)
     report = run.passed()

@@ -17,7 +17,7 @@ from ledger.audit.proofs.recorded import make_bundle, make_proof, read_trusted_c
 from ledger.audit.proofs.verification import StepName, TrustedHead, verify_proof
 from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
-from ledger.history.answers_parts import RoundView
+from ledger.history.answers_parts import AnsweredRound
 from ledger.history.answers_rounds import full_round
 from ledger.history.history import FoldedHistory
 from ledger.history.round import HistoryRound, ScoresOutcome, UpdateOutcome
@@ -154,7 +154,7 @@ def test_every_round_passes_from_its_bundle(played: Played) -> None:
 def test_proof_history_and_rest_say_the_same_of_every_client(played: Played) -> None:
     run, history = played.run, played.history
     for number, one in played.rounds.items():
-        rest = full_round(RoundView.of(history, one))["parts"]
+        rest = full_round(AnsweredRound.of(history, one))["parts"]
         updates = {entry["client"]: entry for entry in rest["updates"]}
         members = {entry["client"]: entry for entry in rest["committee"]}
         for client in map(ClientId, range(CLIENTS)):
@@ -179,7 +179,7 @@ def test_proof_history_and_rest_say_the_same_of_every_client(played: Played) -> 
 def test_proof_history_and_rest_name_the_same_committee(played: Played) -> None:
     run, history = played.run, played.history
     for number, one in played.rounds.items():
-        end, rest = one.end, full_round(RoundView.of(history, one))["parts"]
+        end, rest = one.end, full_round(AnsweredRound.of(history, one))["parts"]
         assert end is not None
         following = [entry["client"] for entry in rest["next_committee"]]
         assert following == list(end.next_committee)

@@ -27,7 +27,7 @@ from ledger.protocol.errors import (
     ChainError,
     ConfigurationError,
     ProtocolRefusal,
-    Refusal,
+    RefusalCode,
     SignatureError,
 )
 from ledger.protocol.ledger_state import LedgerStage, RoundAbandoned, RoundDecided
@@ -77,9 +77,9 @@ def test_a_block_that_there_is_not_is_refused(number: int) -> None:
 def test_a_refused_transaction_takes_a_block_and_changes_nothing() -> None:
     ledger = memory_ledger(DOCUMENT)
     before = ledger.state()
-    with refused(Refusal.COMMITMENT_NOT_SIGNED):
+    with refused(RefusalCode.COMMITMENT_NOT_SIGNED):
         ledger.commit_updates(1, [commitment(ledger, 0, key=1)])
-    with refused(Refusal.DEADLINE_NOT_REACHED):
+    with refused(RefusalCode.DEADLINE_NOT_REACHED):
         ledger.abandon_round(1)
     assert ledger.newest_block().number == 4
     assert ledger.state() == before
@@ -152,10 +152,10 @@ def play_with_faults(run: Deployed) -> None:
     run.play({0: MemberFault.EQUIVOCATING, 1: MemberFault.SILENT})
     refusals = [refusal_of(run.context.ledger, act) for act in refused_acts(run)]
     assert refusals == [
-        Refusal.WRONG_ROUND,
-        Refusal.DEADLINE_NOT_REACHED,
-        Refusal.COMMITMENT_NOT_SIGNED,
-        Refusal.COMMITMENTS_CLOSED,
+        RefusalCode.WRONG_ROUND,
+        RefusalCode.DEADLINE_NOT_REACHED,
+        RefusalCode.COMMITMENT_NOT_SIGNED,
+        RefusalCode.COMMITMENTS_CLOSED,
     ]
     run.driver.abandon(run.chain_view())
     run.play({2: MemberFault.FALSE_SCORES})
@@ -181,7 +181,7 @@ def refused_acts(run: Deployed) -> list[Callable[[RoundLedger], object]]:
     ]
 
 
-def refusal_of(ledger: RoundLedger, act: Callable[[RoundLedger], object]) -> Refusal:
+def refusal_of(ledger: RoundLedger, act: Callable[[RoundLedger], object]) -> RefusalCode:
     with pytest.raises(ProtocolRefusal) as caught:
         act(ledger)
     return caught.value.code

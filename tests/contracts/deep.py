@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
 from ledger.chain.ports import ChainWriter
-from ledger.protocol.errors import Refusal
+from ledger.protocol.errors import RefusalCode
 from tests.contracts import faults, support, test_refusals
 from tests.contracts.revm_chain import RevmChain
 from tests.contracts.test_twins import TwinsMachine, settings_of
@@ -47,7 +47,9 @@ class DeepMachine(TwinsMachine):
         return cast("ChainWriter", RevmChain()) if self.is_on_revm else super().new_chain()
 
     @rule(fault=st.sampled_from(test_refusals.STAGE_FAULTS))
-    def come_at_the_wrong_stage(self, fault: tuple[str, Refusal, test_refusals.StageFault]) -> None:
+    def come_at_the_wrong_stage(
+        self, fault: tuple[str, RefusalCode, test_refusals.StageFault]
+    ) -> None:
         _, refusal, act = fault
         assert act(self.chain) is refusal
 
@@ -104,7 +106,7 @@ def _chunk(number: int) -> Counter[str]:
 def _show(chunks: dict[int, Counter[str]]) -> int:
     """Print how often each outcome came; return 1 if a refusal never did, else 0."""
     total = sum(chunks.values(), Counter[str]())
-    refusals = {refusal.name for refusal in Refusal}
+    refusals = {refusal.name for refusal in RefusalCode}
     for outcome, count in total.most_common():
         print(f"{count:9,} {outcome}")
     missing = sorted(refusals - set(total))

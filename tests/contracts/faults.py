@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ledger.protocol import encoding
-from ledger.protocol.errors import Refusal
+from ledger.protocol.errors import RefusalCode
 from ledger.protocol.inputs import primary_seat
 from ledger.protocol.ledger_state import EquivocationReport, SignedStatement, StatementKind
 from ledger.protocol.signing import sign
@@ -21,7 +21,7 @@ class Fault:
     """A wrong transaction in a round in which all active clients have committed, not all."""
 
     sentence: str
-    refusal: Refusal
+    refusal: RefusalCode
     act: Callable[[Twins], Outcome]
     form: AcceptanceForm = AcceptanceForm.FIRST
 
@@ -190,76 +190,78 @@ def second_ban(twins: Twins) -> Outcome:
 
 
 COMMITMENT_FAULTS = (
-    Fault("a commitment for another round", Refusal.WRONG_ROUND,
+    Fault("a commitment for another round", RefusalCode.WRONG_ROUND,
      lambda t: t.commit(t.state.round + 1, [_honest_commitment(t)])),
-    Fault("a commitment for the round before", Refusal.WRONG_ROUND,
+    Fault("a commitment for the round before", RefusalCode.WRONG_ROUND,
      lambda t: t.commit(t.state.round - 1, [_honest_commitment(t)])),
-    Fault("a commitment after the window", Refusal.COMMITMENTS_CLOSED, _late_commitment),
-    Fault("a late one of nobody", Refusal.COMMITMENTS_CLOSED, _late_and_of_unknown),
-    Fault("no commitment", Refusal.NO_COMMITMENTS, _committing()),
-    Fault("a commitment of nobody", Refusal.UNKNOWN_CLIENT, _committing(_commitment_of_unknown)),
-    Fault("a second commitment", Refusal.NOTHING_TAKEN, _committing(_second_commitment)),
-    Fault("two second commitments", Refusal.NOTHING_TAKEN,
+    Fault("a commitment after the window", RefusalCode.COMMITMENTS_CLOSED, _late_commitment),
+    Fault("a late one of nobody", RefusalCode.COMMITMENTS_CLOSED, _late_and_of_unknown),
+    Fault("no commitment", RefusalCode.NO_COMMITMENTS, _committing()),
+    Fault("one of nobody", RefusalCode.UNKNOWN_CLIENT, _committing(_commitment_of_unknown)),
+    Fault("a second commitment", RefusalCode.NOTHING_TAKEN, _committing(_second_commitment)),
+    Fault("two second commitments", RefusalCode.NOTHING_TAKEN,
      _committing(_second_commitment, _second_commitment)),
-    Fault("nobody after a second commitment", Refusal.UNKNOWN_CLIENT,
+    Fault("nobody after a second commitment", RefusalCode.UNKNOWN_CLIENT,
      _committing(_second_commitment, _commitment_of_unknown)),
-    Fault("a commitment with high s", Refusal.SIGNATURE_NOT_CANONICAL,
+    Fault("a commitment with high s", RefusalCode.SIGNATURE_NOT_CANONICAL,
      _committing(_signed_again(support.high_s))),
-    Fault("a damaged commitment", Refusal.COMMITMENT_NOT_SIGNED,
+    Fault("a damaged commitment", RefusalCode.COMMITMENT_NOT_SIGNED,
      _committing(_signed_again(support.damaged))),
-    Fault("a damaged commitment after a second one", Refusal.COMMITMENT_NOT_SIGNED,
+    Fault("a damaged commitment after a second one", RefusalCode.COMMITMENT_NOT_SIGNED,
      _committing(_second_commitment, _signed_again(support.damaged))),
-    Fault("a commitment with no signature", Refusal.COMMITMENT_NOT_SIGNED,
+    Fault("a commitment with no signature", RefusalCode.COMMITMENT_NOT_SIGNED,
      _committing(_signed_again(lambda _: bytes(64) + b"\x1b"))),
-    Fault("a commitment with the wrong parity", Refusal.COMMITMENT_NOT_SIGNED,
+    Fault("a commitment with the wrong parity", RefusalCode.COMMITMENT_NOT_SIGNED,
      _committing(_signed_again(lambda s: s[:64] + bytes([55 - s[64]])))),
-    Fault("a commitment signed by another", Refusal.COMMITMENT_NOT_SIGNED,
+    Fault("a commitment signed by another", RefusalCode.COMMITMENT_NOT_SIGNED,
      _committing(_commitment_by_another)),
-    Fault("another's commitment with its signature", Refusal.COMMITMENT_NOT_SIGNED,
+    Fault("another's commitment with its signature", RefusalCode.COMMITMENT_NOT_SIGNED,
      _committing(_copied_from_another)),
-    Fault("another word than the one signed", Refusal.COMMITMENT_NOT_SIGNED,
+    Fault("another word than the one signed", RefusalCode.COMMITMENT_NOT_SIGNED,
      _committing(_another_word)),
-    Fault("a commitment signed for another round", Refusal.COMMITMENT_NOT_SIGNED,
+    Fault("a commitment signed for another round", RefusalCode.COMMITMENT_NOT_SIGNED,
      _committing(_commitment_for_another_round)),
 )  # fmt: skip
 
 REPORT_FAULTS = (
-    Fault("a report of nobody", Refusal.UNKNOWN_CLIENT, _report_of_unknown),
-    Fault("one vote as two", Refusal.STATEMENTS_EQUAL, _reporting(_one_statement_twice)),
-    Fault("one vote with two signatures", Refusal.STATEMENTS_EQUAL,
+    Fault("a report of nobody", RefusalCode.UNKNOWN_CLIENT, _report_of_unknown),
+    Fault("one vote as two", RefusalCode.STATEMENTS_EQUAL, _reporting(_one_statement_twice)),
+    Fault("one vote with two signatures", RefusalCode.STATEMENTS_EQUAL,
      _reporting(_one_statement_with_both_signatures)),
-    Fault("one score vector as two", Refusal.STATEMENTS_EQUAL,
+    Fault("one score vector as two", RefusalCode.STATEMENTS_EQUAL,
      _reporting(_one_statement_twice, StatementKind.SCORES)),
-    Fault("score vectors for other clients", Refusal.SCORES_DIFFER,
+    Fault("score vectors for other clients", RefusalCode.SCORES_DIFFER,
      _reporting(_scores_for_other_clients, StatementKind.SCORES)),
-    Fault("one score vector for other clients", Refusal.SCORES_DIFFER,
+    Fault("one score vector for other clients", RefusalCode.SCORES_DIFFER,
      _reporting(_one_vector_for_other_clients, StatementKind.SCORES)),
-    Fault("votes of another client", Refusal.STATEMENT_NOT_SIGNED,
+    Fault("votes of another client", RefusalCode.STATEMENT_NOT_SIGNED,
      _reporting(lambda t, r: replace(r, client=t.state.committee[1]))),
     *(
         Fault(f"{name} {kind.name} {sentence}", refusal, _reporting(part(change), kind))
         for kind in StatementKind
         for name, part in (("a first", _first), ("a second", _second))
         for sentence, refusal, change in (
-            ("damaged", Refusal.STATEMENT_NOT_SIGNED, _damaged),
-            ("by another", Refusal.STATEMENT_NOT_SIGNED, _by_another),
-            ("for another chain", Refusal.STATEMENT_NOT_SIGNED, _for_another_chain),
-            ("with high s", Refusal.SIGNATURE_NOT_CANONICAL, _with_high_s),
+            ("damaged", RefusalCode.STATEMENT_NOT_SIGNED, _damaged),
+            ("by another", RefusalCode.STATEMENT_NOT_SIGNED, _by_another),
+            ("for another chain", RefusalCode.STATEMENT_NOT_SIGNED, _for_another_chain),
+            ("with high s", RefusalCode.SIGNATURE_NOT_CANONICAL, _with_high_s),
         )
     ),
-    Fault("a second ban", Refusal.CLIENT_BANNED, second_ban),
+    Fault("a second ban", RefusalCode.CLIENT_BANNED, second_ban),
 )  # fmt: skip
 
 OTHER_FAULTS = (
     Fault(
         "an end before the deadline",
-        Refusal.DEADLINE_NOT_REACHED,
+        RefusalCode.DEADLINE_NOT_REACHED,
         lambda t: t.abandon(t.state.round),
     ),
-    Fault("an end of another round", Refusal.WRONG_ROUND, lambda t: t.abandon(t.state.round + 1)),
+    Fault(
+        "an end of another round", RefusalCode.WRONG_ROUND, lambda t: t.abandon(t.state.round + 1)
+    ),
     Fault(
         "a registration after the last client",
-        Refusal.NOT_REGISTERING,
+        RefusalCode.NOT_REGISTERING,
         lambda t: t.register((1 << 64 | 1,), NO_DIGEST),
     ),
 )
@@ -275,7 +277,7 @@ EACH_TRANSACTION: tuple[tuple[str, Callable[[Twins], Outcome]], ...] = (
 RELAYED_FAULTS = tuple(
     Fault(
         f"{sentence} through a contract",
-        Refusal.NOT_SENT_BY_ACCOUNT,
+        RefusalCode.NOT_SENT_BY_ACCOUNT,
         partial(Twins.relayed, act=act),
     )
     for sentence, act in EACH_TRANSACTION
@@ -284,7 +286,7 @@ RELAYED_FAULTS = tuple(
 DELEGATED_FAULTS = tuple(
     Fault(
         f"{sentence} from a delegated account",
-        Refusal.DELEGATED_ACCOUNT,
+        RefusalCode.DELEGATED_ACCOUNT,
         partial(Twins.delegated, act=act),
     )
     for sentence, act in EACH_TRANSACTION
@@ -357,11 +359,11 @@ def _decide_in_view(twins: Twins, banned: int, *, is_primary: bool) -> Outcome:
 
 
 BAN_FAULTS = (
-    Fault("a commitment of a banned client", Refusal.CLIENT_BANNED, commit_of_banned),
-    Fault("a second commitment of one banned in this round", Refusal.NOTHING_TAKEN,
+    Fault("a commitment of a banned client", RefusalCode.CLIENT_BANNED, commit_of_banned),
+    Fault("a second commitment of one banned in this round", RefusalCode.NOTHING_TAKEN,
      commit_of_banned_that_committed),
-    Fault("a banned client in the ranking", Refusal.NO_COMMITMENT, banned_in_ranking),
-    Fault("a reply of a banned member", Refusal.MEMBER_BANNED, banned_replies),
-    Fault("a request of a banned primary", Refusal.MEMBER_BANNED, banned_primary),
+    Fault("a banned client in the ranking", RefusalCode.NO_COMMITMENT, banned_in_ranking),
+    Fault("a reply of a banned member", RefusalCode.MEMBER_BANNED, banned_replies),
+    Fault("a request of a banned primary", RefusalCode.MEMBER_BANNED, banned_primary),
 )  # fmt: skip
 """Wrong transactions that come after a ban, in its round or in the next."""

@@ -16,7 +16,7 @@ from ledger.chain.ports import ChainWriter
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.protocol import encoding, ledger_state
 from ledger.protocol.encoding import contract_created_by, to_canonical
-from ledger.protocol.errors import Refusal
+from ledger.protocol.errors import RefusalCode
 from ledger.protocol.ledger_state import (
     Deployment,
     LedgerStage,
@@ -79,7 +79,7 @@ def test_a_copied_commitment_opens_nothing_of_who_copies_it(embedded_chain: Embe
     word = original.commitment.commitment
     # With the author's signature it is refused; with the thief's own it is its word, of no payload.
     copied = replace(original, commitment=Commitment(1, thief, word))
-    assert twins.commit(1, [copied]) is Refusal.COMMITMENT_NOT_SIGNED
+    assert twins.commit(1, [copied]) is RefusalCode.COMMITMENT_NOT_SIGNED
     stolen = support.signed_commitment(twins, Commitment(1, thief, word))
     assert taken(twins.commit(1, [original, stolen])) == (author, thief)
     payload = support.payload_of(1, author)
@@ -121,7 +121,7 @@ def test_a_relay_carries_nothing_but_its_batch_works_directly(
     twins = Twins.opened(embedded_chain, SHAPE)
     batch = [support.commitment(twins, client) for client in support.active_of(twins.state)]
     relayed = twins.relayed(lambda r: r.commit(1, batch))
-    assert relayed is Refusal.NOT_SENT_BY_ACCOUNT
+    assert relayed is RefusalCode.NOT_SENT_BY_ACCOUNT
     assert isinstance(twins.commit(1, batch), tuple)
     call = twins.ledger.call_of(twins.last_receipt.transaction_hash)
     assert call == CommitCall(1, tuple(batch))
@@ -240,7 +240,7 @@ def test_votes_are_never_hidden_in_a_transaction_of_a_delegated_account(
     call = CommitCall(1, (support.commitment(twins, support.trainers_of(twins.state)[0]),))
     ledger = DelegatedLedger(embedded_chain, twins.ledger)
     for to in (ledger.owner, ledger.address):
-        with refused(Refusal.DELEGATED_ACCOUNT):
+        with refused(RefusalCode.DELEGATED_ACCOUNT):
             ledger.send_to(to, call, 2_000_000)
     assert isinstance(twins.commit(call.round, call.signed), tuple)
 
@@ -256,7 +256,7 @@ def test_a_node_mines_no_transaction_of_a_delegated_account(tmp_path: Path) -> N
         transport_to(node).ask("eth_sendRawTransaction", f"0x{raw.hex()}")
         assert node.code(node.sender) == DELEGATION + to_canonical(relay)
         batch = [support.commitment(twins, support.trainers_of(twins.state)[0])]
-        with refused(Refusal.DELEGATED_ACCOUNT):
+        with refused(RefusalCode.DELEGATED_ACCOUNT):
             twins.ledger.commit_updates(1, batch)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from ledger.chain.ports import ChainWriter
 from ledger.protocol import encoding
-from ledger.protocol.errors import Refusal
+from ledger.protocol.errors import RefusalCode
 from ledger.protocol.inputs import MAX_DRAWS, primary_seat
 from ledger.protocol.ledger_state import LedgerStage, RoundDecided, registry_batches
 from ledger.protocol.parameters import MAX_CLIENTS
@@ -94,7 +94,7 @@ def test_a_client_in_a_ranking_is_identified_by_all_bits(chain: ChainWriter) -> 
         ranking = list(honest.decision.ranking)
         ranking[-1] |= 1 << bit
         decision = replace(honest.decision, ranking=tuple(ranking))
-        assert twins.decide(replace(honest, decision=decision)) is Refusal.UNKNOWN_CLIENT
+        assert twins.decide(replace(honest, decision=decision)) is RefusalCode.UNKNOWN_CLIENT
     assert isinstance(twins.decide(honest), tuple)
 
 
@@ -109,7 +109,7 @@ def test_a_primary_at_any_place_does_not_reply_to_itself(chain: ChainWriter) -> 
         vote = support.request(twins, honest.decision, Phase.AGGREGATION, view)
         first = support.certificate(twins, vote, repliers=repliers)
         wrong = replace(honest, certificates=(first, honest.certificates[1]))
-        assert twins.decide(wrong) is Refusal.PRIMARY_REPLIES
+        assert twins.decide(wrong) is RefusalCode.PRIMARY_REPLIES
         seen.add(place)
     assert seen == set(range(5))
 
@@ -138,12 +138,12 @@ def test_half_the_group_order_is_the_last_canonical_s(
     signature = r + s.to_bytes(32) + v
     if is_vote:
         outcome = twins.report(replace(proof, first=replace(proof.first, signature=signature)))
-        not_signed: Refusal = Refusal.STATEMENT_NOT_SIGNED
+        not_signed: RefusalCode = RefusalCode.STATEMENT_NOT_SIGNED
     else:
         outcome = twins.commit(1, [SignedCommitment(promised.commitment, signature)])
-        not_signed = Refusal.COMMITMENT_NOT_SIGNED
+        not_signed = RefusalCode.COMMITMENT_NOT_SIGNED
 
-    assert outcome is (not_signed if is_canonical else Refusal.SIGNATURE_NOT_CANONICAL)
+    assert outcome is (not_signed if is_canonical else RefusalCode.SIGNATURE_NOT_CANONICAL)
 
 
 def draws_needed(seed: Digest, clients: int, wanted: set[int]) -> int:

@@ -11,7 +11,7 @@ from ledger.chain.contract import abi
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainWriter
 from ledger.protocol import encoding
-from ledger.protocol.errors import Refusal
+from ledger.protocol.errors import RefusalCode
 from ledger.protocol.ledger_state import registry_batches
 from ledger.protocol.signing import NAME, VERSION
 from ledger.protocol.types import NO_DIGEST, Beacon, ClientId
@@ -63,9 +63,9 @@ def test_two_runs_at_one_address_take_nothing_of_each_other() -> None:
     assert domains[0].chain_id == domains[1].chain_id
     assert domains[0].salt != domains[1].salt != NO_DIGEST
     promised = support.commitment(one, ClientId(3))
-    assert other.commit(1, [promised]) is Refusal.COMMITMENT_NOT_SIGNED
+    assert other.commit(1, [promised]) is RefusalCode.COMMITMENT_NOT_SIGNED
     report = support.equivocation(one, ClientId(3))
-    assert other.report(report) is Refusal.STATEMENT_NOT_SIGNED
+    assert other.report(report) is RefusalCode.STATEMENT_NOT_SIGNED
     for twins in (one, other):
         own = support.commitment(twins, ClientId(3))
         assert isinstance(twins.commit(1, [own]), tuple)

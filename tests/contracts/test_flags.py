@@ -6,7 +6,7 @@ import pytest
 
 from ledger.chain.ports import ChainWriter
 from ledger.protocol import encoding
-from ledger.protocol.errors import Refusal
+from ledger.protocol.errors import RefusalCode
 from ledger.protocol.types import ClientId
 from tests.contracts import support
 from tests.contracts.twins import Shape, Twins
@@ -47,10 +47,10 @@ def test_only_who_has_committed_is_ranked(chain: ChainWriter, with_member: bool)
         words = ((1 + place) << 32 | client for place, client in enumerate(clients))
         return twins.decide(support.proposal(twins, tuple(words)))
 
-    assert decide(*able[: idle - 1], able[idle]) is Refusal.NO_COMMITMENT
-    assert decide(able[idle], *able[: idle - 1]) is Refusal.NO_COMMITMENT
-    assert decide(*able[: idle - 1], able[0]) is Refusal.REPEATED_CLIENT
-    assert decide(able[0], able[0], *able[1 : idle - 1]) is Refusal.REPEATED_CLIENT
+    assert decide(*able[: idle - 1], able[idle]) is RefusalCode.NO_COMMITMENT
+    assert decide(able[idle], *able[: idle - 1]) is RefusalCode.NO_COMMITMENT
+    assert decide(*able[: idle - 1], able[0]) is RefusalCode.REPEATED_CLIENT
+    assert decide(able[0], able[0], *able[1 : idle - 1]) is RefusalCode.REPEATED_CLIENT
     assert isinstance(decide(*able[:idle]), tuple)
 
 
@@ -65,7 +65,7 @@ def test_no_member_is_ranked_whether_it_has_committed_or_not(
         for place in (0, 6, 11):
             clients = [*able[:place], member, *able[place:11]]
             words = tuple((1 + at) << 32 | client for at, client in enumerate(clients))
-            assert twins.decide(support.proposal(twins, words)) is Refusal.MEMBER_RANKED
+            assert twins.decide(support.proposal(twins, words)) is RefusalCode.MEMBER_RANKED
     honest = support.proposal(twins, support.ranking_of(able[:12]))
     assert {encoding.word_client(word) for word in honest.decision.ranking} == set(able[:12])
     assert isinstance(twins.decide(honest), tuple)
@@ -79,4 +79,4 @@ def test_flags_of_the_round_before_are_worth_nothing(chain: ChainWriter) -> None
     left = [client for client in able if client not in twins.state.committee]
     twins.close_commitments()
     ranking = support.ranking_of(left)
-    assert twins.decide(support.proposal(twins, ranking)) is Refusal.NO_COMMITMENT
+    assert twins.decide(support.proposal(twins, ranking)) is RefusalCode.NO_COMMITMENT

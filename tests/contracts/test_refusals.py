@@ -14,7 +14,7 @@ from ledger.chain.contract import abi, codec
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainWriter, TransactionRevertedError
 from ledger.protocol import encoding, errors
-from ledger.protocol.errors import REVERT_PREFIX, ProtocolRefusal, Refusal
+from ledger.protocol.errors import REVERT_PREFIX, ProtocolRefusal, RefusalCode
 from ledger.protocol.ledger_state import registry_batches
 from ledger.protocol.types import NO_DIGEST, AcceptanceForm, ClientId, Digest
 from tests.contracts import faults, support, test_deployment_guards, wrong_decisions
@@ -110,29 +110,29 @@ def malformed(word: int) -> Callable[[ChainWriter], Outcome]:
     return lambda chain: register_in_one_batch(chain, (*WORDS[:-1], word))
 
 
-STAGE_FAULTS: tuple[tuple[str, Refusal, StageFault], ...] = (
-    ("another client", Refusal.REGISTRY_MISMATCH, register_another_client),
-    ("batches in disorder", Refusal.REGISTRY_MISMATCH, register_batches_in_disorder),
-    ("a client without samples", Refusal.MALFORMED_CLIENT, malformed(WORDS[-1] >> 64 << 64)),
-    ("an address of 161 bits", Refusal.MALFORMED_CLIENT, malformed(WORDS[-1] | 1 << 224)),
-    ("a client with a ban", Refusal.MALFORMED_CLIENT, malformed(WORDS[-1] | 1 << 255)),
-    ("a client twice", Refusal.CLIENTS_NOT_ASCENDING, malformed(WORDS[-2] + 1)),
-    ("the zero address first", Refusal.CLIENTS_NOT_ASCENDING,
+STAGE_FAULTS: tuple[tuple[str, RefusalCode, StageFault], ...] = (
+    ("another client", RefusalCode.REGISTRY_MISMATCH, register_another_client),
+    ("batches in disorder", RefusalCode.REGISTRY_MISMATCH, register_batches_in_disorder),
+    ("a client without samples", RefusalCode.MALFORMED_CLIENT, malformed(WORDS[-1] >> 64 << 64)),
+    ("an address of 161 bits", RefusalCode.MALFORMED_CLIENT, malformed(WORDS[-1] | 1 << 224)),
+    ("a client with a ban", RefusalCode.MALFORMED_CLIENT, malformed(WORDS[-1] | 1 << 255)),
+    ("a client twice", RefusalCode.CLIENTS_NOT_ASCENDING, malformed(WORDS[-2] + 1)),
+    ("the zero address first", RefusalCode.CLIENTS_NOT_ASCENDING,
      lambda chain: register_in_one_batch(chain, (7, *WORDS[1:]))),
-    ("a second batch below the first", Refusal.CLIENTS_NOT_ASCENDING,
+    ("a second batch below the first", RefusalCode.CLIENTS_NOT_ASCENDING,
      second_batch_starts_below_the_first),
-    ("a key in two batches", Refusal.CLIENTS_NOT_ASCENDING, a_key_in_two_batches),
-    ("clients through a contract", Refusal.NOT_SENT_BY_ACCOUNT, clients_through_a_contract),
-    ("an end before the last client", Refusal.REGISTRY_END,
+    ("a key in two batches", RefusalCode.CLIENTS_NOT_ASCENDING, a_key_in_two_batches),
+    ("clients through a contract", RefusalCode.NOT_SENT_BY_ACCOUNT, clients_through_a_contract),
+    ("an end before the last client", RefusalCode.REGISTRY_END,
      lambda chain: register_in_one_batch(chain, WORDS[:-1])),
-    ("more after the last client", Refusal.REGISTRY_END,
+    ("more after the last client", RefusalCode.REGISTRY_END,
      lambda chain: register_in_one_batch(chain, WORDS, MORE)),
-    ("more clients than K", Refusal.REGISTRY_END,
+    ("more clients than K", RefusalCode.REGISTRY_END,
      lambda chain: register_in_one_batch(chain, (*WORDS, WORDS[-1] + 2**64), MORE)),
-    ("a commitment before the first round", Refusal.NO_ROUND_OPEN, commit_before_the_first_round),
-    ("an end after the last round", Refusal.NO_ROUND_OPEN, abandon_after_the_last_round),
-    ("a decision after the last round", Refusal.NO_ROUND_OPEN, decide_after_the_last_round),
-    ("a report before the first round", Refusal.NOT_OPENED, report_before_the_first_round),
+    ("one before the first round", RefusalCode.NO_ROUND_OPEN, commit_before_the_first_round),
+    ("an end after the last round", RefusalCode.NO_ROUND_OPEN, abandon_after_the_last_round),
+    ("a decision after the last round", RefusalCode.NO_ROUND_OPEN, decide_after_the_last_round),
+    ("a report before the first round", RefusalCode.NOT_OPENED, report_before_the_first_round),
 )  # fmt: skip
 
 
@@ -182,7 +182,7 @@ def test_actions_of_the_banned_are_refused_and_the_round_continues(
 def test_actions_forbidden_in_a_stage_are_refused(
     chain: ChainWriter,
     sentence: str,
-    refusal: Refusal,
+    refusal: RefusalCode,
     act: Callable[[ChainWriter], Outcome],
 ) -> None:
     assert act(chain) is refusal
@@ -200,14 +200,14 @@ def test_no_transaction_is_taken_from_a_delegated_account(
 
 def test_every_refusal_of_the_protocol_has_a_case_here() -> None:
     given = {fault.refusal for fault in FAULTS + faults.BAN_FAULTS + faults.DELEGATED_FAULTS}
-    assert given | {refusal for _, refusal, _ in STAGE_FAULTS} == set(Refusal)
+    assert given | {refusal for _, refusal, _ in STAGE_FAULTS} == set(RefusalCode)
 
 
 def test_the_contract_gives_no_reason_that_is_not_tested() -> None:
     sources = "".join((HERE / name).read_text("utf-8") for name in SOURCES)
     reasons = set(re.findall(r'"(committee_ledger: [^"<]+)"', sources))
     constructor = {f"committee_ledger: {reason}" for _, reason in test_deployment_guards.REFUSED}
-    assert reasons == {REVERT_PREFIX + fact for fact in Refusal} | constructor | {UNKNOWN_KIND}
+    assert reasons == {REVERT_PREFIX + fact for fact in RefusalCode} | constructor | {UNKNOWN_KIND}
 
 
 UNKNOWN_KIND = "committee_ledger: kind of statement is unknown"
@@ -247,4 +247,4 @@ def test_commitments_without_a_signature_each_are_refused(
         chain.send(twins.ledger.address, data, 1_000_000)
     refusal = abi.refusal(caught.value)
     assert isinstance(refusal, ProtocolRefusal)
-    assert refusal.code is Refusal.SIGNATURE_COUNT
+    assert refusal.code is RefusalCode.SIGNATURE_COUNT

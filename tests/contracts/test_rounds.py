@@ -10,7 +10,7 @@ from ledger.chain.contract import abi
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainWriter
 from ledger.protocol import encoding, ledger_state
-from ledger.protocol.errors import Refusal
+from ledger.protocol.errors import RefusalCode
 from ledger.protocol.inputs import drawn_committee
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.rules.selection import elect, rank
@@ -101,7 +101,7 @@ def test_the_window_ends_with_its_last_block(chain: ChainWriter) -> None:
     chain.mine(1)
     assert isinstance(support.commit_all(twins, [first]), tuple)
     assert chain.head().number == opened + 2
-    assert support.commit_all(twins, [second]) is Refusal.COMMITMENTS_CLOSED
+    assert support.commit_all(twins, [second]) is RefusalCode.COMMITMENTS_CLOSED
     assert twins.state.committed == {first}
 
 
@@ -115,7 +115,7 @@ def test_every_quorum_from_half_to_all_others_can_decide(chain: ChainWriter) -> 
             first, signers=first.signers & (first.signers - 1), replies=first.replies[1:]
         )
         few = replace(found, certificates=(fewer, found.certificates[1]))
-        assert twins.decide(few) is Refusal.QUORUM_NOT_REACHED
+        assert twins.decide(few) is RefusalCode.QUORUM_NOT_REACHED
         event = decided(twins.decide(found))
         assert [signers.bit_count() for signers in event.signers] == [replies, replies]
 
@@ -184,7 +184,7 @@ def test_an_abandoned_round_keeps_the_model_and_draws_a_committee(chain: ChainWr
     assert (twins.state.round, len(set(twins.state.committee))) == (2, 5)
     twins.compare_clients()
     # What was signed for the abandoned round is worth nothing in the next.
-    assert twins.decide(found) is Refusal.WRONG_ROUND
+    assert twins.decide(found) is RefusalCode.WRONG_ROUND
     support.commit_all(twins, support.trainers_of(twins.state))
     assert isinstance(twins.decide(faults.honest(twins)), tuple)
 
@@ -194,11 +194,11 @@ def test_dropouts_leave_a_smaller_ranking_once_commitments_are_closed(chain: Cha
     trainers = support.trainers_of(twins.state)
     support.commit_all(twins, trainers[:5])
     assert twins.decide(support.proposal(twins, ranked_by_index(twins))) is (
-        Refusal.RANKING_TOO_EARLY
+        RefusalCode.RANKING_TOO_EARLY
     )
     twins.close_commitments()
     assert twins.decide(support.proposal(twins, ranked_by_index(twins)[:3])) is (
-        Refusal.RANKING_TOO_SHORT
+        RefusalCode.RANKING_TOO_SHORT
     )
     event = decided(twins.decide(support.proposal(twins, ranked_by_index(twins))))
     # Of five that are left, floor(5/2 + 1/2) = 3 are accepted and places 0 to 3 elected.

@@ -15,7 +15,7 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainWriter, Log, Receipt
 from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.encoding import to_canonical
-from ledger.protocol.errors import ProtocolRefusal, Refusal
+from ledger.protocol.errors import ProtocolRefusal, RefusalCode
 from ledger.protocol.fold import LedgerView
 from ledger.protocol.ledger_state import Deployment, LedgerDeployed, domain_of, registry_batches
 from ledger.protocol.parameters import majority
@@ -34,7 +34,7 @@ from tests.contracts.relay import DelegatedLedger, RelayedLedger
 from tests.support.keys import key_signers, registered
 from tests.support.refusals import refused
 
-Outcome = tuple[ledger_state.Event, ...] | Refusal
+Outcome = tuple[ledger_state.Event, ...] | RefusalCode
 """What a step came to: its events, or the refusal."""
 
 DEPLOYMENT_GAS = 8_000_000
@@ -204,7 +204,7 @@ class Twins:
         if len(state.registry) <= self.most_compared:
             self.compare_clients()
         for view in (self.ledger.client, self.has_committed):
-            with refused(Refusal.UNKNOWN_CLIENT):
+            with refused(RefusalCode.UNKNOWN_CLIENT):
                 view(ClientId(state.deployment.clients))
 
     def has_committed(self, client: ClientId) -> bool:
@@ -240,13 +240,13 @@ class Twins:
             sent_by_account=not isinstance(self.sender, RelayedLedger),
             is_delegated=isinstance(self.sender, DelegatedLedger),
         )
-        refusal_code: Refusal | None = None
+        refusal_code: RefusalCode | None = None
         events: tuple[ledger_state.Event, ...] = ()
         try:
             state, events = specified(block)
         except ProtocolRefusal as refusal:
             state, refusal_code = self.state, refusal.code
-        found: Refusal | None = None
+        found: RefusalCode | None = None
         logs: tuple[Log, ...] = ()
         try:
             self.last_receipt = send()

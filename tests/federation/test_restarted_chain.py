@@ -45,7 +45,7 @@ from ledger.protocol.documents.envelope import (
 )
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import sha256
-from ledger.protocol.errors import ProtocolRefusal, Refusal
+from ledger.protocol.errors import ProtocolRefusal, RefusalCode
 from ledger.protocol.ledger_state import (
     EquivocationReport,
     RoundDecided,
@@ -152,7 +152,7 @@ class Signed:
         return found
 
 
-def refused(ledger: CommitteeLedger, data: bytes) -> Refusal:
+def refused(ledger: CommitteeLedger, data: bytes) -> RefusalCode:
     try:
         ledger.chain.call(ledger.address, data)
     except TransactionRevertedError as error:
@@ -168,11 +168,11 @@ def sent_to_the_contract(signed: Signed, ledger: CommitteeLedger) -> None:
     assert commitments
     for call in commitments:
         if call.round == ledger.state().round:
-            assert refused(ledger, encode_call(call)) is Refusal.COMMITMENT_NOT_SIGNED
+            assert refused(ledger, encode_call(call)) is RefusalCode.COMMITMENT_NOT_SIGNED
     decisions = [call for call in signed.calls if isinstance(call, DecideCall)]
     assert decisions
     for decision in decisions:
-        assert isinstance(refused(ledger, encode_call(decision)), Refusal)
+        assert isinstance(refused(ledger, encode_call(decision)), RefusalCode)
     statements = signed.statements()
     assert {kind for _, kind in statements} == set(StatementKind)
     for (client, kind), first in statements.items():
@@ -181,7 +181,7 @@ def sent_to_the_contract(signed: Signed, ledger: CommitteeLedger) -> None:
         changed = "digest" if kind is StatementKind.SCORES else "result"
         second = replace(first, statement=replace(statement, **{changed: sha256(other)}))
         report = encode_call(ReportCall(EquivocationReport(client, first, second)))
-        assert refused(ledger, report) is Refusal.STATEMENT_NOT_SIGNED
+        assert refused(ledger, report) is RefusalCode.STATEMENT_NOT_SIGNED
 
 
 def sent_to_the_store(signed: Signed, federation: LocalNetwork) -> None:
@@ -258,7 +258,7 @@ def test_a_run_resumes_despite_replayed_commitments_of_an_earlier_one(
             succeeds("deploy", "--home", home, "--preset", "smoke", *settings, *on_node)
             ledger = connect(chain, read_manifest(Home(home).run("run").manifest))
             for data in commits:
-                assert refused(ledger, data) is Refusal.COMMITMENT_NOT_SIGNED
+                assert refused(ledger, data) is RefusalCode.COMMITMENT_NOT_SIGNED
                 with pytest.raises(TransactionRevertedError):
                     chain.send(ledger.address, data, 3_000_000)
             succeeds("run", "--resume", "--home", home, *on_node)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.protocol import encoding, errors, parameters
-from ledger.protocol.errors import ParametersError, Refusal
+from ledger.protocol.errors import ParametersError, RefusalCode
 from ledger.protocol.ledger_state import (
     EquivocationReport,
     SignedStatement,
@@ -302,12 +302,12 @@ def test_a_vote_elsewhere_is_no_second_vote(other: Vote) -> None:
 
 
 def test_a_refusal_says_what_the_contract_says() -> None:
-    refusal = errors.ProtocolRefusal(Refusal.WRONG_ROUND)
+    refusal = errors.ProtocolRefusal(RefusalCode.WRONG_ROUND)
     assert str(refusal) == refusal.reason == "committee_ledger: wrong round"
 
 
 def test_a_refusal_can_add_its_circumstances() -> None:
-    refusal = errors.ProtocolRefusal(Refusal.WRONG_ROUND, "round 3 is open")
+    refusal = errors.ProtocolRefusal(RefusalCode.WRONG_ROUND, "round 3 is open")
     assert str(refusal) == "committee_ledger: wrong round (round 3 is open)"
     assert refusal.reason == "committee_ledger: wrong round"
 

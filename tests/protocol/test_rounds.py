@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ledger.protocol import encoding, ledger_state, rounds
-from ledger.protocol.errors import Refusal
+from ledger.protocol.errors import RefusalCode
 from ledger.protocol.fold import AbandonmentLink, BanLink, DecisionLink, LedgerState
 from ledger.protocol.inputs import MinedCommitment, drawn_committee, primary_seat
 from ledger.protocol.ledger_state import (
@@ -151,7 +151,7 @@ def test_the_last_batch_opens_round_one_with_a_drawn_committee() -> None:
     assert (state.stage, state.round, state.opened_block) == (LedgerStage.OPEN, 1, 7)
     assert (state.registry, state.committee) == (REGISTRY, COMMITTEE)
     assert (state.seed, state.head, state.model) == (SEED_1, CONFIG, MODEL)
-    with refused(Refusal.NOT_REGISTERING):
+    with refused(RefusalCode.NOT_REGISTERING):
         rounds.register_clients(state, WORDS, NO_DIGEST, OPENED)
 
 
@@ -166,39 +166,39 @@ def test_a_first_committee_that_cannot_be_drawn_finishes_the_ledger() -> None:
     assert isinstance(event, ledger_state.LedgerOpened)
     assert event.committee == ids(0)
     assert (state.stage, state.round) == (LedgerStage.FINISHED, 1)
-    with refused(Refusal.NO_ROUND_OPEN):
+    with refused(RefusalCode.NO_ROUND_OPEN):
         rounds.commit_updates(state, 1, [signed(0)], IN_TIME)
 
 
 @pytest.mark.parametrize(
     ("words", "refusal"),
     [
-        (WORDS[:8], Refusal.REGISTRY_END),
-        ([*WORDS, WORDS[8] + (1 << 64)], Refusal.REGISTRY_END),
-        ([*WORDS[:8], WORDS[8] >> 64 << 64], Refusal.MALFORMED_CLIENT),
-        ([*WORDS[:8], WORDS[8] | 1 << 224], Refusal.MALFORMED_CLIENT),
-        ([*WORDS[:8], WORDS[8] | 1 << 255], Refusal.MALFORMED_CLIENT),
-        ([*WORDS[:7], WORDS[8], WORDS[7]], Refusal.CLIENTS_NOT_ASCENDING),
-        ([*WORDS[:8], WORDS[7]], Refusal.CLIENTS_NOT_ASCENDING),
-        ([1, *WORDS[1:]], Refusal.CLIENTS_NOT_ASCENDING),  # address zero
+        (WORDS[:8], RefusalCode.REGISTRY_END),
+        ([*WORDS, WORDS[8] + (1 << 64)], RefusalCode.REGISTRY_END),
+        ([*WORDS[:8], WORDS[8] >> 64 << 64], RefusalCode.MALFORMED_CLIENT),
+        ([*WORDS[:8], WORDS[8] | 1 << 224], RefusalCode.MALFORMED_CLIENT),
+        ([*WORDS[:8], WORDS[8] | 1 << 255], RefusalCode.MALFORMED_CLIENT),
+        ([*WORDS[:7], WORDS[8], WORDS[7]], RefusalCode.CLIENTS_NOT_ASCENDING),
+        ([*WORDS[:8], WORDS[7]], RefusalCode.CLIENTS_NOT_ASCENDING),
+        ([1, *WORDS[1:]], RefusalCode.CLIENTS_NOT_ASCENDING),  # address zero
     ],
 )
-def test_a_registry_that_is_none_is_refused(words: list[int], refusal: Refusal) -> None:
+def test_a_registry_that_is_none_is_refused(words: list[int], refusal: RefusalCode) -> None:
     state = replace(fresh(), registry_rest=encoding.registry_digest(words, NO_DIGEST))
     with refused(refusal):
         rounds.register_clients(state, words, NO_DIGEST, OPENED)
 
 
 def test_other_clients_than_those_fixed_are_refused() -> None:
-    with refused(Refusal.REGISTRY_MISMATCH):
+    with refused(RefusalCode.REGISTRY_MISMATCH):
         rounds.register_clients(fresh(), [*WORDS[:8], WORDS[8] + 1], NO_DIGEST, OPENED)
-    with refused(Refusal.REGISTRY_MISMATCH):
+    with refused(RefusalCode.REGISTRY_MISMATCH):
         rounds.register_clients(fresh(), WORDS, Digest(b"\1" * 32), OPENED)
 
 
 def test_commitments_are_taken_up_to_the_windows_last_block() -> None:
     rounds.commit_updates(opened(), 1, [signed(3)], IN_TIME)
-    with refused(Refusal.COMMITMENTS_CLOSED):
+    with refused(RefusalCode.COMMITMENTS_CLOSED):
         rounds.commit_updates(opened(), 1, [signed(3)], LATE)
 
 
@@ -212,7 +212,7 @@ def test_one_that_is_taken_already_does_not_spoil_a_batch() -> None:
     assert state.commitments == encoding.commitments_digest(
         once.commitments, ClientId(4), signed(4).commitment.commitment
     )
-    with refused(Refusal.NOTHING_TAKEN):
+    with refused(RefusalCode.NOTHING_TAKEN):
         rounds.commit_updates(once, 1, [again, signed(3)], IN_TIME)
 
 
@@ -220,10 +220,10 @@ def test_only_clients_banned_before_the_round_cannot_commit() -> None:
     second = replace(opened(), round=2)
     entry = signed(3, round_number=2)
     rounds.commit_updates(banned(second, 3, banned_in=2), 2, [entry], IN_TIME)
-    with refused(Refusal.CLIENT_BANNED):
+    with refused(RefusalCode.CLIENT_BANNED):
         rounds.commit_updates(banned(second, 3, banned_in=1), 2, [entry], IN_TIME)
     taken = replace(second, mined=mined(ids(3)))
-    with refused(Refusal.CLIENT_BANNED):  # also where it would be passed over
+    with refused(RefusalCode.CLIENT_BANNED):  # also where it would be passed over
         rounds.commit_updates(banned(taken, 3, banned_in=1), 2, [entry], IN_TIME)
 
 
@@ -231,16 +231,16 @@ def test_a_batch_with_an_invalid_commitment_is_refused_whole() -> None:
     good = signed(4)
     three, four = signed(3).commitment, signed(4).commitment
     signature, unknown = signed(3).signature, replace(three, client=ClientId(9))
-    cases: list[tuple[Refusal, SignedCommitment]] = [
-        (Refusal.UNKNOWN_CLIENT, SignedCommitment(unknown, signature)),
-        (Refusal.SIGNATURE_NOT_CANONICAL, SignedCommitment(three, mirrored(signature))),
-        (Refusal.COMMITMENT_NOT_SIGNED, signed(3, key=4)),
-        (Refusal.COMMITMENT_NOT_SIGNED, signed(3, round_number=2)),
+    cases: list[tuple[RefusalCode, SignedCommitment]] = [
+        (RefusalCode.UNKNOWN_CLIENT, SignedCommitment(unknown, signature)),
+        (RefusalCode.SIGNATURE_NOT_CANONICAL, SignedCommitment(three, mirrored(signature))),
+        (RefusalCode.COMMITMENT_NOT_SIGNED, signed(3, key=4)),
+        (RefusalCode.COMMITMENT_NOT_SIGNED, signed(3, round_number=2)),
         (
-            Refusal.COMMITMENT_NOT_SIGNED,
+            RefusalCode.COMMITMENT_NOT_SIGNED,
             SignedCommitment(replace(three, commitment=four.commitment), signature),
         ),
-        (Refusal.COMMITMENT_NOT_SIGNED, SignedCommitment(three, signature[:64] + b"\0")),
+        (RefusalCode.COMMITMENT_NOT_SIGNED, SignedCommitment(three, signature[:64] + b"\0")),
     ]
     rounds.commit_updates(opened(), 1, [good, signed(3)], IN_TIME)
     for refusal, bad in cases:
@@ -249,11 +249,11 @@ def test_a_batch_with_an_invalid_commitment_is_refused_whole() -> None:
 
 
 def test_commitments_are_for_the_open_round_and_not_none() -> None:
-    with refused(Refusal.NO_COMMITMENTS):
+    with refused(RefusalCode.NO_COMMITMENTS):
         rounds.commit_updates(opened(), 1, [], IN_TIME)
-    with refused(Refusal.WRONG_ROUND):
+    with refused(RefusalCode.WRONG_ROUND):
         rounds.commit_updates(opened(), 2, [signed(3)], IN_TIME)
-    with refused(Refusal.NO_ROUND_OPEN):
+    with refused(RefusalCode.NO_ROUND_OPEN):
         rounds.commit_updates(fresh(), 1, [signed(3)], IN_TIME)
 
 
@@ -317,11 +317,11 @@ def test_the_seed_depends_on_the_reveal_and_the_beacon_alone() -> None:
 def test_after_the_last_round_nothing_is_taken_but_proofs() -> None:
     state, _ = decided(committed(parameters=replace(PENCIL, rounds=1)))
     assert (state.stage, state.round) == (LedgerStage.FINISHED, 1)
-    with refused(Refusal.NO_ROUND_OPEN):
+    with refused(RefusalCode.NO_ROUND_OPEN):
         rounds.commit_updates(state, 1, [signed(3)], IN_TIME)
-    with refused(Refusal.NO_ROUND_OPEN):
+    with refused(RefusalCode.NO_ROUND_OPEN):
         rounds.abandon_round(state, 1, BlockContext(99, NO_DIGEST))
-    with refused(Refusal.NO_ROUND_OPEN):
+    with refused(RefusalCode.NO_ROUND_OPEN):
         decided(state)
     after, (event,) = rounds.report_equivocation(state, report(3), DEADLINE)
     assert event == ledger_state.ClientBanned(1, ClientId(3), after.head)
@@ -338,22 +338,22 @@ INFINITE = encoding.INFINITY_BITS << 32
 @pytest.mark.parametrize(
     ("ranking", "refusal"),
     [
-        ((*RANKING, word(COMMITTEE[0], 7.0)), Refusal.RANKING_TOO_LONG),
-        (RANKING[:2], Refusal.RANKING_TOO_SHORT),
-        ((RANKING[1], RANKING[0], *RANKING[2:]), Refusal.RANKING_NOT_SORTED),
-        ((RANKING[0], *RANKING[:4]), Refusal.RANKING_NOT_SORTED),
+        ((*RANKING, word(COMMITTEE[0], 7.0)), RefusalCode.RANKING_TOO_LONG),
+        (RANKING[:2], RefusalCode.RANKING_TOO_SHORT),
+        ((RANKING[1], RANKING[0], *RANKING[2:]), RefusalCode.RANKING_NOT_SORTED),
+        ((RANKING[0], *RANKING[:4]), RefusalCode.RANKING_NOT_SORTED),
         (
             (word(TRAINERS[1], 1.0), word(TRAINERS[0], 1.0), RANKING[2]),
-            Refusal.RANKING_NOT_SORTED,
+            RefusalCode.RANKING_NOT_SORTED,
         ),
-        ((*RANKING[:3], word(9, 9.0)), Refusal.UNKNOWN_CLIENT),
-        ((*RANKING[:3], word(COMMITTEE[2], 9.0)), Refusal.MEMBER_RANKED),
-        ((*RANKING[:3], word(TRAINERS[0], 9.0)), Refusal.REPEATED_CLIENT),
-        ((*RANKING[:3], INFINITE | TRAINERS[5]), Refusal.DISTANCE_NOT_FINITE),
-        ((*RANKING[:3], word(TRAINERS[5], 9.0) | 1 << 96), Refusal.DISTANCE_NOT_FINITE),
+        ((*RANKING[:3], word(9, 9.0)), RefusalCode.UNKNOWN_CLIENT),
+        ((*RANKING[:3], word(COMMITTEE[2], 9.0)), RefusalCode.MEMBER_RANKED),
+        ((*RANKING[:3], word(TRAINERS[0], 9.0)), RefusalCode.REPEATED_CLIENT),
+        ((*RANKING[:3], INFINITE | TRAINERS[5]), RefusalCode.DISTANCE_NOT_FINITE),
+        ((*RANKING[:3], word(TRAINERS[5], 9.0) | 1 << 96), RefusalCode.DISTANCE_NOT_FINITE),
     ],
 )
-def test_a_ranking_that_is_none_is_refused(ranking: tuple[int, ...], refusal: Refusal) -> None:
+def test_a_ranking_that_is_none_is_refused(ranking: tuple[int, ...], refusal: RefusalCode) -> None:
     with refused(refusal):
         decided(committed(), replace(DECISION, ranking=ranking), block=LATE)
 
@@ -361,13 +361,13 @@ def test_a_ranking_that_is_none_is_refused(ranking: tuple[int, ...], refusal: Re
 def test_a_member_that_has_committed_is_still_not_ranked() -> None:
     state = committed(range(9))
     decided(state)
-    with refused(Refusal.MEMBER_RANKED):
+    with refused(RefusalCode.MEMBER_RANKED):
         decided(state, replace(DECISION, ranking=(*RANKING[:5], word(COMMITTEE[0], 9.0))))
 
 
 def test_a_trainer_without_a_commitment_is_not_ranked() -> None:
     state = committed(TRAINERS[:5])
-    with refused(Refusal.NO_COMMITMENT):
+    with refused(RefusalCode.NO_COMMITMENT):
         decided(state)
     fewer = replace(DECISION, ranking=RANKING[:5])
     decided(state, fewer, block=LATE)
@@ -377,28 +377,28 @@ def test_while_there_is_time_nobody_is_late() -> None:
     state = committed()
     decided(state, block=IN_TIME)
     fewer = replace(DECISION, ranking=RANKING[:5])
-    with refused(Refusal.RANKING_TOO_EARLY):
+    with refused(RefusalCode.RANKING_TOO_EARLY):
         decided(state, fewer, block=IN_TIME)
     decided(state, fewer, block=LATE)
 
 
 def test_sets_not_following_from_the_ranking_are_refused() -> None:
     state = committed()
-    with refused(Refusal.WRONG_COMMITTEE):
+    with refused(RefusalCode.WRONG_COMMITTEE):
         decided(state, replace(DECISION, committee=COMMITTEE[::-1]))
-    with refused(Refusal.WRONG_AGGREGATION_SET):
+    with refused(RefusalCode.WRONG_AGGREGATION_SET):
         decided(state, pair=certificates(state, accepted=TRAINERS[1:4]))
-    with refused(Refusal.WRONG_AGGREGATION_SET):
+    with refused(RefusalCode.WRONG_AGGREGATION_SET):
         decided(state, pair=certificates(state, accepted=ACCEPTED[::-1]))
-    with refused(Refusal.WRONG_CANDIDATES):
+    with refused(RefusalCode.WRONG_CANDIDATES):
         decided(state, pair=certificates(state, elected=TRAINERS[:3]))
 
 
 def test_a_decision_is_of_the_open_round() -> None:
     state = committed()
-    with refused(Refusal.WRONG_ROUND):
+    with refused(RefusalCode.WRONG_ROUND):
         rounds.decide(state, 2, DECISION, certificates(state), IN_TIME)
-    with refused(Refusal.NO_ROUND_OPEN):
+    with refused(RefusalCode.NO_ROUND_OPEN):
         rounds.decide(fresh(), 0, DECISION, certificates(state), IN_TIME)
 
 
@@ -408,22 +408,22 @@ def test_a_certificate_that_does_not_hold_is_refused() -> None:
     place = primary_seat(SEED_1, Phase.AGGREGATION, 0, 3)
     view = next(v for v in range(9) if primary_seat(SEED_1, Phase.AGGREGATION, v, 3) != place)
     swapped = good.replies[::-1]
-    cases: list[tuple[Refusal, SubmittedCertificate]] = [
-        (Refusal.REQUEST_NOT_SIGNED, replace(good, view=view)),
-        (Refusal.REQUEST_NOT_SIGNED, replace(good, request=good.replies[0])),
-        (Refusal.SIGNATURE_NOT_CANONICAL, replace(good, request=mirrored(good.request))),
-        (Refusal.SIGNERS_OUT_OF_RANGE, replace(good, signers=good.signers | 0b1000)),
-        (Refusal.PRIMARY_REPLIES, replace(good, signers=0b111)),
-        (Refusal.QUORUM_NOT_REACHED, replace(good, replies=good.replies[:1])),
-        (Refusal.REPLY_NOT_SIGNED, replace(good, replies=swapped)),
-        (Refusal.REPLY_NOT_SIGNED, replace(good, replies=(good.request, good.replies[1]))),
-        (Refusal.SIGNATURE_NOT_CANONICAL, replace(good, replies=(mirrored(swapped[0]),) * 2)),
-        (Refusal.SIGNATURE_COUNT, replace(good, replies=(*good.replies, good.replies[0]))),
+    cases: list[tuple[RefusalCode, SubmittedCertificate]] = [
+        (RefusalCode.REQUEST_NOT_SIGNED, replace(good, view=view)),
+        (RefusalCode.REQUEST_NOT_SIGNED, replace(good, request=good.replies[0])),
+        (RefusalCode.SIGNATURE_NOT_CANONICAL, replace(good, request=mirrored(good.request))),
+        (RefusalCode.SIGNERS_OUT_OF_RANGE, replace(good, signers=good.signers | 0b1000)),
+        (RefusalCode.PRIMARY_REPLIES, replace(good, signers=0b111)),
+        (RefusalCode.QUORUM_NOT_REACHED, replace(good, replies=good.replies[:1])),
+        (RefusalCode.REPLY_NOT_SIGNED, replace(good, replies=swapped)),
+        (RefusalCode.REPLY_NOT_SIGNED, replace(good, replies=(good.request, good.replies[1]))),
+        (RefusalCode.SIGNATURE_NOT_CANONICAL, replace(good, replies=(mirrored(swapped[0]),) * 2)),
+        (RefusalCode.SIGNATURE_COUNT, replace(good, replies=(*good.replies, good.replies[0]))),
     ]
     for refusal, bad in cases:
         with refused(refusal):
             decided(state, pair=(bad, election))
-    with refused(Refusal.WRONG_CANDIDATES):
+    with refused(RefusalCode.WRONG_CANDIDATES):
         decided(state, pair=(good, good))
 
 
@@ -435,9 +435,9 @@ def test_both_certificates_are_for_one_base_and_one_result() -> None:
     for other in (other_base, other_record):
         first, second = certificates(state, other)
         decided(state, other, (first, second))
-        with refused(Refusal.REQUEST_NOT_SIGNED):
+        with refused(RefusalCode.REQUEST_NOT_SIGNED):
             decided(state, pair=(first, election))
-        with refused(Refusal.REQUEST_NOT_SIGNED):
+        with refused(RefusalCode.REQUEST_NOT_SIGNED):
             decided(state, pair=(good, second))
 
 
@@ -454,7 +454,7 @@ def test_fewer_signers_than_signatures_do_not_pass_for_a_quorum() -> None:
     for count in range(5):
         signing = sum(1 << place for place in places[:count])
         bad = replace(good, signers=signing, replies=good.replies[:3])
-        refusal = Refusal.WRONG_CANDIDATES if count == 3 else Refusal.SIGNATURE_COUNT
+        refusal = RefusalCode.WRONG_CANDIDATES if count == 3 else RefusalCode.SIGNATURE_COUNT
         with refused(refusal):
             rounds.decide(state, 1, decision, (bad, bad), IN_TIME)
 
@@ -464,15 +464,15 @@ def test_a_banned_members_vote_is_invalid_from_the_next_round() -> None:
     for member in COMMITTEE:
         decided(banned(state, member, banned_in=1))
         # The same committee a round later: the same votes would be of a banned member.
-        with refused(Refusal.MEMBER_BANNED):
+        with refused(RefusalCode.MEMBER_BANNED):
             decided(banned(replace(state, round=2), member, banned_in=1))
 
 
 def test_a_round_is_abandoned_at_its_deadline_and_not_before() -> None:
     state = committed()
-    with refused(Refusal.DEADLINE_NOT_REACHED):
+    with refused(RefusalCode.DEADLINE_NOT_REACHED):
         rounds.abandon_round(state, 1, BlockContext(16, NO_DIGEST))
-    with refused(Refusal.WRONG_ROUND):
+    with refused(RefusalCode.WRONG_ROUND):
         rounds.abandon_round(state, 2, DEADLINE)
     after, (event,) = rounds.abandon_round(state, 1, DEADLINE)
     assert isinstance(event, ledger_state.RoundAbandoned)
@@ -527,7 +527,7 @@ def test_two_different_statements_ban_their_signer(kind: StatementKind) -> None:
     assert event == ledger_state.ClientBanned(1, ClientId(3), head)
     assert state.head == head
     assert [client.banned_in for client in state.registry] == [int(i == 3) for i in range(9)]
-    with refused(Refusal.CLIENT_BANNED):
+    with refused(RefusalCode.CLIENT_BANNED):
         rounds.report_equivocation(state, accusation, IN_TIME)
 
 
@@ -536,15 +536,15 @@ def test_an_accusation_without_proof_is_refused() -> None:
     state = opened()
     malleable = replace(other, signature=mirrored(other.signature))
     early = replace(one, signature=mirrored(one.signature))
-    cases: list[tuple[Refusal, LedgerState, int, list[SignedStatement]]] = [
-        (Refusal.NOT_OPENED, fresh(), 0, [one, other]),
-        (Refusal.UNKNOWN_CLIENT, state, 9, [one, other]),
-        (Refusal.STATEMENTS_EQUAL, state, 0, [one, one]),
-        (Refusal.STATEMENT_NOT_SIGNED, state, 1, [one, other]),
-        (Refusal.STATEMENT_NOT_SIGNED, state, 0, [one, votes(1)[1]]),
-        (Refusal.STATEMENT_NOT_SIGNED, state, 0, [votes(1)[0], other]),
-        (Refusal.SIGNATURE_NOT_CANONICAL, state, 0, [one, malleable]),
-        (Refusal.SIGNATURE_NOT_CANONICAL, state, 0, [early, other]),
+    cases: list[tuple[RefusalCode, LedgerState, int, list[SignedStatement]]] = [
+        (RefusalCode.NOT_OPENED, fresh(), 0, [one, other]),
+        (RefusalCode.UNKNOWN_CLIENT, state, 9, [one, other]),
+        (RefusalCode.STATEMENTS_EQUAL, state, 0, [one, one]),
+        (RefusalCode.STATEMENT_NOT_SIGNED, state, 1, [one, other]),
+        (RefusalCode.STATEMENT_NOT_SIGNED, state, 0, [one, votes(1)[1]]),
+        (RefusalCode.STATEMENT_NOT_SIGNED, state, 0, [votes(1)[0], other]),
+        (RefusalCode.SIGNATURE_NOT_CANONICAL, state, 0, [one, malleable]),
+        (RefusalCode.SIGNATURE_NOT_CANONICAL, state, 0, [early, other]),
     ]
     rounds.report_equivocation(state, EquivocationReport(ClientId(0), one, other), IN_TIME)
     for refusal, before, client, statements in cases:
@@ -556,19 +556,19 @@ def test_an_accusation_without_proof_is_refused() -> None:
 
 def test_vectors_for_two_sets_are_no_equivocation() -> None:
     accusation = EquivocationReport(ClientId(0), *vectors(0, (b"some", b"others")))
-    with refused(Refusal.SCORES_DIFFER):
+    with refused(RefusalCode.SCORES_DIFFER):
         rounds.report_equivocation(opened(), accusation, IN_TIME)
 
 
 @pytest.mark.parametrize(
     ("sent", "refusal"),
     [
-        ({"sent_by_account": False}, Refusal.NOT_SENT_BY_ACCOUNT),
-        ({"is_delegated": True}, Refusal.DELEGATED_ACCOUNT),
+        ({"sent_by_account": False}, RefusalCode.NOT_SENT_BY_ACCOUNT),
+        ({"is_delegated": True}, RefusalCode.DELEGATED_ACCOUNT),
     ],
 )
 def test_no_transaction_is_taken_from_a_contract_or_a_delegated_account(
-    sent: dict[str, Any], refusal: Refusal
+    sent: dict[str, Any], refusal: RefusalCode
 ) -> None:
     relayed = replace(IN_TIME, **sent)
     with refused(refusal):
@@ -593,7 +593,7 @@ def test_a_beacon_of_the_block_flows_into_every_seed() -> None:
 
 def test_an_address_cannot_be_registered_again_in_a_later_batch() -> None:
     second = [WORDS[4], *WORDS[5:], WORDS[8] + (1 << 64)]
-    for first, refusal in ((WORDS[:4], None), (WORDS[:5], Refusal.CLIENTS_NOT_ASCENDING)):
+    for first, refusal in ((WORDS[:4], None), (WORDS[:5], RefusalCode.CLIENTS_NOT_ASCENDING)):
         words = second[: 9 - len(first)]
         rest = encoding.registry_digest(words, NO_DIGEST)
         state = replace(fresh(), registry_rest=encoding.registry_digest(first, rest))

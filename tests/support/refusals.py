@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from ledger.protocol.errors import ProtocolRefusal, Refusal
+from ledger.protocol.errors import ProtocolRefusal, RefusalCode
 
 
 @contextmanager
-def refused(code: Refusal) -> Iterator[None]:
+def refused(code: RefusalCode) -> Iterator[None]:
     """Expect that the ledger refuses a transaction for one reason."""
     with pytest.raises(ProtocolRefusal) as caught:
         yield

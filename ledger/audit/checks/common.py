@@ -18,7 +18,7 @@ from ledger.audit.report import (
     StepResult,
     text_of,
 )
-from ledger.protocol.errors import Refusal
+from ledger.protocol.errors import RefusalCode
 from ledger.protocol.ledger_state import (
     ClientsRegistered,
     Event,
@@ -134,34 +134,34 @@ EVENT_KIND = Fact("event kind", "the event is {recorded}", "its transaction made
 EVENT_FIELD = Fact("event field", "{subject} is {recorded}", "its transaction gives {true}")
 EVENT_UNFOUNDED = Fact("event unfounded", "{subject} is {recorded}", "it follows as {true}")
 
-_REFUSALS: dict[AuditStep, tuple[Refusal, ...]] = {
+_REFUSALS: dict[AuditStep, tuple[RefusalCode, ...]] = {
     AuditStep.DEPLOYMENT: (
-        Refusal.NOT_REGISTERING,
-        Refusal.REGISTRY_MISMATCH,
-        Refusal.MALFORMED_CLIENT,
-        Refusal.CLIENTS_NOT_ASCENDING,
-        Refusal.REGISTRY_END,
+        RefusalCode.NOT_REGISTERING,
+        RefusalCode.REGISTRY_MISMATCH,
+        RefusalCode.MALFORMED_CLIENT,
+        RefusalCode.CLIENTS_NOT_ASCENDING,
+        RefusalCode.REGISTRY_END,
     ),
-    AuditStep.SAMPLING: (Refusal.WRONG_COMMITTEE, Refusal.MEMBER_RANKED),
+    AuditStep.SAMPLING: (RefusalCode.WRONG_COMMITTEE, RefusalCode.MEMBER_RANKED),
     AuditStep.RANKING: (
-        Refusal.RANKING_TOO_LONG,
-        Refusal.RANKING_TOO_SHORT,
-        Refusal.RANKING_NOT_SORTED,
-        Refusal.DISTANCE_NOT_FINITE,
-        Refusal.REPEATED_CLIENT,
-        Refusal.WRONG_AGGREGATION_SET,
-        Refusal.WRONG_CANDIDATES,
+        RefusalCode.RANKING_TOO_LONG,
+        RefusalCode.RANKING_TOO_SHORT,
+        RefusalCode.RANKING_NOT_SORTED,
+        RefusalCode.DISTANCE_NOT_FINITE,
+        RefusalCode.REPEATED_CLIENT,
+        RefusalCode.WRONG_AGGREGATION_SET,
+        RefusalCode.WRONG_CANDIDATES,
     ),
     AuditStep.COMPLETENESS: (
-        Refusal.NO_ROUND_OPEN,
-        Refusal.NOT_OPENED,
-        Refusal.WRONG_ROUND,
-        Refusal.NO_COMMITMENT,
-        Refusal.NO_COMMITMENTS,
-        Refusal.NOTHING_TAKEN,
-        Refusal.COMMITMENTS_CLOSED,
-        Refusal.RANKING_TOO_EARLY,
-        Refusal.DEADLINE_NOT_REACHED,
+        RefusalCode.NO_ROUND_OPEN,
+        RefusalCode.NOT_OPENED,
+        RefusalCode.WRONG_ROUND,
+        RefusalCode.NO_COMMITMENT,
+        RefusalCode.NO_COMMITMENTS,
+        RefusalCode.NOTHING_TAKEN,
+        RefusalCode.COMMITMENTS_CLOSED,
+        RefusalCode.RANKING_TOO_EARLY,
+        RefusalCode.DEADLINE_NOT_REACHED,
     ),
 }
 _BY_REFUSAL = {refusal: step for step, refusals in _REFUSALS.items() for refusal in refusals}
@@ -178,7 +178,7 @@ _FIELDS_FROM_ALL_BEFORE = frozenset(
 )
 
 
-def step_of_refusal(refusal: Refusal) -> AuditStep:
+def step_of_refusal(refusal: RefusalCode) -> AuditStep:
     """Return the step that fails where the specification refuses a recorded transaction."""
     return _BY_REFUSAL.get(refusal, AuditStep.CERTIFICATES)
 

@@ -71,7 +71,7 @@ MAX_EVENTS = 4 * MAX_CLIENTS
 """Every client may commit and be banned in a transaction of its own."""
 
 
-class FieldError(EncodingError):
+class DocumentFieldError(EncodingError):
     """A field of a document is missing or impossible; its place is named from the outside in."""
 
     def __init__(self, why: str, *place: str) -> None:
@@ -98,8 +98,8 @@ class Derived:
 def _read_at(place: str, form: Form[T], value: object) -> T:
     try:
         return form.read(value)
-    except FieldError as error:
-        raise FieldError(error.why, place, *error.place) from None
+    except DocumentFieldError as error:
+        raise DocumentFieldError(error.why, place, *error.place) from None
 
 
 def integer(least: int, limit: int) -> Form[int]:
@@ -107,7 +107,7 @@ def integer(least: int, limit: int) -> Form[int]:
 
     def read(value: object) -> int:
         if type(value) is not int or not least <= value < limit:
-            raise FieldError(f"is not a number from {least} to below {limit}")
+            raise DocumentFieldError(f"is not a number from {least} to below {limit}")
         return value
 
     return Form(read, int)
@@ -118,7 +118,7 @@ def decimal(limit: int) -> Form[int]:
 
     def read(value: object) -> int:
         if type(value) is not str or not _DECIMAL.fullmatch(value) or int(value) >= limit:
-            raise FieldError(f"is not a decimal string below {limit}")
+            raise DocumentFieldError(f"is not a decimal string below {limit}")
         return int(value)
 
     return Form(read, str)
@@ -134,7 +134,7 @@ def hex_bytes(least: int, most: int) -> Form[Any]:
             or not _HEX.fullmatch(value)
         ):
             rule = f"{most}" if least == most else f"at most {most}"
-            raise FieldError(f"is not 0x and hex digits of {rule} bytes")
+            raise DocumentFieldError(f"is not 0x and hex digits of {rule} bytes")
         return bytes.fromhex(value[2:])
 
     return Form(read, to_hex)
@@ -146,7 +146,7 @@ def choice(kind: type[Enum]) -> Form[Any]:
 
     def read(value: object) -> Enum:
         if type(value) not in {str, int} or value not in members:
-            raise FieldError(f"is not one of {', '.join(map(str, members))}")
+            raise DocumentFieldError(f"is not one of {', '.join(map(str, members))}")
         return members[value]
 
     return Form(read, lambda member: member.value)
@@ -157,7 +157,7 @@ def array(form: Form[T], most: int) -> Form[tuple[T, ...]]:
 
     def read(value: object) -> tuple[T, ...]:
         if type(value) is not list or len(value) > most:
-            raise FieldError(f"is not a list of at most {most} items")
+            raise DocumentFieldError(f"is not a list of at most {most} items")
         return tuple(_read_at(str(place), form, each) for place, each in enumerate(value))
 
     return Form(read, lambda values: list(map(form.write, values)))
@@ -168,7 +168,7 @@ def row(build: Callable[..., T], *forms: Form[Any]) -> Form[T]:
 
     def read(value: object) -> T:
         if type(value) is not list or len(value) != len(forms):
-            raise FieldError(f"is not a list of {len(forms)} items")
+            raise DocumentFieldError(f"is not a list of {len(forms)} items")
         return build(*(_read_at(str(i), form, value[i]) for i, form in enumerate(forms)))
 
     return Form(read, lambda value: [form.write(x) for form, x in zip(forms, value, strict=True)])
@@ -193,16 +193,16 @@ def record(build: Callable[..., T], **fields: Form[Any] | Derived) -> Form[T]:
 
     def read(value: object) -> T:
         if type(value) is not dict:
-            raise FieldError("is not a map")
+            raise DocumentFieldError("is not a map")
         if value.keys() != fields.keys():
             odd = f"{sorted(value.keys() ^ fields.keys())!s:.200}"
-            raise FieldError(f"fields {odd} are missing or unknown")
+            raise DocumentFieldError(f"fields {odd} are missing or unknown")
         made = build(**{key: _read_at(key, form, value[key]) for key, form in given.items()})
         for key, field in derived.items():
             true = field.value(made)
             # True equals 1, and -0.0 equals 0.0; as text they differ.
             if type(value[key]) is not type(true) or repr(value[key]) != repr(true):
-                raise FieldError(f"is {value[key]!r:.60}, must be {true!r}", key)
+                raise DocumentFieldError(f"is {value[key]!r:.60}, must be {true!r}", key)
         return made
 
     def write(value: Any) -> dict[str, Any]:
@@ -232,7 +232,7 @@ def either(**kinds: tuple[type[Any], dict[str, Form[Any]]]) -> Form[Any]:
     def read(value: object) -> Any:
         kind = value.get("kind") if type(value) is dict else None
         if type(kind) is not str or kind not in forms:
-            raise FieldError(f"kind is {kind!r:.60}, must be one of {', '.join(forms)}")
+            raise DocumentFieldError(f"kind is {kind!r:.60}, must be one of {', '.join(forms)}")
         return forms[kind].read(value)
 
     return Form(read, lambda value: by_type[type(value)].write(value))
@@ -240,9 +240,9 @@ def either(**kinds: tuple[type[Any], dict[str, Form[Any]]]) -> Form[Any]:
 
 def _checksummed(value: object) -> str:
     if type(value) is not str or not _ADDRESS.fullmatch(value):
-        raise FieldError("is not 0x and 40 hex digits")
+        raise DocumentFieldError("is not 0x and 40 hex digits")
     if to_checksum_address(value) != value:
-        raise FieldError("has another EIP-55 checksum")
+        raise DocumentFieldError("has another EIP-55 checksum")
     return value
 
 
@@ -252,7 +252,7 @@ def _pair(first: int, second: int) -> tuple[int, int]:
 
 def _boolean(value: object) -> bool:
     if type(value) is not bool:
-        raise FieldError("is not true or false")
+        raise DocumentFieldError("is not true or false")
     return value
 
 

@@ -28,7 +28,13 @@ from eth_utils.abi import (
 
 from ledger.chain.ports import NotServedError, TransactionRevertedError
 from ledger.protocol.encoding import keccak
-from ledger.protocol.errors import REVERT_PREFIX, ChainError, CmflError, ProtocolRefusal, Refusal
+from ledger.protocol.errors import (
+    REVERT_PREFIX,
+    ChainError,
+    CmflError,
+    ProtocolRefusal,
+    RefusalCode,
+)
 
 _WORD = 32
 _SELECTOR = 4
@@ -353,8 +359,8 @@ def refusal(error: TransactionRevertedError) -> CmflError:
     """Return the refusal that a revert's reason names; a ChainError for any other reason."""
     reason = revert_reason(error.data)
     fact = (reason or "").removeprefix(REVERT_PREFIX)
-    if fact != reason and fact in set(Refusal):
-        return ProtocolRefusal(Refusal(fact))
+    if fact != reason and fact in set(RefusalCode):
+        return ProtocolRefusal(RefusalCode(fact))
     return ChainError(f"the contract refuses: {reason}" if reason else str(error))
 
 

@@ -159,7 +159,7 @@ Step = tuple[int, Any]
 _NO_STEP: Step = (-1, None)
 
 
-class Block(NamedTuple):
+class OpcodeBlock(NamedTuple):
     """A run of simple opcodes.
 
     Attributes:
@@ -188,10 +188,10 @@ class DecodedCode:
 
     def __init__(self, code: bytes) -> None:
         self._code = code
-        self.blocks: dict[int, Block] = {}
+        self.blocks: dict[int, OpcodeBlock] = {}
         self.destinations = _jump_destinations(code)
 
-    def block_at(self, start: int) -> Block:
+    def block_at(self, start: int) -> OpcodeBlock:
         code, position, following = self._code, start, None
         gas = least = height = highest = memory = 0
         steps: list[Step] = []
@@ -218,7 +218,9 @@ class DecodedCode:
                 memory = max(memory, self._append(steps, opcode))
             if opcode in _JUMPS:
                 break
-        block = Block(gas, least, STACK_LIMIT - highest, memory, tuple(steps), position, following)
+        block = OpcodeBlock(
+            gas, least, STACK_LIMIT - highest, memory, tuple(steps), position, following
+        )
         self.blocks[start] = block
         return block
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from ledger.history.answers_parts import RoundView
+from ledger.history.answers_parts import AnsweredRound
 from ledger.history.answers_rounds import full_round
 from ledger.history.history import FoldedHistory
 from ledger.protocol.rules.selection import candidates
@@ -95,7 +95,7 @@ def test_strays_late_words_bans_and_abandonment_make_nothing_red(
         if one.decided is not None:
             middle = candidates(one.decided.ranking, (), fixed.members, by_lot=False)
             in_the_middle.add(one.decided.next_committee == middle)
-        told = full_round(RoundView.of(history, one))
+        told = full_round(AnsweredRound.of(history, one))
         checks = page.evaluate(CHECKED, [told, before, contract])
         wrong = [one for one in checks if one["outcome"] != "matches"]
         assert wrong == [], f"round {number}"

@@ -16,7 +16,7 @@ from clients.datasets.own_samples import own_parts, samples_digest_of
 from clients.models.registry import model_named
 from clients.random_streams import named_stream
 from clients.registration import combined_registry, proposal_digest, signed_entry
-from clients.replay.replay_inputs import RecordedRound, RecordedRun, RecordedUpdate, ReplayRequest
+from clients.replay.replay_inputs import RecordedRun, RecordedUpdate, ReplayRequest, RoundToRepeat
 from clients.replay.results import ReplayedUpdate, TrainingReplay
 from clients.replay.training_replay import replay_run
 from clients.training.engine_factory import open_engine
@@ -49,7 +49,7 @@ class Federation:
     ) -> tuple[ReplayedUpdate, ...]:
         (round_,) = self.run.rounds
         chosen = tuple(u for u in round_.updates if not clients or u.client in clients)
-        rounds = (RecordedRound(1, SEED, round_.model, chosen, ()),)
+        rounds = (RoundToRepeat(1, SEED, round_.model, chosen, ()),)
         run = RecordedRun(self.run.domain, self.run.document, rounds)
         request = ReplayRequest(data=path, salts=salts or {})
         return replay_run(run, self.blobs, request, lambda *_: here("lockstep")).updates
@@ -93,7 +93,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Federation:
             (update,) = engine.train(start, [TrainingJob(client, training_seed(SEED, client))])
             commitment = commitment_of(client, update.payload.digest)
         updates.append(RecordedUpdate(client, commitment, None))
-    rounds = (RecordedRound(1, SEED, document.initial_model, tuple(updates), ()),)
+    rounds = (RoundToRepeat(1, SEED, document.initial_model, tuple(updates), ()),)
     assert starts == {document.initial_model}
     domain = Domain(1, Address(bytes(20)), NO_DIGEST)
     return Federation(folder, RecordedRun(domain, document, rounds), blobs)
@@ -154,7 +154,7 @@ def test_a_forged_update_is_other_by_the_owners_true_samples(federation: Federat
     client = client_of(federation, 0)
     (round_,) = federation.run.rounds
     forged = (RecordedUpdate(client, NO_DIGEST, None),)
-    rounds = (RecordedRound(1, SEED, round_.model, forged, ()),)
+    rounds = (RoundToRepeat(1, SEED, round_.model, forged, ()),)
     run = RecordedRun(federation.run.domain, federation.run.document, rounds)
     lying = Federation(federation.folder, run, federation.blobs)
     assert lying.repeated(federation.folder)[0].verdict is OTHER
