@@ -1,4 +1,4 @@
-"""Addresses, and senders with code: the contract refuses those, so nothing is paid before that."""
+"""Senders with code: the contract refuses them before anything is paid; and contract addresses."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainWriter, SenderHasCodeError, require_plain_sender
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.io.home import RunPaths
-from ledger.protocol.encoding import checksum, eip55, to_canonical
-from ledger.protocol.errors import ChainError
 from tests.chain.contract.test_deployment import SMALL
 from tests.chain.test_port_contract import anvil, embedded, served
 from tests.chain.web3_provider import transport_to
+from tests.protocol.test_encoding import ADDRESS, SPELLINGS
 
 DELEGATED = bytes.fromhex("ef0100" + "11" * 20)
 NODES = pytest.mark.parametrize(
@@ -75,39 +74,7 @@ def test_nothing_is_deployed_by_a_sender_with_code(
         assert not paths.intent.exists()
 
 
-ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
-"""The first example of EIP-55."""
-
-
-SPELLINGS = [
-    ADDRESS,
-    ADDRESS.lower(),
-    f"0x{ADDRESS[2:].upper()}",
-    ADDRESS.upper(),
-    f"0X{ADDRESS[2:]}",
-    ADDRESS[2:],
-    ADDRESS[2:].lower(),
-]
-
-
-@pytest.mark.parametrize("text", SPELLINGS)
-def test_one_address_has_many_spellings(text: str) -> None:
-    assert checksum(to_canonical(text)) == eip55(text) == ADDRESS
-
-
 @pytest.mark.parametrize("text", SPELLINGS)
 def test_a_contract_has_one_address_however_it_was_named(text: str, tmp_path: Path) -> None:
     with EmbeddedChain.create(tmp_path / "chain.sqlite") as chain:
         assert CommitteeLedger(chain, text).address == ADDRESS
-
-
-@pytest.mark.parametrize("text", ["0x5aaeb6053F3E94C9b9A09f33669435E7Ef1BeAed", ADDRESS.swapcase()])
-def test_a_wrong_checksum_is_refused(text: str) -> None:
-    with pytest.raises(ChainError, match="its checksum is wrong"):
-        to_canonical(text)
-
-
-@pytest.mark.parametrize("text", ["0x12", "", "no", f"{ADDRESS}\n", f"0x{ADDRESS}", "\uff10" * 40])
-def test_what_is_no_address_at_all_is_refused(text: str) -> None:
-    with pytest.raises(ChainError, match="is not an address"):
-        to_canonical(text)

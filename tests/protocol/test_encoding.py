@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.protocol import encoding
-from ledger.protocol.encoding import keccak, prefer_pysha3
-from ledger.protocol.errors import ConfigurationError, EncodingError
+from ledger.protocol.encoding import checksum, eip55, keccak, prefer_pysha3, to_canonical
+from ledger.protocol.errors import ChainError, ConfigurationError, EncodingError
 from ledger.protocol.types import Address, ClientId, RegisteredClient
 from tests.protocol.support import client_ids, distances, f32
 from tests.support.keys import ids
@@ -191,3 +191,35 @@ def test_a_hash_stays_as_it_is_where_pysha3_is_missing(monkeypatch: pytest.Monke
     before = plain.hasher
     prefer_pysha3(plain)
     assert plain.hasher == before
+
+
+ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
+"""The first example of EIP-55."""
+
+
+SPELLINGS = [
+    ADDRESS,
+    ADDRESS.lower(),
+    f"0x{ADDRESS[2:].upper()}",
+    ADDRESS.upper(),
+    f"0X{ADDRESS[2:]}",
+    ADDRESS[2:],
+    ADDRESS[2:].lower(),
+]
+
+
+@pytest.mark.parametrize("text", SPELLINGS)
+def test_one_address_has_many_spellings(text: str) -> None:
+    assert checksum(to_canonical(text)) == eip55(text) == ADDRESS
+
+
+@pytest.mark.parametrize("text", ["0x5aaeb6053F3E94C9b9A09f33669435E7Ef1BeAed", ADDRESS.swapcase()])
+def test_a_wrong_checksum_is_refused(text: str) -> None:
+    with pytest.raises(ChainError, match="its checksum is wrong"):
+        to_canonical(text)
+
+
+@pytest.mark.parametrize("text", ["0x12", "", "no", f"{ADDRESS}\n", f"0x{ADDRESS}", "\uff10" * 40])
+def test_what_is_no_address_at_all_is_refused(text: str) -> None:
+    with pytest.raises(ChainError, match="is not an address"):
+        to_canonical(text)
