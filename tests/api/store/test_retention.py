@@ -11,7 +11,7 @@ import pytest
 from api.store.app import Retention, serve
 from api.store.permissions import StoreSettings
 from api.store.receiver import ChargeKind, Charges, charges_file
-from ledger.actors.retention import BlobUse, NamedBlob
+from ledger.actors.retention import BlobUse, NamedBlob, PayloadRemover
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
@@ -106,6 +106,20 @@ def test_a_round_has_ended_when_that_is_final(kept: Kept, monkeypatch: pytest.Mo
     final = chain.head().number
     retention.remove_old()
     assert not kept.has(OLD)
+
+
+def test_payloads_are_removed_by_what_is_final(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    note = lambda remover, *_: read.append(remover.ledger.state().round)  # noqa: E731
+    monkeypatch.setattr(PayloadRemover, "ended", note)
+    retention = Retention(kept.contract.ledger, kept.blobs, kept.charges, 1)
+    chain = kept.contract.ledger.chain
+    kept.end_round()
+    final = chain.head().number
+    monkeypatch.setattr(type(chain), "finalized", lambda _: final)
+    kept.end_round()
+    retention.remove_old()
+    assert set(read) == {2}, "round 2 has ended since, in a block that is not final"
 
 
 def test_without_record_nothing_of_round_goes(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
