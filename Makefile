@@ -5,10 +5,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-# What pytest makes of 500 files of tests is kept, also where Python is told to keep nothing: to
-# collect them takes 8 s instead of 22.
-export PYTHONDONTWRITEBYTECODE :=
-
 # One for each core, up to 1.5 GB each.
 TEST_PROCESSES ?= auto
 
