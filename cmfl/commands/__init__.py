@@ -1,4 +1,4 @@
-"""The command `cmfl`: parse, call one function, print; commands import other packages inside.
+"""The command `cmfl`: parse, call one function, print; only the named command is imported.
 
 The constants below are its exit codes.
 """
