@@ -34,7 +34,7 @@ ALLOWED_SKIPS = ("CUDA", "shared/data", "shared/paper", "make flower")
 
 settings.register_profile(
     "repeatable",
-    max_examples=times(50, 500),
+    max_examples=times(30, 500),
     derandomize=True,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
@@ -74,6 +74,15 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give one process all modules that fork commands: one server then imports everything."""
+    fixtures = {"forks", "forked_children"}
+    forking = {item.path for item in items if fixtures & set(getattr(item, "fixturenames", ()))}
+    for item in items:
+        if item.path in forking and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group("processes"))
 
 
 def pytest_collection_finish() -> None:

@@ -33,8 +33,6 @@ from tests.patience import PATIENCE_SECONDS, wait_until
 if TYPE_CHECKING:
     from tests.processes import Forked, Forks
 
-pytestmark = pytest.mark.xdist_group("web")
-
 TOKEN = "a token that this test has made up"
 CHAIN = ChainPath(5, b"\x5c" * 32)
 ADDRESSES = (

@@ -19,7 +19,7 @@ from tests.clients.replay.support import NOT_CHECKABLE, SAME, here, repeated
 if TYPE_CHECKING:
     from tests.clients.played import Player
 
-pytestmark = pytest.mark.xdist_group("engine")
+pytestmark = pytest.mark.xdist_group("processes")
 
 ONE_ROUND = ("protocol.rounds=1", "training.path=plain")
 CAPPABLE = pytest.mark.skipif(

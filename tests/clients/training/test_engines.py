@@ -51,7 +51,7 @@ from tests.patience import wait_until
 if TYPE_CHECKING:
     from tests.processes import Forks
 
-pytestmark = pytest.mark.xdist_group("engine")
+pytestmark = pytest.mark.xdist_group("processes")
 
 START = start_of(CONVOLUTIONAL)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import httpx
     from _pytest.mark import MarkDecorator
 
-SHARED: MarkDecorator = pytest.mark.xdist_group("cli")
+SHARED: MarkDecorator = pytest.mark.xdist_group("processes")
 """One process plays the shared home; the others need not play it again."""
 
 # Every fault may come to bear: a ban, refused scores, dropouts, and rounds that are abandoned.
