@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
 
 from ledger.chain.ports import (
     Block,
@@ -15,17 +14,15 @@ from ledger.chain.ports import (
     ReorganisedError,
     require_identity,
 )
-from ledger.io.home import DISK, Disk, read_file
-from ledger.io.parsing import parse_json
+from ledger.io.home import DISK, Disk
+from ledger.io.parsing import read_record, require_format
 from ledger.protocol.errors import ChainError
 
 
 def final_number(chain: ChainReader, newest: Block, confirmations: int | None) -> int:
-    """Return the number of the newest final block.
+    """Return the number of the newest final block, given the newest that the caller has seen.
 
-    Args:
-        newest: its newest block, as the caller has seen it.
-        confirmations: depth at which a block is final; None for the chain's own finality.
+    A block is final at a depth of `confirmations`; None is the chain's own finality.
     """
     if confirmations is None:
         return min(chain.finalized(), newest.number)
@@ -48,7 +45,6 @@ class AncestryCheck:
     """
 
     def __init__(self, block: Callable[[int], Block]) -> None:
-        """Store how to read a block by number; nothing is requested yet."""
         self._block = block
         self._checked: tuple[bytes, bytes] | None = None
         self._answer = False
@@ -90,8 +86,7 @@ class LatestBlock:
         return False
 
 
-FORMAT = 1
-MOST_BYTES = 64 * 1024
+_FORMAT = 1
 _RECENT = 16
 
 
@@ -102,39 +97,24 @@ class FinalityCheckpoints:
     operator restores an older copy of the chain. The chain itself does not show it. An actor that
     signs therefore records the blocks it relies on in a local file, and verifies them before it
     signs again.
-
-    Args:
-        genesis_hash: of the chain's block 0.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        chain_id: int,
-        genesis_hash: bytes,
-        blocks: dict[int, bytes],
-        disk: Disk = DISK,
-    ) -> None:
+    def __init__(self, path: Path, chain: ChainReader, disk: Disk = DISK) -> None:
+        """Read the checkpoints in a file, which must be of this chain; none if there is no file."""
         self._path = path
-        self._chain_id = chain_id
-        self._genesis_hash = genesis_hash
-        self._blocks = blocks
+        self._chain_id, self._genesis_hash = chain.chain_id, chain.genesis_hash
         self._disk = disk
         self._lock = threading.Lock()
-
-    @classmethod
-    def open(cls, path: Path, chain: ChainReader, disk: Disk = DISK) -> Self:
-        """Return the checkpoints in a file; none if it does not exist.
-
-        Args:
-            chain: the chain they must be of.
-        """
-        content = _read(path)
-        if content is None:
-            return cls(path, chain.chain_id, chain.genesis_hash, {}, disk)
-        chain_id, genesis_hash, blocks = content
-        require_identity(f"the chain of {path}", chain, chain_id, genesis_hash)
-        return cls(path, chain_id, genesis_hash, blocks, disk)
+        self._blocks: dict[int, bytes] = {}
+        if path.exists():
+            kinds = {"format": int, "chain_id": int, "genesis_hash": str, "blocks": dict}
+            value = read_record(path, "checkpoints", kinds, require_format(_FORMAT))
+            genesis_hash = _hash(path, value["genesis_hash"])
+            self._blocks = {
+                _number(path, number): _hash(path, value)
+                for number, value in value["blocks"].items()
+            }
+            require_identity(f"the chain of {path}", chain, value["chain_id"], genesis_hash)
 
     @property
     def newest(self) -> int | None:
@@ -149,14 +129,12 @@ class FinalityCheckpoints:
         with self._lock:
             recorded = self._blocks.get(block.number)
             if recorded is not None and recorded != block.hash:
-                raise ReorganisedError(
-                    block.number, recorded, block.hash, self._agreed(block.number)
+                agreed = max(
+                    (number for number in self._blocks if number < block.number), default=0
                 )
-            if block.number <= max(self._blocks, default=-1):
-                return
-            retained = _thinned({**self._blocks, block.number: block.hash})
-            self._disk.write_whole(self._path, self._encoded(retained))
-            self._blocks = retained
+                raise ReorganisedError(block.number, recorded, block.hash, agreed)
+            if block.number > max(self._blocks, default=-1):
+                self._replace(_thinned({**self._blocks, block.number: block.hash}))
 
     def require_unchanged(self, chain: ChainReader, newest: Block | None = None) -> None:
         """Verify that a chain still has all checkpoints."""
@@ -165,11 +143,16 @@ class FinalityCheckpoints:
             return
         head = (chain.head() if newest is None else newest).number
         # If the newest one on the chain is unchanged, so are its ancestors.
-        number = max((height for height in blocks if height <= head), default=None)
-        if number is not None:
+        oldest: tuple[int, bytes] | None = None
+        unchanged = 0
+        for number in sorted((number for number in blocks if number <= head), reverse=True):
             current = chain.block(number).hash
-            if current != blocks[number]:
-                raise self._reorganised(chain, blocks, number, current)
+            if current == blocks[number]:
+                unchanged = number
+                break
+            oldest = number, current
+        if oldest is not None:
+            raise ReorganisedError(oldest[0], blocks[oldest[0]], oldest[1], unchanged)
         last = max(blocks)
         if last > head:
             raise ChainBehindError(
@@ -180,8 +163,7 @@ class FinalityCheckpoints:
     def accept(self, chain: ChainReader) -> list[int]:
         """Forget the checkpoints that the chain has reverted, on the operator's word.
 
-        Returns:
-            The numbers of the forgotten blocks, ascending.
+        Return the numbers of the forgotten blocks, ascending.
         """
         with self._lock:
             head = chain.head().number
@@ -192,37 +174,18 @@ class FinalityCheckpoints:
             }
             removed = sorted(set(self._blocks) - set(retained))
             if removed:
-                self._disk.write_whole(self._path, self._encoded(retained))
-                self._blocks = retained
+                self._replace(retained)
             return removed
 
-    def _reorganised(
-        self, chain: ChainReader, blocks: dict[int, bytes], number: int, current_hash: bytes
-    ) -> ReorganisedError:
-        """Return the error that names the oldest changed block."""
-        oldest, hash_now, agreed = number, current_hash, 0
-        for older in sorted((height for height in blocks if height < number), reverse=True):
-            current = chain.block(older).hash
-            if current == blocks[older]:
-                agreed = older
-                break
-            oldest, hash_now = older, current
-        return ReorganisedError(oldest, blocks[oldest], hash_now, agreed)
-
-    def _agreed(self, number: int) -> int:
-        return max((height for height in self._blocks if height < number), default=0)
-
-    def _encoded(self, blocks: dict[int, bytes]) -> bytes:
-        text = json.dumps(
-            {
-                "format": FORMAT,
-                "chain_id": self._chain_id,
-                "genesis_hash": f"0x{self._genesis_hash.hex()}",
-                "blocks": {str(number): f"0x{blocks[number].hex()}" for number in sorted(blocks)},
-            },
-            indent=1,
-        )
-        return text.encode() + b"\n"
+    def _replace(self, blocks: dict[int, bytes]) -> None:
+        content = {
+            "format": _FORMAT,
+            "chain_id": self._chain_id,
+            "genesis_hash": f"0x{self._genesis_hash.hex()}",
+            "blocks": {str(number): f"0x{blocks[number].hex()}" for number in sorted(blocks)},
+        }
+        self._disk.write_whole(self._path, json.dumps(content, indent=1).encode() + b"\n")
+        self._blocks = blocks
 
 
 def _thinned(blocks: dict[int, bytes]) -> dict[int, bytes]:
@@ -234,48 +197,20 @@ def _thinned(blocks: dict[int, bytes]) -> dict[int, bytes]:
     return {number: blocks[number] for number in (*numbers[:_RECENT], *older.values())}
 
 
-def _read(path: Path) -> tuple[int, bytes, dict[int, bytes]] | None:
-    subject = f"checkpoints {path}"
-    try:
-        data = read_file(path, MOST_BYTES)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ChainError(f"{subject}: cannot be read: {error.strerror}") from error
-    if len(data) > MOST_BYTES:
-        raise ChainError(f"{subject}: over {MOST_BYTES} bytes")
-    try:
-        content = parse_json(data, unique_keys=True)
-    except ValueError as error:
-        raise ChainError(f"{subject}: not JSON: {error}") from error
-    fields = {"format": int, "chain_id": int, "genesis_hash": str, "blocks": dict}
-    if not isinstance(content, dict) or set(content) != set(fields):
-        raise ChainError(f"{subject}: it does not have the fields {', '.join(fields)}")
-    for name, kind in fields.items():
-        if type(content[name]) is not kind:
-            raise ChainError(f"{subject}: {name} is not of type {kind.__name__}")
-    if content["format"] != FORMAT:
-        raise ChainError(f"{subject}: format {str(content['format'])[:20]} is not {FORMAT}")
-    blocks = {
-        _number(subject, number): _hash(subject, value)
-        for number, value in content["blocks"].items()
-    }
-    return content["chain_id"], _hash(subject, content["genesis_hash"]), blocks
-
-
-def _number(subject: str, text: str) -> int:
+def _number(path: Path, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 20) or str(int(text)) != text:
-        raise ChainError(f"{subject}: {text[:40]!r} is not a block number")
+        raise ChainError(f"checkpoints {path}: {text[:40]!r} is not a block number")
     return int(text)
 
 
-def _hash(subject: str, value: Any) -> bytes:
+def _hash(path: Path, value: object) -> bytes:
+    text = value if isinstance(value, str) else ""
     try:
-        content = bytes.fromhex(value[2:]) if str(value).startswith("0x") else b""
-    except (ValueError, TypeError):
+        content = bytes.fromhex(text[2:]) if text.startswith("0x") else b""
+    except ValueError:
         content = b""
     if len(content) != 32:
         raise ChainError(
-            f"{subject}: {str(value)[:80]!r} is not a hash of 32 bytes, 0x and hex digits"
+            f"checkpoints {path}: {str(value)[:80]!r} is not a hash of 32 bytes, 0x and hex digits"
         )
     return content

@@ -33,9 +33,6 @@ from ledger.protocol.ledger_state import (
 )
 from ledger.protocol.types import NO_DIGEST, Address, Beacon, Digest, Domain, SignedCommitment
 
-DEPLOYMENT_BLOCK = 1
-"""Number of the block that creates the contract on a fresh chain."""
-
 
 class MemoryLedger(RoundLedger):
     """A deployed ledger that accepts transactions.
@@ -44,26 +41,20 @@ class MemoryLedger(RoundLedger):
     raises the contract's ProtocolRefusal, or a SignatureError, without a block, for a signature
     without compact form, which could not be sent to a contract. A block's hash follows from its
     number, so blocks cost nothing.
-
-    Attributes:
-        domain: the EIP-712 domain that its clients sign for.
     """
 
     def __init__(self, deployment: Deployment, domain: Domain) -> None:
-        """Deploy a ledger whose clients are not registered yet.
-
-        Args:
-            domain: the EIP-712 domain that its clients sign for.
-        """
+        """Deploy a ledger whose clients, signing for this domain, are not registered yet."""
         if deployment.beacon is Beacon.BLOCK:
             raise ConfigurationError(
                 'beacon = "block": the memory ledger has no unpredictable block hashes; take '
                 'beacon = "none", or the chain'
             )
-        self.is_recorded, self.from_block = False, DEPLOYMENT_BLOCK
+        # Block 1 creates the contract on a fresh chain.
+        self.is_recorded, self.from_block = False, 1
         self._state = rounds.deployed(deployment, domain)
         self.domain: Domain = self._state.domain
-        self._height = DEPLOYMENT_BLOCK
+        self._height = self.from_block
         self._changed_in: list[int] = []
         self._snapshots: list[LedgerSnapshot] = []
         self._recorded: list[RecordedEvent] = []
@@ -128,7 +119,6 @@ class MemoryLedger(RoundLedger):
         self._height += blocks
 
     def register_clients(self, words: Sequence[int], rest: Digest) -> tuple[Event, ...]:
-        """Register a batch of clients; see `rounds.register_clients`."""
         return self._take(lambda block: rounds.register_clients(self._state, words, rest, block))
 
     def would_accept(self, round_number: int, signed: Sequence[SignedCommitment]) -> bool:
@@ -198,9 +188,7 @@ class MemoryLedger(RoundLedger):
 def memory_ledger(document: RunDocument, *, chain_id: int = DEFAULT_CHAIN_ID) -> MemoryLedger:
     """Return a ledger with a run's clients registered: round 1 is open.
 
-    Args:
-        chain_id: of the embedded chain that it replaces; the contract has the address of the
-            first one there.
+    Its contract has the address of the first one on the embedded chain with this id.
     """
     deployment, batches = deployment_for(document)
     sender = to_canonical(address_of(TEST_KEYS[0]))

@@ -101,20 +101,27 @@ def encode_call(call: Call) -> bytes:
             ]
             signatures = [compact(entry.signature) for entry in signed]
             return abi.call_data("commit_updates", number, commitments, signatures)
-        case DecideCall(number, decision, certificates):
-            votes = [
-                value for certificate in certificates for value in _certificate_values(certificate)
-            ]
-            return abi.call_data("decide", number, *_decision_values(decision), *votes)
+        case DecideCall(number, d, certificates):
+            outcome = [getattr(d, name) for name in abi.struct_fields("decide", "outcome")]
+            decision = (d.committee, d.ranking, d.base, outcome, d.incidents)
+            votes: list[object] = []
+            for c in certificates:
+                votes.append((c.view, c.set_digest, *compact(c.request), c.signers))
+                votes.append([compact(reply) for reply in c.replies])
+            return abi.call_data("decide", number, *decision, *votes)
         case AbandonCall(number):
             return abi.call_data("abandon_round", number)
         case ReportCall(report):
-            return abi.call_data("report_equivocation", *_report_values(report))
+            positions, statements = zip(
+                *(_signed_values(signed) for signed in (report.first, report.second)), strict=True
+            )
+            accused = report.client, int(report.kind)
+            return abi.call_data("report_equivocation", *accused, *positions[0], *statements)
 
 
 def decode_call(data: bytes) -> Call:
     """Return the call in a transaction's data."""
-    name = _names().get(data[:4])
+    name = next((name for name in _CALLS if abi.selector(name) == data[:4]), None)
     if name is None:
         raise ChainError(f"0x{data[:4].hex()} names no transaction of the contract")
     return _CALLS[name](*abi.arguments_of(name, data))
@@ -134,43 +141,15 @@ def expanded(r: bytes, vs: bytes) -> bytes:
     return r + (word & (1 << 255) - 1).to_bytes(32) + bytes([27 + (word >> 255)])
 
 
-def _decision_values(decision: SubmittedDecision) -> tuple[object, ...]:
-    outcome = tuple(getattr(decision, name) for name in _outcome_fields())
-    return decision.committee, decision.ranking, decision.base, outcome, decision.incidents
-
-
-def _outcome_fields() -> tuple[str, ...]:
-    """Return the names of the fields of `decide`'s outcome, which are those of the decision."""
-    return abi.struct_fields("decide", "outcome")
-
-
-def _certificate_values(certificate: SubmittedCertificate) -> tuple[object, list[object]]:
-    c = certificate
-    head = (c.view, c.set_digest, *compact(c.request), c.signers)
-    return head, [compact(reply) for reply in c.replies]
-
-
-def _report_values(report: EquivocationReport) -> tuple[object, ...]:
-    position: tuple[int, int, int, Digest]
-    match report.first.statement:
-        case Vote() as vote:
-            position = (vote.round, int(vote.phase), vote.view, vote.base)
-        case Scores() as scores:
-            position = (scores.round, 0, 0, scores.base)
-    statements = [_statement_values(signed) for signed in (report.first, report.second)]
-    return report.client, int(report.kind), *position, *statements
-
-
-def _statement_values(signed: SignedStatement) -> tuple[object, ...]:
+def _signed_values(signed: SignedStatement) -> tuple[tuple[object, ...], tuple[object, ...]]:
+    """Return the place of a statement, and what was signed there with the signature."""
+    signature = compact(signed.signature)
     match signed.statement:
         case Vote() as vote:
-            return vote.set_digest, vote.result, *compact(signed.signature)
+            place = (vote.round, int(vote.phase), vote.view, vote.base)
+            return place, (vote.set_digest, vote.result, *signature)
         case Scores() as scores:
-            return scores.clients, scores.digest, *compact(signed.signature)
-
-
-def _register(words: tuple[int, ...], rest: bytes) -> RegisterCall:
-    return RegisterCall(words, Digest(rest))
+            return (scores.round, 0, 0, scores.base), (scores.clients, scores.digest, *signature)
 
 
 def _commit(
@@ -193,7 +172,7 @@ def _decide(number: int, *values: Any) -> DecideCall:
         ranking=ranking,
         base=base,
         incidents=incidents,
-        **dict(zip(_outcome_fields(), outcome, strict=True)),
+        **dict(zip(abi.struct_fields("decide", "outcome"), outcome, strict=True)),
     )
     certificates = (_certificate(votes[0], votes[1]), _certificate(votes[2], votes[3]))
     return DecideCall(number, decision, certificates)
@@ -236,16 +215,12 @@ def _signed(
 
 
 _CALLS: dict[str, Callable[..., Call]] = {
-    "register_clients": _register,
+    "register_clients": RegisterCall,
     "commit_updates": _commit,
     "decide": _decide,
     "abandon_round": AbandonCall,
     "report_equivocation": _report,
 }
-
-
-def _names() -> dict[bytes, str]:
-    return {abi.selector(name): name for name in _CALLS}
 
 
 _EVENTS: dict[str, type[ledger_state.Event]] = {
@@ -260,7 +235,17 @@ def decode_log(log: Log) -> RecordedEvent:
     name = _event_names().get(log.topics[0]) if log.topics else None
     if name is None:
         raise ChainError(f"block {log.block_number} holds a log of no known event")
-    event = _read(_EVENTS[name], abi.event_fields(name, log.topics, log.data))
+    fields = abi.event_fields(name, log.topics, log.data)
+    if name == "UpdatesCommitted":
+        pairs = fields.pop("commitments")
+        fields["clients"] = tuple(client for client, _ in pairs)
+        fields["commitments"] = tuple(commitment for _, commitment in pairs)
+    if name == "RoundDecided":
+        clients = tuple(word_client(word) for word in fields["ranking"])
+        for field in _PLACES:
+            places = fields[field]
+            fields[field] = tuple(c for place, c in enumerate(clients) if places >> place & 1)
+    event = _EVENTS[name](**fields)
     return RecordedEvent(
         event, log.block_number, log.block_hash, log.transaction_hash, log.log_index
     )
@@ -290,20 +275,6 @@ def _logged(event: ledger_state.Event, name: str) -> object:
             return sum(1 << place for place, client in enumerate(ranked) if client in chosen)
         case _:
             return getattr(event, name)
-
-
-def _read(kind: type[ledger_state.Event], fields: dict[str, Any]) -> ledger_state.Event:
-    """Return an event from the fields of its log, which have the names of the specification's."""
-    if kind is ledger_state.UpdatesCommitted:
-        pairs = fields.pop("commitments")
-        fields["clients"] = tuple(client for client, _ in pairs)
-        fields["commitments"] = tuple(commitment for _, commitment in pairs)
-    if kind is ledger_state.RoundDecided:
-        clients = tuple(word_client(word) for word in fields["ranking"])
-        for name in _PLACES:
-            places = fields[name]
-            fields[name] = tuple(c for place, c in enumerate(clients) if places >> place & 1)
-    return kind(**fields)
 
 
 def require_possible_sizes(fixed: Deployment) -> None:

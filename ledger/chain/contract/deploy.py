@@ -26,7 +26,6 @@ from ledger.chain.contract.ledger import (
     CommitteeLedger,
     LedgerWriter,
     Manifest,
-    read_fields,
     read_manifest,
     read_run_manifest,
     settings_digest,
@@ -49,6 +48,7 @@ from ledger.chain.ports import (
     require_plain_sender,
 )
 from ledger.io.home import DISK, Disk, Home, RunPaths
+from ledger.io.parsing import read_record, require_format
 from ledger.protocol import ledger_state
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.encoding import contract_created_by, sha256, to_canonical, words
@@ -64,12 +64,7 @@ _ATTEMPTS = 4
 
 @dataclass(frozen=True, slots=True)
 class DeploymentIntent:
-    """A started deployment.
-
-    Attributes:
-        genesis_hash: hash of its block 0, 0x-hex.
-        deployer: sender of the creating transaction, EIP-55.
-    """
+    """A started deployment; hashes are 0x-hex, and the deployer's address EIP-55."""
 
     format: int
     chain_id: int
@@ -102,9 +97,22 @@ def earlier_creation(
     chain: ReceiptReader, intent: DeploymentIntent, creation: bytes, paths: RunPaths
 ) -> Receipt | None:
     """Return the receipt of an earlier attempt's creation; None until it is mined."""
-    _require_chain(chain, intent, paths)
+    genesis_hash = f"0x{chain.genesis_hash.hex()}"
+    if (intent.chain_id, intent.genesis_hash) != (chain.chain_id, genesis_hash):
+        raise ChainError(
+            f"run {paths.name!r} was being deployed on chain {intent.chain_id} with genesis "
+            f"{intent.genesis_hash}, not on {chain.chain_id} with {genesis_hash}: continue "
+            f"there, or remove {paths.intent} to deploy it here"
+        )
     receipt = chain.receipt_of(intent.deployer, intent.nonce)
-    if receipt is None or not _is_creation_of(chain, intent, receipt, paths):
+    # If the creation was never sent, something else may have used the nonce, say another run.
+    if receipt is None or receipt.status != 1 or receipt.contract_address is None:
+        return None
+    sent = chain.transaction(receipt.transaction_hash)
+    if sha256(sent.input).hex() != intent.creation_sha256:
+        return None
+    others = [run for run in Home(paths.path.parent.parent).deployed() if run.path != paths.path]
+    if receipt.contract_address in {read_manifest(run.manifest).address for run in others}:
         return None
     if intent.creation_sha256 != sha256(creation).hex():
         raise ChainError(
@@ -161,7 +169,7 @@ def read_intent(paths: RunPaths) -> DeploymentIntent | None:
     kinds: dict[str, type] = {field.name: str for field in fields(DeploymentIntent)}
     kinds |= {"format": int, "chain_id": int, "nonce": int}
     intent = DeploymentIntent(
-        **read_fields(paths.intent, "deployment intent", "format", _FORMAT, kinds)
+        **read_record(paths.intent, "deployment intent", kinds, require_format(_FORMAT))
     )
     if len(intent.creation_sha256) != 64 or set(intent.creation_sha256) - set("0123456789abcdef"):
         raise ChainError(f"deployment intent {paths.intent}: creation_sha256 is not a digest")
@@ -170,37 +178,7 @@ def read_intent(paths: RunPaths) -> DeploymentIntent | None:
     return intent
 
 
-def _require_chain(chain: ChainReader, intent: DeploymentIntent, paths: RunPaths) -> None:
-    genesis_hash = f"0x{chain.genesis_hash.hex()}"
-    if (intent.chain_id, intent.genesis_hash) != (chain.chain_id, genesis_hash):
-        raise ChainError(
-            f"run {paths.name!r} was being deployed on chain {intent.chain_id} with genesis "
-            f"{intent.genesis_hash}, not on {chain.chain_id} with {genesis_hash}: continue "
-            f"there, or remove {paths.intent} to deploy it here"
-        )
-
-
-def _is_creation_of(
-    chain: ChainReader, intent: DeploymentIntent, receipt: Receipt, paths: RunPaths
-) -> bool:
-    """Return whether a transaction is the intended creation, and no other run has its contract.
-
-    The nonce may have been used by something else if the creation was never sent.
-    """
-    if receipt.status != 1 or receipt.contract_address is None:
-        return False
-    sent = chain.transaction(receipt.transaction_hash)
-    is_same = sha256(sent.input).hex() == intent.creation_sha256
-    return is_same and receipt.contract_address not in _contracts_of_others(paths)
-
-
-def _contracts_of_others(paths: RunPaths) -> frozenset[str]:
-    others = [run for run in Home(paths.path.parent.parent).deployed() if run.path != paths.path]
-    return frozenset(read_manifest(run.manifest).address for run in others)
-
-
 DEPLOYMENT_GAS = 6_500_000
-MAX_IMMUTABLE_BYTES = 1024
 ALLOW_UNKNOWN_CREATION = "--allow-unknown-creation"
 """Option of `cmfl join` and `cmfl worker` that an error names."""
 
@@ -237,8 +215,7 @@ def deploy(
 ) -> Manifest:
     """Deploy a run's contract and register its clients, unless this was done before.
 
-    Args:
-        paths: of the run, which has a `config.toml` already.
+    The run has a `config.toml` already.
     """
     require_plain_sender(chain, chain.sender)
     deployment, batches = deployment_for(document)
@@ -263,7 +240,12 @@ def deploy(
         connect(chain, manifest)
         write_manifest(paths.manifest, manifest, disk)
     disk.remove(paths.intent)
-    _register(LedgerWriter(chain, manifest.address, manifest.block), batches)
+    ledger = LedgerWriter(chain, manifest.address, manifest.block)
+    registered = ledger.state().registered
+    ends = itertools.accumulate(len(batch.words) for batch in batches)
+    for batch, end in zip(batches, ends, strict=True):
+        if end > registered:
+            ledger.register_clients(batch.words, batch.rest)
     return manifest
 
 
@@ -295,19 +277,24 @@ def _as_moved(chain: ChainReader, manifest: Manifest) -> Manifest:
 
     A reorganisation may have moved the transaction; nothing else of the manifest can change.
     """
-    try:
-        transaction_hash = bytes.fromhex(manifest.transaction.removeprefix("0x"))
-    except ValueError:
-        return manifest  # `connect` rejects it
-    receipt = chain.receipt(transaction_hash) if len(transaction_hash) == 32 else None
+    transaction_hash = _creating_hash(manifest)
+    receipt = None if transaction_hash is None else chain.receipt(transaction_hash)
     if receipt is None or not _has_created(receipt, manifest):
         return manifest  # `connect` rejects it
     salt = _salt(CommitteeLedger(chain, manifest.address, receipt.block_number))
     return replace(manifest, block=receipt.block_number, salt=salt)
 
 
+def _creating_hash(manifest: Manifest) -> bytes | None:
+    """Return the hash of the creating transaction; None if the manifest names no hash."""
+    try:
+        transaction_hash = bytes.fromhex(manifest.transaction.removeprefix("0x"))
+    except ValueError:
+        return None
+    return transaction_hash if len(transaction_hash) == 32 else None
+
+
 def _salt(ledger: CommitteeLedger) -> str:
-    """Return the salt of a contract's domain, 0x-hex."""
     return f"0x{ledger.domain().salt.hex()}"
 
 
@@ -340,11 +327,7 @@ def connect(chain: ChainReader, manifest: Manifest) -> CommitteeLedger:
 
 
 def deployed_domain(ledger: CommitteeLedger, *, allow_unknown_creation: bool) -> Domain:
-    """Return the EIP-712 domain of a contract whose code contains it: clients may sign for it.
-
-    Args:
-        allow_unknown_creation: whether to accept a contract whose creation code is not checkable.
-    """
+    """Return the EIP-712 domain of a contract whose code contains it: clients may sign for it."""
     domain = ledger.domain()
     try:
         violation = code_violation(ledger, ledger.deployment(), domain)
@@ -386,11 +369,7 @@ def require_code(chain: ChainReader, address: str) -> None:
 
 def _require_creation(chain: ChainReader, manifest: Manifest, deployment: Deployment) -> None:
     """Reject a wrong creation: reading from a wrong first block would miss events."""
-    try:
-        transaction_hash = bytes.fromhex(manifest.transaction.removeprefix("0x"))
-    except ValueError as error:
-        raise ChainError("the manifest's transaction is not a hash") from error
-    if len(transaction_hash) != 32:
+    if (transaction_hash := _creating_hash(manifest)) is None:
         raise ChainError("the manifest's transaction is not a hash")
     with _served_creation(manifest.address):
         sent = chain.transaction(transaction_hash)
@@ -414,20 +393,6 @@ def _has_created(receipt: Receipt, manifest: Manifest) -> bool:
     return created is not None and to_canonical(created) == to_canonical(manifest.address)
 
 
-def _register(ledger: LedgerWriter, batches: tuple[RegisterCall, ...]) -> None:
-    """Register the clients that are not registered yet."""
-    for batch in remaining_registrations(batches, ledger.state().registered):
-        ledger.register_clients(batch.words, batch.rest)
-
-
-def remaining_registrations(
-    batches: tuple[RegisterCall, ...], done: int
-) -> tuple[RegisterCall, ...]:
-    """Return the batches that remain after `done` clients have been registered."""
-    ends = itertools.accumulate(len(batch.words) for batch in batches)
-    return tuple(batch for batch, end in zip(batches, ends, strict=True) if end > done)
-
-
 def _readable(deployment: ledger_state.Deployment) -> dict[str, Any]:
     values = asdict(deployment)
     hexed = {name: f"0x{v.hex()}" for name, v in values.items() if isinstance(v, bytes)}
@@ -438,8 +403,8 @@ def _readable(deployment: ledger_state.Deployment) -> dict[str, Any]:
 def is_published(code: bytes) -> bool:
     """Return whether runtime code is the artefact's, with the immutables of some deployment."""
     runtime = abi.artifact().runtime
-    # Only the immutables that Vyper appends to the runtime code may differ.
-    return code.startswith(runtime) and len(code) - len(runtime) <= MAX_IMMUTABLE_BYTES
+    # Only the immutables that Vyper appends to the runtime code may differ, at most 1,024 bytes.
+    return code.startswith(runtime) and len(code) - len(runtime) <= 1024
 
 
 def code_violation(ledger: CommitteeLedger, deployment: Deployment, domain: Domain) -> str | None:
@@ -488,7 +453,8 @@ def runtime_violation(code: bytes, deployment: Deployment, domain: Domain) -> st
         return "there is no code"
     if not code.startswith(runtime):
         return "it is not the artefact's"
-    if code[len(runtime) :] != _immutables(deployment, domain):
+    immutables = words(domain_separator(domain), domain.salt, *constructor_values(deployment))
+    if code[len(runtime) :] != immutables:
         return "its immutables are not those of this deployment"
     return None
 
@@ -499,22 +465,11 @@ def constructor_values(deployment: Deployment) -> tuple[bytes | int, ...]:
     return tuple(value is Beacon.BLOCK if type(value) is Beacon else value for value in values)
 
 
-def _immutables(deployment: Deployment, domain: Domain) -> bytes:
-    return words(domain_separator(domain), domain.salt, *constructor_values(deployment))
-
-
 def creation_block(chain: ChainReader, address: str, newest: int) -> int | None:
-    """Return the number of the first block after which a contract exists.
+    """Return the number of the first block after which a contract exists, by binary search.
 
-    A binary search, one request per halving: the contract cannot be destroyed, so it exists after
-    every later block.
-
-    Args:
-        address: EIP-55.
-
-    Returns:
-        The number; None if the contract does not exist after `newest`, or the node has pruned old
-        states.
+    The contract cannot be destroyed, so it exists after every later block. None if it does not
+    exist after `newest`, or the node has pruned old states.
     """
 
     def exists(block_number: int) -> bool:

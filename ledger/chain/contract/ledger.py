@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -36,8 +37,14 @@ from ledger.chain.round_ledger import (
     RoundHistory,
     RoundLedger,
 )
-from ledger.io.home import DISK, MANIFEST, Disk, Home, RunPaths, read_file
-from ledger.io.parsing import MAX_TOML_BYTES, parse_json, parse_toml
+from ledger.io.home import DISK, MANIFEST, Disk, Home, RunPaths, read_file, read_text
+from ledger.io.parsing import (
+    MAX_RECORD_BYTES,
+    MAX_TOML_BYTES,
+    parse_json,
+    parse_toml,
+    read_record,
+)
 from ledger.protocol import encoding, ledger_state
 from ledger.protocol.canonical import other_version
 from ledger.protocol.encoding import eip55, sha256, to_canonical
@@ -55,7 +62,6 @@ from ledger.protocol.types import (
     SignedCommitment,
 )
 
-MAX_MANIFEST_BYTES = 100_000
 _SALT = re.compile("0x[0-9a-f]{64}")
 
 
@@ -63,15 +69,8 @@ _SALT = re.compile("0x[0-9a-f]{64}")
 class Manifest:
     """A deployed contract; the reader checks each field.
 
-    Attributes:
-        configuration: digest of the settings in its `config.toml`, 0x-hex.
-        genesis_hash: hash of its block 0, 0x-hex.
-        address: of the contract, EIP-55.
-        salt: of its EIP-712 domain, 0x-hex.
-        transaction: hash of the creating transaction, 0x-hex.
-        deployer: its sender, EIP-55.
-        sources: sha256 of each source file.
-        config: digest of the run's document, 0x-hex.
+    Digests and hashes are 0x-hex, addresses EIP-55. `configuration` is the digest of the settings
+    in its `config.toml`, `config` the digest of the run's document, `transaction` the creating one.
     """
 
     run: str
@@ -96,10 +95,7 @@ class Manifest:
 
 
 def read_run_manifest(paths: RunPaths) -> Manifest:
-    """Return the manifest of a run folder, checked against the run's name and settings.
-
-    Nothing in it has been checked against a chain.
-    """
+    """Return a run's manifest, checked against its name and settings, and not against a chain."""
     manifest = read_manifest(paths.manifest)
     if manifest.run != paths.name:
         raise ChainError(
@@ -129,8 +125,9 @@ def settings_digest(paths: RunPaths) -> str:
     settings = _settings(paths)
     settings.pop("machine", None)
     settings.pop("track", None)
+    if isinstance(data := settings.get("data"), dict):
+        data.pop("path", None)  # the run document records the file's sha256 instead
     try:
-        _without_path(settings)
         text = json.dumps(settings, sort_keys=True, default=str)
     except (ValueError, RecursionError) as error:
         raise ChainError(f"{paths.configuration}: {error}") from error
@@ -148,72 +145,30 @@ def was_in_memory(paths: RunPaths) -> bool:
 def _settings(paths: RunPaths) -> dict[str, Any]:
     """Return a run's settings; none if it has no file of them."""
     path = paths.configuration
-    try:
-        data = read_file(path, MAX_TOML_BYTES)
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return {}
-    except OSError as error:
-        raise ChainError(f"{path} cannot be read: {error.strerror}") from error
-    if len(data) > MAX_TOML_BYTES:
-        raise ChainError(f"{path} is over {MAX_TOML_BYTES} bytes")
     try:
-        return parse_toml(data.decode("utf-8"))
-    except (ValueError, RecursionError, ConfigurationError) as error:
-        raise ChainError(f"{path}: {error}") from error
+        return parse_toml(read_text(path, MAX_TOML_BYTES))
+    except ConfigurationError as error:
+        fact = str(error)
+        raise ChainError(fact if fact.startswith(f"{path} ") else f"{path}: {fact}") from error
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Return the manifest in a file, of whichever run.
-
-    Nothing in it has been checked against a chain.
-    """
+    """Return the manifest in a file, of any run; nothing in it is checked against a chain."""
     kinds: dict[str, type] = {field.name: str for field in fields(Manifest)}
     kinds |= {"version": int, "chain_id": int, "block": int, "sources": dict, "arguments": dict}
-    value = read_fields(path, "manifest", "version", PROTOCOL_VERSION, kinds)
+    value = read_record(path, "manifest", kinds, _require_version)
     if not _SALT.fullmatch(value["salt"]):
         raise ChainError(f"manifest {path}: salt {value['salt']!r:.80} is not 0x and 64 hex digits")
     return Manifest(**value | {"address": eip55(value["address"])})
-
-
-def read_fields(
-    path: Path, what: str, field: str, version: int, kinds: Mapping[str, type]
-) -> dict[str, Any]:
-    """Return the fields of a small JSON file.
-
-    Args:
-        field: name of the field with the version, `version` or `format`.
-        kinds: type of each field; no other field may exist.
-    """
-    try:
-        data = read_file(path, MAX_MANIFEST_BYTES)
-    except OSError as error:
-        raise ChainError(f"{what} {path} cannot be read: {error.strerror}") from error
-    if len(data) > MAX_MANIFEST_BYTES:
-        raise ChainError(f"{what} {path} is over {MAX_MANIFEST_BYTES} bytes")
-    try:
-        value = parse_json(data)
-    except ValueError as error:
-        raise ChainError(f"{what} {path} is not JSON: {error}") from error
-    if field == "version":
-        _require_version(f"{what} {path}", value)
-    elif isinstance(value, dict) and value.get(field, version) != version:
-        raise ChainError(
-            f"{what} {path}: {field} {str(value[field])[:20]} is not {version}: another version of "
-            f"this program has written it, and only that one reads this home"
-        )
-    if not isinstance(value, dict) or set(value) != set(kinds):
-        raise ChainError(f"{what} {path} does not have the fields {', '.join(kinds)}")
-    for name, kind in kinds.items():
-        if type(value[name]) is not kind:
-            raise ChainError(f"{what} {path}: {name} is not of type {kind.__name__}")
-    return value
 
 
 def require_current_home(home: Home) -> None:
     """Reject a home whose runs are of another protocol version, before anything in it is opened."""
     try:
         path = next(home.runs.glob(f"*/{MANIFEST}"), None)
-        value = None if path is None else parse_json(read_file(path, MAX_MANIFEST_BYTES))
+        value = None if path is None else parse_json(read_file(path, MAX_RECORD_BYTES))
     except (OSError, ValueError):
         return  # a damaged manifest is reported by the commands that read it
     _require_version(f"manifest {path}", value)
@@ -234,24 +189,12 @@ def write_manifest(path: Path, manifest: Manifest, disk: Disk = DISK) -> None:
     disk.write_whole(path, text.encode())
 
 
-def _without_path(settings: dict[str, Any]) -> None:
-    """Remove the path of a data file: the run document records its sha256 instead."""
-    if isinstance(data := settings.get("data"), dict):
-        data.pop("path", None)
-
-
 MAX_COMMITMENTS = 256
 """Most commitments in one transaction."""
-DRAW_GAS = 11_500_000
-"""Gas for `MAX_DRAWS` draws; EIP-7825 allows a transaction 2^24."""
 
 
 class CommitteeLedger(RoundHistory):
-    """Read access to a deployed contract: its storage and its recorded events.
-
-    Attributes:
-        address: EIP-55.
-    """
+    """Read access to a deployed contract: its storage and its recorded events."""
 
     def __init__(
         self,
@@ -260,12 +203,7 @@ class CommitteeLedger(RoundHistory):
         from_block: int = 0,
         fixed: ledger_state.Deployment | None = None,
     ) -> None:
-        """Store the arguments; nothing is requested yet.
-
-        Args:
-            from_block: number of the block that created it.
-            fixed: its deployment values where they are known already; None to read them.
-        """
+        """Store the arguments; nothing is requested yet, and `fixed` is read where it is None."""
         self.is_recorded, self.from_block = True, from_block
         self.chain = chain
         self.address = eip55(address)
@@ -332,7 +270,6 @@ class CommitteeLedger(RoundHistory):
         return found[0]
 
     def recorded_in(self, from_block: int, to_block: int) -> list[RecordedEvent]:
-        """Return every event in a range of blocks, both ends included; see `possible`."""
         return self.possible(self.chain.logs(LogQuery(self.address, [], from_block, to_block)))
 
     def recorded(
@@ -344,7 +281,6 @@ class CommitteeLedger(RoundHistory):
         *,
         descending: bool = False,
     ) -> list[RecordedEvent]:
-        """Return the events of some kinds; see `RoundHistory.recorded` and `possible`."""
         topics: list[list[bytes] | bytes] = [[abi.topic(kind.__name__) for kind in kinds]]
         if round_number is not None:
             topics.append(round_number.to_bytes(32))
@@ -420,7 +356,6 @@ class LedgerWriter(CommitteeLedger, RoundLedger):
         return True
 
     def register_clients(self, words: Sequence[int], rest: Digest) -> Receipt:
-        """Register a batch of clients; see `rounds.register_clients`."""
         call = codec.RegisterCall(tuple(words), rest)
         # The last batch draws the first committee: up to 400 draws while no client is banned.
         return self._send(call, 2_000_000 + 30_000 * len(words))
@@ -441,7 +376,8 @@ class LedgerWriter(CommitteeLedger, RoundLedger):
         return self._send(call, 400_000 + 3_000 * len(decision.ranking) + 12_000 * replies)
 
     def abandon_round(self, round_number: int) -> Receipt:
-        return self._send(codec.AbandonCall(round_number), DRAW_GAS)
+        # Gas for `MAX_DRAWS` draws; EIP-7825 allows a transaction 2^24.
+        return self._send(codec.AbandonCall(round_number), 11_500_000)
 
     def report_equivocation(self, report: ledger_state.EquivocationReport) -> Receipt:
         return self._send(codec.ReportCall(report), 300_000)
