@@ -35,8 +35,6 @@ NOT_JSON = -32700
 SERVER_ERROR = -32000
 LIMIT_EXCEEDED = -32005
 
-_LONGEST_QUANTITY = 66
-
 
 class MalformedAnswerError(NotServedError):
     """JSON that breaks the specification of Ethereum's JSON-RPC."""
@@ -54,7 +52,7 @@ class RpcFault(NotServedError):  # noqa: N818 - "error" is the JSON member; this
 
 def quantity(value: object) -> int:
     """Return a number from `0x` and hex digits."""
-    if not isinstance(value, str) or not 3 <= len(value) <= _LONGEST_QUANTITY:
+    if not isinstance(value, str) or not 3 <= len(value) <= 66:
         raise MalformedAnswerError(f"not a quantity: {_shown(value)}")
     return int.from_bytes(_unhex(value, "a quantity"), "big")
 
@@ -81,7 +79,7 @@ def _unhex(value: str, kind: str) -> bytes:
 
 
 def address(value: object) -> str:
-    """Return an EIP-55 address from its JSON form."""
+    """Return an EIP-55 address."""
     return checksum(data(value, 20))
 
 
@@ -192,7 +190,6 @@ def _shown(value: object) -> str:
     return repr(value)[:80]
 
 
-_SERVERS_FAULT = HTTPStatus.INTERNAL_SERVER_ERROR
 _LONGEST_MESSAGE = 200
 
 
@@ -201,11 +198,7 @@ class AnswerTooLargeError(NotServedError):
 
 
 class MomentaryFailureError(ChainUnreachableError):
-    """No complete answer, or a server error: a retry may succeed.
-
-    Attributes:
-        retry_after_seconds: pause requested by the server; 0 for none.
-    """
+    """No complete answer, or a server error: a retry may succeed, after the requested pause."""
 
     def __init__(self, message: str, retry_after_seconds: int = 0) -> None:
         super().__init__(message)
@@ -215,8 +208,7 @@ class MomentaryFailureError(ChainUnreachableError):
 class HttpTransport:
     """A connection to one node; safe to share between threads.
 
-    Attributes:
-        shown_url: the node's address without parts that may be secret.
+    `shown_url` is the node's address without parts that may be secret.
     """
 
     def __init__(self, url: str, timeout_seconds: float, max_bytes: int) -> None:
@@ -261,7 +253,8 @@ class HttpTransport:
             raise MomentaryFailureError(str(error)) from None
         status = f"{self.shown_url}: answers with HTTP status {answer.status}"
         # Whatever the body: gateways and rate limiters answer in JSON too, and not for the chain.
-        if answer.status == HTTPStatus.TOO_MANY_REQUESTS or answer.status >= _SERVERS_FAULT:
+        is_fault = answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        if is_fault or answer.status == HTTPStatus.TOO_MANY_REQUESTS:
             raise MomentaryFailureError(
                 f"{status}{_message_in(answer.body)}", answer.retry_after_seconds
             )
@@ -289,22 +282,14 @@ _BUMP_PARTS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class FeeCaps:
-    """Upper limits of a sender's fees, in wei per gas."""
-
-    fee: int
-    tip: int
-
-
-@dataclass(frozen=True, slots=True)
 class Fees:
-    """Fees of a transaction, in wei per gas."""
+    """Fees of a transaction, or a sender's upper limits of them, in wei per gas."""
 
     fee: int
     tip: int
 
 
-def new_fees(base_fee: int, tip: int, caps: FeeCaps) -> Fees | None:
+def new_fees(base_fee: int, tip: int, caps: Fees) -> Fees | None:
     """Return the fees of a new transaction; None if gas costs more than the caps allow.
 
     A replacement has to raise both fees, the tip too where only the base fee has risen. A new
@@ -318,18 +303,13 @@ def new_fees(base_fee: int, tip: int, caps: FeeCaps) -> Fees | None:
     return Fees(min(2 * base_fee + capped_tip, caps.fee), capped_tip)
 
 
-def replacement_fees(before: Fees, market: Fees | None, caps: FeeCaps) -> Fees | None:
+def replacement_fees(before: Fees, market: Fees | None, caps: Fees) -> Fees | None:
     """Return the fees of a replacement; None if the caps leave no room for one.
 
-    Args:
-        market: fees of a new transaction now; None if they exceed the caps.
+    `market` are the fees of a new transaction now; None if they exceed the caps.
     """
-    fee, tip = _bumped(before.fee), _bumped(before.tip)
+    fee, tip = (paid + max(1, -(-paid // _BUMP_PARTS)) for paid in (before.fee, before.tip))
     if market is not None:
         fee, tip = max(fee, market.fee), max(tip, market.tip)
     fee = max(fee, tip)
     return Fees(fee, tip) if fee <= caps.fee and tip <= caps.tip else None
-
-
-def _bumped(value: int) -> int:
-    return value + max(1, -(-value // _BUMP_PARTS))
