@@ -59,16 +59,15 @@ if TYPE_CHECKING:
 
 
 LOGS_PER_BLOCK_BITS = 20
-_LAST_BLOCK = 2**40  # keeps row ids within 64 bits
-_FILTERED = {"address", "topic0", "topic1", "topic2", "topic3"}
-_NARROW_RANGE = 64  # a scan of so few blocks is faster than an index
 
 LogRow: TypeAlias = tuple[
     int, bytes, bytes, bytes | None, bytes | None, bytes | None, bytes | None, bytes
 ]
 """Row id, transaction hash, address, topics 0 to 3, data."""
 
-CREATE = """
+_CREATE = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE kv (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE logs (
   id INTEGER PRIMARY KEY, transaction_hash BLOB NOT NULL, address BLOB NOT NULL,
   topic0 BLOB, topic1 BLOB, topic2 BLOB, topic3 BLOB, data BLOB NOT NULL
@@ -79,8 +78,7 @@ CREATE INDEX logs_by_topic1 ON logs (topic1, topic0) WHERE topic1 IS NOT NULL;
 CREATE INDEX logs_by_topic2 ON logs (topic2, topic0) WHERE topic2 IS NOT NULL;
 CREATE INDEX logs_by_topic3 ON logs (topic3, topic0) WHERE topic3 IS NOT NULL;
 """
-
-INSERT = "INSERT INTO logs VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_STATEMENTS = [statement.strip() for statement in _CREATE.split(";") if statement.strip()]
 
 COLUMNS = "id, transaction_hash, address, topic0, topic1, topic2, topic3, data"
 
@@ -98,11 +96,7 @@ def position(identifier: int) -> tuple[int, int]:
 def rows_of_receipt(
     block_number: int, first_log: int, transaction_hash: bytes, receipt: ReceiptAPI
 ) -> list[LogRow]:
-    """Return the rows of one transaction's logs.
-
-    Args:
-        first_log: number of logs of the block's earlier transactions.
-    """
+    """Return the rows of a transaction's logs, after `first_log` earlier ones of the block."""
     rows: list[LogRow] = []
     for log_index, log in enumerate(receipt.logs, start=first_log):
         topics = [topic.to_bytes(32, "big") for topic in log.topics]
@@ -131,15 +125,23 @@ def select(query: LogQuery) -> tuple[str, list[object]] | None:
     for number, topic in enumerate(query.topics):
         if topic is not None:
             terms[f"topic{number}"] = [topic] if isinstance(topic, bytes) else list(topic)
-    if not all(terms.values()) or not terms.keys() <= _FILTERED or query.last < query.first:
+    indexed = ("topic3", "topic2", "topic1", "topic0", "address")  # the most selective first
+    if not all(terms.values()) or not terms.keys() <= {*indexed} or query.last < query.first:
         return None
+    index = next((column for column in indexed if column in terms), None)
+    if index is None or query.last - query.first < 64:  # a scan of so few blocks is faster
+        hint = "NOT INDEXED"  # scans the row ids
+    else:
+        hint = f"INDEXED BY logs_by_{index}"
     conditions = ["id >= ?", "id < ?"]
-    parameters: list[object] = [row_id(n, 0) for n in _bounded(query.first, query.last)]
+    bounds = (query.first, query.last + 1)
+    # The last block keeps row ids within 64 bits.
+    parameters: list[object] = [row_id(min(max(number, 0), 2**40), 0) for number in bounds]
     for column, values in terms.items():
         conditions.append(f"{column} IN ({', '.join('?' * len(values))})")
         parameters += values
     sql = (
-        f"SELECT {COLUMNS} FROM logs {_index(set(terms), query.last - query.first)} "  # noqa: S608
+        f"SELECT {COLUMNS} FROM logs {hint} "  # noqa: S608
         f"WHERE {' AND '.join(conditions)} ORDER BY id {'DESC' if query.descending else 'ASC'}"
     )
     if query.limit is not None:
@@ -148,31 +150,11 @@ def select(query: LogQuery) -> tuple[str, list[object]] | None:
     return sql, parameters
 
 
-def _index(columns: set[str], blocks: int) -> str:
-    if blocks < _NARROW_RANGE:
-        return "NOT INDEXED"  # scans the row ids
-    for column in ("topic3", "topic2", "topic1", "topic0", "address"):
-        if column in columns:
-            return f"INDEXED BY logs_by_{column}"
-    return "NOT INDEXED"
-
-
-def _bounded(from_block: int, to_block: int) -> tuple[int, int]:
-    return min(max(from_block, 0), _LAST_BLOCK), min(max(to_block + 1, 0), _LAST_BLOCK)
-
-
 SCHEMA_VERSION = 1
 META_KEYS = frozenset({"schema", "chain_id", "fork", "genesis_hash"})
 
 HEAD_KEY = SchemaV1.make_canonical_head_hash_lookup_key()
 """The EVM's storage key of the newest block's hash."""
-
-_CREATE = f"""
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE kv (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-{CREATE}
-"""
-_STATEMENTS = [statement.strip() for statement in _CREATE.split(";") if statement.strip()]
 
 
 class ChainStore(SqliteFile):
@@ -202,9 +184,7 @@ class ChainStore(SqliteFile):
     def open_reading(cls, path: Path, *, is_snapshot: bool = False) -> Self:
         """Return an existing store with a valid meta table, open for reading.
 
-        Args:
-            path: of the SQLite file; another process may write to it.
-            is_snapshot: whether it shows one state of the file until it is closed.
+        Another process may write to the file. A snapshot shows one state until it is closed.
         """
         _require_file(path)
         return cls.read(path, is_snapshot=is_snapshot)._verified()
@@ -260,13 +240,6 @@ class ChainStore(SqliteFile):
             raise ChainDamagedError(f"{self.path}: the value of {key!r} is not bytes")
         return value
 
-    def verify_pages(self) -> None:
-        """Verify that pages are whole and every index agrees with its table."""
-        [(first,), *_] = self.rows("PRAGMA integrity_check(1)")
-        if first != "ok":
-            summary = " ".join(str(first).split())[:200]
-            raise ChainDamagedError(f"{self.path}: {summary}")
-
     def commit(
         self,
         values: Mapping[bytes, bytes | None],
@@ -274,11 +247,7 @@ class ChainStore(SqliteFile):
         *,
         parent: bytes,
     ) -> None:
-        """Write a block atomically; it is durable when this returns.
-
-        Args:
-            values: the EVM's storage; None deletes.
-        """
+        """Write a block and the EVM's storage (None deletes) atomically, and durably."""
         if _identity(self.path) != self._identity:
             raise ChainError(
                 f"{self.path}: another file, or none, has this name now; nothing was written"
@@ -292,12 +261,7 @@ class ChainStore(SqliteFile):
             _write(connection, values, logs)
 
     def initialise(self, meta: Mapping[str, str], values: Mapping[bytes, bytes | None]) -> None:
-        """Turn the empty store into a chain: tables, meta and block 0, atomically.
-
-        Args:
-            meta: the values that identify the chain, every one of `META_KEYS`.
-            values: the EVM's storage after block 0.
-        """
+        """Turn the empty store into a chain, atomically: tables, all `META_KEYS`, and block 0."""
         with self.transaction() as connection:
             for statement in _STATEMENTS:
                 connection.execute(statement)
@@ -316,7 +280,7 @@ def _write(
         "DELETE FROM kv WHERE key = ?",
         [(key,) for key, value in values.items() if value is None],
     )
-    connection.executemany(INSERT, logs)
+    connection.executemany("INSERT INTO logs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", logs)
 
 
 def require_one_name(path: Path) -> None:
@@ -345,7 +309,6 @@ SLOT_BYTES = 512
 _DIGEST_BYTES = 32
 _BODY = struct.Struct(f">8sQ32sQ32s{SLOT_BYTES - _DIGEST_BYTES - 88}x")
 _MAGIC = b"cmflhead"
-_READINGS = 5  # A slot that is being written looks damaged for a moment.
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,10 +368,13 @@ def note_path(chain: Path) -> Path:
 def read_note(chain: Path) -> AcknowledgedBlock | None:
     """Return the newest acknowledged block; None if there is no note."""
     path = note_path(chain)
-    for _ in range(_READINGS):
-        content = _content(path)
-        if content is None:
+    for _ in range(5):  # a slot that is being written looks damaged for a moment
+        try:
+            content = read_file(path, 2 * SLOT_BYTES)[: 2 * SLOT_BYTES]
+        except FileNotFoundError:
             return None
+        except OSError as error:
+            raise ChainError(f"{path}: {error.strerror}") from error
         slots = filter(None, (_decode(content[:SLOT_BYTES]), _decode(content[SLOT_BYTES:])))
         newest = max(slots, key=itemgetter(0), default=None)
         if newest is not None:
@@ -417,15 +383,6 @@ def read_note(chain: Path) -> AcknowledgedBlock | None:
         f"{path}: the note of the newest acknowledged block is damaged, so it is unknown "
         "whether the chain was rolled back; --accept-rollback continues from the chain as it is"
     )
-
-
-def _content(path: Path) -> bytes | None:
-    try:
-        return read_file(path, 2 * SLOT_BYTES)[: 2 * SLOT_BYTES]
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ChainError(f"{path}: {error.strerror}") from error
 
 
 def _encode(sequence: int, acknowledged: AcknowledgedBlock) -> bytes:
@@ -481,10 +438,7 @@ def verify_nothing_acknowledged(path: Path) -> None:
 
 @contextmanager
 def writer_lock(chain: Path) -> Iterator[None]:
-    """Hold the lock of a chain file; never waits.
-
-    The lock file is `<chain>.lock`, next to the file that a link leads to.
-    """
+    """Hold `<chain>.lock`, next to the file that a link leads to; never wait."""
     whole = chain.resolve()
     path = whole.with_name(f"{whole.name}.lock")
     try:
@@ -499,17 +453,16 @@ def writer_lock(chain: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-MOST_WAL_BYTES = 64 * 2**20
-"""Size of the log at which its readers are named."""
-
-_READ_LOCKS = range(123, 128)  # the bytes of `-shm` that SQLite's readers lock
 _log = logging.getLogger(__name__)
 
 
 class WriteAheadLog:
-    """The write-ahead log of a chain that is open for writing."""
+    """The write-ahead log of a chain that is open for writing.
 
-    def __init__(self, store: ChainStore, max_bytes: int = MOST_WAL_BYTES) -> None:
+    Its readers are named when it is over `max_bytes`.
+    """
+
+    def __init__(self, store: ChainStore, max_bytes: int = 64 * 2**20) -> None:
         self._store = store
         self._most_bytes = max_bytes
         self._has_warned = False
@@ -526,10 +479,14 @@ class WriteAheadLog:
         """
         if self._store.wal_bytes <= self._most_bytes:
             return
+        hindrance: str | None = None
         try:
-            hindrance = (
-                None if self._store.checkpoint() else _blocked_by(readers_of(self._store.path))
-            )
+            if not self._store.checkpoint():
+                readers = [f"process {process}" for process in readers_of(self._store.path)]
+                hindrance = (
+                    f"a reader holds an old view of the chain "
+                    f"({', '.join(readers) or 'in this process'}); it shrinks when the reader ends"
+                )
         except ChainError as error:
             hindrance = str(error)
         if hindrance is not None and not self._has_warned:
@@ -559,10 +516,5 @@ def _reader(fields: list[str], inode: int) -> int:
     process, first, last = fields[4], fields[6], fields[7]
     if not (process.isdigit() and first.isdigit() and last.isdigit()):
         return 0
-    locked = range(int(first), int(last) + 1)
-    return int(process) if any(byte in locked for byte in _READ_LOCKS) else 0
-
-
-def _blocked_by(processes: list[int]) -> str:
-    names = ", ".join(f"process {process}" for process in processes) or "in this process"
-    return f"a reader holds an old view of the chain ({names}); it shrinks when the reader ends"
+    # SQLite's readers lock the bytes 123 to 127 of `-shm`.
+    return int(process) if int(first) <= 127 and int(last) >= 123 else 0

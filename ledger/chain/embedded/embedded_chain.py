@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -52,10 +52,6 @@ from ledger.protocol.errors import ChainError
 if TYPE_CHECKING:
     from eth.abc import SignedTransactionAPI
 
-DEFAULT_GAS_LIMIT = 200_000_000
-
-_MOST_SECONDS_AHEAD = 1
-_TRANSACTION_TYPES = {b"\x01", b"\x02"}  # EIP-2930 and EIP-1559: both contain the chain id
 _MALFORMED = (
     *(RLPException, PyEVMError, *evm.REFUSALS),
     *(TypeError, ValueError, RecursionError),
@@ -63,27 +59,19 @@ _MALFORMED = (
 
 
 class WritingOptions(TypedDict, total=False):
-    """How a chain is written.
-
-    Attributes:
-        key: the private key that signs; genesis funds its account.
-        clock: Unix seconds, for the blocks' times.
-        accept_rollback: accept a chain without the newest acknowledged block, and forget that
-            block.
-    """
+    """How a chain is written."""
 
     key: bytes
+    """The private key that signs; genesis funds its account."""
     clock: Callable[[], float]
+    """Unix seconds, for the blocks' times."""
     synchronous: Synchronous
     accept_rollback: bool
+    """Accept a chain without the newest acknowledged block, and forget that block."""
 
 
 class EmbeddedChain(EmbeddedReader):
-    """A chain file with the exclusive right to write it. Safe to share between threads.
-
-    Attributes:
-        sender: address of the account that signs by default.
-    """
+    """A chain file with the exclusive right to write it. Safe to share between threads."""
 
     def __init__(
         self, store: ChainStore, held: contextlib.ExitStack, options: WritingOptions
@@ -105,7 +93,7 @@ class EmbeddedChain(EmbeddedReader):
         path: Path,
         *,
         chain_id: int = DEFAULT_CHAIN_ID,
-        gas_limit: int = DEFAULT_GAS_LIMIT,
+        gas_limit: int = 200_000_000,
         **options: Unpack[WritingOptions],
     ) -> EmbeddedChain:
         """Return a new chain with a durable genesis, open for writing."""
@@ -128,12 +116,7 @@ class EmbeddedChain(EmbeddedReader):
         genesis_hash: bytes | None = None,
         **options: Unpack[WritingOptions],
     ) -> EmbeddedChain:
-        """Return an existing chain, open for writing.
-
-        Args:
-            chain_id: the expected id; None accepts any.
-            genesis_hash: the expected block 0; None accepts any.
-        """
+        """Return an existing chain, open for writing; None accepts any id or block 0."""
         with contextlib.ExitStack() as held:
             held.enter_context(writer_lock(path))
             # First read-only: when it opens for writing, SQLite discards the rest of a damaged
@@ -155,15 +138,9 @@ class EmbeddedChain(EmbeddedReader):
         new_chain_id: int = DEFAULT_CHAIN_ID,
         accept_rollback: bool = False,
     ) -> EmbeddedChain:
-        """Return the chain in a file, or a new one if there is none.
+        """Return the chain in a file, or a new one with the expected id or `new_chain_id`.
 
         A file without tables counts as none: its creation was interrupted before block 0.
-
-        Args:
-            chain_id: the expected id, or the new chain's; None accepts any.
-            new_chain_id: the new chain's id if none is expected.
-            accept_rollback: accept a chain without the newest acknowledged block, and forget that
-                block.
         """
         if path.exists() and not ChainStore.is_blank(path):
             return cls.open(path, chain_id=chain_id, accept_rollback=accept_rollback)
@@ -184,12 +161,9 @@ class EmbeddedChain(EmbeddedReader):
         return receipt
 
     def submit(self, raw: bytes) -> bytes:
-        """Mine a signed transaction in a separate block, and return its hash.
+        """Mine a signed transaction (EIP-2718) in a separate block, and return its hash.
 
         A revert shows in its receipt only, as with any node.
-
-        Args:
-            raw: its typed encoding (EIP-2718).
         """
         with self._lock:
             signed = self.read_transaction(raw)
@@ -197,12 +171,9 @@ class EmbeddedChain(EmbeddedReader):
         return bytes(signed.hash)
 
     def read_transaction(self, raw: bytes) -> SignedTransactionAPI:
-        """Return a signed transaction of this chain, decoded and not executed.
-
-        Args:
-            raw: its typed encoding (EIP-2718).
-        """
-        if raw[:1] not in _TRANSACTION_TYPES:
+        """Return a signed transaction of this chain (EIP-2718), decoded and not executed."""
+        # EIP-2930 and EIP-1559: both contain the chain id.
+        if raw[:1] not in {b"\x01", b"\x02"}:
             raise TransactionRefusedError(
                 "only EIP-1559 and access-list transactions are taken: others may name no chain"
             )
@@ -224,10 +195,7 @@ class EmbeddedChain(EmbeddedReader):
         """Mine one block of all transactions that fit into it; an empty one of none.
 
         A transaction without gas left for it, or with too low a fee, is skipped with all later ones
-        of its account.
-
-        Args:
-            pending: as `read_transaction` returns them, each account's ascending by nonce.
+        of its account. Each account's are ascending by nonce.
         """
         return self._mine(pending, must_fit=False).refused
 
@@ -297,37 +265,26 @@ class EmbeddedChain(EmbeddedReader):
             self._require_own(transaction)
         return self._mine(transactions, must_fit=True)
 
-    @contextlib.contextmanager
-    def _reset_after_failure(self) -> Iterator[None]:
-        """Continue from the file's head after an interrupted block."""
-        try:
-            yield
-        except ChainLockedError:
-            # No rebuild: this writer must not continue from another writer's block.
-            self._database.pending.clear()
-            raise
-        finally:
-            # After any interruption the chain continues from the file.
-            if self._database.pending:
-                self._database.pending.clear()
-                with evm.damage_translated(self._store):
-                    self._chain = type(self._chain)(self._database)
-
     def _mine(
         self, transactions: Sequence[SignedTransactionAPI], *, must_fit: bool
     ) -> evm.BlockContents:
-        """Mine a block, durably.
-
-        Args:
-            must_fit: whether a transaction that cannot be in it prevents the block.
-        """
-        with self._lock, self._reset_after_failure():
+        """Mine a block, durably, with every transaction (`must_fit`) or those that can be in it."""
+        with self._lock:
             try:
-                block = self._mined(transactions, must_fit=must_fit)
+                return self._mined(transactions, must_fit=must_fit)
             except evm.REFUSALS as error:
                 subject = "transaction" if must_fit else "the block is"
                 raise TransactionRefusedError(f"{subject} refused: {error}") from error
-        return block
+            except ChainLockedError:
+                # No rebuild: this writer must not continue from another writer's block.
+                self._database.pending.clear()
+                raise
+            finally:
+                # After any interruption the chain continues from the file.
+                if self._database.pending:
+                    self._database.pending.clear()
+                    with evm.damage_translated(self._store):
+                        self._chain = type(self._chain)(self._database)
 
     def _mined(
         self, transactions: Sequence[SignedTransactionAPI], *, must_fit: bool
@@ -336,8 +293,10 @@ class EmbeddedChain(EmbeddedReader):
             parent, header = self._canonical_head(), self._chain.header
             if header.parent_hash != parent.hash:
                 raise ChainLockedError(f"{self._store.path}: another process writes to this chain")
+            # After its parent's second, unless that is ahead of the clock.
+            now = _seconds(self._clock)
             self._chain.header = header.copy(
-                timestamp=_dated(parent.timestamp, _seconds(self._clock)),
+                timestamp=max(parent.timestamp, now, min(parent.timestamp + 1, now + 1)),
                 # Deterministic, so that the block can be executed again; nothing here draws on it.
                 mix_hash=keccak(header.parent_hash),
                 parent_beacon_block_root=evm.BEACON_ROOT,
@@ -358,7 +317,6 @@ class EmbeddedChain(EmbeddedReader):
         return AcknowledgedBlock(self.genesis_hash, head.number, head.hash)
 
     def close(self) -> None:
-        """Close the file and release the writer's lock."""
         with self._lock:
             # If the checkpoint fails, the blocks stay in the log, and the note is an older one.
             with contextlib.suppress(ChainError):
@@ -372,11 +330,6 @@ class EmbeddedChain(EmbeddedReader):
 def _seconds(clock: Callable[[], float]) -> int:
     # A clock before 1970 is wrong; block times begin at 0.
     return max(0, int(clock()))
-
-
-def _dated(parent: int, now: int) -> int:
-    """Return a block's second: after its parent's, unless that is ahead of the clock."""
-    return max(parent, now, min(parent + 1, now + _MOST_SECONDS_AHEAD))
 
 
 def _write_genesis(
