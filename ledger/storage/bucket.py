@@ -33,17 +33,13 @@ from ledger.storage.blobs import (
     verified,
 )
 
+# For a listing, a question, or a removal; to write, beyond the time that the bytes need.
 OPERATION_SECONDS = 60.0
-"""For a listing, a question, or a removal; to write, beyond the time that the bytes need."""
-
-READ_SECONDS = 20.0
-"""To read, beyond the time that the bytes need."""
-
+READ_SECONDS = 20.0  # to read, beyond the time that the bytes need
 LEAST_BYTES_PER_SECOND = 65_536
-_PIECE = 1 << 20
 _BUCKETS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "oci"}
+# Keys under which file systems give the time or version of a write.
 _VERSION_KEYS = ("ETag", "mtime", "LastModified", "last_modified", "modified", "created")
-"""Keys under which file systems give the time or version of a write."""
 
 
 class BucketObjects(ObjectStore):
@@ -177,7 +173,7 @@ class _TimedFiles:
             while len(data) < limit:
                 end = start + READ_SECONDS + len(data) / LEAST_BYTES_PER_SECOND
                 async with asyncio.timeout(end - time.monotonic()):
-                    piece = await file.read(min(_PIECE, limit - len(data)))
+                    piece = await file.read(min(1 << 20, limit - len(data)))
                 if not piece:
                     break
                 data += piece

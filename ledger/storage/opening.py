@@ -30,20 +30,16 @@ from ledger.storage.blobs import (
     ObjectStore,
     parse_locations,
 )
-from ledger.storage.bucket import BucketObjects
+from ledger.storage.bucket import LEAST_BYTES_PER_SECOND, BucketObjects
 from ledger.storage.http import HttpObjects, UploadSigner, static_server, store_server
 from ledger.storage.mailbox import Mailbox
-
-BLOB_SECONDS = 60.0
-MAIL_SECONDS = 30.0
 
 
 def reader_at(text: str) -> BlobReader:
     """Return a reader of the blobs at one location, or at several, separated by commas.
 
-    Args:
-        text: an existing folder, an http or https URL of any server over one, or any URL that
-            fsspec knows.
+    A location is an existing folder, an http or https URL of any server over one, or any URL that
+    fsspec knows.
     """
     locations = parse_locations("blobs", text)
     for location in locations:
@@ -55,11 +51,10 @@ def reader_at(text: str) -> BlobReader:
 def store_at(text: str, signer: UploadSigner | None = None) -> BlobStore:
     """Return a store of the blobs at one location, or at several, separated by commas.
 
-    Args:
-        text: a folder, http or https of `cmfl blobs serve`, or any URL that fsspec knows.
-        signer: signs what a server is asked to store; None to read only.
+    A location is a folder, http or https of `cmfl blobs serve`, or any URL that fsspec knows.
+    Without a signer, servers are read only.
     """
-    connect = partial(store_server, signer=signer, timeout_seconds=BLOB_SECONDS)
+    connect = partial(store_server, signer=signer, timeout_seconds=60.0)
     return _blobs([_open("blobs", each, connect) for each in parse_locations("blobs", text)])
 
 
@@ -70,10 +65,9 @@ def mailbox_at(text: str, signer: UploadSigner | None = None) -> Mailbox:
 
 def mail_objects_at(text: str, signer: UploadSigner | None = None) -> ObjectStore:
     """Return the objects of the mailbox at one location, or at several; see `store_at`."""
-    connect = partial(store_server, signer=signer, timeout_seconds=MAIL_SECONDS)
-    return _replicated(
-        [_open("mailbox", each, connect) for each in parse_locations("mailbox", text)]
-    )
+    connect = partial(store_server, signer=signer, timeout_seconds=30.0)
+    locations = parse_locations("mailbox", text)
+    return _replicated([_open("mailbox", each, connect) for each in locations])
 
 
 def require_mailbox(text: str) -> None:
@@ -117,28 +111,18 @@ def _replicated(stores: list[ObjectStore]) -> ObjectStore:
 T = TypeVar("T")
 
 GRACE_SECONDS = 5.0
-LEAST_BYTES_PER_SECOND = 65_536
-"""A store that moves fewer, beyond the first seconds, is slow, even if it succeeds in the end."""
-
+# A slow store is skipped for this many times as long as it took: a quarter of the time is lost.
 OPEN_FACTOR = 3
-"""A slow store is skipped for this many times as long as it took: a quarter of the time is lost."""
 
 _log = logging.getLogger(__name__)
 
 
 class CircuitBreaker:
-    """Decides which of several stores are skipped for a while; safe to share between threads.
-
-    Args:
-        clock: seconds that only go forward.
-    """
+    """Decides which of several stores are skipped for a while; safe to share between threads."""
 
     def __init__(self, count: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._skipped_until = [-math.inf] * count
-        self._clock = clock
-
-    def now(self) -> float:
-        return self._clock()
+        self.now = clock
 
     def order(self) -> list[tuple[int, bool]]:
         """Return the stores in the order to try them, each with whether it is to be skipped.
@@ -146,14 +130,17 @@ class CircuitBreaker:
         Slow ones come last, for when no other serves. If all were slow, the fault may be this
         machine's own, and none is skipped.
         """
-        now = self._clock()
+        now = self.now()
         slow = [until > now for until in self._skipped_until]
         order = [(index, is_slow and not all(slow)) for index, is_slow in enumerate(slow)]
         return sorted(order, key=lambda entry: entry[1])
 
     def record(self, index: int, start: float, size: int = 0) -> None:
-        """Note that an attempt has ended, successful or not, and the bytes that it moved."""
-        now = self._clock()
+        """Note that an attempt has ended, successful or not, and the bytes that it moved.
+
+        A store that moves too few a second, beyond the first seconds, is slow, even if it succeeds.
+        """
+        now = self.now()
         is_slow = now - start > GRACE_SECONDS + size / LEAST_BYTES_PER_SECOND
         self._skipped_until[index] = now + OPEN_FACTOR * (now - start) if is_slow else -math.inf
 
@@ -161,15 +148,8 @@ class CircuitBreaker:
 class ReplicatedObjects(ObjectStore):
     """Writes to every store, and reads from the first that has the right bytes.
 
-    An object is stored once one store has it, and missing only if every store says so.
-
-    Args:
-        stores: at least one.
-        clock: seconds that only go forward.
-
-    Attributes:
-        outages: how many scans of a store failed or were skipped so far; the store may alone have
-            something.
+    An object is stored once one store has it, and missing only if every store says so. `outages`
+    are the scans of a store that failed or were skipped so far; it may alone have something.
     """
 
     def __init__(
@@ -261,9 +241,8 @@ class ReplicatedObjects(ObjectStore):
     ) -> list[int]:
         """Return the stores where an act succeeded.
 
-        Args:
-            size: bytes that a success moves, by which a store is slow or not. Slow stores are asked
-                only while no other has succeeded. None: all are asked, and none is timed.
+        A success moves `size` bytes, by which a store is slow or not. Slow stores are asked only
+        while no other has succeeded. With None, all are asked, and none is timed.
         """
         done: list[int] = []
         faults: list[OSError] = []
