@@ -7,19 +7,13 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from ledger.chain.ports import (
-    Block,
-    ChainBehindError,
-    ChainReader,
-    ReorganisedError,
-    require_identity,
-)
+from ledger.chain import ports
 from ledger.io.home import DISK, Disk
 from ledger.io.parsing import read_record, require_format
 from ledger.protocol.errors import ChainError
 
 
-def final_number(chain: ChainReader, newest: Block, confirmations: int | None) -> int:
+def final_number(chain: ports.ChainReader, newest: ports.Block, confirmations: int | None) -> int:
     """Return the number of the newest final block, given the newest that the caller has seen.
 
     A block is final at a depth of `confirmations`; None is the chain's own finality.
@@ -31,7 +25,7 @@ def final_number(chain: ChainReader, newest: Block, confirmations: int | None) -
     return max(0, newest.number - confirmations)
 
 
-def final_block(chain: ChainReader, confirmations: int | None) -> Block:
+def final_block(chain: ports.ChainReader, confirmations: int | None) -> ports.Block:
     """Return the newest final block; see `final_number`."""
     return chain.block(final_number(chain, chain.head(), confirmations))
 
@@ -44,12 +38,12 @@ class AncestryCheck:
     requested, once for all callers.
     """
 
-    def __init__(self, block: Callable[[int], Block]) -> None:
+    def __init__(self, block: Callable[[int], ports.Block]) -> None:
         self._block = block
         self._checked: tuple[bytes, bytes] | None = None
         self._answer = False
 
-    def connects(self, older: Block, newest: Block) -> bool:
+    def connects(self, older: ports.Block, newest: ports.Block) -> bool:
         """Return whether the chain's newest block is an earlier one, or descends from it."""
         if older.hash in {newest.hash, newest.parent_hash}:
             return True
@@ -69,9 +63,9 @@ class LatestBlock:
     """
 
     def __init__(self) -> None:
-        self._block: Block | None = None
+        self._block: ports.Block | None = None
 
-    def is_gone(self, newest: Block) -> bool:
+    def is_gone(self, newest: ports.Block) -> bool:
         """Return whether the latest block so far has left the chain; remember the newest.
 
         Time stamps increase along a chain: one that is at least as high and earlier does not
@@ -99,7 +93,7 @@ class FinalityCheckpoints:
     signs again.
     """
 
-    def __init__(self, path: Path, chain: ChainReader, disk: Disk = DISK) -> None:
+    def __init__(self, path: Path, chain: ports.ChainReader, disk: Disk = DISK) -> None:
         """Read the checkpoints in a file, which must be of this chain; none if there is no file."""
         self._path = path
         self._chain_id, self._genesis_hash = chain.chain_id, chain.genesis_hash
@@ -114,14 +108,14 @@ class FinalityCheckpoints:
                 _number(path, number): _hash(path, value)
                 for number, value in value["blocks"].items()
             }
-            require_identity(f"the chain of {path}", chain, value["chain_id"], genesis_hash)
+            ports.require_identity(f"the chain of {path}", chain, value["chain_id"], genesis_hash)
 
     @property
     def newest(self) -> int | None:
         """Number of the newest checkpoint; None if there is none."""
         return max(self._blocks, default=None)
 
-    def note(self, block: Block) -> None:
+    def note(self, block: ports.Block) -> None:
         """Record a final block before it is acted on; it is durable when this returns.
 
         A block that is not newer than the newest checkpoint is not written.
@@ -132,11 +126,13 @@ class FinalityCheckpoints:
                 agreed = max(
                     (number for number in self._blocks if number < block.number), default=0
                 )
-                raise ReorganisedError(block.number, recorded, block.hash, agreed)
+                raise ports.ReorganisedError(block.number, recorded, block.hash, agreed)
             if block.number > max(self._blocks, default=-1):
                 self._replace(_thinned({**self._blocks, block.number: block.hash}))
 
-    def require_unchanged(self, chain: ChainReader, newest: Block | None = None) -> None:
+    def require_unchanged(
+        self, chain: ports.ChainReader, newest: ports.Block | None = None
+    ) -> None:
         """Verify that a chain still has all checkpoints."""
         blocks = dict(self._blocks)
         if not blocks:
@@ -152,15 +148,15 @@ class FinalityCheckpoints:
                 break
             oldest = number, current
         if oldest is not None:
-            raise ReorganisedError(oldest[0], blocks[oldest[0]], oldest[1], unchanged)
+            raise ports.ReorganisedError(oldest[0], blocks[oldest[0]], oldest[1], unchanged)
         last = max(blocks)
         if last > head:
-            raise ChainBehindError(
+            raise ports.ChainBehindError(
                 f"the chain ends with block {head}, but block {last} 0x{blocks[last].hex()} was "
                 "acted on: the node lags, or has an older copy"
             )
 
-    def accept(self, chain: ChainReader) -> list[int]:
+    def accept(self, chain: ports.ChainReader) -> list[int]:
         """Forget the checkpoints that the chain has reverted, on the operator's word.
 
         Return the numbers of the forgotten blocks, ascending.

@@ -17,20 +17,10 @@ from ledger.chain.contract.deploy import deployment_for
 from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.ports import Block
 from ledger.chain.round_ledger import EventKind, LedgerSnapshot, RecordedEvent, RoundLedger
-from ledger.protocol import encoding, rounds
+from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import contract_created_by, to_canonical
 from ledger.protocol.errors import ChainError, ConfigurationError, ProtocolRefusal
-from ledger.protocol.ledger_state import (
-    BlockContext,
-    Deployment,
-    EquivocationReport,
-    Event,
-    LedgerDeployed,
-    SubmittedCertificate,
-    SubmittedDecision,
-    domain_of,
-)
 from ledger.protocol.types import NO_DIGEST, Address, Beacon, Digest, Domain, SignedCommitment
 
 
@@ -43,7 +33,7 @@ class MemoryLedger(RoundLedger):
     number, so blocks cost nothing.
     """
 
-    def __init__(self, deployment: Deployment, domain: Domain) -> None:
+    def __init__(self, deployment: ledger_state.Deployment, domain: Domain) -> None:
         """Deploy a ledger whose clients, signing for this domain, are not registered yet."""
         if deployment.beacon is Beacon.BLOCK:
             raise ConfigurationError(
@@ -61,7 +51,7 @@ class MemoryLedger(RoundLedger):
         # By kind and round, and by kind alone.
         self._filed: defaultdict[tuple[EventKind, int | None], list[RecordedEvent]]
         self._filed = defaultdict(list)
-        self._remember([LedgerDeployed(self._state.domain.salt)])
+        self._remember([ledger_state.LedgerDeployed(self._state.domain.salt)])
 
     @property
     def node(self) -> str | None:
@@ -80,7 +70,7 @@ class MemoryLedger(RoundLedger):
             raise ChainError(f"there is no block {number}: the newest is {self._height}")
         return Block(number, self._hash(number), self._hash(number - 1), number)
 
-    def deployment(self) -> Deployment:
+    def deployment(self) -> ledger_state.Deployment:
         return self._state.deployment
 
     def state(self, block_number: int | None = None) -> LedgerSnapshot:
@@ -118,7 +108,9 @@ class MemoryLedger(RoundLedger):
     def mine(self, blocks: int) -> None:
         self._height += blocks
 
-    def register_clients(self, words: Sequence[int], rest: Digest) -> tuple[Event, ...]:
+    def register_clients(
+        self, words: Sequence[int], rest: Digest
+    ) -> tuple[ledger_state.Event, ...]:
         return self._take(lambda block: rounds.register_clients(self._state, words, rest, block))
 
     def would_accept(self, round_number: int, signed: Sequence[SignedCommitment]) -> bool:
@@ -131,7 +123,7 @@ class MemoryLedger(RoundLedger):
 
     def commit_updates(
         self, round_number: int, signed: Sequence[SignedCommitment]
-    ) -> tuple[Event, ...]:
+    ) -> tuple[ledger_state.Event, ...]:
         _require_sendable(entry.signature for entry in signed)
         return self._take(
             lambda block: rounds.commit_updates(self._state, round_number, signed, block)
@@ -140,29 +132,33 @@ class MemoryLedger(RoundLedger):
     def decide(
         self,
         round_number: int,
-        decision: SubmittedDecision,
-        certificates: tuple[SubmittedCertificate, SubmittedCertificate],
-    ) -> tuple[Event, ...]:
+        decision: ledger_state.SubmittedDecision,
+        certificates: tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate],
+    ) -> tuple[ledger_state.Event, ...]:
         for certificate in certificates:
             _require_sendable((certificate.request, *certificate.replies))
         return self._take(
             lambda block: rounds.decide(self._state, round_number, decision, certificates, block)
         )
 
-    def abandon_round(self, round_number: int) -> tuple[Event, ...]:
+    def abandon_round(self, round_number: int) -> tuple[ledger_state.Event, ...]:
         return self._take(lambda block: rounds.abandon_round(self._state, round_number, block))
 
-    def report_equivocation(self, report: EquivocationReport) -> tuple[Event, ...]:
+    def report_equivocation(
+        self, report: ledger_state.EquivocationReport
+    ) -> tuple[ledger_state.Event, ...]:
         _require_sendable((report.first.signature, report.second.signature))
         return self._take(lambda block: rounds.report_equivocation(self._state, report, block))
 
-    def _take(self, transition: Callable[[BlockContext], rounds.Step]) -> tuple[Event, ...]:
+    def _take(
+        self, transition: Callable[[ledger_state.BlockContext], rounds.Step]
+    ) -> tuple[ledger_state.Event, ...]:
         self._height += 1
         self._state, events = transition(self._context())
         self._remember(events)
         return events
 
-    def _remember(self, events: Sequence[Event]) -> None:
+    def _remember(self, events: Sequence[ledger_state.Event]) -> None:
         """Record the newest block's state and events."""
         self._changed_in.append(self._height)
         self._snapshots.append(LedgerSnapshot.of(self._state, self._state.registry_rest))
@@ -174,8 +170,8 @@ class MemoryLedger(RoundLedger):
             for number in {None, getattr(event, "round", None)}:
                 self._filed[type(event), number].append(recorded)
 
-    def _context(self) -> BlockContext:
-        return BlockContext(self._height, self._hash(self._height - 1))
+    def _context(self) -> ledger_state.BlockContext:
+        return ledger_state.BlockContext(self._height, self._hash(self._height - 1))
 
     def _hash(self, number: int) -> Digest:
         """Return a block's hash; zeros for the parent of block 0."""
@@ -193,7 +189,7 @@ def memory_ledger(document: RunDocument, *, chain_id: int = DEFAULT_CHAIN_ID) ->
     deployment, batches = deployment_for(document)
     sender = to_canonical(address_of(TEST_KEYS[0]))
     contract = Address(contract_created_by(sender, nonce=0))
-    domain = domain_of(deployment, chain_id, contract, NO_DIGEST)
+    domain = ledger_state.domain_of(deployment, chain_id, contract, NO_DIGEST)
     ledger = MemoryLedger(deployment, domain)
     for batch in batches:
         ledger.register_clients(batch.words, batch.rest)

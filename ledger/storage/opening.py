@@ -18,44 +18,33 @@ from typing import TypeVar
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.errors import BlobError
 from ledger.protocol.payloads import Payload
-from ledger.storage.blobs import (
-    BlobReader,
-    BlobStore,
-    FolderBlobs,
-    FolderCursor,
-    FolderObjects,
-    Location,
-    LocationKind,
-    ObjectBlobs,
-    ObjectStore,
-    parse_locations,
-)
+from ledger.storage import blobs
 from ledger.storage.bucket import LEAST_BYTES_PER_SECOND, BucketObjects
 from ledger.storage.http import HttpObjects, UploadSigner, static_server, store_server
 from ledger.storage.mailbox import Mailbox
 
 
-def reader_at(text: str) -> BlobReader:
+def reader_at(text: str) -> blobs.BlobReader:
     """Return a reader of the blobs at one location, or at several, separated by commas.
 
     A location is an existing folder, an http or https URL of any server over one, or any URL that
     fsspec knows.
     """
-    locations = parse_locations("blobs", text)
+    locations = blobs.parse_locations("blobs", text)
     for location in locations:
-        if location.kind is LocationKind.FOLDER and not Path(location.text).is_dir():
+        if location.kind is blobs.LocationKind.FOLDER and not Path(location.text).is_dir():
             raise BlobError(f"blobs: {location.text!r} is no folder here, and no http or https URL")
     return _blobs([_open("blobs", location, static_server) for location in locations])
 
 
-def store_at(text: str, signer: UploadSigner | None = None) -> BlobStore:
+def store_at(text: str, signer: UploadSigner | None = None) -> blobs.BlobStore:
     """Return a store of the blobs at one location, or at several, separated by commas.
 
     A location is a folder, http or https of `cmfl blobs serve`, or any URL that fsspec knows.
     Without a signer, servers are read only.
     """
     connect = partial(store_server, signer=signer, timeout_seconds=60.0)
-    return _blobs([_open("blobs", each, connect) for each in parse_locations("blobs", text)])
+    return _blobs([_open("blobs", each, connect) for each in blobs.parse_locations("blobs", text)])
 
 
 def mailbox_at(text: str, signer: UploadSigner | None = None) -> Mailbox:
@@ -63,21 +52,21 @@ def mailbox_at(text: str, signer: UploadSigner | None = None) -> Mailbox:
     return Mailbox(mail_objects_at(text, signer))
 
 
-def mail_objects_at(text: str, signer: UploadSigner | None = None) -> ObjectStore:
+def mail_objects_at(text: str, signer: UploadSigner | None = None) -> blobs.ObjectStore:
     """Return the objects of the mailbox at one location, or at several; see `store_at`."""
     connect = partial(store_server, signer=signer, timeout_seconds=30.0)
-    locations = parse_locations("mailbox", text)
+    locations = blobs.parse_locations("mailbox", text)
     return _replicated([_open("mailbox", each, connect) for each in locations])
 
 
 def require_mailbox(text: str) -> None:
     """Refuse a mailbox that is to be read, and is a folder that is not there."""
-    for location in parse_locations("mailbox", text):
-        if location.kind is LocationKind.FOLDER and not Path(location.text).is_dir():
+    for location in blobs.parse_locations("mailbox", text):
+        if location.kind is blobs.LocationKind.FOLDER and not Path(location.text).is_dir():
             raise BlobError(f"mailbox: {location.text!r} is no folder")
 
 
-def folder_at(option: str, location: Location) -> Path:
+def folder_at(option: str, location: blobs.Location) -> Path:
     """Return a folder that is there, or can be made in one that is."""
     folder = Path(location.text)
     if folder.is_dir() or (not folder.exists() and folder.parent.is_dir()):
@@ -87,24 +76,26 @@ def folder_at(option: str, location: Location) -> Path:
     )
 
 
-def _open(option: str, location: Location, connect: Callable[[str], HttpObjects]) -> ObjectStore:
+def _open(
+    option: str, location: blobs.Location, connect: Callable[[str], HttpObjects]
+) -> blobs.ObjectStore:
     match location.kind:
-        case LocationKind.SERVER:
+        case blobs.LocationKind.SERVER:
             return connect(location.text)
-        case LocationKind.REMOTE:
+        case blobs.LocationKind.REMOTE:
             return BucketObjects(location)
-        case LocationKind.FOLDER:
-            return FolderObjects(folder_at(option, location))
+        case blobs.LocationKind.FOLDER:
+            return blobs.FolderObjects(folder_at(option, location))
 
 
-def _blobs(stores: list[ObjectStore]) -> ObjectBlobs:
+def _blobs(stores: list[blobs.ObjectStore]) -> blobs.ObjectBlobs:
     # The blobs of one folder can be enumerated, and streamed.
-    if len(stores) == 1 and isinstance(stores[0], FolderObjects):
-        return FolderBlobs(stores[0].folder)
-    return ObjectBlobs(_replicated(stores))
+    if len(stores) == 1 and isinstance(stores[0], blobs.FolderObjects):
+        return blobs.FolderBlobs(stores[0].folder)
+    return blobs.ObjectBlobs(_replicated(stores))
 
 
-def _replicated(stores: list[ObjectStore]) -> ObjectStore:
+def _replicated(stores: list[blobs.ObjectStore]) -> blobs.ObjectStore:
     return stores[0] if len(stores) == 1 else ReplicatedObjects(stores)
 
 
@@ -145,7 +136,7 @@ class CircuitBreaker:
         self._skipped_until[index] = now + OPEN_FACTOR * (now - start) if is_slow else -math.inf
 
 
-class ReplicatedObjects(ObjectStore):
+class ReplicatedObjects(blobs.ObjectStore):
     """Writes to every store, and reads from the first that has the right bytes.
 
     An object is stored once one store has it, and missing only if every store says so. `outages`
@@ -153,7 +144,7 @@ class ReplicatedObjects(ObjectStore):
     """
 
     def __init__(
-        self, stores: Sequence[ObjectStore], clock: Callable[[], float] = time.monotonic
+        self, stores: Sequence[blobs.ObjectStore], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.is_shared = any(store.is_shared for store in stores)
         self.outages = 0
@@ -165,7 +156,7 @@ class ReplicatedObjects(ObjectStore):
         return self._first(path, lambda store: store.get(path, limit), len)
 
     def has(self, path: str) -> bool:
-        def require(store: ObjectStore) -> bool:
+        def require(store: blobs.ObjectStore) -> bool:
             if store.has(path):
                 return True
             raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
@@ -178,7 +169,7 @@ class ReplicatedObjects(ObjectStore):
     def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:
         new: list[bool] = []
 
-        def put(_: int, store: ObjectStore) -> None:
+        def put(_: int, store: blobs.ObjectStore) -> None:
             new.append(store.put(path, payload, durable=durable))
 
         for index in self._each(put, size=payload.size, size_of_failure=payload.size):
@@ -186,7 +177,7 @@ class ReplicatedObjects(ObjectStore):
                 self._unsynced[index].add(path)
         return any(new)
 
-    def scan(self, folder: str, cursor: FolderCursor) -> None:
+    def scan(self, folder: str, cursor: blobs.FolderCursor) -> None:
         answered = self._each(
             lambda index, store: store.scan(folder, cursor.replica(index)), size=MAX_DOCUMENT_BYTES
         )
@@ -205,7 +196,9 @@ class ReplicatedObjects(ObjectStore):
         if remaining := pending - covered:
             raise OSError(errno.EIO, "it is durable in no store", min(remaining))
 
-    def _first(self, path: str, ask: Callable[[ObjectStore], T], size_of: Callable[[T], int]) -> T:
+    def _first(
+        self, path: str, ask: Callable[[blobs.ObjectStore], T], size_of: Callable[[T], int]
+    ) -> T:
         """Return what the first store answers that has an object."""
         faults: list[OSError] = []
         skipped = False
@@ -234,7 +227,7 @@ class ReplicatedObjects(ObjectStore):
 
     def _each(
         self,
-        act: Callable[[int, ObjectStore], None],
+        act: Callable[[int, blobs.ObjectStore], None],
         *,
         size: int | None = None,
         size_of_failure: int = 0,

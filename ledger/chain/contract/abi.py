@@ -27,14 +27,8 @@ from eth_utils.abi import (
 )
 
 from ledger.chain.ports import NotServedError, TransactionRevertedError
+from ledger.protocol import errors
 from ledger.protocol.encoding import keccak
-from ledger.protocol.errors import (
-    REVERT_PREFIX,
-    ChainError,
-    CmflError,
-    ProtocolRefusal,
-    RefusalCode,
-)
 
 _WORD = 32
 _SELECTOR = 4
@@ -190,7 +184,7 @@ def decoded(types: tuple[str, ...], data: bytes, subject: str) -> tuple[Any, ...
     try:
         return _plan(types).read(data)
     except ValueError as error:
-        raise ChainError(f"{subject}: {error}") from error
+        raise errors.ChainError(f"{subject}: {error}") from error
 
 
 @lru_cache(maxsize=32)
@@ -271,18 +265,18 @@ def arguments_of(function: str, data: bytes) -> tuple[Any, ...]:
     overlap, and be in any order. Bytes that no offset leads to are ignored.
     """
     if data[:_SELECTOR] != selector(function):
-        raise ChainError(f"the transaction does not call {function}")
+        raise errors.ChainError(f"the transaction does not call {function}")
     try:
         return _plan(_types(function)).read(data, is_call=True)
     except ValueError as error:
-        raise ChainError(f"arguments of {function}: {error}") from error
+        raise errors.ChainError(f"arguments of {function}: {error}") from error
 
 
 def result_of(function: str, data: bytes) -> tuple[Any, ...]:
     """Return the decoded results of a call."""
     try:
         return decoded(_result_types(function), data, f"result of {function}")
-    except ChainError as error:
+    except errors.ChainError as error:
         raise NotServedError(f"{error}: not an answer of this contract") from error
 
 
@@ -298,7 +292,7 @@ def event_fields(event: str, topics: tuple[bytes, ...], data: bytes) -> dict[str
     """Return the fields of an event's log by name, the indexed ones included."""
     indexed, plain = event_layout(event)
     if len(topics) != len(indexed) + 1:
-        raise ChainError(f"a log of {event} has {len(topics)} topics")
+        raise errors.ChainError(f"a log of {event} has {len(topics)} topics")
     fields = dict(zip(plain, decoded(tuple(plain.values()), data, event), strict=True))
     for (name, kind), word in zip(indexed.items(), topics[1:], strict=True):
         fields[name] = decoded((kind,), word, event)[0]
@@ -326,13 +320,13 @@ def revert_reason(data: bytes) -> str | None:
         return None
 
 
-def refusal(error: TransactionRevertedError) -> CmflError:
+def refusal(error: TransactionRevertedError) -> errors.CmflError:
     """Return the refusal that a revert's reason names; a ChainError for any other reason."""
     reason = revert_reason(error.data)
-    fact = (reason or "").removeprefix(REVERT_PREFIX)
-    if fact != reason and fact in set(RefusalCode):
-        return ProtocolRefusal(RefusalCode(fact))
-    return ChainError(f"the contract refuses: {reason}" if reason else str(error))
+    fact = (reason or "").removeprefix(errors.REVERT_PREFIX)
+    if fact != reason and fact in set(errors.RefusalCode):
+        return errors.ProtocolRefusal(errors.RefusalCode(fact))
+    return errors.ChainError(f"the contract refuses: {reason}" if reason else str(error))
 
 
 @lru_cache(maxsize=64)

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, cast, get_args
 from ledger.chain.contract import abi
 from ledger.chain.ports import Log, NotServedError
 from ledger.chain.round_ledger import RecordedEvent
-from ledger.protocol import ledger_state
+from ledger.protocol import ledger_state, parameters
 from ledger.protocol.encoding import INFINITY_BITS, registered_client, word_client
 from ledger.protocol.errors import ChainError, SignatureError
 from ledger.protocol.ledger_state import (
@@ -27,14 +27,6 @@ from ledger.protocol.ledger_state import (
     StatementKind,
     SubmittedCertificate,
     SubmittedDecision,
-)
-from ledger.protocol.parameters import (
-    MAX_BLOCKS,
-    MAX_CLIENTS,
-    MAX_MEMBERS,
-    MAX_ROUNDS,
-    MAX_TRAINERS,
-    MIN_MEMBERS,
 )
 from ledger.protocol.types import (
     ClientId,
@@ -281,12 +273,12 @@ def require_possible_sizes(fixed: Deployment) -> None:
     """Reject sizes that the constructor rejects."""
     d = fixed
     possible = (
-        MIN_MEMBERS <= d.members <= MAX_MEMBERS
-        and d.members <= d.trainers <= MAX_TRAINERS
-        and d.members + d.trainers <= d.clients <= MAX_CLIENTS
+        parameters.MIN_MEMBERS <= d.members <= parameters.MAX_MEMBERS
+        and d.members <= d.trainers <= parameters.MAX_TRAINERS
+        and d.members + d.trainers <= d.clients <= parameters.MAX_CLIENTS
         and d.aggregation_ppm <= 1_000_000
-        and 0 < d.rounds <= MAX_ROUNDS
-        and 0 < d.commit_blocks <= d.deadline_blocks - 2 < MAX_BLOCKS - 1
+        and 0 < d.rounds <= parameters.MAX_ROUNDS
+        and 0 < d.commit_blocks <= d.deadline_blocks - 2 < parameters.MAX_BLOCKS - 1
         and d.members // 2 <= d.replies < d.members
     )
     if not possible:

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from ledger.chain import ports
 from ledger.chain.contract import abi
 from ledger.chain.contract.codec import RegisterCall
 from ledger.chain.contract.ledger import (
@@ -30,22 +31,6 @@ from ledger.chain.contract.ledger import (
     read_run_manifest,
     settings_digest,
     write_manifest,
-)
-from ledger.chain.ports import (
-    ChainDamagedError,
-    ChainMovedError,
-    ChainReader,
-    ChainUnreachableError,
-    ChainWriter,
-    ForeignCodeError,
-    NotServedError,
-    Receipt,
-    ReceiptReader,
-    Transaction,
-    TransactionRefusedError,
-    TransactionRevertedError,
-    UncheckableCreationError,
-    require_plain_sender,
 )
 from ledger.io.home import DISK, Disk, Home, RunPaths
 from ledger.io.parsing import read_record, require_format
@@ -75,8 +60,8 @@ class DeploymentIntent:
 
 
 def create_once(
-    chain: ChainWriter, creation: bytes, gas: int, paths: RunPaths, disk: Disk
-) -> Receipt:
+    chain: ports.ChainWriter, creation: bytes, gas: int, paths: RunPaths, disk: Disk
+) -> ports.Receipt:
     """Create a run's contract exactly once, however often earlier attempts were interrupted."""
     if (intent := read_intent(paths)) is not None:
         receipt = _resume(chain, intent, creation, gas, paths)
@@ -86,7 +71,7 @@ def create_once(
         nonce = _write(chain, creation, paths, disk)
         try:
             return chain.create_contract(creation, gas, nonce)
-        except TransactionRefusedError:
+        except ports.TransactionRefusedError:
             # Retry only if the nonce was used by another transaction.
             if chain.next_nonce() == nonce:
                 raise
@@ -94,8 +79,8 @@ def create_once(
 
 
 def earlier_creation(
-    chain: ReceiptReader, intent: DeploymentIntent, creation: bytes, paths: RunPaths
-) -> Receipt | None:
+    chain: ports.ReceiptReader, intent: DeploymentIntent, creation: bytes, paths: RunPaths
+) -> ports.Receipt | None:
     """Return the receipt of an earlier attempt's creation; None until it is mined."""
     genesis_hash = f"0x{chain.genesis_hash.hex()}"
     if (intent.chain_id, intent.genesis_hash) != (chain.chain_id, genesis_hash):
@@ -123,8 +108,8 @@ def earlier_creation(
 
 
 def _resume(
-    chain: ChainWriter, intent: DeploymentIntent, creation: bytes, gas: int, paths: RunPaths
-) -> Receipt | None:
+    chain: ports.ChainWriter, intent: DeploymentIntent, creation: bytes, gas: int, paths: RunPaths
+) -> ports.Receipt | None:
     """Return the creation of an earlier attempt; None if it can no longer be mined."""
     receipt = earlier_creation(chain, intent, creation, paths)
     if receipt is not None or chain.receipt_of(intent.deployer, intent.nonce) is not None:
@@ -140,14 +125,14 @@ def _resume(
         )
     try:
         return chain.create_contract(creation, gas, intent.nonce, again=True)
-    except TransactionRefusedError:
+    except ports.TransactionRefusedError:
         # The earlier attempt, or another transaction with its nonce, may just have been mined.
         if chain.receipt_of(intent.deployer, intent.nonce) is None:
             raise
         return earlier_creation(chain, intent, creation, paths)
 
 
-def _write(chain: ChainWriter, creation: bytes, paths: RunPaths, disk: Disk) -> int:
+def _write(chain: ports.ChainWriter, creation: bytes, paths: RunPaths, disk: Disk) -> int:
     """Write the intent of a new attempt, and return its nonce."""
     intent = DeploymentIntent(
         format=_FORMAT,
@@ -211,13 +196,13 @@ def creation_data(deployment: ledger_state.Deployment) -> bytes:
 
 
 def deploy(
-    chain: ChainWriter, document: RunDocument, paths: RunPaths, disk: Disk = DISK
+    chain: ports.ChainWriter, document: RunDocument, paths: RunPaths, disk: Disk = DISK
 ) -> Manifest:
     """Deploy a run's contract and register its clients, unless this was done before.
 
     The run has a `config.toml` already.
     """
-    require_plain_sender(chain, chain.sender)
+    ports.require_plain_sender(chain, chain.sender)
     deployment, batches = deployment_for(document)
     if paths.manifest.exists():
         written = read_run_manifest(paths)
@@ -250,7 +235,10 @@ def deploy(
 
 
 def _manifest_of(
-    chain: ChainWriter, receipt: Receipt, deployment: ledger_state.Deployment, paths: RunPaths
+    chain: ports.ChainWriter,
+    receipt: ports.Receipt,
+    deployment: ledger_state.Deployment,
+    paths: RunPaths,
 ) -> Manifest:
     if receipt.contract_address is None:
         raise ChainError("the chain gave no address for the new contract")
@@ -272,7 +260,7 @@ def _manifest_of(
     )
 
 
-def _as_moved(chain: ChainReader, manifest: Manifest) -> Manifest:
+def _as_moved(chain: ports.ChainReader, manifest: Manifest) -> Manifest:
     """Return a manifest with its transaction's current block, and the salt that follows from it.
 
     A reorganisation may have moved the transaction; nothing else of the manifest can change.
@@ -298,7 +286,7 @@ def _salt(ledger: CommitteeLedger) -> str:
     return f"0x{ledger.domain().salt.hex()}"
 
 
-def connect(chain: ChainReader, manifest: Manifest) -> CommitteeLedger:
+def connect(chain: ports.ChainReader, manifest: Manifest) -> CommitteeLedger:
     """Return a manifest's contract after checking each field against chain and artefact."""
     if manifest.chain_id != chain.chain_id:
         raise ChainError(f"the manifest is for chain {manifest.chain_id}, not {chain.chain_id}")
@@ -331,12 +319,12 @@ def deployed_domain(ledger: CommitteeLedger, *, allow_unknown_creation: bool) ->
     domain = ledger.domain()
     try:
         violation = code_violation(ledger, ledger.deployment(), domain)
-    except UncheckableCreationError as error:
+    except ports.UncheckableCreationError as error:
         if not allow_unknown_creation:
             raise ConfigurationError(f"{error}; {ALLOW_UNKNOWN_CREATION} accepts it") from error
         return domain
     if violation is not None:
-        raise ForeignCodeError(f"the code at {ledger.address} is not this run's: {violation}")
+        raise ports.ForeignCodeError(f"the code at {ledger.address} is not this run's: {violation}")
     return domain
 
 
@@ -355,19 +343,19 @@ def _require_artifact(manifest: Manifest) -> None:
             )
 
 
-def require_code(chain: ChainReader, address: str) -> None:
+def require_code(chain: ports.ChainReader, address: str) -> None:
     """Reject an address that does not hold this contract's code."""
     code = chain.code(address)
     if not code:
         chain.verify_not_behind()
         raise ChainError(f"there is no contract at {address}")
     if not is_published(code):
-        raise ForeignCodeError(
+        raise ports.ForeignCodeError(
             f"the code at {address} is not that of {abi.artifact().compiler}'s artefact"
         )
 
 
-def _require_creation(chain: ChainReader, manifest: Manifest, deployment: Deployment) -> None:
+def _require_creation(chain: ports.ChainReader, manifest: Manifest, deployment: Deployment) -> None:
     """Reject a wrong creation: reading from a wrong first block would miss events."""
     if (transaction_hash := _creating_hash(manifest)) is None:
         raise ChainError("the manifest's transaction is not a hash")
@@ -375,7 +363,7 @@ def _require_creation(chain: ChainReader, manifest: Manifest, deployment: Deploy
         sent = chain.transaction(transaction_hash)
         receipt = chain.receipt(transaction_hash)
     if receipt is None:
-        raise UncheckableCreationError(
+        raise ports.UncheckableCreationError(
             f"there is no receipt of 0x{transaction_hash.hex()}, although it is mined"
         )
     if not _has_created(receipt, manifest):
@@ -385,10 +373,12 @@ def _require_creation(chain: ChainReader, manifest: Manifest, deployment: Deploy
     if to_canonical(sent.sender) != to_canonical(manifest.deployer):
         raise ChainError(f"{sent.sender} deployed the contract, not {manifest.deployer[:60]}")
     if (violation := creation_violation(sent, manifest.address, deployment)) is not None:
-        raise ForeignCodeError(f"the contract at {manifest.address} is not this run's: {violation}")
+        raise ports.ForeignCodeError(
+            f"the contract at {manifest.address} is not this run's: {violation}"
+        )
 
 
-def _has_created(receipt: Receipt, manifest: Manifest) -> bool:
+def _has_created(receipt: ports.Receipt, manifest: Manifest) -> bool:
     created = receipt.contract_address
     return created is not None and to_canonical(created) == to_canonical(manifest.address)
 
@@ -425,19 +415,19 @@ def _served_creation(address: str) -> Iterator[None]:
     """Translate the errors of a chain that answers, and does not serve the creation."""
     try:
         yield
-    except (ChainUnreachableError, ChainMovedError, ChainDamagedError):
+    except (ports.ChainUnreachableError, ports.ChainMovedError, ports.ChainDamagedError):
         raise
     except ChainError as error:
-        raise UncheckableCreationError(
+        raise ports.UncheckableCreationError(
             f"the creation code of {address} is not checkable: {error}"
         ) from error
 
 
-def creation_violation(sent: Transaction, address: str, deployment: Deployment) -> str | None:
+def creation_violation(sent: ports.Transaction, address: str, deployment: Deployment) -> str | None:
     """Return why a transaction is not this deployment's creation; None if it is."""
     own = contract_created_by(to_canonical(sent.sender), sent.nonce)
     if sent.to is not None or own != to_canonical(address):
-        raise UncheckableCreationError(
+        raise ports.UncheckableCreationError(
             f"the creation code of {address} is not checkable: another contract created it in "
             f"transaction 0x{sent.hash.hex()}"
         )
@@ -465,7 +455,7 @@ def constructor_values(deployment: Deployment) -> tuple[bytes | int, ...]:
     return tuple(value is Beacon.BLOCK if type(value) is Beacon else value for value in values)
 
 
-def creation_block(chain: ChainReader, address: str, newest: int) -> int | None:
+def creation_block(chain: ports.ChainReader, address: str, newest: int) -> int | None:
     """Return the number of the first block after which a contract exists, by binary search.
 
     The contract cannot be destroyed, so it exists after every later block. None if it does not
@@ -476,13 +466,13 @@ def creation_block(chain: ChainReader, address: str, newest: int) -> int | None:
         # Another contract reverts; an address without code gives an empty answer.
         try:
             return bool(chain.call(address, abi.call_data("deployment"), block_number))
-        except TransactionRevertedError:
+        except ports.TransactionRevertedError:
             return True
 
     try:
         first = bisect_left(range(newest + 1), True, key=exists)
-    except ChainUnreachableError:
+    except ports.ChainUnreachableError:
         raise
-    except NotServedError:
+    except ports.NotServedError:
         return None
     return first if first <= newest else None

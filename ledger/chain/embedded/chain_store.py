@@ -42,14 +42,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from eth.db.schema import SchemaV1
 
+from ledger.chain import ports
 from ledger.chain.embedded.sqlite_file import SqliteFile, Synchronous, size_of
-from ledger.chain.ports import (
-    ChainDamagedError,
-    ChainLockedError,
-    ChainReader,
-    ChainRolledBackError,
-    LogQuery,
-)
 from ledger.io.home import DISK, HeldError, read_file, take_lock
 from ledger.protocol.encoding import to_canonical
 from ledger.protocol.errors import ChainError
@@ -117,7 +111,7 @@ def rows_of_block(
     return rows
 
 
-def select(query: LogQuery) -> tuple[str, list[object]] | None:
+def select(query: ports.LogQuery) -> tuple[str, list[object]] | None:
     """Return the SQL of a log query and its parameters; None if no log can match."""
     terms: dict[str, list[bytes]] = {}
     if query.address is not None:
@@ -214,13 +208,13 @@ class ChainStore(SqliteFile):
             sql for (sql,) in self.rows("SELECT sql FROM sqlite_master WHERE sql NOT NULL")
         }
         if not statements:
-            raise ChainDamagedError(f"{self.path}: this SQLite file holds no chain")
+            raise ports.ChainDamagedError(f"{self.path}: this SQLite file holds no chain")
         # Whole statements: a trigger or a view could falsify rows.
         if statements != set(_STATEMENTS):
-            raise ChainDamagedError(f"{self.path}: its tables are not those of a chain")
+            raise ports.ChainDamagedError(f"{self.path}: its tables are not those of a chain")
         missing = sorted(META_KEYS - self.meta().keys())
         if missing:
-            raise ChainDamagedError(f"{self.path}: the chain lacks {', '.join(missing)}")
+            raise ports.ChainDamagedError(f"{self.path}: the chain lacks {', '.join(missing)}")
         if self.meta()["schema"] != str(SCHEMA_VERSION):
             version = self.meta()["schema"]
             raise ChainError(
@@ -237,7 +231,7 @@ class ChainStore(SqliteFile):
             return None
         value = rows[0][0]
         if not isinstance(value, bytes):
-            raise ChainDamagedError(f"{self.path}: the value of {key!r} is not bytes")
+            raise ports.ChainDamagedError(f"{self.path}: the value of {key!r} is not bytes")
         return value
 
     def commit(
@@ -254,7 +248,7 @@ class ChainStore(SqliteFile):
             )
         with self.transaction() as connection:
             if self.get(HEAD_KEY) != parent:
-                raise ChainLockedError(
+                raise ports.ChainLockedError(
                     f"{self.path}: another process has added blocks since this writer opened it; "
                     "nothing was written"
                 )
@@ -286,7 +280,7 @@ def _write(
 def require_one_name(path: Path) -> None:
     """Reject a file with hard links: each name would have its own lock."""
     if (names := path.stat().st_nlink) > 1:
-        raise ChainLockedError(
+        raise ports.ChainLockedError(
             f"{path}: the file has {names} names (hard links), and under each of them another "
             "process could write; remove the others, or copy the file"
         )
@@ -379,7 +373,7 @@ def read_note(chain: Path) -> AcknowledgedBlock | None:
         newest = max(slots, key=itemgetter(0), default=None)
         if newest is not None:
             return newest[1]
-    raise ChainDamagedError(
+    raise ports.ChainDamagedError(
         f"{path}: the note of the newest acknowledged block is damaged, so it is unknown "
         "whether the chain was rolled back; --accept-rollback continues from the chain as it is"
     )
@@ -409,7 +403,7 @@ _MEANING = (
 )
 
 
-def verify_not_behind(chain: ChainReader, noted: AcknowledgedBlock, path: Path) -> None:
+def verify_not_behind(chain: ports.ChainReader, noted: AcknowledgedBlock, path: Path) -> None:
     """Verify that a chain has the newest block acknowledged here."""
     head = chain.head()
     if noted.genesis_hash != chain.genesis_hash:
@@ -420,7 +414,7 @@ def verify_not_behind(chain: ChainReader, noted: AcknowledgedBlock, path: Path) 
         finding = f"the chain has another block {noted.number}, 0x{other.hex()}"
     else:
         return
-    raise ChainRolledBackError(
+    raise ports.ChainRolledBackError(
         f"{path}: block {noted.number} 0x{noted.hash.hex()} was acknowledged here, but {finding}: "
         f"{_MEANING}"
     )
@@ -430,7 +424,7 @@ def verify_nothing_acknowledged(path: Path) -> None:
     """Verify that no chain was acknowledged where a new one is to be created."""
     noted = read_note(path)
     if noted is not None and (not path.exists() or ChainStore.is_blank(path)):
-        raise ChainRolledBackError(
+        raise ports.ChainRolledBackError(
             f"{path}: block {noted.number} 0x{noted.hash.hex()} was acknowledged here, but there "
             f"is no chain: {_MEANING}"
         )
@@ -446,7 +440,7 @@ def writer_lock(chain: Path) -> Iterator[None]:
     except OSError as error:
         raise ChainError(f"{path}: {error.strerror}") from error
     except HeldError as error:
-        raise ChainLockedError(f"{chain}: {error} writes to this chain") from error
+        raise ports.ChainLockedError(f"{chain}: {error} writes to this chain") from error
     try:
         yield
     finally:

@@ -24,17 +24,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from eth import constants
 from eth.chains.base import MiningChain
-from eth.constants import (
-    BLANK_ROOT_HASH,
-    GENESIS_BLOCK_NUMBER,
-    GENESIS_COINBASE,
-    GENESIS_EXTRA_DATA,
-    POST_MERGE_DIFFICULTY,
-    POST_MERGE_MIX_HASH,
-    POST_MERGE_NONCE,
-    ZERO_HASH32,
-)
 from eth.db.atomic import AtomicDB, AtomicDBWriteBatch
 from eth.db.backends.base import BaseAtomicDB
 from eth.db.backends.memory import MemoryDB
@@ -191,7 +182,7 @@ FORK = "Prague"
 _HASH_BYTES = 32
 COINBASE = b"\x00" * 20
 # Parent beacon block root: zeros, where py-evm would put the empty trie's root.
-BEACON_ROOT = ZERO_HASH32
+BEACON_ROOT = constants.ZERO_HASH32
 # Errors of py-evm for a transaction that cannot be mined.
 REFUSALS = (ValidationError, VMError)
 
@@ -370,7 +361,7 @@ class _ReferenceVM(_SharedSecondsVM):
 class EvmChain(MiningChain):
     """Prague from block 0, with a constant gas limit."""
 
-    vm_configuration = ((GENESIS_BLOCK_NUMBER, _SharedSecondsVM),)
+    vm_configuration = ((constants.GENESIS_BLOCK_NUMBER, _SharedSecondsVM),)
 
     def create_header_from_parent(
         self, parent_header: BlockHeaderAPI, **header_params: HeaderParams
@@ -396,7 +387,7 @@ class EvmChain(MiningChain):
 
 
 class _ReferenceChain(EvmChain):
-    vm_configuration = ((GENESIS_BLOCK_NUMBER, _ReferenceVM),)
+    vm_configuration = ((constants.GENESIS_BLOCK_NUMBER, _ReferenceVM),)
 
 
 @functools.cache
@@ -415,15 +406,15 @@ def make_genesis(
     The time is in Unix seconds, balances in wei per funded address of 20 bytes.
     """
     parameters: dict[str, HeaderParams] = {
-        "coinbase": GENESIS_COINBASE,
-        "difficulty": POST_MERGE_DIFFICULTY,
-        "extra_data": GENESIS_EXTRA_DATA,
+        "coinbase": constants.GENESIS_COINBASE,
+        "difficulty": constants.POST_MERGE_DIFFICULTY,
+        "extra_data": constants.GENESIS_EXTRA_DATA,
         "gas_limit": gas_limit,
-        "mix_hash": POST_MERGE_MIX_HASH,
-        "nonce": POST_MERGE_NONCE,
-        "receipt_root": BLANK_ROOT_HASH,
+        "mix_hash": constants.POST_MERGE_MIX_HASH,
+        "nonce": constants.POST_MERGE_NONCE,
+        "receipt_root": constants.BLANK_ROOT_HASH,
         "timestamp": timestamp,
-        "transaction_root": BLANK_ROOT_HASH,
+        "transaction_root": constants.BLANK_ROOT_HASH,
         "parent_beacon_block_root": BEACON_ROOT,
     }
     state: dict[bytes, AccountDetails] = {

@@ -21,6 +21,7 @@ from eth.exceptions import Revert, VMError
 from eth.vm.spoof import SpoofTransaction
 from eth_keys.datatypes import PrivateKey
 
+from ledger.chain import ports
 from ledger.chain.embedded import chain_store, evm, integrity
 from ledger.chain.embedded.chain_store import (
     HEAD_KEY,
@@ -29,17 +30,6 @@ from ledger.chain.embedded.chain_store import (
     read_note,
     verify_not_behind,
     verify_nothing_acknowledged,
-)
-from ledger.chain.ports import (
-    Block,
-    ChainBase,
-    ChainDamagedError,
-    Log,
-    LogQuery,
-    Receipt,
-    Transaction,
-    TransactionRevertedError,
-    require_identity,
 )
 from ledger.protocol.encoding import to_canonical
 from ledger.protocol.errors import ChainError
@@ -73,7 +63,7 @@ class CallAnswer:
     """None if it ran, empty if the contract reverted, else the EVM's error."""
 
 
-class EmbeddedReader(ChainBase):
+class EmbeddedReader(ports.ChainBase):
     """A chain file, read-only; shows new blocks at once. Safe to share between threads."""
 
     def __init__(
@@ -96,7 +86,7 @@ class EmbeddedReader(ChainBase):
             for name, canonical in written.items():
                 if meta[name] != canonical:
                     what = name.replace("_", " ")
-                    raise ChainDamagedError(
+                    raise ports.ChainDamagedError(
                         f"{store.path}: {meta[name][:80]!r} is not a canonical {what}"
                     )
             if meta["fork"] != evm.FORK:
@@ -118,13 +108,13 @@ class EmbeddedReader(ChainBase):
             raise
         try:
             chain = EmbeddedReader(store)
-            require_identity(path, chain, chain_id, genesis_hash)
+            ports.require_identity(path, chain, chain_id, genesis_hash)
         except ChainError:
             store.close()
             raise
         return chain
 
-    def head(self) -> Block:
+    def head(self) -> ports.Block:
         with self._lock, evm.damage_translated(self._store):
             return evm.block(self._canonical_head())
 
@@ -132,7 +122,7 @@ class EmbeddedReader(ChainBase):
         """Return the head's number: blocks of this file are never reverted."""
         return self.head().number
 
-    def block(self, number: int) -> Block:
+    def block(self, number: int) -> ports.Block:
         return evm.block(self.header(number))
 
     def header(self, number: int | None = None) -> BlockHeaderAPI:
@@ -145,7 +135,7 @@ class EmbeddedReader(ChainBase):
                 raise ChainError(f"no block {number}; the head is {head.block_number}")
             header = self._chain.get_canonical_block_header_by_number(number)  # type: ignore[arg-type]
             if header.block_number != number:
-                raise ChainDamagedError(
+                raise ports.ChainDamagedError(
                     f"{self._store.path}: block {number} is filed as {header.block_number}"
                 )
             return header
@@ -163,7 +153,7 @@ class EmbeddedReader(ChainBase):
             number = self._chain.get_block_header_by_hash(block_hash).block_number  # type: ignore[arg-type]
             return number if self.header(number).hash == block_hash else None
 
-    def logs(self, query: LogQuery) -> list[Log]:
+    def logs(self, query: ports.LogQuery) -> list[ports.Log]:
         """Return the logs that match, by an index."""
         selection = chain_store.select(query)
         if selection is None:
@@ -175,7 +165,7 @@ class EmbeddedReader(ChainBase):
             hashes = {number: bytes(hash_of(number)) for number in numbers}
             return [evm.log_of_row(row, hashes) for row in rows]
 
-    def transaction(self, transaction_hash: bytes) -> Transaction:
+    def transaction(self, transaction_hash: bytes) -> ports.Transaction:
         entry = self.find(transaction_hash)
         if entry is None:
             raise ChainError(f"there is no mined transaction 0x{transaction_hash.hex()}")
@@ -194,7 +184,7 @@ class EmbeddedReader(ChainBase):
             header = self.header(number)
             signed = self.transactions(header)[index]
             if signed.hash != transaction_hash:
-                raise ChainDamagedError(
+                raise ports.ChainDamagedError(
                     f"{self._store.path}: 0x{transaction_hash.hex()} leads to another transaction"
                 )
             return header, index, signed
@@ -208,7 +198,7 @@ class EmbeddedReader(ChainBase):
             builder = self._chain.get_vm_class(header).get_transaction_builder()
             return self._chain.chaindb.get_block_transactions(header, builder)
 
-    def receipt(self, transaction_hash: bytes) -> Receipt | None:
+    def receipt(self, transaction_hash: bytes) -> ports.Receipt | None:
         entry = self.find(transaction_hash)
         if entry is None:
             return None
@@ -237,7 +227,7 @@ class EmbeddedReader(ChainBase):
             state = self._state(block_number)
             return state.get_nonce(owner), state.get_balance(owner)
 
-    def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
+    def receipt_of(self, sender: str, nonce: int) -> ports.Receipt | None:
         account = to_canonical(sender)
         with self._lock:
             numbers = range(self.head().number + 1)
@@ -249,7 +239,7 @@ class EmbeddedReader(ChainBase):
             for signed in self.transactions(self.header(number)):
                 if signed.nonce == nonce and bytes(signed.sender) == account:
                     return self.receipt(bytes(signed.hash))
-        raise ChainDamagedError(f"{self._store.path}: block {number} lacks a transaction")
+        raise ports.ChainDamagedError(f"{self._store.path}: block {number} lacks a transaction")
 
     def _state(self, block_number: int | None) -> StateAPI:
         return self._chain.get_vm(self.header(block_number)).state
@@ -273,12 +263,12 @@ class EmbeddedReader(ChainBase):
                 spoofed = SpoofTransaction(unsigned, from_=origin)
                 return self._chain.estimate_gas(spoofed, head)  # type: ignore[arg-type]
             except VMError as error:
-                raise TransactionRevertedError(evm.revert_data(error)) from error
+                raise ports.TransactionRevertedError(evm.revert_data(error)) from error
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
         answer = self.answer(ContractCall(to, data), block_number)
         if answer.failure is not None:
-            raise TransactionRevertedError(answer.output)
+            raise ports.TransactionRevertedError(answer.output)
         return answer.output
 
     def answer(
@@ -390,5 +380,5 @@ class EmbeddedReader(ChainBase):
             noted = error  # it concerns only callers of `acknowledged`
         with contextlib.closing(ChainStore.open_reading(path, is_snapshot=True)) as store:
             reader = EmbeddedReader(store, noted)
-            require_identity(path, reader, self.chain_id, self.genesis_hash)
+            ports.require_identity(path, reader, self.chain_id, self.genesis_hash)
             yield reader

@@ -16,30 +16,14 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from ledger.chain.ports import (
-    Block,
-    ChainBase,
-    Log,
-    LogQuery,
-    NotServedError,
-    Receipt,
-    Transaction,
-    TransactionRevertedError,
-    require_identity,
-)
+from ledger.chain import ports
 from ledger.chain.rpc import wire
-from ledger.chain.rpc.wire import (
-    AnswerTooLargeError,
-    Fees,
-    HttpTransport,
-    MomentaryFailureError,
-)
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.encoding import eip55, to_hex
 from ledger.protocol.errors import ChainError
 
 
-def _plain(query: LogQuery) -> LogQuery:
+def _plain(query: ports.LogQuery) -> ports.LogQuery:
     """Return an equal query without last topics of any kind: a node would require their number."""
     topics = list(query.topics)
     while topics and topics[-1] is None:
@@ -48,7 +32,7 @@ def _plain(query: LogQuery) -> LogQuery:
     return replace(query, address=contract, topics=topics)
 
 
-def _log_request(query: LogQuery) -> dict[str, Any] | None:
+def _log_request(query: ports.LogQuery) -> dict[str, Any] | None:
     """Return the arguments of `eth_getLogs` but the range; None if no log can match."""
     encoded: list[str | list[str] | None] = []
     for topic in query.topics:
@@ -65,7 +49,7 @@ def _log_request(query: LogQuery) -> dict[str, Any] | None:
     return {"topics": encoded} | ({} if query.address is None else {"address": query.address})
 
 
-def _read_logs(answer: object, query: LogQuery) -> list[Log]:
+def _read_logs(answer: object, query: ports.LogQuery) -> list[ports.Log]:
     """Return the logs in an answer; reject logs that a node must not return for the query."""
     logs = [wire.log(entry) for entry in wire.items(answer)]
     if len({(log.block_number, log.log_index) for log in logs}) < len(logs):
@@ -142,8 +126,8 @@ class RpcSettings:
     max_tip_per_gas_wei: int = 2 * GWEI
 
     @property
-    def fee_caps(self) -> Fees:
-        return Fees(self.max_fee_per_gas_wei, self.max_tip_per_gas_wei)
+    def fee_caps(self) -> wire.Fees:
+        return wire.Fees(self.max_fee_per_gas_wei, self.max_tip_per_gas_wei)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +139,7 @@ class GasMarket:
     tip: int
 
 
-class RpcReader(ChainBase):
+class RpcReader(ports.ChainBase):
     """A chain behind a node, read-only. Safe to share between threads.
 
     None accepts any chain id, or any block 0. The clock's seconds are monotonic.
@@ -175,7 +159,7 @@ class RpcReader(ChainBase):
         self.sleep, self.clock = sleep, clock
         self._highest_head = 0
         self._has_named_final = False
-        self._node = HttpTransport(
+        self._node = wire.HttpTransport(
             url, self.settings.request_timeout_seconds, self.settings.max_answer_bytes
         )
         # No retries before the first answer: the address is probably wrong.
@@ -185,7 +169,7 @@ class RpcReader(ChainBase):
         try:
             self.chain_id = self._ask(wire.quantity, "eth_chainId")
             self.genesis_hash = self.block(0).hash
-            require_identity(self.node, self, chain_id, genesis_hash)
+            ports.require_identity(self.node, self, chain_id, genesis_hash)
         except ChainError:
             self._node.close()
             raise
@@ -209,7 +193,7 @@ class RpcReader(ChainBase):
         # Idempotent: a read, or a signed transaction, which its nonce protects from duplication.
         answer = self._retry.call(
             lambda: self._node.ask(method, *parameters),
-            lambda error: isinstance(error, MomentaryFailureError),
+            lambda error: isinstance(error, wire.MomentaryFailureError),
             is_transient_result=is_momentary,
             least_pause=lambda error: getattr(error, "retry_after_seconds", 0.0),
         )
@@ -218,25 +202,25 @@ class RpcReader(ChainBase):
         except wire.MalformedAnswerError as error:
             raise wire.MalformedAnswerError(f"{self._node.shown_url}: {method}: {error}") from None
 
-    def head(self) -> Block:
+    def head(self) -> ports.Block:
         newest = self._ask(wire.block, "eth_getBlockByNumber", "latest", False)
         self._highest_head = max(self._highest_head, newest.number)
         return newest
 
-    def block(self, number: int) -> Block:
+    def block(self, number: int) -> ports.Block:
         if number < 0:
             raise ChainError(f"no block {number}")
         block = self._block_or_none(hex(number))
         if block is None:
-            raise NotServedError(f"{self._node.shown_url}: the node has no block {number}")
+            raise ports.NotServedError(f"{self._node.shown_url}: the node has no block {number}")
         if block.number != number:
             raise wire.MalformedAnswerError(
                 f"{self._node.shown_url}: block {block.number} where {number} was asked for"
             )
         return block
 
-    def _block_or_none(self, tag: str) -> Block | None:
-        def read(answer: object) -> Block | None:
+    def _block_or_none(self, tag: str) -> ports.Block | None:
+        def read(answer: object) -> ports.Block | None:
             return None if answer is None else wire.block(answer)
 
         return self._ask(read, "eth_getBlockByNumber", tag, False)
@@ -259,7 +243,7 @@ class RpcReader(ChainBase):
             self._has_named_final = True
             return final.number
         if self._has_named_final or not self._head_may_be_final():
-            raise NotServedError(
+            raise ports.NotServedError(
                 f"{self._node.shown_url}: names no final block, on a chain that has them: it "
                 "may be starting or lagging; wait, or give a number of confirmations"
             )
@@ -353,24 +337,24 @@ class RpcReader(ChainBase):
         """Return an account's balance at the newest block, in wei."""
         return self._ask(wire.quantity, "eth_getBalance", address, "latest")
 
-    def logs(self, query: LogQuery) -> list[Log]:
+    def logs(self, query: ports.LogQuery) -> list[ports.Log]:
         """Return the logs that match; a range that the node refuses is requested in parts."""
         newest = self.head().number
         last = min(query.last, newest)
         if last < min(query.last, self._highest_head):
             # Several nodes may answer behind one URL, and one of them may lag.
-            raise NotServedError(
+            raise ports.NotServedError(
                 f"{self._node.shown_url}: the node had block {self._highest_head}, and now ends "
                 f"with {newest}"
             )
-        logs: list[Log] = []
+        logs: list[ports.Log] = []
         for part in self._log_parts(replace(_plain(query), first=max(query.first, 0), last=last)):
             logs += part
             if query.limit is not None and len(logs) >= query.limit:
                 return logs[: query.limit]
         return logs
 
-    def _log_parts(self, query: LogQuery) -> Iterator[list[Log]]:
+    def _log_parts(self, query: ports.LogQuery) -> Iterator[list[ports.Log]]:
         """Yield the logs of a range of blocks in parts, in order."""
         request = _log_request(query)
         if request is None or query.first > query.last:
@@ -382,7 +366,7 @@ class RpcReader(ChainBase):
             bounds = {"fromBlock": hex(low), "toBlock": hex(high)}
             try:
                 yield self._ask(read, "eth_getLogs", request | bounds)
-            except (wire.RpcFault, AnswerTooLargeError) as error:
+            except (wire.RpcFault, wire.AnswerTooLargeError) as error:
                 # Nodes express their limits in many ways: any refusal of a range halves it, and a
                 # refusal for another reason persists down to one block.
                 if low == high or getattr(error, "code", None) == wire.UNKNOWN_METHOD:
@@ -391,7 +375,7 @@ class RpcReader(ChainBase):
                 halves = [(low, middle), (middle + 1, high)]
                 waiting += halves if query.descending else reversed(halves)
 
-    def transaction(self, transaction_hash: bytes) -> Transaction:
+    def transaction(self, transaction_hash: bytes) -> ports.Transaction:
         """Return a mined transaction; raise NotServedError if the node has none."""
         # Asked again while it is pending: anvil calls it so a moment after its receipt is there.
         transaction = self._ask(
@@ -401,14 +385,14 @@ class RpcReader(ChainBase):
             is_momentary=lambda found: isinstance(found, dict) and found.get("blockNumber") is None,
         )
         if transaction is None:
-            raise NotServedError(
+            raise ports.NotServedError(
                 f"{self._node.shown_url}: the node has no mined transaction "
                 f"0x{transaction_hash.hex()}"
             )
         require_same_hash(transaction.hash, transaction_hash)
         return transaction
 
-    def receipt(self, transaction_hash: bytes) -> Receipt | None:
+    def receipt(self, transaction_hash: bytes) -> ports.Receipt | None:
         receipt = self._ask(
             _mined(wire.receipt), "eth_getTransactionReceipt", to_hex(transaction_hash)
         )
@@ -441,7 +425,7 @@ class RpcReader(ChainBase):
         """Return an account's number of transactions mined up to a block."""
         return self._ask(wire.quantity, "eth_getTransactionCount", account, hex(block_number))
 
-    def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
+    def receipt_of(self, sender: str, nonce: int) -> ports.Receipt | None:
         # Blocks are requested by number: a lagging node behind the same URL then fails, instead of
         # answering as if the transaction did not exist.
         newest = self.head().number
@@ -452,12 +436,12 @@ class RpcReader(ChainBase):
             hash_ = self._ask(read, "eth_getBlockByNumber", hex(number), True)
             if hash_ is not None and (receipt := self.receipt(hash_)) is not None:
                 return receipt
-        raise NotServedError(
+        raise ports.NotServedError(
             f"{self._node.shown_url}: the node has no mined transaction of "
             f"{sender} with nonce {nonce}, although it is mined"
         )
 
-    def is_confirmed(self, receipt: Receipt) -> bool:
+    def is_confirmed(self, receipt: ports.Receipt) -> bool:
         """Return whether enough blocks are on top of a mined transaction's own."""
         depth = self.settings.confirmations
         return depth == 0 or self.head().number - receipt.block_number >= depth
@@ -485,7 +469,7 @@ class RpcReader(ChainBase):
         for number in (block_number - 1, block_number):
             try:
                 self._call(dict(request), number)
-            except TransactionRevertedError as error:
+            except ports.TransactionRevertedError as error:
                 return error.data
             except wire.RpcFault:  # out of gas, or a pruned state
                 continue
@@ -509,7 +493,7 @@ def _revert_raised() -> Iterator[None]:
         reverted = wire.revert_data(fault)
         if reverted is None:
             raise
-        raise TransactionRevertedError(reverted) from fault
+        raise ports.TransactionRevertedError(reverted) from fault
 
 
 def _mined(read: Callable[[object], T]) -> Callable[[object], T | None]:

@@ -11,12 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TypeVar
 
-from ledger.chain.ports import (
-    NotServedError,
-    Receipt,
-    TransactionRefusedError,
-    TransactionTimeoutError,
-)
+from ledger.chain import ports
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.node import RpcReader, RpcSettings
 from ledger.chain.rpc.sender import (
@@ -76,13 +71,13 @@ class RpcChain(RpcReader):
         self._abandoned: dict[int, Fees] = {}  # fees of pending transactions without a caller
         self._confirmed = 0  # all nonces below were confirmed
 
-    def send(self, to: str | None, data: bytes, gas: int, *, value: int = 0) -> Receipt:
+    def send(self, to: str | None, data: bytes, gas: int, *, value: int = 0) -> ports.Receipt:
         """Send an EIP-1559 transaction and wait for confirmation; see `ChainWriter.send`."""
         return self._received(self.submit(to, data, gas, value=value))
 
     def create_contract(
         self, creation: bytes, gas: int, nonce: int, *, again: bool = False
-    ) -> Receipt:
+    ) -> ports.Receipt:
         unsigned = UnsignedTransaction(nonce, None, creation, gas)
         with self._lock:
             if again:
@@ -92,17 +87,17 @@ class RpcChain(RpcReader):
                 attempts += 1
                 is_outbid = again and outcome.why is RejectionReason.UNDERPRICED
                 if not is_outbid or attempts >= _ATTEMPTS_WITH_ONE_NONCE:
-                    raise TransactionRefusedError(self._explained(outcome))
+                    raise ports.TransactionRefusedError(self._explained(outcome))
         return self._received(outcome)
 
-    def _received(self, pending: InFlightTransaction) -> Receipt:
+    def _received(self, pending: InFlightTransaction) -> ports.Receipt:
         is_silent = False
 
-        def poll() -> Receipt | None:
+        def poll() -> ports.Receipt | None:
             nonlocal is_silent
             try:
                 receipt = pending.poll()
-            except NotServedError as error:  # until the transaction's own time-out
+            except ports.NotServedError as error:  # until the transaction's own time-out
                 if not is_silent:
                     _log.warning(
                         "%s; retries for at most %.0f s more, until the transaction's time-out",
@@ -142,7 +137,7 @@ class RpcChain(RpcReader):
                 # An attempt fails when another sender with this key was faster.
                 is_hopeless = attempts.total() >= 16 or attempts[nonce] >= _ATTEMPTS_WITH_ONE_NONCE
                 if is_hopeless or outcome.why not in _OVERTAKEN:
-                    raise TransactionRefusedError(self._explained(outcome))
+                    raise ports.TransactionRefusedError(self._explained(outcome))
                 if outcome.why is RejectionReason.NONCE_USED and nonce in self._abandoned:
                     del self._abandoned[nonce]
                     used = nonce
@@ -171,14 +166,14 @@ class RpcChain(RpcReader):
         offer = wire.new_fees(market.base_fee, market.tip, caps)
         if offer is None:
             cost = market.base_fee + min(market.tip, caps.tip)
-            raise TransactionRefusedError(
+            raise ports.TransactionRefusedError(
                 f"account {self.sender}: gas costs {cost} wei now, over the cap of "
                 f"{caps.fee}; nothing was sent"
             )
         if outbid is not None:
             offer = wire.replacement_fees(outbid, offer, caps)
         if offer is None:
-            raise TransactionRefusedError(
+            raise ports.TransactionRefusedError(
                 f"account {self.sender}: the transaction with nonce {nonce} is still pending, and "
                 "the caps leave no room for higher fees; nothing was sent"
             )
@@ -253,19 +248,19 @@ class RpcChain(RpcReader):
         seconds = self.settings.receipt_timeout_seconds
         result = self._polling(seconds).poll(poll)
         if result is None:
-            raise TransactionTimeoutError(f"{what} within {seconds:g} s")
+            raise ports.TransactionTimeoutError(f"{what} within {seconds:g} s")
         return result
 
     def next_nonce(self) -> int:
         return self.nonce(self.sender, pending=True)
 
-    def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
+    def receipt_of(self, sender: str, nonce: int) -> ports.Receipt | None:
         found = super().receipt_of(sender, nonce)
         if found is None:
             return None
         hash_ = found.transaction_hash
 
-        def poll() -> Receipt | None:
+        def poll() -> ports.Receipt | None:
             receipt = self.receipt(hash_)
             return receipt if receipt is not None and self.is_confirmed(receipt) else None
 

@@ -31,13 +31,7 @@ import coincurve
 from coincurve._libsecp256k1 import ffi
 from eth_account.typed_transactions.typed_transaction import TypedTransaction
 
-from ledger.chain.ports import (
-    NotServedError,
-    Receipt,
-    TransactionRefusedError,
-    TransactionRevertedError,
-    TransactionTimeoutError,
-)
+from ledger.chain import ports
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.node import require_same_hash
 from ledger.chain.rpc.wire import Fees, RpcFault
@@ -205,7 +199,7 @@ class InFlightTransaction:
         """True if the time-out has passed, so that it is not resent."""
         return self._clock() > self._deadline
 
-    def poll(self) -> Receipt | None:
+    def poll(self) -> ports.Receipt | None:
         """Return the receipt once it is confirmed, None before; resend what was lost."""
         try:
             receipt = self._receipt()
@@ -216,16 +210,16 @@ class InFlightTransaction:
                 if receipt.status != 1:
                     request = self._unsigned.request(self._chain.sender)
                     reverted = self._chain.revert_data(request, receipt.block_number)
-                    raise TransactionRevertedError(reverted, receipt.transaction_hash)
+                    raise ports.TransactionRevertedError(reverted, receipt.transaction_hash)
                 return receipt
-        except NotServedError as error:
+        except ports.NotServedError as error:
             self._last_message = str(error)
             if not self.is_over:
                 raise
         if self.is_over:
             self._chain.end(self, abandoned=True)
             message = f"; the node says: {self._last_message}" if self._last_message else ""
-            raise TransactionTimeoutError(
+            raise ports.TransactionTimeoutError(
                 f"account {self._chain.sender}: 0x{self.hash.hex()}: not confirmed within "
                 f"{self._settings.receipt_timeout_seconds:g} s{message}"
             )
@@ -244,11 +238,11 @@ class InFlightTransaction:
             return refused
         try:
             return None if self._chain.has(self.hash) else refused
-        except NotServedError as error:
+        except ports.NotServedError as error:
             self._note_unclear(str(error))
             return None
 
-    def _receipt(self) -> Receipt | None:
+    def _receipt(self) -> ports.Receipt | None:
         # Not cached: a reorganisation may have moved or removed it.
         for signed in reversed(self._signed):
             receipt = self._chain.receipt(signed.hash)
@@ -287,7 +281,7 @@ class InFlightTransaction:
         self._replace_at = now + self._settings.replace_seconds
         if lost := self._chain.lost(market.block_number):
             self._chain.end(self, abandoned=True)
-            raise TransactionTimeoutError(
+            raise ports.TransactionTimeoutError(
                 f"account {self._chain.sender}: 0x{self.hash.hex()}: not confirmed, as block "
                 f"{market.block_number} lacks {lost} earlier transactions of the account that were "
                 f"confirmed: the node has an older state of its chain, or another chain"
@@ -319,7 +313,7 @@ class InFlightTransaction:
                 return refused
             self._note_unclear(refused.words)
             return None
-        except NotServedError as error:
+        except ports.NotServedError as error:
             self._note_unclear(str(error))
         return None
 
@@ -338,7 +332,7 @@ class InFlightTransaction:
         self._polls_lost += 1
         if self._polls_lost >= 3:
             self._chain.end(self, abandoned=False)
-            raise TransactionRefusedError(
+            raise ports.TransactionRefusedError(
                 f"account {sender}: another transaction has nonce {self.nonce}, and none with it "
                 "will be taken: another program may be sending with this account's key"
             )

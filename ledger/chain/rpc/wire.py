@@ -13,14 +13,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from ledger.chain.ports import (
-    Block,
-    ChainUnreachableError,
-    Log,
-    NotServedError,
-    Receipt,
-    Transaction,
-)
+from ledger.chain import ports
 from ledger.io.http import HttpFailureError, HttpServer, ResponseTooLargeError
 from ledger.io.parsing import parse_json
 from ledger.protocol.encoding import checksum, to_hex
@@ -36,11 +29,11 @@ SERVER_ERROR = -32000
 LIMIT_EXCEEDED = -32005
 
 
-class MalformedAnswerError(NotServedError):
+class MalformedAnswerError(ports.NotServedError):
     """JSON that breaks the specification of Ethereum's JSON-RPC."""
 
 
-class RpcFault(NotServedError):  # noqa: N818 - "error" is the JSON member; this is the whole answer
+class RpcFault(ports.NotServedError):
     """A JSON-RPC error object."""
 
     def __init__(self, code: int, message: str, data: object = None, by: str = "") -> None:
@@ -104,10 +97,10 @@ def items(value: object) -> list[Any]:
     return value
 
 
-def block(value: object) -> Block:
+def block(value: object) -> ports.Block:
     """Return a block from its JSON form."""
     fields = members(value)
-    return Block(
+    return ports.Block(
         number=quantity(fields.get("number")),
         hash=data(fields.get("hash"), 32),
         parent_hash=data(fields.get("parentHash"), 32),
@@ -115,12 +108,12 @@ def block(value: object) -> Block:
     )
 
 
-def log(value: object) -> Log:
+def log(value: object) -> ports.Log:
     """Return a log from its JSON form."""
     fields = members(value)
     if fields.get("removed") is True:
         raise MalformedAnswerError("a log that a reorganisation has taken back")
-    return Log(
+    return ports.Log(
         address=address(fields.get("address")),
         topics=tuple(data(topic, 32) for topic in items(fields.get("topics"))),
         data=data(fields.get("data")),
@@ -131,11 +124,11 @@ def log(value: object) -> Log:
     )
 
 
-def transaction(value: object) -> Transaction:
+def transaction(value: object) -> ports.Transaction:
     """Return a transaction from its JSON form."""
     fields = members(value)
     to = fields.get("to")
-    return Transaction(
+    return ports.Transaction(
         hash=data(fields.get("hash"), 32),
         sender=address(fields.get("from")),
         to=None if to is None else address(to),
@@ -145,11 +138,11 @@ def transaction(value: object) -> Transaction:
     )
 
 
-def receipt(value: object) -> Receipt:
+def receipt(value: object) -> ports.Receipt:
     """Return a receipt from its JSON form."""
     fields = members(value)
     contract = fields.get("contractAddress")
-    return Receipt(
+    return ports.Receipt(
         transaction_hash=data(fields.get("transactionHash"), 32),
         block_number=quantity(fields.get("blockNumber")),
         status=quantity(fields.get("status")),
@@ -159,7 +152,7 @@ def receipt(value: object) -> Receipt:
     )
 
 
-def log_json(entry: Log, index: int) -> dict[str, Any]:
+def log_json(entry: ports.Log, index: int) -> dict[str, Any]:
     """Return the JSON form of a log, given its transaction's index in the block."""
     return {
         "address": entry.address,
@@ -193,11 +186,11 @@ def _shown(value: object) -> str:
 _LONGEST_MESSAGE = 200
 
 
-class AnswerTooLargeError(NotServedError):
+class AnswerTooLargeError(ports.NotServedError):
     """The node's answer exceeds the size limit."""
 
 
-class MomentaryFailureError(ChainUnreachableError):
+class MomentaryFailureError(ports.ChainUnreachableError):
     """No complete answer, or a server error: a retry may succeed, after the requested pause."""
 
     def __init__(self, message: str, retry_after_seconds: int = 0) -> None:
@@ -260,7 +253,7 @@ class HttpTransport:
             )
         # Some nodes send JSON errors with a 4xx status.
         if answer.status != HTTPStatus.OK and not answer.body.lstrip().startswith(b"{"):
-            raise ChainUnreachableError(status)
+            raise ports.ChainUnreachableError(status)
         return answer.body
 
     def close(self) -> None:
