@@ -14,10 +14,7 @@ from ledger.protocol.errors import ChainError
 
 
 def final_number(chain: ports.ChainReader, newest: ports.Block, confirmations: int | None) -> int:
-    """Return the number of the newest final block, given the newest that the caller has seen.
-
-    A block is final at a depth of `confirmations`; None is the chain's own finality.
-    """
+    """Return the newest final number: at a depth, or None for the chain's own finality."""
     if confirmations is None:
         return min(chain.finalized(), newest.number)
     if confirmations < 0:
@@ -66,11 +63,8 @@ class LatestBlock:
         self._block: ports.Block | None = None
 
     def is_gone(self, newest: ports.Block) -> bool:
-        """Return whether the latest block so far has left the chain; remember the newest.
-
-        Time stamps increase along a chain: one that is at least as high and earlier does not
-        contain it.
-        """
+        """Return whether the latest block so far has left the chain; remember the newest."""
+        # Time stamps increase along a chain: one as high and earlier does not contain it.
         latest = self._block
         if latest is None or newest.number >= latest.number:
             self._block = newest
@@ -116,10 +110,7 @@ class FinalityCheckpoints:
         return max(self._blocks, default=None)
 
     def note(self, block: ports.Block) -> None:
-        """Record a final block before it is acted on; it is durable when this returns.
-
-        A block that is not newer than the newest checkpoint is not written.
-        """
+        """Record a final block before it is acted on, durably, if it is newer than all others."""
         with self._lock:
             recorded = self._blocks.get(block.number)
             if recorded is not None and recorded != block.hash:
@@ -157,10 +148,7 @@ class FinalityCheckpoints:
             )
 
     def accept(self, chain: ports.ChainReader) -> list[int]:
-        """Forget the checkpoints that the chain has reverted, on the operator's word.
-
-        Return the numbers of the forgotten blocks, ascending.
-        """
+        """Forget the checkpoints that the chain has reverted, and return their numbers."""
         with self._lock:
             head = chain.head().number
             retained = {

@@ -182,10 +182,7 @@ class MemoryLedger(RoundLedger):
 
 
 def memory_ledger(document: RunDocument, *, chain_id: int = DEFAULT_CHAIN_ID) -> MemoryLedger:
-    """Return a ledger with a run's clients registered: round 1 is open.
-
-    Its contract has the address of the first one on the embedded chain with this id.
-    """
+    """Return a ledger whose round 1 is open, at the first contract's address on this chain id."""
     deployment, batches = deployment_for(document)
     sender = to_canonical(address_of(TEST_KEYS[0]))
     contract = Address(contract_created_by(sender, nonce=0))

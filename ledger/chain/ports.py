@@ -1,8 +1,7 @@
 """The ports of a chain: what the rest of the ledger may request from it.
 
 Two adapters implement them: `embedded/` (an EVM in this process over one SQLite file) and `rpc/`
-(any node that speaks JSON-RPC). Deployment, events, the committee ledger and the audit use
-`ChainReader` and `ChainWriter` only, and one contract test class runs over both.
+(any node that speaks JSON-RPC).
 
 Addresses are EIP-55 strings, hashes and call data are bytes, block numbers are integers.
 """
@@ -29,10 +28,7 @@ class WrongChainError(ChainError):
 
 
 class NotServedError(ChainError):
-    """The node cannot answer; says nothing about the chain.
-
-    An error of the node, a malformed answer, a missing object, a time-out, a pruned index or state.
-    """
+    """The node cannot answer, which says nothing about the chain: an error, a time-out, pruning."""
 
 
 class UncheckableCreationError(NotServedError):
@@ -54,10 +50,7 @@ class ChainMovedError(NotServedError):
 
 
 class IncompleteLogsError(NotServedError):
-    """The logs contradict the contract's state: some are missing, or are of another state.
-
-    The node is an address without credentials, or None for a file or memory.
-    """
+    """The logs contradict the contract's state: some are missing, or are of another state."""
 
     def __init__(self, node: str | None, fact: str) -> None:
         self.node = node
@@ -245,10 +238,7 @@ class ChainReader(Protocol):
         """Return the number of the newest final block."""
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
-        """Return a contract's answer as of a block, None for the head; nothing is recorded.
-
-        A revert raises a TransactionRevertedError.
-        """
+        """Return a contract's answer as of a block, None for the head; a revert is an error."""
 
     def code(self, address: str) -> bytes:
         """Return a contract's runtime code; empty where there is none."""
@@ -280,10 +270,7 @@ class ReceiptReader(ChainReader, Protocol):
     """A chain that finds an account's transactions."""
 
     def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
-        """Return the confirmed receipt of an account's transaction; None until it is mined.
-
-        Raise a TransactionTimeoutError if it was mined, but is not confirmed in time.
-        """
+        """Return the receipt of an account's transaction, confirmed; None until it is mined."""
 
 
 class ChainWriter(ReceiptReader, Protocol):
@@ -298,10 +285,7 @@ class ChainWriter(ReceiptReader, Protocol):
     def sender(self) -> str: ...
 
     def require_suitable(self, *, needs_block_hash: bool) -> None:
-        """Reject a chain that cannot run the contract, before anything is paid.
-
-        The contract uses `blockhash` with `protocol.beacon = block` only.
-        """
+        """Reject a chain that cannot run the contract, before anything is paid."""
 
     def mines_at_once(self) -> bool:
         """Return whether a transaction makes its block, so that its sender chooses the block."""

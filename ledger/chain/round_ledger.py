@@ -63,10 +63,7 @@ class LedgerSnapshot:
 
     @staticmethod
     def of(state: LedgerView, registry_rest: Digest) -> LedgerSnapshot:
-        """Return the state that transactions or events lead to, as the contract shows it.
-
-        No event gives `registry_rest`, the digest that the next batch of clients must match.
-        """
+        """Return the state that events lead to; none gives the digest of the clients to come."""
         registering = state.stage is LedgerStage.REGISTERING
         return LedgerSnapshot(
             stage=state.stage,
@@ -111,10 +108,7 @@ class RoundHistory(Protocol):
         *,
         descending: bool = False,
     ) -> list[RecordedEvent]:
-        """Return the events of some kinds up to a block (None: the newest), oldest first.
-
-        None is any round, and no limit.
-        """
+        """Return the events of some kinds, of a round or any, up to a block, oldest first."""
 
     def registry(self) -> tuple[RegisteredClient, ...]:
         """Return the clients registered so far, without bans."""
@@ -190,10 +184,9 @@ def ends_after(ledger: RoundHistory, round_number: int) -> list[RoundDecided | R
 
 
 class RoundLedger(RoundHistory, Protocol):
-    """Write access to a run's ledger.
+    """Write access to a run's ledger, by the transactions of `protocol.rounds`.
 
-    A transaction takes one block, also if it is refused: the ProtocolRefusal is then raised. The
-    transactions are those of `protocol.rounds`.
+    Each takes one block, also if it is refused: the ProtocolRefusal is then raised.
     """
 
     def newest_block(self) -> Block: ...

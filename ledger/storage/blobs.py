@@ -99,8 +99,7 @@ class FolderCursor:
     """One reader's progress in a folder that others write to; each object is delivered once.
 
     Objects arrive in any order and at any time, so all names are remembered. An object that was
-    not accepted, as it is of no use, is read again only after it has changed, and a few times at
-    most.
+    not accepted is read again only after it has changed, and a few times at most.
     """
 
     def __init__(self, accept: Callable[[bytes], bool], max_object_bytes: int) -> None:
@@ -154,10 +153,7 @@ def deliver_listing(
     read: Callable[[str, int], bytes],
     cursor: FolderCursor,
 ) -> None:
-    """Read the objects of a listing that a cursor wants, within the bounds of one scan.
-
-    The reader takes a name and a limit; it returns the bytes, and one more if there are more.
-    """
+    """Read the objects of a listing that a cursor wants, one byte over the limit at most."""
     remaining, unreadable = MAX_SCAN_BYTES, 0
     for name, size, stamp in listing:
         if cursor.is_full or remaining <= 0:
@@ -349,11 +345,7 @@ def _location(option: str, text: str) -> Location:
 
 
 class BlobReader(Protocol):
-    """Blobs as an auditor reads them.
-
-    A BlobMissingError says that there is none, a BlobUnreachableError that the store does not tell,
-    and any other BlobError that the blob is damaged or larger than the limit.
-    """
+    """Blobs as an auditor reads them: BlobMissingError, BlobUnreachableError, or damaged."""
 
     def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
         """Return the blob with this digest, verified."""

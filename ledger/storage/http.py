@@ -38,10 +38,7 @@ _HEADER = re.compile(
 
 @dataclass(slots=True)
 class UploadSigner:
-    """Signs uploads for the clients of one process, with the quota of one after the other.
-
-    The caller sets the round when it begins.
-    """
+    """Signs uploads of a round for the clients of one process, by one quota after the other."""
 
     domain: Domain
     signer: Signer
@@ -142,10 +139,6 @@ class HttpObjects(ObjectStore):
         return True
 
     def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:  # noqa: ARG002
-        """Store an object durably; return False if it was there.
-
-        Each client of the signer is tried in turn, until one has the right and the quota.
-        """
         if self._signer is None:
             raise OSError(errno.EACCES, f"{self._server.shown_url}: no client here signs uploads")
         is_mail = path.startswith(f"{MAIL_FOLDER}/")  # which answers no HEAD

@@ -27,8 +27,7 @@ from ledger.storage.mailbox import Mailbox
 def reader_at(text: str) -> blobs.BlobReader:
     """Return a reader of the blobs at one location, or at several, separated by commas.
 
-    A location is an existing folder, an http or https URL of any server over one, or any URL that
-    fsspec knows.
+    It is an existing folder, an http or https URL of any server over one, or a URL for fsspec.
     """
     locations = blobs.parse_locations("blobs", text)
     for location in locations:
@@ -40,8 +39,7 @@ def reader_at(text: str) -> blobs.BlobReader:
 def store_at(text: str, signer: UploadSigner | None = None) -> blobs.BlobStore:
     """Return a store of the blobs at one location, or at several, separated by commas.
 
-    A location is a folder, http or https of `cmfl blobs serve`, or any URL that fsspec knows.
-    Without a signer, servers are read only.
+    It is a folder, http or https of `cmfl blobs serve` (read only without signer), or for fsspec.
     """
     connect = partial(store_server, signer=signer, timeout_seconds=60.0)
     return _blobs([_open("blobs", each, connect) for each in blobs.parse_locations("blobs", text)])
@@ -116,11 +114,9 @@ class CircuitBreaker:
         self.now = clock
 
     def order(self) -> list[tuple[int, bool]]:
-        """Return the stores in the order to try them, each with whether it is to be skipped.
-
-        Slow ones come last, for when no other serves. If all were slow, the fault may be this
-        machine's own, and none is skipped.
-        """
+        """Return the stores in the order to try them, each with whether it is to be skipped."""
+        # Slow ones come last, for when no other serves. If all were slow, the fault may be this
+        # machine's own, and none is skipped.
         now = self.now()
         slow = [until > now for until in self._skipped_until]
         order = [(index, is_slow and not all(slow)) for index, is_slow in enumerate(slow)]

@@ -138,10 +138,7 @@ class _Plan:
     bounds: tuple[int | None, ...]
 
     def read(self, data: bytes, *, is_call: bool = False) -> tuple[Any, ...]:
-        """Return the decoded values; raise ValueError if they are not laid out as they should.
-
-        Call data begin with a selector, and are read as the EVM reads them: see `arguments_of`.
-        """
+        """Return the decoded values, or raise ValueError; for call data see `arguments_of`."""
         head, start = _words(len(self.bounds)), _SELECTOR if is_call else 0
         if len(data) < start + head.size:
             raise ValueError("cut off within the head")

@@ -1,10 +1,8 @@
 """The contract's five transactions as typed calls, and its logs as events of the specification.
 
-Signatures have 65 bytes r ‖ s ‖ v, except in call data, where they are compact (EIP-2098).
-
-A node may hide, repeat or alter what it serves. Readers reject here what a contract of given
-sizes can neither return nor log, as an error of the node. The audit decides whether a possible
-answer is true.
+Signatures have 65 bytes r ‖ s ‖ v, except in call data, where they are compact (EIP-2098). A node
+may hide, repeat or alter what it serves. What a contract of given sizes can neither return nor log
+is rejected here, as an error of the node. The audit decides whether a possible answer is true.
 """
 
 from __future__ import annotations

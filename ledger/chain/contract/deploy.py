@@ -4,10 +4,9 @@ Deploying is idempotent. A manifest whose contract is on this chain, has this co
 configuration is used as it is. An interrupted deployment is completed. A mismatch is an error,
 never a second contract.
 
-The deployment intent is a file written before the creation is sent. It names the nonce of the
-creating transaction. On every fork an account has one transaction per nonce: a process that was
-killed before it wrote the manifest finds its contract by the nonce, or sends the creation again
-with the same nonce.
+The deployment intent is a file written before the creation is sent, with the nonce of the creating
+transaction. On every fork an account has one transaction per nonce. A process that was killed
+before it wrote the manifest finds its contract by it, or sends the creation with it again.
 """
 
 from __future__ import annotations
@@ -198,10 +197,7 @@ def creation_data(deployment: ledger_state.Deployment) -> bytes:
 def deploy(
     chain: ports.ChainWriter, document: RunDocument, paths: RunPaths, disk: Disk = DISK
 ) -> Manifest:
-    """Deploy a run's contract and register its clients, unless this was done before.
-
-    The run has a `config.toml` already.
-    """
+    """Deploy the contract of a run with a `config.toml`, and register its clients, exactly once."""
     ports.require_plain_sender(chain, chain.sender)
     deployment, batches = deployment_for(document)
     if paths.manifest.exists():
@@ -261,10 +257,7 @@ def _manifest_of(
 
 
 def _as_moved(chain: ports.ChainReader, manifest: Manifest) -> Manifest:
-    """Return a manifest with its transaction's current block, and the salt that follows from it.
-
-    A reorganisation may have moved the transaction; nothing else of the manifest can change.
-    """
+    """Return a manifest with its transaction's block, which a reorganisation may have changed."""
     transaction_hash = _creating_hash(manifest)
     receipt = None if transaction_hash is None else chain.receipt(transaction_hash)
     if receipt is None or not _has_created(receipt, manifest):

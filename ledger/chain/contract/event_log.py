@@ -1,10 +1,9 @@
 """A contract's log, verified to be complete: it folds to the contract's own storage.
 
 A node may leave logs out: a load balancer with one node behind the others, a pruned or damaged
-index, or a false answer. Conclusions from the absence of a log (the round is open, a client has
-not committed, no client was banned) are therefore drawn here: from all logs up to one block,
-checked against `state()` after the same block. A caller that polls keeps one `EventLog`, which
-reads new blocks only.
+index, or a false answer. Conclusions from the absence of a log (the round is open, no client was
+banned) are therefore drawn here: from all logs up to one block, checked against `state()` after the
+same block. A caller that polls keeps one `EventLog`, which reads new blocks only.
 
 Everything that the contract records moves its storage: a batch of clients what is left to
 register, a commitment the running digest of the round's commitments, a ban the head, the end of a
@@ -58,10 +57,7 @@ def view_after(view: LedgerView, events: Iterable[RecordedEvent]) -> LedgerView:
 
 
 def storage_difference(view: LedgerView, storage: LedgerSnapshot) -> str | None:
-    """Return how the contract's storage differs from what its events lead to, None if it does not.
-
-    The storage is that after the block of the last event.
-    """
+    """Return how the storage after the last event differs from what the events lead to, or None."""
     if view.deployments != 1:
         return f"the logs deploy the contract {view.deployments} times"
     fixed = view.deployment

@@ -215,10 +215,7 @@ class CommitteeLedger(round_ledger.RoundHistory):
         )
 
     def deployment_parent_hash(self) -> types.Digest:
-        """Return the parent hash of the deploying block; zeros with `beacon = none`.
-
-        The deploying block is the one with LedgerDeployed, which only a constructor logs.
-        """
+        """Return the parent hash of the deploying block; zeros with `beacon = none`."""
         if self._fixed.beacon is types.Beacon.NONE:
             return types.NO_DIGEST
         deployed = self._deployed()
@@ -233,6 +230,7 @@ class CommitteeLedger(round_ledger.RoundHistory):
         return self.chain.transaction(self._deployed().transaction_hash)
 
     def _deployed(self) -> round_ledger.RecordedEvent:
+        """Return the event that only a constructor logs."""
         found = self.recorded([ledger_state.LedgerDeployed], limit=1)
         if not found:
             raise ports.NotServedError(f"the logs do not hold the deployment of {self.address}")
@@ -297,11 +295,10 @@ class CommitteeLedger(round_ledger.RoundHistory):
 
 
 class LedgerWriter(CommitteeLedger, round_ledger.RoundLedger):
-    """Write access to a deployed contract.
+    """Write access to a deployed contract; every transaction returns its receipt.
 
-    Every transaction returns its receipt. It raises the contract's ProtocolRefusal, a
-    SignatureError for a signature without compact form, and a ChainError if the chain
-    did not accept the transaction.
+    It raises the contract's ProtocolRefusal, a SignatureError for a signature without compact form,
+    and a ChainError if the chain did not accept the transaction.
     """
 
     def __init__(self, chain: ports.ChainWriter, address: str, from_block: int = 0) -> None:

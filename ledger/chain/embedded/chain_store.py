@@ -9,15 +9,11 @@ The row id is `block << 20 | log index`: chain order, contained in every index, 
 is a range of row ids. The index of a query is chosen here: SQLite, without statistics, would
 consider contract and event more selective than, for example, a round number in the second topic.
 
-The note is in `<file>.head` next to the chain.
-
-A damaged write-ahead log and a restored backup both look like a shorter, valid chain: SQLite drops
-what does not fit, and a truncated hash chain is consistent. The note reveals the difference.
-
-Two slots of one disk sector each are written in turn, after the block is durable and without
-waiting for the disk. A power cut leaves an older note or the newest one, never one ahead of the
-chain; a torn slot leaves the other one. The file gets its name only when both slots are durable, so
-a power cut cannot leave an empty file: such a note is damaged.
+A damaged write-ahead log and a restored backup both look like a shorter, valid chain. The note of
+the newest block in `<file>.head` reveals the difference. Two slots of one disk sector each are
+written in turn, after the block is durable and without waiting for the disk. A power cut leaves an
+older note or the newest one, never one ahead of the chain; a torn slot leaves the other one. The
+file gets its name only when both slots are durable: an empty note is damaged.
 
 The lock is on a side file, as locking the SQLite file itself would interfere with SQLite's locks.
 The operating system releases it when the process ends, so a stale lock file has no effect.
@@ -176,10 +172,7 @@ class ChainStore(SqliteFile):
 
     @classmethod
     def open_reading(cls, path: Path, *, is_snapshot: bool = False) -> Self:
-        """Return an existing store with a valid meta table, open for reading.
-
-        Another process may write to the file. A snapshot shows one state until it is closed.
-        """
+        """Return an existing store with a valid meta table, open for reading."""
         _require_file(path)
         return cls.read(path, is_snapshot=is_snapshot)._verified()
 
@@ -451,10 +444,7 @@ _log = logging.getLogger(__name__)
 
 
 class WriteAheadLog:
-    """The write-ahead log of a chain that is open for writing.
-
-    Its readers are named when it is over `max_bytes`.
-    """
+    """The write-ahead log of a chain open for writing; its readers are named over `max_bytes`."""
 
     def __init__(self, store: ChainStore, max_bytes: int = 64 * 2**20) -> None:
         self._store = store
@@ -467,10 +457,7 @@ class WriteAheadLog:
             self._store.checkpoint()
 
     def bound(self) -> None:
-        """Checkpoint a log that is too long; warn once about what prevents it.
-
-        No error is raised: the blocks in the log are durable.
-        """
+        """Checkpoint a log that is too long; only warn, once, as its blocks are durable."""
         if self._store.wal_bytes <= self._most_bytes:
             return
         hindrance: str | None = None
@@ -501,10 +488,7 @@ def readers_of(chain: Path) -> list[int]:
 
 
 def _reader(fields: list[str], inode: int) -> int:
-    """Return the process id of a line such as `3: POSIX ADVISORY READ 1234 fd:01:5678 123 127`.
-
-    It is 0 for another lock, and for a process that is not visible here.
-    """
+    """Return the process in `3: POSIX ADVISORY READ 1234 fd:01:5678 123 127`; 0 for other locks."""
     if len(fields) != 8 or fields[1] != "POSIX" or not fields[5].endswith(f":{inode}"):
         return 0
     process, first, last = fields[4], fields[6], fields[7]

@@ -119,10 +119,8 @@ class EmbeddedChain(EmbeddedReader):
         new_chain_id: int = evm.DEFAULT_CHAIN_ID,
         accept_rollback: bool = False,
     ) -> EmbeddedChain:
-        """Return the chain in a file, or a new one with the expected id or `new_chain_id`.
-
-        A file without tables counts as none: its creation was interrupted before block 0.
-        """
+        """Return the chain in a file, or a new one with the expected id or `new_chain_id`."""
+        # A file without tables counts as none: its creation was interrupted before block 0.
         if path.exists() and not chain_store.ChainStore.is_blank(path):
             return cls.open(path, chain_id=chain_id, accept_rollback=accept_rollback)
         id_ = new_chain_id if chain_id is None else chain_id
@@ -142,10 +140,7 @@ class EmbeddedChain(EmbeddedReader):
         return receipt
 
     def submit(self, raw: bytes) -> bytes:
-        """Mine a signed transaction (EIP-2718) in a separate block, and return its hash.
-
-        A revert shows in its receipt only, as with any node.
-        """
+        """Mine a signed transaction (EIP-2718) in a block, even if it reverts; return its hash."""
         with self._lock:
             signed = self.read_transaction(raw)
             self._seal([signed])
@@ -173,10 +168,9 @@ class EmbeddedChain(EmbeddedReader):
         return signed
 
     def mine_pending(self, pending: Sequence[SignedTransactionAPI]) -> frozenset[bytes]:
-        """Mine one block of all transactions that fit into it; an empty one of none.
+        """Mine one block of all transactions that fit, each account's ascending by nonce.
 
-        A transaction without gas left for it, or with too low a fee, is skipped with all later ones
-        of its account. Each account's are ascending by nonce.
+        One without gas left, or with too low a fee, is skipped with its account's later ones.
         """
         return self._mine(pending, must_fit=False).refused
 

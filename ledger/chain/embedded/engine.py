@@ -1,7 +1,5 @@
 """A faster loop of py-evm: opcodes, code blocks, trie nodes and `ecrecover`.
 
-py-evm's goes through eth-keys, whose objects cost as much as the recovery itself.
-
 An opcode is simple if it works on stack, memory and program counter alone. What it costs beyond a
 constant, for a longer memory or for each word, is charged when it is executed. A block is a run of
 simple opcodes: it ends after a jump, before a jump destination, or before an opcode that py-evm
@@ -9,11 +7,10 @@ executes. No jump leads into its middle. So its constant gas, and the stack heig
 its opcodes under- or overflows, are known in advance, and one check at its start replaces a check
 for each opcode.
 
-A block's steps are not its opcodes one by one: a constant that the next opcode takes is the
-argument of that opcode's step.
+A constant that the next opcode takes is the argument of that opcode's step.
 
 py-evm executes one opcode for each item of `computation.code`. The items of a `BlockStream` are
-only the opcodes that are not simple (see `code_blocks`); it executes the blocks between them
+only the opcodes that are not simple; it executes the blocks between them
 itself, on plain integers. If gas or stack do not suffice for a block, the message fails inside it,
 and all its remaining opcodes are left to py-evm: it fails at the same one, for the same reason.
 
@@ -65,7 +62,10 @@ if TYPE_CHECKING:
 
 
 def ecrecover(computation: ComputationAPI) -> ComputationAPI:
-    """Set the output to the address that signed, or leave it empty if there is none."""
+    """Set the output to the address that signed, or leave it empty if there is none.
+
+    py-evm's goes through eth-keys, whose objects cost as much as the recovery itself.
+    """
     computation.consume_gas(GAS_ECRECOVER, reason="ECRecover Precompile")
     data = computation.msg.data_as_bytes[:128].ljust(128, b"\0")
     recovery_id = {27: b"\x00", 28: b"\x01"}.get(int.from_bytes(data[32:64]))
@@ -445,10 +445,7 @@ class TrieNodes:
 
 
 def _decoded(node: list[Any]) -> Node:
-    """Return a branch as its 17 items, another node as (nibbles, whether it is a leaf, item).
-
-    A child is a hash, or a short node itself.
-    """
+    """Return a branch as its 17 items, another node as (nibbles, whether it is a leaf, item)."""
     if len(node) == _BRANCH_ITEMS:
         return tuple(_decoded(item) if isinstance(item, list) else item for item in node)
     path, item = node

@@ -209,10 +209,7 @@ DAMAGE = (
 
 
 class OverlayDatabase(BaseAtomicDB):
-    """py-evm's database: the store, under the writes that are not committed yet.
-
-    Content-addressed values are cached once they are verified.
-    """
+    """py-evm's database: the store, its verified values cached, under the uncommitted writes."""
 
     def __init__(self, store: ChainStore) -> None:
         self._store = store
@@ -297,11 +294,7 @@ class _FastState(PragueState):
 
 
 class _SharedSecondsVM(PragueVM):
-    """Prague without distinct block times: blocks may share a second.
-
-    Each transaction may have its own block here. With many per second, Ethereum's rule would date
-    the chain ever further ahead of the clock.
-    """
+    """Prague whose blocks may share a second: many of them would date the chain into the future."""
 
     _state_class: type[BaseState] = _FastState
 
@@ -401,10 +394,7 @@ def chain_class(chain_id: int, *, is_reference: bool = False) -> type[EvmChain]:
 def make_genesis(
     chain_id: int, gas_limit: int, timestamp: int, balances: Mapping[bytes, int]
 ) -> tuple[bytes, dict[bytes, bytes]]:
-    """Return the hash of a block 0, and the EVM's storage after it.
-
-    The time is in Unix seconds, balances in wei per funded address of 20 bytes.
-    """
+    """Return the hash of a block 0 with these balances, in wei, and the EVM's storage after it."""
     parameters: dict[str, HeaderParams] = {
         "coinbase": constants.GENESIS_COINBASE,
         "difficulty": constants.POST_MERGE_DIFFICULTY,

@@ -1,8 +1,7 @@
 """A chain file, read: headers, transactions, receipts, logs and calls.
 
-Every lookup is indexed, so its cost does not grow with the chain.
-
-Nothing here writes or takes the writer's lock.
+Every lookup is indexed, so its cost does not grow with the chain. Nothing here writes or takes the
+writer's lock.
 """
 
 from __future__ import annotations
@@ -274,10 +273,7 @@ class EmbeddedReader(ports.ChainBase):
     def answer(
         self, call: ContractCall, block_number: int | None = None, *, in_snapshot: bool = False
     ) -> CallAnswer:
-        """Return the result of a call after a block, None for the head.
-
-        In a snapshot, a separate view, other readers do not wait for it.
-        """
+        """Return the result of a call after a block; other readers do not wait for a snapshot's."""
         # Participants ask the same of each block several times.
         header = self.header(block_number)
         key = header.hash, call
@@ -343,8 +339,7 @@ class EmbeddedReader(ports.ChainBase):
     ) -> None:
         """Verify the whole chain as it is now, and that it can be extended.
 
-        If asked to execute, also execute every transaction again, by py-evm's own parts, and
-        compare the state roots. Progress is the number of each verified block.
+        Optionally execute every transaction again, by py-evm's own parts, and compare the states.
         """
         if not self._store.is_snapshot:
             with self.snapshot() as snapshot:

@@ -37,10 +37,7 @@ class _Mark:
 
 
 class SqliteFile:
-    """An open SQLite file; safe to share between threads.
-
-    A snapshot shows one state until it is closed.
-    """
+    """An open SQLite file, or one state of it (a snapshot); safe to share between threads."""
 
     def __init__(
         self,
@@ -114,9 +111,9 @@ class SqliteFile:
         return size_of(self._whole_path, "-wal")
 
     def checkpoint(self) -> bool:
-        """Move the write-ahead log into the file, durably; return whether it is empty now.
+        """Move the write-ahead log into the file, but for what a reader needs, durably.
 
-        A reader of an older state keeps its part of the log; nothing waits for it.
+        Return whether the log is empty now; nothing waits for a reader.
         """
         with self._lock, translated(self.path):
             self._connection.execute("PRAGMA busy_timeout = 0")
@@ -191,10 +188,7 @@ def _mark_of(path: Path) -> _Mark:
 
 
 def size_of(path: Path, suffix: str) -> int:
-    """Return the size of a SQLite side file, "-wal" or "-journal"; 0 if there is none.
-
-    The path is no link: SQLite puts its files next to the database itself.
-    """
+    """Return the size of a side file, "-wal" or "-journal", next to the database and not a link."""
     try:
         return path.with_name(path.name + suffix).stat().st_size
     except OSError:

@@ -140,10 +140,7 @@ class GasMarket:
 
 
 class RpcReader(ports.ChainBase):
-    """A chain behind a node, read-only. Safe to share between threads.
-
-    None accepts any chain id, or any block 0. The clock's seconds are monotonic.
-    """
+    """A chain behind a node, read-only, of any id or block 0 for None. Threads may share it."""
 
     def __init__(
         self,
@@ -186,10 +183,7 @@ class RpcReader(ports.ChainBase):
         *parameters: object,
         is_momentary: Callable[[Any], bool] = lambda _: False,
     ) -> T:
-        """Return the parsed result of an idempotent request.
-
-        Retry it after momentary failures, and while `is_momentary` holds for the result.
-        """
+        """Return the parsed result of a request, retried after momentary failures and results."""
         # Idempotent: a read, or a signed transaction, which its nonce protects from duplication.
         answer = self._retry.call(
             lambda: self._node.ask(method, *parameters),
@@ -447,10 +441,8 @@ class RpcReader(ports.ChainBase):
         return depth == 0 or self.head().number - receipt.block_number >= depth
 
     def post(self, raw: bytes) -> bytes:
-        """Send the node a signed transaction once; return the hash under which it was accepted.
-
-        There is no retry after an unclear answer: "already known" would then be ambiguous.
-        """
+        """Send the node a signed transaction, and return the hash under which it was accepted."""
+        # Once: after a retry, "already known" would be ambiguous.
         return wire.data(self._node.ask("eth_sendRawTransaction", to_hex(raw)), 32)
 
     def has(self, transaction_hash: bytes) -> bool:
@@ -516,8 +508,7 @@ def require_same_hash(actual: bytes, requested: bytes) -> None:
 def blocks_of(nonce: int, newest: int, count: Callable[[int], int]) -> range:
     """Return the candidate blocks of a transaction: one, unless the node has pruned old states.
 
-    A binary search from the newest block, as recent transactions are the usual case. `count` is the
-    account's number of transactions mined up to a block.
+    A binary search over the account's number of transactions up to a block, from the newest.
     """
     before, after, step = -1, newest, 1
     try:

@@ -134,10 +134,7 @@ class TransactionPool:
 def rejection_message(
     chain: EmbeddedReader, signed: SignedTransactionAPI, waiting: Sequence[SignedTransactionAPI]
 ) -> str | None:
-    """Return why a transaction cannot be accepted; None if it can.
-
-    Its sender's pending transactions are ascending by nonce.
-    """
+    """Return why a transaction cannot be accepted after its sender's pending ones, by nonce."""
     hash_ = bytes(signed.hash)
     if chain.find(hash_) is not None or any(bytes(pending.hash) == hash_ for pending in waiting):
         return "already known"

@@ -40,10 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class RpcChain(RpcReader):
-    """A chain behind a node, and an account of ours on it. Safe to share between threads.
-
-    The private key of 32 bytes never leaves this process; the rest is as for `RpcReader`.
-    """
+    """A chain behind a node, and an account of ours on it. Safe to share between threads."""
 
     def __init__(  # noqa: PLR0913 - all but three have a default
         self,
@@ -207,10 +204,8 @@ class RpcChain(RpcReader):
         return nonce
 
     def end(self, pending: InFlightTransaction, *, abandoned: bool) -> None:
-        """Remove a transaction; an abandoned one is left to the node.
-
-        Takes no lock, whose holder may be waiting for the node.
-        """
+        """Remove a transaction, or leave an abandoned one to the node."""
+        # Without the lock, whose holder may be waiting for the node.
         if abandoned:
             self._abandoned[pending.nonce] = pending.offer
         else:

@@ -51,10 +51,7 @@ class RawTransaction:
 
 
 class SendingAccount:
-    """An account whose transactions are signed in this process, with a key that never leaves it.
-
-    No secret depends on the entropy.
-    """
+    """An account whose transactions are signed in this process, with a key that never leaves it."""
 
     def __init__(self, key: bytes, entropy: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self.address: str = checksum(KeySigner(key).address)

@@ -34,10 +34,7 @@ MOST_BATCH_BYTES = 32 * 2**20
 
 
 class RpcServer:
-    """A server that runs until it is closed; the caller closes the chain.
-
-    Port 0 is a free one. A block comes for each transaction, or every `block_seconds`.
-    """
+    """A server that runs until it is closed; the caller closes the chain. Port 0 is a free one."""
 
     def __init__(
         self,

@@ -199,10 +199,7 @@ class MomentaryFailureError(ports.ChainUnreachableError):
 
 
 class HttpTransport:
-    """A connection to one node; safe to share between threads.
-
-    `shown_url` is the node's address without parts that may be secret.
-    """
+    """A connection to one node, shown without parts that may be secret; safe to share."""
 
     def __init__(self, url: str, timeout_seconds: float, max_bytes: int) -> None:
         try:
@@ -297,10 +294,7 @@ def new_fees(base_fee: int, tip: int, caps: Fees) -> Fees | None:
 
 
 def replacement_fees(before: Fees, market: Fees | None, caps: Fees) -> Fees | None:
-    """Return the fees of a replacement; None if the caps leave no room for one.
-
-    `market` are the fees of a new transaction now; None if they exceed the caps.
-    """
+    """Return the fees of a replacement, given those of a new one; None beyond the caps."""
     fee, tip = (paid + max(1, -(-paid // _BUMP_PARTS)) for paid in (before.fee, before.tip))
     if market is not None:
         fee, tip = max(fee, market.fee), max(tip, market.tip)
