@@ -381,7 +381,7 @@ class PreflightChecks:
         payload_bytes = parameters.payload_form.size(parameters.dimension)
         sentence = check_worker_folder(self.folder, KEPT_PAYLOADS * payload_bytes)
         # A worker goes on from what it has acted on, and with no other chain.
-        FinalityCheckpoints.open(WorkerFolder(self.folder).acted_on, node).require_unchanged(node)
+        FinalityCheckpoints(WorkerFolder(self.folder).acted_on, node).require_unchanged(node)
         return CheckState.OK, sentence
 
     def _uploads(self) -> UploadSigner:

@@ -203,7 +203,7 @@ def open_worker(
     hosted = signers_by_client(document, signers)
     configuration, data, model = own_inputs(document, hosted, places)
     counts, uploads = WorkerCounters(), upload_signer(run.domain, hosted)
-    acted_on = FinalityCheckpoints.open(folder.acted_on, run.ledger.chain)
+    acted_on = FinalityCheckpoints(folder.acted_on, run.ledger.chain)
     if places.accept_rollback:
         acted_on.accept(run.ledger.chain)
     journal, training = FileJournal(folder.journal), SingleThreadExecutor("training")

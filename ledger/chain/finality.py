@@ -6,27 +6,15 @@ import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
 
-from ledger.chain.ports import (
-    Block,
-    ChainBehindError,
-    ChainReader,
-    ReorganisedError,
-    require_identity,
-)
-from ledger.io.home import DISK, Disk, read_file
-from ledger.io.parsing import parse_json
+from ledger.chain import ports
+from ledger.io.home import DISK, Disk
+from ledger.io.parsing import read_record, require_format
 from ledger.protocol.errors import ChainError
 
 
-def final_number(chain: ChainReader, newest: Block, confirmations: int | None) -> int:
-    """Return the number of the newest final block.
-
-    Args:
-        newest: its newest block, as the caller has seen it.
-        confirmations: depth at which a block is final; None for the chain's own finality.
-    """
+def final_number(chain: ports.ChainReader, newest: ports.Block, confirmations: int | None) -> int:
+    """Return the newest final number: at a depth, or None for the chain's own finality."""
     if confirmations is None:
         return min(chain.finalized(), newest.number)
     if confirmations < 0:
@@ -34,7 +22,7 @@ def final_number(chain: ChainReader, newest: Block, confirmations: int | None) -
     return max(0, newest.number - confirmations)
 
 
-def final_block(chain: ChainReader, confirmations: int | None) -> Block:
+def final_block(chain: ports.ChainReader, confirmations: int | None) -> ports.Block:
     """Return the newest final block; see `final_number`."""
     return chain.block(final_number(chain, chain.head(), confirmations))
 
@@ -47,13 +35,12 @@ class AncestryCheck:
     requested, once for all callers.
     """
 
-    def __init__(self, block: Callable[[int], Block]) -> None:
-        """Store how to read a block by number; nothing is requested yet."""
+    def __init__(self, block: Callable[[int], ports.Block]) -> None:
         self._block = block
         self._checked: tuple[bytes, bytes] | None = None
         self._answer = False
 
-    def connects(self, older: Block, newest: Block) -> bool:
+    def connects(self, older: ports.Block, newest: ports.Block) -> bool:
         """Return whether the chain's newest block is an earlier one, or descends from it."""
         if older.hash in {newest.hash, newest.parent_hash}:
             return True
@@ -73,14 +60,11 @@ class LatestBlock:
     """
 
     def __init__(self) -> None:
-        self._block: Block | None = None
+        self._block: ports.Block | None = None
 
-    def is_gone(self, newest: Block) -> bool:
-        """Return whether the latest block so far has left the chain; remember the newest.
-
-        Time stamps increase along a chain: one that is at least as high and earlier does not
-        contain it.
-        """
+    def is_gone(self, newest: ports.Block) -> bool:
+        """Return whether the latest block so far has left the chain; remember the newest."""
+        # Time stamps increase along a chain: one as high and earlier does not contain it.
         latest = self._block
         if latest is None or newest.number >= latest.number:
             self._block = newest
@@ -90,8 +74,7 @@ class LatestBlock:
         return False
 
 
-FORMAT = 1
-MOST_BYTES = 64 * 1024
+_FORMAT = 1
 _RECENT = 16
 
 
@@ -102,87 +85,70 @@ class FinalityCheckpoints:
     operator restores an older copy of the chain. The chain itself does not show it. An actor that
     signs therefore records the blocks it relies on in a local file, and verifies them before it
     signs again.
-
-    Args:
-        genesis_hash: of the chain's block 0.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        chain_id: int,
-        genesis_hash: bytes,
-        blocks: dict[int, bytes],
-        disk: Disk = DISK,
-    ) -> None:
+    def __init__(self, path: Path, chain: ports.ChainReader, disk: Disk = DISK) -> None:
+        """Read the checkpoints in a file, which must be of this chain; none if there is no file."""
         self._path = path
-        self._chain_id = chain_id
-        self._genesis_hash = genesis_hash
-        self._blocks = blocks
+        self._chain_id, self._genesis_hash = chain.chain_id, chain.genesis_hash
         self._disk = disk
         self._lock = threading.Lock()
-
-    @classmethod
-    def open(cls, path: Path, chain: ChainReader, disk: Disk = DISK) -> Self:
-        """Return the checkpoints in a file; none if it does not exist.
-
-        Args:
-            chain: the chain they must be of.
-        """
-        content = _read(path)
-        if content is None:
-            return cls(path, chain.chain_id, chain.genesis_hash, {}, disk)
-        chain_id, genesis_hash, blocks = content
-        require_identity(f"the chain of {path}", chain, chain_id, genesis_hash)
-        return cls(path, chain_id, genesis_hash, blocks, disk)
+        self._blocks: dict[int, bytes] = {}
+        if path.exists():
+            kinds = {"format": int, "chain_id": int, "genesis_hash": str, "blocks": dict}
+            value = read_record(path, "checkpoints", kinds, require_format(_FORMAT))
+            genesis_hash = _hash(path, value["genesis_hash"])
+            self._blocks = {
+                _number(path, number): _hash(path, value)
+                for number, value in value["blocks"].items()
+            }
+            ports.require_identity(f"the chain of {path}", chain, value["chain_id"], genesis_hash)
 
     @property
     def newest(self) -> int | None:
         """Number of the newest checkpoint; None if there is none."""
         return max(self._blocks, default=None)
 
-    def note(self, block: Block) -> None:
-        """Record a final block before it is acted on; it is durable when this returns.
-
-        A block that is not newer than the newest checkpoint is not written.
-        """
+    def note(self, block: ports.Block) -> None:
+        """Record a final block before it is acted on, durably, if it is newer than all others."""
         with self._lock:
             recorded = self._blocks.get(block.number)
             if recorded is not None and recorded != block.hash:
-                raise ReorganisedError(
-                    block.number, recorded, block.hash, self._agreed(block.number)
+                agreed = max(
+                    (number for number in self._blocks if number < block.number), default=0
                 )
-            if block.number <= max(self._blocks, default=-1):
-                return
-            retained = _thinned({**self._blocks, block.number: block.hash})
-            self._disk.write_whole(self._path, self._encoded(retained))
-            self._blocks = retained
+                raise ports.ReorganisedError(block.number, recorded, block.hash, agreed)
+            if block.number > max(self._blocks, default=-1):
+                self._replace(_thinned({**self._blocks, block.number: block.hash}))
 
-    def require_unchanged(self, chain: ChainReader, newest: Block | None = None) -> None:
+    def require_unchanged(
+        self, chain: ports.ChainReader, newest: ports.Block | None = None
+    ) -> None:
         """Verify that a chain still has all checkpoints."""
         blocks = dict(self._blocks)
         if not blocks:
             return
         head = (chain.head() if newest is None else newest).number
         # If the newest one on the chain is unchanged, so are its ancestors.
-        number = max((height for height in blocks if height <= head), default=None)
-        if number is not None:
+        oldest: tuple[int, bytes] | None = None
+        unchanged = 0
+        for number in sorted((number for number in blocks if number <= head), reverse=True):
             current = chain.block(number).hash
-            if current != blocks[number]:
-                raise self._reorganised(chain, blocks, number, current)
+            if current == blocks[number]:
+                unchanged = number
+                break
+            oldest = number, current
+        if oldest is not None:
+            raise ports.ReorganisedError(oldest[0], blocks[oldest[0]], oldest[1], unchanged)
         last = max(blocks)
         if last > head:
-            raise ChainBehindError(
+            raise ports.ChainBehindError(
                 f"the chain ends with block {head}, but block {last} 0x{blocks[last].hex()} was "
                 "acted on: the node lags, or has an older copy"
             )
 
-    def accept(self, chain: ChainReader) -> list[int]:
-        """Forget the checkpoints that the chain has reverted, on the operator's word.
-
-        Returns:
-            The numbers of the forgotten blocks, ascending.
-        """
+    def accept(self, chain: ports.ChainReader) -> list[int]:
+        """Forget the checkpoints that the chain has reverted, and return their numbers."""
         with self._lock:
             head = chain.head().number
             retained = {
@@ -192,37 +158,18 @@ class FinalityCheckpoints:
             }
             removed = sorted(set(self._blocks) - set(retained))
             if removed:
-                self._disk.write_whole(self._path, self._encoded(retained))
-                self._blocks = retained
+                self._replace(retained)
             return removed
 
-    def _reorganised(
-        self, chain: ChainReader, blocks: dict[int, bytes], number: int, current_hash: bytes
-    ) -> ReorganisedError:
-        """Return the error that names the oldest changed block."""
-        oldest, hash_now, agreed = number, current_hash, 0
-        for older in sorted((height for height in blocks if height < number), reverse=True):
-            current = chain.block(older).hash
-            if current == blocks[older]:
-                agreed = older
-                break
-            oldest, hash_now = older, current
-        return ReorganisedError(oldest, blocks[oldest], hash_now, agreed)
-
-    def _agreed(self, number: int) -> int:
-        return max((height for height in self._blocks if height < number), default=0)
-
-    def _encoded(self, blocks: dict[int, bytes]) -> bytes:
-        text = json.dumps(
-            {
-                "format": FORMAT,
-                "chain_id": self._chain_id,
-                "genesis_hash": f"0x{self._genesis_hash.hex()}",
-                "blocks": {str(number): f"0x{blocks[number].hex()}" for number in sorted(blocks)},
-            },
-            indent=1,
-        )
-        return text.encode() + b"\n"
+    def _replace(self, blocks: dict[int, bytes]) -> None:
+        content = {
+            "format": _FORMAT,
+            "chain_id": self._chain_id,
+            "genesis_hash": f"0x{self._genesis_hash.hex()}",
+            "blocks": {str(number): f"0x{blocks[number].hex()}" for number in sorted(blocks)},
+        }
+        self._disk.write_whole(self._path, json.dumps(content, indent=1).encode() + b"\n")
+        self._blocks = blocks
 
 
 def _thinned(blocks: dict[int, bytes]) -> dict[int, bytes]:
@@ -234,48 +181,20 @@ def _thinned(blocks: dict[int, bytes]) -> dict[int, bytes]:
     return {number: blocks[number] for number in (*numbers[:_RECENT], *older.values())}
 
 
-def _read(path: Path) -> tuple[int, bytes, dict[int, bytes]] | None:
-    subject = f"checkpoints {path}"
-    try:
-        data = read_file(path, MOST_BYTES)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ChainError(f"{subject}: cannot be read: {error.strerror}") from error
-    if len(data) > MOST_BYTES:
-        raise ChainError(f"{subject}: over {MOST_BYTES} bytes")
-    try:
-        content = parse_json(data, unique_keys=True)
-    except ValueError as error:
-        raise ChainError(f"{subject}: not JSON: {error}") from error
-    fields = {"format": int, "chain_id": int, "genesis_hash": str, "blocks": dict}
-    if not isinstance(content, dict) or set(content) != set(fields):
-        raise ChainError(f"{subject}: it does not have the fields {', '.join(fields)}")
-    for name, kind in fields.items():
-        if type(content[name]) is not kind:
-            raise ChainError(f"{subject}: {name} is not of type {kind.__name__}")
-    if content["format"] != FORMAT:
-        raise ChainError(f"{subject}: format {str(content['format'])[:20]} is not {FORMAT}")
-    blocks = {
-        _number(subject, number): _hash(subject, value)
-        for number, value in content["blocks"].items()
-    }
-    return content["chain_id"], _hash(subject, content["genesis_hash"]), blocks
-
-
-def _number(subject: str, text: str) -> int:
+def _number(path: Path, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 20) or str(int(text)) != text:
-        raise ChainError(f"{subject}: {text[:40]!r} is not a block number")
+        raise ChainError(f"checkpoints {path}: {text[:40]!r} is not a block number")
     return int(text)
 
 
-def _hash(subject: str, value: Any) -> bytes:
+def _hash(path: Path, value: object) -> bytes:
+    text = value if isinstance(value, str) else ""
     try:
-        content = bytes.fromhex(value[2:]) if str(value).startswith("0x") else b""
-    except (ValueError, TypeError):
+        content = bytes.fromhex(text[2:]) if text.startswith("0x") else b""
+    except ValueError:
         content = b""
     if len(content) != 32:
         raise ChainError(
-            f"{subject}: {str(value)[:80]!r} is not a hash of 32 bytes, 0x and hex digits"
+            f"checkpoints {path}: {str(value)[:80]!r} is not a hash of 32 bytes, 0x and hex digits"
         )
     return content

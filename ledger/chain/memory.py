@@ -17,24 +17,11 @@ from ledger.chain.contract.deploy import deployment_for
 from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.ports import Block
 from ledger.chain.round_ledger import EventKind, LedgerSnapshot, RecordedEvent, RoundLedger
-from ledger.protocol import encoding, rounds
+from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import contract_created_by, to_canonical
 from ledger.protocol.errors import ChainError, ConfigurationError, ProtocolRefusal
-from ledger.protocol.ledger_state import (
-    BlockContext,
-    Deployment,
-    EquivocationReport,
-    Event,
-    LedgerDeployed,
-    SubmittedCertificate,
-    SubmittedDecision,
-    domain_of,
-)
 from ledger.protocol.types import NO_DIGEST, Address, Beacon, Digest, Domain, SignedCommitment
-
-DEPLOYMENT_BLOCK = 1
-"""Number of the block that creates the contract on a fresh chain."""
 
 
 class MemoryLedger(RoundLedger):
@@ -44,33 +31,27 @@ class MemoryLedger(RoundLedger):
     raises the contract's ProtocolRefusal, or a SignatureError, without a block, for a signature
     without compact form, which could not be sent to a contract. A block's hash follows from its
     number, so blocks cost nothing.
-
-    Attributes:
-        domain: the EIP-712 domain that its clients sign for.
     """
 
-    def __init__(self, deployment: Deployment, domain: Domain) -> None:
-        """Deploy a ledger whose clients are not registered yet.
-
-        Args:
-            domain: the EIP-712 domain that its clients sign for.
-        """
+    def __init__(self, deployment: ledger_state.Deployment, domain: Domain) -> None:
+        """Deploy a ledger whose clients, signing for this domain, are not registered yet."""
         if deployment.beacon is Beacon.BLOCK:
             raise ConfigurationError(
                 'beacon = "block": the memory ledger has no unpredictable block hashes; take '
                 'beacon = "none", or the chain'
             )
-        self.is_recorded, self.from_block = False, DEPLOYMENT_BLOCK
+        # Block 1 creates the contract on a fresh chain.
+        self.is_recorded, self.from_block = False, 1
         self._state = rounds.deployed(deployment, domain)
         self.domain: Domain = self._state.domain
-        self._height = DEPLOYMENT_BLOCK
+        self._height = self.from_block
         self._changed_in: list[int] = []
         self._snapshots: list[LedgerSnapshot] = []
         self._recorded: list[RecordedEvent] = []
         # By kind and round, and by kind alone.
         self._filed: defaultdict[tuple[EventKind, int | None], list[RecordedEvent]]
         self._filed = defaultdict(list)
-        self._remember([LedgerDeployed(self._state.domain.salt)])
+        self._remember([ledger_state.LedgerDeployed(self._state.domain.salt)])
 
     @property
     def node(self) -> str | None:
@@ -89,7 +70,7 @@ class MemoryLedger(RoundLedger):
             raise ChainError(f"there is no block {number}: the newest is {self._height}")
         return Block(number, self._hash(number), self._hash(number - 1), number)
 
-    def deployment(self) -> Deployment:
+    def deployment(self) -> ledger_state.Deployment:
         return self._state.deployment
 
     def state(self, block_number: int | None = None) -> LedgerSnapshot:
@@ -127,8 +108,9 @@ class MemoryLedger(RoundLedger):
     def mine(self, blocks: int) -> None:
         self._height += blocks
 
-    def register_clients(self, words: Sequence[int], rest: Digest) -> tuple[Event, ...]:
-        """Register a batch of clients; see `rounds.register_clients`."""
+    def register_clients(
+        self, words: Sequence[int], rest: Digest
+    ) -> tuple[ledger_state.Event, ...]:
         return self._take(lambda block: rounds.register_clients(self._state, words, rest, block))
 
     def would_accept(self, round_number: int, signed: Sequence[SignedCommitment]) -> bool:
@@ -141,7 +123,7 @@ class MemoryLedger(RoundLedger):
 
     def commit_updates(
         self, round_number: int, signed: Sequence[SignedCommitment]
-    ) -> tuple[Event, ...]:
+    ) -> tuple[ledger_state.Event, ...]:
         _require_sendable(entry.signature for entry in signed)
         return self._take(
             lambda block: rounds.commit_updates(self._state, round_number, signed, block)
@@ -150,29 +132,33 @@ class MemoryLedger(RoundLedger):
     def decide(
         self,
         round_number: int,
-        decision: SubmittedDecision,
-        certificates: tuple[SubmittedCertificate, SubmittedCertificate],
-    ) -> tuple[Event, ...]:
+        decision: ledger_state.SubmittedDecision,
+        certificates: tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate],
+    ) -> tuple[ledger_state.Event, ...]:
         for certificate in certificates:
             _require_sendable((certificate.request, *certificate.replies))
         return self._take(
             lambda block: rounds.decide(self._state, round_number, decision, certificates, block)
         )
 
-    def abandon_round(self, round_number: int) -> tuple[Event, ...]:
+    def abandon_round(self, round_number: int) -> tuple[ledger_state.Event, ...]:
         return self._take(lambda block: rounds.abandon_round(self._state, round_number, block))
 
-    def report_equivocation(self, report: EquivocationReport) -> tuple[Event, ...]:
+    def report_equivocation(
+        self, report: ledger_state.EquivocationReport
+    ) -> tuple[ledger_state.Event, ...]:
         _require_sendable((report.first.signature, report.second.signature))
         return self._take(lambda block: rounds.report_equivocation(self._state, report, block))
 
-    def _take(self, transition: Callable[[BlockContext], rounds.Step]) -> tuple[Event, ...]:
+    def _take(
+        self, transition: Callable[[ledger_state.BlockContext], rounds.Step]
+    ) -> tuple[ledger_state.Event, ...]:
         self._height += 1
         self._state, events = transition(self._context())
         self._remember(events)
         return events
 
-    def _remember(self, events: Sequence[Event]) -> None:
+    def _remember(self, events: Sequence[ledger_state.Event]) -> None:
         """Record the newest block's state and events."""
         self._changed_in.append(self._height)
         self._snapshots.append(LedgerSnapshot.of(self._state, self._state.registry_rest))
@@ -184,8 +170,8 @@ class MemoryLedger(RoundLedger):
             for number in {None, getattr(event, "round", None)}:
                 self._filed[type(event), number].append(recorded)
 
-    def _context(self) -> BlockContext:
-        return BlockContext(self._height, self._hash(self._height - 1))
+    def _context(self) -> ledger_state.BlockContext:
+        return ledger_state.BlockContext(self._height, self._hash(self._height - 1))
 
     def _hash(self, number: int) -> Digest:
         """Return a block's hash; zeros for the parent of block 0."""
@@ -196,16 +182,11 @@ class MemoryLedger(RoundLedger):
 
 
 def memory_ledger(document: RunDocument, *, chain_id: int = DEFAULT_CHAIN_ID) -> MemoryLedger:
-    """Return a ledger with a run's clients registered: round 1 is open.
-
-    Args:
-        chain_id: of the embedded chain that it replaces; the contract has the address of the
-            first one there.
-    """
+    """Return a ledger whose round 1 is open, at the first contract's address on this chain id."""
     deployment, batches = deployment_for(document)
     sender = to_canonical(address_of(TEST_KEYS[0]))
     contract = Address(contract_created_by(sender, nonce=0))
-    domain = domain_of(deployment, chain_id, contract, NO_DIGEST)
+    domain = ledger_state.domain_of(deployment, chain_id, contract, NO_DIGEST)
     ledger = MemoryLedger(deployment, domain)
     for batch in batches:
         ledger.register_clients(batch.words, batch.rest)

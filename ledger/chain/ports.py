@@ -1,8 +1,7 @@
 """The ports of a chain: what the rest of the ledger may request from it.
 
 Two adapters implement them: `embedded/` (an EVM in this process over one SQLite file) and `rpc/`
-(any node that speaks JSON-RPC). Deployment, events, the committee ledger and the audit use
-`ChainReader` and `ChainWriter` only, and one contract test class runs over both.
+(any node that speaks JSON-RPC).
 
 Addresses are EIP-55 strings, hashes and call data are bytes, block numbers are integers.
 """
@@ -17,7 +16,6 @@ from typing import Protocol, Self, TypeAlias
 from ledger.protocol.errors import ChainError
 
 TopicFilter: TypeAlias = bytes | Sequence[bytes] | None
-"""One position of a log filter: a topic, alternatives, or None for any."""
 _DELEGATION = bytes.fromhex("ef0100")
 
 
@@ -30,10 +28,7 @@ class WrongChainError(ChainError):
 
 
 class NotServedError(ChainError):
-    """The node cannot answer; says nothing about the chain.
-
-    An error of the node, a malformed answer, a missing object, a time-out, a pruned index or state.
-    """
+    """The node cannot answer, which says nothing about the chain: an error, a time-out, pruning."""
 
 
 class UncheckableCreationError(NotServedError):
@@ -55,11 +50,7 @@ class ChainMovedError(NotServedError):
 
 
 class IncompleteLogsError(NotServedError):
-    """The logs contradict the contract's state: some are missing, or are of another state.
-
-    Attributes:
-        node: the node's address without credentials; None for a file or memory.
-    """
+    """The logs contradict the contract's state: some are missing, or are of another state."""
 
     def __init__(self, node: str | None, fact: str) -> None:
         self.node = node
@@ -74,12 +65,7 @@ class ChainRolledBackError(ChainError):
 
 
 class ReorganisedError(ChainError):
-    """The chain has reverted a block that was final when it was acted on.
-
-    Attributes:
-        block_number: the oldest such block that is known.
-        hash_now: the chain's hash of that number now.
-    """
+    """The chain has reverted a block that was final when it was acted on: the oldest known one."""
 
     def __init__(
         self, block_number: int, hash_then: bytes, hash_now: bytes, unchanged_up_to: int
@@ -116,11 +102,7 @@ class ForeignCodeError(ChainError):
 
 
 class SenderHasCodeError(ChainError):
-    """The account that is to send transactions has code, and the contract refuses them.
-
-    Attributes:
-        account: its address, EIP-55.
-    """
+    """The account that is to send transactions has code, and the contract refuses them."""
 
     def __init__(self, account: str, code: bytes) -> None:
         self.account = account
@@ -143,12 +125,7 @@ class TransactionTimeoutError(ChainError):
 
 
 class TransactionRevertedError(ChainError):
-    """The contract reverted, in a call or in a mined transaction.
-
-    Attributes:
-        data: the ABI-encoded revert data; empty if there are none.
-        transaction_hash: of the transaction; None for a call.
-    """
+    """The contract reverted, with ABI-encoded data or none; a call has no transaction hash."""
 
     def __init__(self, data: bytes, transaction_hash: bytes | None = None) -> None:
         self.data = data
@@ -183,14 +160,10 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """A request for logs.
+    """A request for logs of one contract or all (None), and of blocks up to and including `last`.
 
-    Attributes:
-        address: the contract; None for every one.
-        topics: per position a topic, alternatives, or None for any.
-        last: last block, included; may be beyond the head.
-        limit: most logs to return; None for all.
-        descending: newest first.
+    Each position of `topics` is a topic, alternatives, or None for any. `last` may be beyond the
+    head, and `descending` is newest first.
     """
 
     address: str | None
@@ -241,22 +214,19 @@ class Receipt:
 
 
 class ChainReader(Protocol):
-    """Read access to a chain.
+    """Read access to a chain; every method may raise ChainError.
 
-    Every method may raise ChainError: the chain is unreachable or damaged.
+    `node` is the address of the node that answers, without credentials; None for a file or memory.
     """
 
     @property
-    def chain_id(self) -> int:
-        """The chain's EIP-155 id."""
+    def chain_id(self) -> int: ...
 
     @property
-    def genesis_hash(self) -> bytes:
-        """The hash of block 0, which distinguishes chains with one id."""
+    def genesis_hash(self) -> bytes: ...
 
     @property
-    def node(self) -> str | None:
-        """Address of the node that answers, without credentials; None for a file or memory."""
+    def node(self) -> str | None: ...
 
     def head(self) -> Block:
         """Return the newest block."""
@@ -268,11 +238,7 @@ class ChainReader(Protocol):
         """Return the number of the newest final block."""
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
-        """Return a contract's answer as of a block, None for the head; nothing is recorded.
-
-        Raises:
-            TransactionRevertedError: the contract reverted.
-        """
+        """Return a contract's answer as of a block, None for the head; a revert is an error."""
 
     def code(self, address: str) -> bytes:
         """Return a contract's runtime code; empty where there is none."""
@@ -290,11 +256,7 @@ class ChainReader(Protocol):
         """Open a view of the chain as it is now; a chain file's view never changes."""
 
     def verify_not_behind(self) -> None:
-        """Verify that a chain file has the newest block that its home has acknowledged.
-
-        Raises:
-            ChainRolledBackError: the chain lacks it.
-        """
+        """Raise ChainRolledBackError if a chain file lacks its newest acknowledged block."""
 
     def close(self) -> None:
         """Release files, locks and connections."""
@@ -308,45 +270,28 @@ class ReceiptReader(ChainReader, Protocol):
     """A chain that finds an account's transactions."""
 
     def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
-        """Return the confirmed receipt of an account's transaction; None until it is mined.
-
-        Raises:
-            TransactionTimeoutError: it was mined, but is not confirmed in time.
-        """
+        """Return the receipt of an account's transaction, confirmed; None until it is mined."""
 
 
 class ChainWriter(ReceiptReader, Protocol):
-    """Write access to a chain, from one account."""
+    """Write access to a chain, from one account, whose address is `sender`.
+
+    Gas limits are never estimated. A transaction that was mined but reverted raises a
+    TransactionRevertedError. One that the chain does not accept raises a TransactionRefusedError,
+    and one that is not confirmed in time a TransactionTimeoutError.
+    """
 
     @property
-    def sender(self) -> str:
-        """The address of the account that signs."""
+    def sender(self) -> str: ...
 
     def require_suitable(self, *, needs_block_hash: bool) -> None:
-        """Reject a chain that cannot run the contract, before anything is paid.
-
-        Args:
-            needs_block_hash: whether the contract uses `blockhash` (`protocol.beacon = block`).
-
-        Raises:
-            ChainError: names the requirements that the chain does not meet.
-        """
+        """Reject a chain that cannot run the contract, before anything is paid."""
 
     def mines_at_once(self) -> bool:
         """Return whether a transaction makes its block, so that its sender chooses the block."""
 
     def send(self, to: str | None, data: bytes, gas: int) -> Receipt:
-        """Send a transaction and return its receipt once it is confirmed.
-
-        Args:
-            to: the contract; None creates one.
-            gas: the gas limit; never estimated.
-
-        Raises:
-            TransactionRevertedError: it was mined, but reverted.
-            TransactionRefusedError: the chain does not accept it.
-            TransactionTimeoutError: it is not confirmed in time.
-        """
+        """Send a transaction, to None to create a contract; return its receipt once confirmed."""
 
     def next_nonce(self) -> int:
         """Return the nonce of the account's next transaction, pending ones counted."""
@@ -357,17 +302,8 @@ class ChainWriter(ReceiptReader, Protocol):
         """Create a contract by the transaction with this nonce, or not at all; return its receipt.
 
         One transaction per nonce of an account is mined. A retry with the same nonce therefore
-        creates no second contract, whatever became of the first attempt.
-
-        Args:
-            gas: the gas limit; never estimated.
-            again: whether a pending transaction with this nonce may be an earlier attempt to
-                replace.
-
-        Raises:
-            TransactionRevertedError: it was mined, but reverted.
-            TransactionRefusedError: the chain does not accept it, or has another with this nonce.
-            TransactionTimeoutError: it is not confirmed in time.
+        creates no second contract, whatever became of the first attempt. A retry (`again`) may
+        replace a pending transaction with this nonce.
         """
 
     def wait_for_pending(self, sender: str) -> None:
@@ -378,23 +314,21 @@ class ChainWriter(ReceiptReader, Protocol):
 
 
 class ChainBase:
-    """Base class of `ChainReader`s, with the answers of one that holds no file or connection."""
+    """Base class of `ChainReader`s: a chain without file or connection, unchanged by itself."""
 
     @property
     def node(self) -> str | None:
-        """None: no node answers."""
         return None
 
     @contextmanager
     def snapshot(self) -> Iterator[Self]:
-        """Yield this chain: it does not change by itself."""
         yield self
 
     def verify_not_behind(self) -> None:
-        """Do nothing: no home acknowledges blocks of this chain."""
+        return
 
     def close(self) -> None:
-        """Do nothing."""
+        return
 
     def __enter__(self) -> Self:
         return self
@@ -406,11 +340,7 @@ class ChainBase:
 def require_identity(
     where: object, chain: ChainReader, chain_id: int | None, genesis_hash: bytes | None
 ) -> None:
-    """Accept the expected chain; None accepts any id or block 0.
-
-    Args:
-        where: of the chain, for the message: a file, or a node's address.
-    """
+    """Accept the expected chain; None accepts any id or block 0. The message names `where`."""
     if chain_id is not None and chain_id != chain.chain_id:
         raise WrongChainError(f"{where}: has chain id {chain.chain_id}, expected {chain_id}")
     if genesis_hash is not None and genesis_hash != chain.genesis_hash:

@@ -32,8 +32,6 @@ from ledger.protocol.types import NO_DIGEST, Digest, RegisteredClient, SignedCom
 
 EventKind: TypeAlias = type[Event]
 
-ROUND_EVENTS: tuple[EventKind, ...] = (UpdatesCommitted, RoundDecided, RoundAbandoned, ClientBanned)
-"""The events that name a round."""
 ENDS: tuple[EventKind, ...] = (RoundDecided, RoundAbandoned)
 
 
@@ -65,11 +63,7 @@ class LedgerSnapshot:
 
     @staticmethod
     def of(state: LedgerView, registry_rest: Digest) -> LedgerSnapshot:
-        """Return the state that transactions or events lead to, as the contract shows it.
-
-        Args:
-            registry_rest: digest that the next batch of clients must match; no event gives it.
-        """
+        """Return the state that events lead to; none gives the digest of the clients to come."""
         registering = state.stage is LedgerStage.REGISTERING
         return LedgerSnapshot(
             stage=state.stage,
@@ -86,22 +80,18 @@ class LedgerSnapshot:
 
 
 class RoundHistory(Protocol):
-    """Read access to a run's ledger; every method may raise a ChainError.
-
-    Attributes:
-        is_recorded: whether it is on a chain, where others can read and audit it.
-        from_block: number of the deploying block; no event is older.
-    """
+    """Read access to a run's ledger; every method may raise a ChainError."""
 
     is_recorded: bool
+    """Whether it is on a chain, where others can read and audit it."""
     from_block: int
+    """Number of the deploying block; no event is older."""
 
     @property
     def node(self) -> str | None:
         """Address of the node that answers, without credentials; None for a file or memory."""
 
-    def deployment(self) -> Deployment:
-        """Return the values fixed at deployment."""
+    def deployment(self) -> Deployment: ...
 
     def state(self, block_number: int | None = None) -> LedgerSnapshot:
         """Return its state after a block, None for the newest."""
@@ -118,13 +108,7 @@ class RoundHistory(Protocol):
         *,
         descending: bool = False,
     ) -> list[RecordedEvent]:
-        """Return the events of some kinds up to a block (None: the newest), oldest first.
-
-        Args:
-            round_number: of the events; None for any.
-            limit: most events to return; None for all.
-            descending: newest first.
-        """
+        """Return the events of some kinds, of a round or any, up to a block, oldest first."""
 
     def registry(self) -> tuple[RegisteredClient, ...]:
         """Return the clients registered so far, without bans."""
@@ -165,17 +149,14 @@ class RoundHistory(Protocol):
 
     def round_events(self, round_number: int, to_block: int | None = None) -> list[RecordedEvent]:
         """Return every event of a round up to a block, oldest first."""
-        return self.recorded(ROUND_EVENTS, round_number, to_block)
+        kinds = [UpdatesCommitted, RoundDecided, RoundAbandoned, ClientBanned]
+        return self.recorded(kinds, round_number, to_block)
 
     def outcomes(
         self, limit: int, *, descending: bool = True, to_block: int | None = None
     ) -> list[RecordedEvent]:
         """Return the last or the first outcomes of rounds up to a block, at most `limit`."""
         return self.recorded(ENDS, None, to_block, limit, descending=descending)
-
-
-MAX_ROUNDS_BETWEEN_CALLS = 4
-"""Rounds that may end between two requests to a node."""
 
 
 def last_ended(state: LedgerSnapshot | LedgerView) -> int:
@@ -190,7 +171,8 @@ def ends_after(ledger: RoundHistory, round_number: int) -> list[RoundDecided | R
     last = last_ended(ledger.state())
     ends: dict[int, RoundDecided | RoundAbandoned] = {}
     if last > round_number:
-        for recorded in ledger.outcomes(last - round_number + MAX_ROUNDS_BETWEEN_CALLS):
+        # Up to four more rounds may end between two requests to a node.
+        for recorded in ledger.outcomes(last - round_number + 4):
             if isinstance(recorded.event, RoundDecided | RoundAbandoned):
                 ends[recorded.event.round] = recorded.event
     missing = next((n for n in range(round_number + 1, last + 1) if n not in ends), None)
@@ -202,19 +184,17 @@ def ends_after(ledger: RoundHistory, round_number: int) -> list[RoundDecided | R
 
 
 class RoundLedger(RoundHistory, Protocol):
-    """Write access to a run's ledger.
+    """Write access to a run's ledger, by the transactions of `protocol.rounds`.
 
-    A transaction takes one block, also if it is refused: the ProtocolRefusal is then raised.
+    Each takes one block, also if it is refused: the ProtocolRefusal is then raised.
     """
 
-    def newest_block(self) -> Block:
-        """Return the newest block."""
+    def newest_block(self) -> Block: ...
 
     def final_number(self, newest: Block, confirmations: int | None) -> int:
         """Return the number of the newest final block; see `finality.final_number`."""
 
-    def block(self, number: int) -> Block:
-        """Return one block, 0 for the first."""
+    def block(self, number: int) -> Block: ...
 
     def mine(self, blocks: int) -> None:
         """Let a number of empty blocks pass."""
@@ -222,19 +202,15 @@ class RoundLedger(RoundHistory, Protocol):
     def would_accept(self, round_number: int, signed: Sequence[SignedCommitment]) -> bool:
         """Return whether these commitments would be accepted now, without sending them."""
 
-    def commit_updates(self, round_number: int, signed: Sequence[SignedCommitment]) -> object:
-        """Submit signed commitments; see `rounds.commit_updates`."""
+    def commit_updates(self, round_number: int, signed: Sequence[SignedCommitment]) -> object: ...
 
     def decide(
         self,
         round_number: int,
         decision: SubmittedDecision,
         certificates: tuple[SubmittedCertificate, SubmittedCertificate],
-    ) -> object:
-        """Record a round; see `rounds.decide`."""
+    ) -> object: ...
 
-    def abandon_round(self, round_number: int) -> object:
-        """End a round after its deadline; see `rounds.abandon_round`."""
+    def abandon_round(self, round_number: int) -> object: ...
 
-    def report_equivocation(self, report: EquivocationReport) -> object:
-        """Ban a client that signed two conflicting statements; see `rounds.report_equivocation`."""
+    def report_equivocation(self, report: EquivocationReport) -> object: ...

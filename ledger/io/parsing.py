@@ -13,12 +13,15 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from ledger.protocol.errors import ConfigurationError
+from ledger.io.home import read_file
+from ledger.protocol.errors import ChainError, ConfigurationError
 
 DEEPEST = 1_000
+MAX_RECORD_BYTES = 64 * 1024
 
 # One that never ends is taken to the end, so that no place is looked at twice.
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
@@ -45,6 +48,50 @@ def parse_json(
         return json.loads(text, parse_constant=refuse_constant, object_pairs_hook=pairs)
     except RecursionError:  # the caller itself is deep in calls
         raise ValueError("nested too deeply") from None
+
+
+def read_record(
+    path: Path,
+    what: str,
+    kinds: Mapping[str, type],
+    require_version: Callable[[str, object], None],
+) -> dict[str, Any]:
+    """Return the fields of a small JSON file, which has exactly these; else raise ChainError.
+
+    Args:
+        require_version: rejects a value of another version, before its fields are compared.
+    """
+    name = f"{what} {path}"
+    try:
+        data = read_file(path, MAX_RECORD_BYTES)
+    except OSError as error:
+        raise ChainError(f"{name} cannot be read: {error.strerror}") from error
+    if len(data) > MAX_RECORD_BYTES:
+        raise ChainError(f"{name} is over {MAX_RECORD_BYTES} bytes")
+    try:
+        value = parse_json(data, unique_keys=True)
+    except ValueError as error:
+        raise ChainError(f"{name} is not JSON: {error}") from error
+    require_version(name, value)
+    if not isinstance(value, dict) or set(value) != set(kinds):
+        raise ChainError(f"{name} does not have the fields {', '.join(kinds)}")
+    for field, kind in kinds.items():
+        if type(value[field]) is not kind:
+            raise ChainError(f"{name}: {field} is not of type {kind.__name__}")
+    return value
+
+
+def require_format(expected: int) -> Callable[[str, object], None]:
+    """Return what rejects a record of another format, to `read_record`."""
+
+    def require(name: str, value: object) -> None:
+        if isinstance(value, dict) and value.get("format", expected) != expected:
+            raise ChainError(
+                f"{name}: format {str(value['format'])[:20]} is not {expected}: another version "
+                "of this program has written it, and only that one reads this home"
+            )
+
+    return require
 
 
 def picked(names: str, source: object, **given: object) -> dict[str, Any]:

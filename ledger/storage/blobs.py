@@ -38,24 +38,15 @@ from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableE
 from ledger.protocol.payloads import Payload
 from ledger.protocol.types import Digest
 
+# Objects of one folder that a reader looks at, and bytes that it accepts: more are a flood. There
+# is no bound per client: anyone can put another client's name on an envelope, and would use up that
+# client's share.
 MAX_FOLDER_OBJECTS = 65_536
-"""Objects of one folder that a reader looks at; with more, somebody floods it."""
-
 MAX_FOLDER_BYTES = 512 * 2**20
-"""Bytes of one folder that a reader accepts.
-
-There is no bound per client: anyone can put another client's name on an envelope, and would use up
-that client's share.
-"""
-
-MAX_SCAN_BYTES = 64 * 2**20
-"""Bytes that one scan reads; the next scan reads the rest."""
-
-MAX_READS = 8
-"""Times that an object is read again which was not accepted and has changed since."""
-
-MAX_UNREADABLE = 16
-"""Objects that cannot be read before the store itself is taken to be at fault."""
+MAX_SCAN_BYTES = 64 * 2**20  # bytes that one scan reads; the next scan reads the rest
+MAX_READS = 8  # of an object that was not accepted and has changed since
+MAX_UNREADABLE = 16  # objects, before the store itself is taken to be at fault
+MAX_BLOB_BYTES = 1 << 30  # the largest blob ever read: a model of 2**28 float32 parameters
 
 _NAME = re.compile(types.BARE)
 _log = logging.getLogger(__name__)
@@ -70,12 +61,10 @@ class ObjectStore(ABC):
 
     `get` raises FileNotFoundError for a missing object, and InvalidObjectError for one that is
     damaged or over its limit. Every method raises OSError where the store fails or refuses.
-
-    Attributes:
-        is_shared: whether other processes read it. A power cut does not take back what they have
-            read, so that what an object refers to has to be durable before the object is put.
     """
 
+    # Whether other processes read it. A power cut does not take back what they have read, so that
+    # what an object refers to has to be durable before the object is put.
     is_shared = True
 
     @abstractmethod
@@ -90,9 +79,8 @@ class ObjectStore(ABC):
     def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:
         """Store an object whole, in place of a damaged one; return False if it was there.
 
-        Args:
-            payload: its bytes, whose digest is believed.
-            durable: whether it survives a power cut once this returns; else after the next `sync`.
+        The payload's digest is believed. A durable one survives a power cut once this returns;
+        another one after the next `sync`.
         """
 
     @abstractmethod
@@ -112,16 +100,11 @@ class FolderCursor:
 
     Objects arrive in any order and at any time, so all names are remembered. An object that was
     not accepted is read again only after it has changed, and a few times at most.
-
-    Args:
-        accept: takes the bytes of an object, and returns whether they are of use.
-
-    Attributes:
-        position: epoch and number of the next object, for a store that numbers its objects.
     """
 
     def __init__(self, accept: Callable[[bytes], bool], max_object_bytes: int) -> None:
         self.max_object_bytes = max_object_bytes
+        # Epoch and number of the next object, for a store that numbers its objects.
         self.position = (b"", 0)
         self._accept = accept
         self._accepted: set[str] = set()  # shared with the replicas
@@ -170,11 +153,7 @@ def deliver_listing(
     read: Callable[[str, int], bytes],
     cursor: FolderCursor,
 ) -> None:
-    """Read the objects of a listing that a cursor wants, within the bounds of one scan.
-
-    Args:
-        read: takes a name and a limit; returns the bytes, and one more if there are more.
-    """
+    """Read the objects of a listing that a cursor wants, one byte over the limit at most."""
     remaining, unreadable = MAX_SCAN_BYTES, 0
     for name, size, stamp in listing:
         if cursor.is_full or remaining <= 0:
@@ -196,7 +175,7 @@ def deliver_listing(
 
 
 def verified(path: str, data: bytes, limit: int) -> bytes:
-    """Return an object's bytes."""
+    """Return an object's bytes if they have its name and are within the limit."""
     if len(data) > limit:
         raise InvalidObjectError(f"is larger than the {limit} bytes it may have")
     if sha256(data).hex() != path.rpartition("/")[2]:
@@ -239,7 +218,6 @@ class MemoryObjects(ObjectStore):
         self._folders[folder].pop(name, None)
 
     def folders(self) -> list[str]:
-        """Return the folders that objects were put into or looked for in."""
         return list(self._folders)
 
     def names(self) -> list[str]:
@@ -265,7 +243,10 @@ class FolderObjects(ObjectStore):
 
     def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:
         target = self.folder / path
-        is_new = not _holds(target, payload)
+        try:
+            is_new = sha256(read_file(target, payload.size)) != payload.digest
+        except OSError:
+            is_new = True  # missing or unreadable: it is written again
         if is_new:
             self._disk.write_whole(target, payload.data, durable=durable)
         if not durable:
@@ -287,13 +268,6 @@ class FolderObjects(ObjectStore):
         if self._unsynced:
             self._disk.sync(self._unsynced)
             self._unsynced.clear()
-
-
-def _holds(path: Path, payload: Payload) -> bool:
-    try:
-        return sha256(read_file(path, payload.size)) == payload.digest
-    except OSError:
-        return False  # missing or unreadable: it is written again
 
 
 def _new_files(folder: Path, cursor: FolderCursor) -> Iterator[tuple[str, int, Hashable]]:
@@ -327,11 +301,7 @@ class LocationKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """One location.
-
-    Attributes:
-        text: a folder's path, or a URL, which may hold a secret.
-    """
+    """A folder's path, or a URL, which may hold a secret."""
 
     kind: LocationKind
     text: str
@@ -350,10 +320,10 @@ def parse_locations(option: str, text: str) -> tuple[Location, ...]:
     parts = [part.strip() for part in text.split(",")]
     if not all(parts) or len(parts) > MAX_LOCATIONS:
         raise BlobError(f"{option}: give 1 to {MAX_LOCATIONS} folders or URLs, separated by commas")
-    return tuple(_parse(option, part) for part in parts)
+    return tuple(_location(option, part) for part in parts)
 
 
-def _parse(option: str, text: str) -> Location:
+def _location(option: str, text: str) -> Location:
     if "\0" in text or len(text) > _MAX_CHARACTERS:
         raise BlobError(
             f"{option}: a folder or URL has no null and at most {_MAX_CHARACTERS} characters"
@@ -374,18 +344,8 @@ def _parse(option: str, text: str) -> Location:
     return Location(LocationKind.REMOTE, text)
 
 
-MAX_BLOB_BYTES = 1 << 30
-"""Largest blob that is ever read: a model of 2**28 float32 parameters."""
-
-_NAME = re.compile(types.BARE)
-
-
 class BlobReader(Protocol):
-    """Blobs as an auditor reads them.
-
-    A BlobMissingError says that there is none, a BlobUnreachableError that the store does not tell,
-    and any other BlobError that the blob is damaged or larger than the limit.
-    """
+    """Blobs as an auditor reads them: BlobMissingError, BlobUnreachableError, or damaged."""
 
     def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
         """Return the blob with this digest, verified."""
@@ -397,8 +357,7 @@ class BlobReader(Protocol):
 class BlobStore(BlobReader, Protocol):
     """Blobs as clients and members publish them; a BlobError says that the store fails."""
 
-    def put(self, data: bytes) -> Digest:
-        """Store a blob and return its digest."""
+    def put(self, data: bytes) -> Digest: ...
 
     def put_payload(self, payload: Payload) -> None:
         """Store a blob under the digest that this process has computed."""
@@ -465,7 +424,6 @@ class FolderBlobs(ObjectBlobs):
         self.folder = folder
 
     def path_of(self, digest: Digest) -> Path:
-        """Return the path of a blob's file, if it is there."""
         return self.folder / blob_path(digest)
 
     def digests(self) -> Iterator[Digest]:
@@ -499,7 +457,6 @@ def blob_path(digest: Digest) -> str:
 
 @contextmanager
 def _reading(digest: Digest) -> Iterator[None]:
-    """Translate a store's errors."""
     try:
         yield
     except FileNotFoundError as error:

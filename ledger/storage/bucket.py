@@ -24,32 +24,21 @@ from ledger.io.extras import install_command
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError
 from ledger.protocol.payloads import Payload
-from ledger.storage.blobs import (
-    MAX_FOLDER_OBJECTS,
-    FolderCursor,
-    Location,
-    ObjectStore,
-    deliver_listing,
-    verified,
-)
+from ledger.storage import blobs
 
+# For a listing, a question, or a removal; to write, beyond the time that the bytes need.
 OPERATION_SECONDS = 60.0
-"""For a listing, a question, or a removal; to write, beyond the time that the bytes need."""
-
-READ_SECONDS = 20.0
-"""To read, beyond the time that the bytes need."""
-
+READ_SECONDS = 20.0  # to read, beyond the time that the bytes need
 LEAST_BYTES_PER_SECOND = 65_536
-_PIECE = 1 << 20
 _BUCKETS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "oci"}
+# Keys under which file systems give the time or version of a write.
 _VERSION_KEYS = ("ETag", "mtime", "LastModified", "last_modified", "modified", "created")
-"""Keys under which file systems give the time or version of a write."""
 
 
-class BucketObjects(ObjectStore):
+class BucketObjects(blobs.ObjectStore):
     """Objects below one URL; every failure is an OSError that names the location and no key."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: blobs.Location) -> None:
         self._shown = location.shown
         try:
             from fsspec.core import url_to_fs  # noqa: PLC0415 - an extra
@@ -74,7 +63,7 @@ class BucketObjects(ObjectStore):
         self._is_bucket = location.text.partition("://")[0].lower() in _BUCKETS
 
     def get(self, path: str, limit: int) -> bytes:
-        return verified(path, self._read(path, limit), limit)
+        return blobs.verified(path, self._read(path, limit), limit)
 
     def has(self, path: str) -> bool:
         # Not `exists`, which in many file systems takes every failure for an absence.
@@ -100,9 +89,11 @@ class BucketObjects(ObjectStore):
                 self._files.ask("pipe_file", target, data, size=len(data))
         return True
 
-    def scan(self, folder: str, cursor: FolderCursor) -> None:
-        listing = islice(self._listing(folder), MAX_FOLDER_OBJECTS)
-        deliver_listing(listing, lambda name, limit: self._read(f"{folder}/{name}", limit), cursor)
+    def scan(self, folder: str, cursor: blobs.FolderCursor) -> None:
+        listing = islice(self._listing(folder), blobs.MAX_FOLDER_OBJECTS)
+        blobs.deliver_listing(
+            listing, lambda name, limit: self._read(f"{folder}/{name}", limit), cursor
+        )
 
     def delete(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError), self._translated(path):
@@ -177,7 +168,7 @@ class _TimedFiles:
             while len(data) < limit:
                 end = start + READ_SECONDS + len(data) / LEAST_BYTES_PER_SECOND
                 async with asyncio.timeout(end - time.monotonic()):
-                    piece = await file.read(min(_PIECE, limit - len(data)))
+                    piece = await file.read(min(1 << 20, limit - len(data)))
                 if not piece:
                     break
                 data += piece

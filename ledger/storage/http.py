@@ -28,25 +28,17 @@ from ledger.storage.blobs import FolderCursor, ObjectStore
 from ledger.storage.mailbox import MAIL_FOLDER, MAX_PAGE_BYTES, Page, decode_page
 
 SCHEME = "CMFL"
-MAX_URL_CHARACTERS = 4_000
+# Stands for a client's index where an auditor signs, who has none; no run has so many clients.
 AUDITOR = ClientId(2**32 - 1)
-"""Stands for a client's index where an auditor signs, who has none; no run has so many clients."""
 
 _HEADER = re.compile(
-    rf"{SCHEME} (0|[1-9]\d{{0,9}})\.(0|[1-9]\d{{0,19}})\.([0-9a-f]{{130}}) "
-    rf"([!-~]{{1,{MAX_URL_CHARACTERS}}})"
+    rf"{SCHEME} (0|[1-9]\d{{0,9}})\.(0|[1-9]\d{{0,19}})\.([0-9a-f]{{130}}) ([!-~]{{1,4000}})"
 )
 
 
 @dataclass(slots=True)
 class UploadSigner:
-    """Signs uploads for the clients of one process.
-
-    Attributes:
-        others: more clients of this process with their keys; where the quota of one is used up,
-            the next one's is.
-        round: t; to be set when a round begins.
-    """
+    """Signs uploads of a round for the clients of one process, by one quota after the other."""
 
     domain: Domain
     signer: Signer
@@ -58,12 +50,9 @@ class UploadSigner:
     def authorizations(self, url: str, digest: Digest, size: int) -> Iterator[str]:
         """Yield the header for some bytes, signed by one client after the other.
 
-        The last client that was tried is the first the next time.
-
-        Args:
-            url: where they are put, below the store's URL as this process was given it. Never what
-                a server says of itself: it could name another, and pass the header on to that.
-            digest: their sha256.
+        The last client that was tried is the first the next time. The URL is below the store's as
+        this process was given it. Never what a server says of itself: it could name another, and
+        pass the header on to that.
         """
         signers = ((self.client, self.signer), *self.others)
         for step in range(len(signers)):
@@ -80,11 +69,7 @@ def authorization_header(upload: Upload, signature: bytes) -> str:
 
 
 def parse_authorization(header: str, digest: Digest, size: int) -> tuple[Upload, bytes]:
-    """Return the upload of an untrusted header, and its signature, which is not verified here.
-
-    Args:
-        digest: of the bytes that come with it.
-    """
+    """Return the upload of an untrusted header, and its signature, which is not verified here."""
     match = _HEADER.fullmatch(header)
     if match is None or int(match[1]) >= 2**32 or int(match[2]) >= 2**64:
         raise SignatureError(f"the header of an upload is `{SCHEME} client.round.signature url`")
@@ -92,14 +77,12 @@ def parse_authorization(header: str, digest: Digest, size: int) -> tuple[Upload,
     return upload, bytes.fromhex(match[3])
 
 
+# How long a store server may be silent: it has nothing to compute. There is no retry after a full
+# time-out: other requests are waiting.
 SILENCE_SECONDS = 10.0
-"""How long a store server may be silent: it has nothing to compute."""
-
 STORE_RETRY = RetryPolicy(Backoff(0.2, 5), attempts=3, deadline_seconds=SILENCE_SECONDS)
-"""Does not retry after a full time-out: other requests are waiting."""
-
 NO_RETRY = RetryPolicy(Backoff(0.0), attempts=1)
-
+# Statuses that a retry may change; a full disk (507) stays full.
 TRANSIENT = {
     HTTPStatus.REQUEST_TIMEOUT,
     HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -107,38 +90,22 @@ TRANSIENT = {
     HTTPStatus.SERVICE_UNAVAILABLE,
     HTTPStatus.GATEWAY_TIMEOUT,
 }
-"""Statuses that a retry may change; a full disk (507) stays full."""
-
-MAX_PAGES = 64
-"""Pages that one scan reads; the next scan reads the rest."""
-
+MAX_PAGES = 64  # that one scan reads; the next scan reads the rest
+# After this time a scan asks for no more pages: a server that drips each would block a reader.
 SCAN_SECONDS = 10.0
-"""After this time a scan asks for no more pages: a server that drips each would block a reader."""
-
+# Before a larger object is sent, the server is asked whether it has it.
 CHECKED_FIRST_BYTES = 65_536
-"""Before a larger object is sent, the server is asked whether it has it."""
-
 MAX_ANSWER_BYTES = 65_536
+# The problem code of a store that has another URL than the one that was signed.
 UPLOAD_ELSEWHERE = "upload-elsewhere"
-"""The problem code of a store that has another URL than the one that was signed."""
-
-_ABSENT = {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}
-_STORED = {HTTPStatus.OK, HTTPStatus.CREATED}
-_NEXT_CLIENT = {HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS}
-"""Refusals of one client, its signature or its quota; another client may succeed."""
-
 _PROBLEM = re.compile(r"urn:cmfl:problem:([a-z-]{1,40})")
 
 
 class HttpObjects(ObjectStore):
-    """Objects below one URL; safe to share between threads.
+    """Objects below the URL of a folder or store; safe to share between threads.
 
-    Args:
-        server: whose URL is that of the folder or store.
-        signer: signs uploads; None to read only.
-        max_failures: after this many requests in a row without a whole answer the server is asked
-            no more; None for no bound.
-        clock: seconds that only go forward.
+    Without a signer they are read only. After `max_failures` requests in a row without a whole
+    answer the server is asked no more. The clock only goes forward.
     """
 
     def __init__(
@@ -172,10 +139,6 @@ class HttpObjects(ObjectStore):
         return True
 
     def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:  # noqa: ARG002
-        """Store an object durably; return False if it was there.
-
-        Each client of the signer is tried in turn, until one has the right and the quota.
-        """
         if self._signer is None:
             raise OSError(errno.EACCES, f"{self._server.shown_url}: no client here signs uploads")
         is_mail = path.startswith(f"{MAIL_FOLDER}/")  # which answers no HEAD
@@ -189,9 +152,10 @@ class HttpObjects(ObjectStore):
             headers = {"Authorization": header, "Content-Type": "application/octet-stream"}
             send = partial(self._server.put, f"/{path}", body, headers, MAX_ANSWER_BYTES)
             answer = self._ask(send)
-            if answer.status in _STORED:
+            if answer.status in {HTTPStatus.OK, HTTPStatus.CREATED}:
                 return answer.status == HTTPStatus.CREATED
-            if answer.status not in _NEXT_CLIENT:
+            # Refusals of one client, its signature or its quota; another client may succeed.
+            if answer.status not in {HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS}:
                 break
         assert answer is not None, "there is one client at least"
         raise OSError(errno.EACCES, _refusal(self._server, answer))
@@ -222,7 +186,10 @@ class HttpObjects(ObjectStore):
         try:
             answer = self._retry.call(
                 request,
-                _is_transient,
+                lambda error: (
+                    isinstance(error, HttpFailureError)
+                    and not isinstance(error, ResponseTooLargeError)
+                ),
                 is_transient_result=lambda response: response.status in TRANSIENT,
             )
         except HttpFailureError as error:
@@ -232,13 +199,10 @@ class HttpObjects(ObjectStore):
         return answer
 
     def _require_found(self, path: str, status: int) -> None:
-        if status in _ABSENT:
+        if status in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
             raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
         if status != HTTPStatus.OK:
-            raise self._status_error(status)
-
-    def _status_error(self, status: int) -> OSError:
-        return OSError(errno.EIO, f"{self._server.shown_url} answers with HTTP status {status}")
+            raise OSError(errno.EIO, f"{self._server.shown_url} answers with HTTP status {status}")
 
     def _read_page(self, folder: str, cursor: FolderCursor) -> bool:
         """Deliver the next page, and return whether another may follow."""
@@ -261,7 +225,8 @@ class HttpObjects(ObjectStore):
     def _page(self, folder: str, after: int) -> Page:
         answer = self._ask(lambda: self._server.get(f"/{folder}?after={after}", MAX_PAGE_BYTES))
         if answer.status != HTTPStatus.OK:
-            raise self._status_error(answer.status)
+            status = f"{self._server.shown_url} answers with HTTP status {answer.status}"
+            raise OSError(errno.EIO, status)
         try:
             return decode_page(answer.body)
         except EncodingError as error:
@@ -305,10 +270,6 @@ def require_plain_url(option: str, url: str) -> None:
         raise BlobError(
             f"{option}: the store's URL has a user, a password or a query; clients sign instead"
         )
-
-
-def _is_transient(error: Exception) -> bool:
-    return isinstance(error, HttpFailureError) and not isinstance(error, ResponseTooLargeError)
 
 
 def _refusal(server: HttpServer, answer: HttpResponse) -> str:

@@ -30,21 +30,14 @@ from ledger.storage.blobs import FolderCursor, MemoryObjects, ObjectStore
 MAIL_FOLDER = "mail"
 EPOCH_BYTES = 16
 MAX_PAGE_ENVELOPES = 256
-MAX_ENVELOPE_BYTES = 2 * 2**20
-"""Of the envelopes of a page together; the first may have any size."""
-
+MAX_ENVELOPE_BYTES = 2 * 2**20  # of a page together; the first may have any size
 MAX_PAGE_BYTES = MAX_ENVELOPE_BYTES + MAX_DOCUMENT_BYTES + 16 * MAX_PAGE_ENVELOPES + 1_000
 _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Envelopes of one board.
-
-    Attributes:
-        epoch: identifies the numbering that `after` counts in.
-        envelopes: their bytes.
-    """
+    """The bytes of one board's envelopes, `after` so many; the epoch identifies the numbering."""
 
     epoch: bytes
     after: int
@@ -53,14 +46,8 @@ class Page:
 
 def encode_page(page: Page) -> bytes:
     """Return the bytes of a page."""
-    return canonical.encode(
-        {
-            "version": _VERSION,
-            "epoch": page.epoch,
-            "after": page.after,
-            "envelopes": list(page.envelopes),
-        }
-    )
+    place = {"version": _VERSION, "epoch": page.epoch, "after": page.after}
+    return canonical.encode(place | {"envelopes": list(page.envelopes)})
 
 
 def decode_page(data: bytes) -> Page:
@@ -77,8 +64,6 @@ def decode_page(data: bytes) -> Page:
 
 Board = tuple["Domain", int, "EnvelopeKind"]
 """A contract, a round and a kind of envelope."""
-
-_RETAINED = {str(int(kind)) for kind in (EnvelopeKind.ENVIRONMENT, EnvelopeKind.ATTESTATION)}
 _ROUND = re.compile("0|[1-9][0-9]{0,19}")
 
 
@@ -177,13 +162,21 @@ def remove_mail(folder: Path, domain: Domain, before_round: int) -> list[int]:
     Environments and attestations stay: they are small, and a repetition of training needs the
     environment of an update of any round, as its coverage needs the attestations of every round.
     """
+    retained = {str(int(kind)) for kind in (EnvelopeKind.ENVIRONMENT, EnvelopeKind.ATTESTATION)}
     mail = folder / run_folder(domain)
     names = [path.name for path in mail.glob("*") if _ROUND.fullmatch(path.name)]
     faults: list[OSError] = []
     removed = []
     for number in sorted(number for number in map(int, names) if number < before_round):
+        boards = mail / str(number)
         try:
-            removed += [number] if _remove_boards(mail / str(number)) else []
+            paths = list(boards.iterdir())
+            removable = [path for path in paths if path.name not in retained]
+            for path in removable:
+                shutil.rmtree(path)
+            if len(removable) == len(paths):
+                boards.rmdir()
+            removed += [number] if removable else []
         except FileNotFoundError:
             continue  # another process removes it, too
         except OSError as error:
@@ -191,17 +184,6 @@ def remove_mail(folder: Path, domain: Domain, before_round: int) -> list[int]:
     if faults:
         raise faults[0]
     return removed
-
-
-def _remove_boards(folder: Path) -> bool:
-    """Remove a round's mail but what stays; return whether there was any."""
-    boards = list(folder.iterdir())
-    removable = [path for path in boards if path.name not in _RETAINED]
-    for path in removable:
-        shutil.rmtree(path)
-    if len(removable) == len(boards):
-        folder.rmdir()
-    return bool(removable)
 
 
 def _object_of(envelope: Envelope) -> tuple[str, Payload]:

@@ -18,49 +18,31 @@ from typing import TypeVar
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.errors import BlobError
 from ledger.protocol.payloads import Payload
-from ledger.storage.blobs import (
-    BlobReader,
-    BlobStore,
-    FolderBlobs,
-    FolderCursor,
-    FolderObjects,
-    Location,
-    LocationKind,
-    ObjectBlobs,
-    ObjectStore,
-    parse_locations,
-)
-from ledger.storage.bucket import BucketObjects
+from ledger.storage import blobs
+from ledger.storage.bucket import LEAST_BYTES_PER_SECOND, BucketObjects
 from ledger.storage.http import HttpObjects, UploadSigner, static_server, store_server
 from ledger.storage.mailbox import Mailbox
 
-BLOB_SECONDS = 60.0
-MAIL_SECONDS = 30.0
 
-
-def reader_at(text: str) -> BlobReader:
+def reader_at(text: str) -> blobs.BlobReader:
     """Return a reader of the blobs at one location, or at several, separated by commas.
 
-    Args:
-        text: an existing folder, an http or https URL of any server over one, or any URL that
-            fsspec knows.
+    It is an existing folder, an http or https URL of any server over one, or a URL for fsspec.
     """
-    locations = parse_locations("blobs", text)
+    locations = blobs.parse_locations("blobs", text)
     for location in locations:
-        if location.kind is LocationKind.FOLDER and not Path(location.text).is_dir():
+        if location.kind is blobs.LocationKind.FOLDER and not Path(location.text).is_dir():
             raise BlobError(f"blobs: {location.text!r} is no folder here, and no http or https URL")
     return _blobs([_open("blobs", location, static_server) for location in locations])
 
 
-def store_at(text: str, signer: UploadSigner | None = None) -> BlobStore:
+def store_at(text: str, signer: UploadSigner | None = None) -> blobs.BlobStore:
     """Return a store of the blobs at one location, or at several, separated by commas.
 
-    Args:
-        text: a folder, http or https of `cmfl blobs serve`, or any URL that fsspec knows.
-        signer: signs what a server is asked to store; None to read only.
+    It is a folder, http or https of `cmfl blobs serve` (read only without signer), or for fsspec.
     """
-    connect = partial(store_server, signer=signer, timeout_seconds=BLOB_SECONDS)
-    return _blobs([_open("blobs", each, connect) for each in parse_locations("blobs", text)])
+    connect = partial(store_server, signer=signer, timeout_seconds=60.0)
+    return _blobs([_open("blobs", each, connect) for each in blobs.parse_locations("blobs", text)])
 
 
 def mailbox_at(text: str, signer: UploadSigner | None = None) -> Mailbox:
@@ -68,22 +50,21 @@ def mailbox_at(text: str, signer: UploadSigner | None = None) -> Mailbox:
     return Mailbox(mail_objects_at(text, signer))
 
 
-def mail_objects_at(text: str, signer: UploadSigner | None = None) -> ObjectStore:
+def mail_objects_at(text: str, signer: UploadSigner | None = None) -> blobs.ObjectStore:
     """Return the objects of the mailbox at one location, or at several; see `store_at`."""
-    connect = partial(store_server, signer=signer, timeout_seconds=MAIL_SECONDS)
-    return _replicated(
-        [_open("mailbox", each, connect) for each in parse_locations("mailbox", text)]
-    )
+    connect = partial(store_server, signer=signer, timeout_seconds=30.0)
+    locations = blobs.parse_locations("mailbox", text)
+    return _replicated([_open("mailbox", each, connect) for each in locations])
 
 
 def require_mailbox(text: str) -> None:
     """Refuse a mailbox that is to be read, and is a folder that is not there."""
-    for location in parse_locations("mailbox", text):
-        if location.kind is LocationKind.FOLDER and not Path(location.text).is_dir():
+    for location in blobs.parse_locations("mailbox", text):
+        if location.kind is blobs.LocationKind.FOLDER and not Path(location.text).is_dir():
             raise BlobError(f"mailbox: {location.text!r} is no folder")
 
 
-def folder_at(option: str, location: Location) -> Path:
+def folder_at(option: str, location: blobs.Location) -> Path:
     """Return a folder that is there, or can be made in one that is."""
     folder = Path(location.text)
     if folder.is_dir() or (not folder.exists() and folder.parent.is_dir()):
@@ -93,87 +74,73 @@ def folder_at(option: str, location: Location) -> Path:
     )
 
 
-def _open(option: str, location: Location, connect: Callable[[str], HttpObjects]) -> ObjectStore:
+def _open(
+    option: str, location: blobs.Location, connect: Callable[[str], HttpObjects]
+) -> blobs.ObjectStore:
     match location.kind:
-        case LocationKind.SERVER:
+        case blobs.LocationKind.SERVER:
             return connect(location.text)
-        case LocationKind.REMOTE:
+        case blobs.LocationKind.REMOTE:
             return BucketObjects(location)
-        case LocationKind.FOLDER:
-            return FolderObjects(folder_at(option, location))
+        case blobs.LocationKind.FOLDER:
+            return blobs.FolderObjects(folder_at(option, location))
 
 
-def _blobs(stores: list[ObjectStore]) -> ObjectBlobs:
+def _blobs(stores: list[blobs.ObjectStore]) -> blobs.ObjectBlobs:
     # The blobs of one folder can be enumerated, and streamed.
-    if len(stores) == 1 and isinstance(stores[0], FolderObjects):
-        return FolderBlobs(stores[0].folder)
-    return ObjectBlobs(_replicated(stores))
+    if len(stores) == 1 and isinstance(stores[0], blobs.FolderObjects):
+        return blobs.FolderBlobs(stores[0].folder)
+    return blobs.ObjectBlobs(_replicated(stores))
 
 
-def _replicated(stores: list[ObjectStore]) -> ObjectStore:
+def _replicated(stores: list[blobs.ObjectStore]) -> blobs.ObjectStore:
     return stores[0] if len(stores) == 1 else ReplicatedObjects(stores)
 
 
 T = TypeVar("T")
 
 GRACE_SECONDS = 5.0
-LEAST_BYTES_PER_SECOND = 65_536
-"""A store that moves fewer, beyond the first seconds, is slow, even if it succeeds in the end."""
-
+# A slow store is skipped for this many times as long as it took: a quarter of the time is lost.
 OPEN_FACTOR = 3
-"""A slow store is skipped for this many times as long as it took: a quarter of the time is lost."""
 
 _log = logging.getLogger(__name__)
 
 
 class CircuitBreaker:
-    """Decides which of several stores are skipped for a while; safe to share between threads.
-
-    Args:
-        clock: seconds that only go forward.
-    """
+    """Decides which of several stores are skipped for a while; safe to share between threads."""
 
     def __init__(self, count: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._skipped_until = [-math.inf] * count
-        self._clock = clock
-
-    def now(self) -> float:
-        return self._clock()
+        self.now = clock
 
     def order(self) -> list[tuple[int, bool]]:
-        """Return the stores in the order to try them, each with whether it is to be skipped.
-
-        Slow ones come last, for when no other serves. If all were slow, the fault may be this
-        machine's own, and none is skipped.
-        """
-        now = self._clock()
+        """Return the stores in the order to try them, each with whether it is to be skipped."""
+        # Slow ones come last, for when no other serves. If all were slow, the fault may be this
+        # machine's own, and none is skipped.
+        now = self.now()
         slow = [until > now for until in self._skipped_until]
         order = [(index, is_slow and not all(slow)) for index, is_slow in enumerate(slow)]
         return sorted(order, key=lambda entry: entry[1])
 
     def record(self, index: int, start: float, size: int = 0) -> None:
-        """Note that an attempt has ended, successful or not, and the bytes that it moved."""
-        now = self._clock()
+        """Note that an attempt has ended, successful or not, and the bytes that it moved.
+
+        A store that moves too few a second, beyond the first seconds, is slow, even if it succeeds.
+        """
+        now = self.now()
         is_slow = now - start > GRACE_SECONDS + size / LEAST_BYTES_PER_SECOND
         self._skipped_until[index] = now + OPEN_FACTOR * (now - start) if is_slow else -math.inf
 
 
-class ReplicatedObjects(ObjectStore):
+class ReplicatedObjects(blobs.ObjectStore):
     """Writes to every store, and reads from the first that has the right bytes.
 
-    An object is stored once one store has it, and missing only if every store says so.
-
-    Args:
-        stores: at least one.
-        clock: seconds that only go forward.
-
-    Attributes:
-        outages: how many scans of a store failed or were skipped so far; the store may alone have
-            something.
+    An object is stored once one store has it, and missing only if every store says so. `outages`
+    are the scans of a store that failed or were skipped so far; it may alone have something.
     """
 
     def __init__(
-        self, stores: Sequence[ObjectStore], clock: Callable[[], float] = time.monotonic
+        self, stores: Sequence[blobs.ObjectStore], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.is_shared = any(store.is_shared for store in stores)
         self.outages = 0
@@ -185,7 +152,7 @@ class ReplicatedObjects(ObjectStore):
         return self._first(path, lambda store: store.get(path, limit), len)
 
     def has(self, path: str) -> bool:
-        def require(store: ObjectStore) -> bool:
+        def require(store: blobs.ObjectStore) -> bool:
             if store.has(path):
                 return True
             raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
@@ -198,7 +165,7 @@ class ReplicatedObjects(ObjectStore):
     def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:
         new: list[bool] = []
 
-        def put(_: int, store: ObjectStore) -> None:
+        def put(_: int, store: blobs.ObjectStore) -> None:
             new.append(store.put(path, payload, durable=durable))
 
         for index in self._each(put, size=payload.size, size_of_failure=payload.size):
@@ -206,7 +173,7 @@ class ReplicatedObjects(ObjectStore):
                 self._unsynced[index].add(path)
         return any(new)
 
-    def scan(self, folder: str, cursor: FolderCursor) -> None:
+    def scan(self, folder: str, cursor: blobs.FolderCursor) -> None:
         answered = self._each(
             lambda index, store: store.scan(folder, cursor.replica(index)), size=MAX_DOCUMENT_BYTES
         )
@@ -225,7 +192,9 @@ class ReplicatedObjects(ObjectStore):
         if remaining := pending - covered:
             raise OSError(errno.EIO, "it is durable in no store", min(remaining))
 
-    def _first(self, path: str, ask: Callable[[ObjectStore], T], size_of: Callable[[T], int]) -> T:
+    def _first(
+        self, path: str, ask: Callable[[blobs.ObjectStore], T], size_of: Callable[[T], int]
+    ) -> T:
         """Return what the first store answers that has an object."""
         faults: list[OSError] = []
         skipped = False
@@ -254,16 +223,15 @@ class ReplicatedObjects(ObjectStore):
 
     def _each(
         self,
-        act: Callable[[int, ObjectStore], None],
+        act: Callable[[int, blobs.ObjectStore], None],
         *,
         size: int | None = None,
         size_of_failure: int = 0,
     ) -> list[int]:
         """Return the stores where an act succeeded.
 
-        Args:
-            size: bytes that a success moves, by which a store is slow or not. Slow stores are asked
-                only while no other has succeeded. None: all are asked, and none is timed.
+        A success moves `size` bytes, by which a store is slow or not. Slow stores are asked only
+        while no other has succeeded. With None, all are asked, and none is timed.
         """
         done: list[int] = []
         faults: list[OSError] = []

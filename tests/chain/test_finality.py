@@ -11,7 +11,6 @@ import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.finality import (
-    MOST_BYTES,
     AncestryCheck,
     FinalityCheckpoints,
     _thinned,
@@ -26,6 +25,7 @@ from ledger.chain.ports import (
 )
 from ledger.chain.rpc.node import RpcReader, RpcSettings
 from ledger.chain.rpc.rpc_chain import RpcChain
+from ledger.io.parsing import MAX_RECORD_BYTES
 from ledger.protocol.errors import ChainError
 from tests.chain.rpc.scripted_node import BLOCK, Fault, ScriptedNode
 from tests.chain.test_port_contract import anvil
@@ -45,12 +45,12 @@ def chain(tmp_path: Path) -> Iterator[EmbeddedChain]:
 
 
 def test_what_was_acted_on_is_found_again(path: Path, chain: EmbeddedChain) -> None:
-    acted = FinalityCheckpoints.open(path, chain)
+    acted = FinalityCheckpoints(path, chain)
     assert acted.newest is None
     acted.require_unchanged(chain)
     acted.note(chain.block(2))
     acted.note(chain.block(4))
-    again = FinalityCheckpoints.open(path, chain)
+    again = FinalityCheckpoints(path, chain)
     assert again.newest == 4
     chain.mine(3)
     again.require_unchanged(chain)
@@ -62,7 +62,7 @@ def test_a_restored_older_copy_is_noticed_even_after_growth(path: Path, tmp_path
         chain.mine(2)
     shutil.copy(file, tmp_path / "backup")
     with EmbeddedChain.open(file, synchronous="NORMAL") as chain:
-        acted = FinalityCheckpoints.open(path, chain)
+        acted = FinalityCheckpoints(path, chain)
         acted.note(chain.block(2))
         chain.send(chain.sender, b"", 30_000)
         acted.note(then := chain.head())
@@ -84,7 +84,7 @@ def test_a_restored_older_copy_is_noticed_even_after_growth(path: Path, tmp_path
             acted.note(chain.block(3))
         assert acted.accept(chain) == [3]
         acted.require_unchanged(chain)
-        assert FinalityCheckpoints.open(path, chain).newest == 2
+        assert FinalityCheckpoints(path, chain).newest == 2
         assert acted.accept(chain) == []
 
 
@@ -95,7 +95,7 @@ def test_anvil_that_reorganises_more_deeply_than_the_confirmations(
     for chain in anvil(tmp_path):
         assert isinstance(chain, RpcChain)
         chain.mine(6)
-        acted = FinalityCheckpoints.open(path, chain)
+        acted = FinalityCheckpoints(path, chain)
         acted.note(final_block(chain, 2))
         acted.note(chain.block(5))
         transport = transport_to(chain)
@@ -125,7 +125,7 @@ def test_what_is_noted_block_by_block_comes_of_age() -> None:
         (b"[]", "does not have the fields"),
         (b'{"format": 1, "format": 1}', "a key twice"),
         (b"\xff", "not JSON"),
-        (b" " * (MOST_BYTES + 1), f"over {MOST_BYTES} bytes"),
+        (b" " * (MAX_RECORD_BYTES + 1), f"over {MAX_RECORD_BYTES} bytes"),
     ],
 )
 def test_a_damaged_file_is_refused(
@@ -133,7 +133,7 @@ def test_a_damaged_file_is_refused(
 ) -> None:
     path.write_bytes(damage)
     with pytest.raises(ChainError, match=fact):
-        FinalityCheckpoints.open(path, chain)
+        FinalityCheckpoints(path, chain)
 
 
 @pytest.mark.parametrize(
@@ -148,26 +148,26 @@ def test_a_damaged_file_is_refused(
 def test_a_field_that_is_none_is_refused(
     path: Path, chain: EmbeddedChain, name: str, value: object, fact: str
 ) -> None:
-    FinalityCheckpoints.open(path, chain).note(chain.head())
+    FinalityCheckpoints(path, chain).note(chain.head())
     path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
     with pytest.raises(ChainError, match=fact):
-        FinalityCheckpoints.open(path, chain)
+        FinalityCheckpoints(path, chain)
 
 
 def test_a_file_of_another_chain_is_refused(
     path: Path, chain: EmbeddedChain, tmp_path: Path
 ) -> None:
-    FinalityCheckpoints.open(path, chain).note(chain.head())
+    FinalityCheckpoints(path, chain).note(chain.head())
     with (
         EmbeddedChain.create(tmp_path / "other.sqlite", chain_id=7) as other,
         pytest.raises(WrongChainError, match="has chain id 7, expected"),
     ):
-        FinalityCheckpoints.open(path, other)
+        FinalityCheckpoints(path, other)
     with (
         EmbeddedChain.create(tmp_path / "twin.sqlite", clock=lambda: 1.0) as twin,
         pytest.raises(WrongChainError, match="begins with block"),
     ):
-        FinalityCheckpoints.open(path, twin)
+        FinalityCheckpoints(path, twin)
 
 
 def node(head: int, finalized: int | None) -> ScriptedNode:

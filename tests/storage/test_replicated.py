@@ -12,10 +12,10 @@ from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
 from ledger.protocol.payloads import Payload
 from ledger.storage.blobs import FolderCursor, MemoryObjects, ObjectBlobs
+from ledger.storage.bucket import LEAST_BYTES_PER_SECOND
 from ledger.storage.mailbox import Mailbox
 from ledger.storage.opening import (
     GRACE_SECONDS,
-    LEAST_BYTES_PER_SECOND,
     OPEN_FACTOR,
     CircuitBreaker,
     ReplicatedObjects,

@@ -27,24 +27,14 @@ from eth_utils.abi import (
 )
 
 from ledger.chain.ports import NotServedError, TransactionRevertedError
+from ledger.protocol import errors
 from ledger.protocol.encoding import keccak
-from ledger.protocol.errors import (
-    REVERT_PREFIX,
-    ChainError,
-    CmflError,
-    ProtocolRefusal,
-    RefusalCode,
-)
 
 _WORD = 32
 _SELECTOR = 4
 _ANY = 2**256
-_BOOLEAN = 2
-"""The bound of a bool; that of the smallest number is 2**8."""
-
-_LONGEST = 256
-"""Most elements of a list argument: the contract refuses every longer list."""
-
+_BOOLEAN = 2  # the bound of a bool; that of the smallest number is 2**8
+_LONGEST = 256  # elements of a list argument: the contract refuses every longer list
 _BOUNDS: dict[str, int | None] = {
     **{f"uint{bits}": 1 << bits for bits in range(8, 257, 8)},
     "bytes32": None,
@@ -55,15 +45,12 @@ _FIXED = re.compile(r"(.*)\[([0-9]+)\]")
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Consecutive words: a tuple, an array of fixed length, or one value.
-
-    Attributes:
-        bounds: exclusive upper bound of each word's unsigned integer; 2 for a bool, None: 32 bytes.
-        is_leaf: whether it is a single value, and not a tuple of one.
-    """
+    """Consecutive words: a tuple, an array of fixed length, or one value."""
 
     bounds: tuple[int | None, ...]
+    """Exclusive upper bound of each word's unsigned integer; 2 for a bool, None for 32 bytes."""
     is_leaf: bool = False
+    """Whether it is a single value, and not a tuple of one."""
     split: Struct = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -111,7 +98,6 @@ class _List:
 
 
 def _values(words: Iterable[bytes], bounds: tuple[int | None, ...]) -> list[Any]:
-    """Return the values of words."""
     values: list[Any] = []
     for word, bound in zip(words, bounds, strict=True):
         if bound is None:
@@ -151,19 +137,8 @@ class _Plan:
     parts: tuple[tuple[int, int, _Part], ...]
     bounds: tuple[int | None, ...]
 
-    @staticmethod
-    def of(parts: list[_Part]) -> _Plan:
-        ends = [sum(len(part.bounds) for part in parts[: i + 1]) for i in range(len(parts))]
-        spans = zip([0, *ends], ends, parts, strict=False)
-        return _Plan(tuple(spans), tuple(bound for part in parts for bound in part.bounds))
-
     def read(self, data: bytes, *, is_call: bool = False) -> tuple[Any, ...]:
-        """Return the decoded values; raise ValueError if they are not laid out as they should.
-
-        Args:
-            is_call: whether the data begin with a selector, and are read as the EVM reads them:
-                see `arguments_of`.
-        """
+        """Return the decoded values, or raise ValueError; for call data see `arguments_of`."""
         head, start = _words(len(self.bounds)), _SELECTOR if is_call else 0
         if len(data) < start + head.size:
             raise ValueError("cut off within the head")
@@ -185,7 +160,6 @@ class _Plan:
         return tuple(decoded)
 
     def write(self, values: Sequence[Any]) -> bytes:
-        """Return the encoded values."""
         head: list[bytes] = []
         tail: list[bytes] = []
         for value, (_, _, part) in zip(values, self.parts, strict=True):
@@ -207,18 +181,18 @@ def decoded(types: tuple[str, ...], data: bytes, subject: str) -> tuple[Any, ...
     try:
         return _plan(types).read(data)
     except ValueError as error:
-        raise ChainError(f"{subject}: {error}") from error
+        raise errors.ChainError(f"{subject}: {error}") from error
 
 
 @lru_cache(maxsize=32)
 def _plan(types: tuple[str, ...]) -> _Plan:
-    return _Plan.of([_part(abi_type) for abi_type in types])
-
-
-def _part(abi_type: str) -> _Part:
-    if abi_type.endswith("[]"):
-        return _List(_row_of(abi_type[:-2]))
-    return _row_of(abi_type)
+    spans, bounds = [], tuple[int | None, ...]()
+    for abi_type in types:
+        row = _row_of(abi_type.removesuffix("[]"))
+        part = _List(row) if abi_type.endswith("[]") else row
+        spans.append((len(bounds), len(bounds) + len(part.bounds), part))
+        bounds += part.bounds
+    return _Plan(tuple(spans), bounds)
 
 
 def _row_of(abi_type: str) -> _Row:
@@ -230,17 +204,9 @@ def _row_of(abi_type: str) -> _Row:
     return _Row((_BOUNDS[abi_type],), is_leaf=True)
 
 
-ERROR_SELECTOR = keccak(b"Error(string)")[:4]
-
-
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """Compiler output, as committed.
-
-    Attributes:
-        runtime: deployed code, without the immutables that follow it.
-        sources: sha256 of each source file.
-    """
+    """Compiler output, as committed; `runtime` is without the immutables that follow it."""
 
     compiler: str
     abi: dict[str, Any]
@@ -296,18 +262,18 @@ def arguments_of(function: str, data: bytes) -> tuple[Any, ...]:
     overlap, and be in any order. Bytes that no offset leads to are ignored.
     """
     if data[:_SELECTOR] != selector(function):
-        raise ChainError(f"the transaction does not call {function}")
+        raise errors.ChainError(f"the transaction does not call {function}")
     try:
         return _plan(_types(function)).read(data, is_call=True)
     except ValueError as error:
-        raise ChainError(f"arguments of {function}: {error}") from error
+        raise errors.ChainError(f"arguments of {function}: {error}") from error
 
 
 def result_of(function: str, data: bytes) -> tuple[Any, ...]:
     """Return the decoded results of a call."""
     try:
         return decoded(_result_types(function), data, f"result of {function}")
-    except ChainError as error:
+    except errors.ChainError as error:
         raise NotServedError(f"{error}: not an answer of this contract") from error
 
 
@@ -323,7 +289,7 @@ def event_fields(event: str, topics: tuple[bytes, ...], data: bytes) -> dict[str
     """Return the fields of an event's log by name, the indexed ones included."""
     indexed, plain = event_layout(event)
     if len(topics) != len(indexed) + 1:
-        raise ChainError(f"a log of {event} has {len(topics)} topics")
+        raise errors.ChainError(f"a log of {event} has {len(topics)} topics")
     fields = dict(zip(plain, decoded(tuple(plain.values()), data, event), strict=True))
     for (name, kind), word in zip(indexed.items(), topics[1:], strict=True):
         fields[name] = decoded((kind,), word, event)[0]
@@ -334,20 +300,16 @@ def event_fields(event: str, topics: tuple[bytes, ...], data: bytes) -> dict[str
 def event_layout(event: str) -> tuple[dict[str, str], dict[str, str]]:
     """Return names and types of an event's indexed fields, and of all others."""
     inputs = artifact().abi[event]["inputs"]
-    indexed, plain = (
-        {
-            entry["name"]: collapse_if_tuple(entry)
-            for entry in inputs
-            if entry["indexed"] is is_topic
-        }
-        for is_topic in (True, False)
-    )
+    indexed: dict[str, str] = {}
+    plain: dict[str, str] = {}
+    for entry in inputs:
+        (indexed if entry["indexed"] else plain)[entry["name"]] = collapse_if_tuple(entry)
     return indexed, plain
 
 
 def revert_reason(data: bytes) -> str | None:
     """Return the reason of a revert; None if it has none."""
-    if data[:4] != ERROR_SELECTOR:
+    if data[:4] != keccak(b"Error(string)")[:4]:
         return None
     try:
         return cast("str", decode(["string"], data[4:])[0])
@@ -355,13 +317,13 @@ def revert_reason(data: bytes) -> str | None:
         return None
 
 
-def refusal(error: TransactionRevertedError) -> CmflError:
+def refusal(error: TransactionRevertedError) -> errors.CmflError:
     """Return the refusal that a revert's reason names; a ChainError for any other reason."""
     reason = revert_reason(error.data)
-    fact = (reason or "").removeprefix(REVERT_PREFIX)
-    if fact != reason and fact in set(RefusalCode):
-        return ProtocolRefusal(RefusalCode(fact))
-    return ChainError(f"the contract refuses: {reason}" if reason else str(error))
+    fact = (reason or "").removeprefix(errors.REVERT_PREFIX)
+    if fact != reason and fact in set(errors.RefusalCode):
+        return errors.ProtocolRefusal(errors.RefusalCode(fact))
+    return errors.ChainError(f"the contract refuses: {reason}" if reason else str(error))
 
 
 @lru_cache(maxsize=64)

@@ -1,10 +1,8 @@
 """The contract's five transactions as typed calls, and its logs as events of the specification.
 
-Signatures have 65 bytes r ‖ s ‖ v, except in call data, where they are compact (EIP-2098).
-
-A node may hide, repeat or alter what it serves. Readers reject here what a contract of given
-sizes can neither return nor log, as an error of the node. The audit decides whether a possible
-answer is true.
+Signatures have 65 bytes r ‖ s ‖ v, except in call data, where they are compact (EIP-2098). A node
+may hide, repeat or alter what it serves. What a contract of given sizes can neither return nor log
+is rejected here, as an error of the node. The audit decides whether a possible answer is true.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from typing import Any, TypeAlias, cast, get_args
 from ledger.chain.contract import abi
 from ledger.chain.ports import Log, NotServedError
 from ledger.chain.round_ledger import RecordedEvent
-from ledger.protocol import ledger_state
+from ledger.protocol import ledger_state, parameters
 from ledger.protocol.encoding import INFINITY_BITS, registered_client, word_client
 from ledger.protocol.errors import ChainError, SignatureError
 from ledger.protocol.ledger_state import (
@@ -27,14 +25,6 @@ from ledger.protocol.ledger_state import (
     StatementKind,
     SubmittedCertificate,
     SubmittedDecision,
-)
-from ledger.protocol.parameters import (
-    MAX_BLOCKS,
-    MAX_CLIENTS,
-    MAX_MEMBERS,
-    MAX_ROUNDS,
-    MAX_TRAINERS,
-    MIN_MEMBERS,
 )
 from ledger.protocol.types import (
     ClientId,
@@ -101,20 +91,27 @@ def encode_call(call: Call) -> bytes:
             ]
             signatures = [compact(entry.signature) for entry in signed]
             return abi.call_data("commit_updates", number, commitments, signatures)
-        case DecideCall(number, decision, certificates):
-            votes = [
-                value for certificate in certificates for value in _certificate_values(certificate)
-            ]
-            return abi.call_data("decide", number, *_decision_values(decision), *votes)
+        case DecideCall(number, d, certificates):
+            outcome = [getattr(d, name) for name in abi.struct_fields("decide", "outcome")]
+            decision = (d.committee, d.ranking, d.base, outcome, d.incidents)
+            votes: list[object] = []
+            for c in certificates:
+                votes.append((c.view, c.set_digest, *compact(c.request), c.signers))
+                votes.append([compact(reply) for reply in c.replies])
+            return abi.call_data("decide", number, *decision, *votes)
         case AbandonCall(number):
             return abi.call_data("abandon_round", number)
         case ReportCall(report):
-            return abi.call_data("report_equivocation", *_report_values(report))
+            positions, statements = zip(
+                *(_signed_values(signed) for signed in (report.first, report.second)), strict=True
+            )
+            accused = report.client, int(report.kind)
+            return abi.call_data("report_equivocation", *accused, *positions[0], *statements)
 
 
 def decode_call(data: bytes) -> Call:
     """Return the call in a transaction's data."""
-    name = _names().get(data[:4])
+    name = next((name for name in _CALLS if abi.selector(name) == data[:4]), None)
     if name is None:
         raise ChainError(f"0x{data[:4].hex()} names no transaction of the contract")
     return _CALLS[name](*abi.arguments_of(name, data))
@@ -134,43 +131,15 @@ def expanded(r: bytes, vs: bytes) -> bytes:
     return r + (word & (1 << 255) - 1).to_bytes(32) + bytes([27 + (word >> 255)])
 
 
-def _decision_values(decision: SubmittedDecision) -> tuple[object, ...]:
-    outcome = tuple(getattr(decision, name) for name in _outcome_fields())
-    return decision.committee, decision.ranking, decision.base, outcome, decision.incidents
-
-
-def _outcome_fields() -> tuple[str, ...]:
-    """Return the names of the fields of `decide`'s outcome, which are those of the decision."""
-    return abi.struct_fields("decide", "outcome")
-
-
-def _certificate_values(certificate: SubmittedCertificate) -> tuple[object, list[object]]:
-    c = certificate
-    head = (c.view, c.set_digest, *compact(c.request), c.signers)
-    return head, [compact(reply) for reply in c.replies]
-
-
-def _report_values(report: EquivocationReport) -> tuple[object, ...]:
-    position: tuple[int, int, int, Digest]
-    match report.first.statement:
-        case Vote() as vote:
-            position = (vote.round, int(vote.phase), vote.view, vote.base)
-        case Scores() as scores:
-            position = (scores.round, 0, 0, scores.base)
-    statements = [_statement_values(signed) for signed in (report.first, report.second)]
-    return report.client, int(report.kind), *position, *statements
-
-
-def _statement_values(signed: SignedStatement) -> tuple[object, ...]:
+def _signed_values(signed: SignedStatement) -> tuple[tuple[object, ...], tuple[object, ...]]:
+    """Return the place of a statement, and what was signed there with the signature."""
+    signature = compact(signed.signature)
     match signed.statement:
         case Vote() as vote:
-            return vote.set_digest, vote.result, *compact(signed.signature)
+            place = (vote.round, int(vote.phase), vote.view, vote.base)
+            return place, (vote.set_digest, vote.result, *signature)
         case Scores() as scores:
-            return scores.clients, scores.digest, *compact(signed.signature)
-
-
-def _register(words: tuple[int, ...], rest: bytes) -> RegisterCall:
-    return RegisterCall(words, Digest(rest))
+            return (scores.round, 0, 0, scores.base), (scores.clients, scores.digest, *signature)
 
 
 def _commit(
@@ -193,7 +162,7 @@ def _decide(number: int, *values: Any) -> DecideCall:
         ranking=ranking,
         base=base,
         incidents=incidents,
-        **dict(zip(_outcome_fields(), outcome, strict=True)),
+        **dict(zip(abi.struct_fields("decide", "outcome"), outcome, strict=True)),
     )
     certificates = (_certificate(votes[0], votes[1]), _certificate(votes[2], votes[3]))
     return DecideCall(number, decision, certificates)
@@ -236,16 +205,12 @@ def _signed(
 
 
 _CALLS: dict[str, Callable[..., Call]] = {
-    "register_clients": _register,
+    "register_clients": RegisterCall,
     "commit_updates": _commit,
     "decide": _decide,
     "abandon_round": AbandonCall,
     "report_equivocation": _report,
 }
-
-
-def _names() -> dict[bytes, str]:
-    return {abi.selector(name): name for name in _CALLS}
 
 
 _EVENTS: dict[str, type[ledger_state.Event]] = {
@@ -260,7 +225,17 @@ def decode_log(log: Log) -> RecordedEvent:
     name = _event_names().get(log.topics[0]) if log.topics else None
     if name is None:
         raise ChainError(f"block {log.block_number} holds a log of no known event")
-    event = _read(_EVENTS[name], abi.event_fields(name, log.topics, log.data))
+    fields = abi.event_fields(name, log.topics, log.data)
+    if name == "UpdatesCommitted":
+        pairs = fields.pop("commitments")
+        fields["clients"] = tuple(client for client, _ in pairs)
+        fields["commitments"] = tuple(commitment for _, commitment in pairs)
+    if name == "RoundDecided":
+        clients = tuple(word_client(word) for word in fields["ranking"])
+        for field in _PLACES:
+            places = fields[field]
+            fields[field] = tuple(c for place, c in enumerate(clients) if places >> place & 1)
+    event = _EVENTS[name](**fields)
     return RecordedEvent(
         event, log.block_number, log.block_hash, log.transaction_hash, log.log_index
     )
@@ -292,30 +267,16 @@ def _logged(event: ledger_state.Event, name: str) -> object:
             return getattr(event, name)
 
 
-def _read(kind: type[ledger_state.Event], fields: dict[str, Any]) -> ledger_state.Event:
-    """Return an event from the fields of its log, which have the names of the specification's."""
-    if kind is ledger_state.UpdatesCommitted:
-        pairs = fields.pop("commitments")
-        fields["clients"] = tuple(client for client, _ in pairs)
-        fields["commitments"] = tuple(commitment for _, commitment in pairs)
-    if kind is ledger_state.RoundDecided:
-        clients = tuple(word_client(word) for word in fields["ranking"])
-        for name in _PLACES:
-            places = fields[name]
-            fields[name] = tuple(c for place, c in enumerate(clients) if places >> place & 1)
-    return kind(**fields)
-
-
 def require_possible_sizes(fixed: Deployment) -> None:
     """Reject sizes that the constructor rejects."""
     d = fixed
     possible = (
-        MIN_MEMBERS <= d.members <= MAX_MEMBERS
-        and d.members <= d.trainers <= MAX_TRAINERS
-        and d.members + d.trainers <= d.clients <= MAX_CLIENTS
+        parameters.MIN_MEMBERS <= d.members <= parameters.MAX_MEMBERS
+        and d.members <= d.trainers <= parameters.MAX_TRAINERS
+        and d.members + d.trainers <= d.clients <= parameters.MAX_CLIENTS
         and d.aggregation_ppm <= 1_000_000
-        and 0 < d.rounds <= MAX_ROUNDS
-        and 0 < d.commit_blocks <= d.deadline_blocks - 2 < MAX_BLOCKS - 1
+        and 0 < d.rounds <= parameters.MAX_ROUNDS
+        and 0 < d.commit_blocks <= d.deadline_blocks - 2 < parameters.MAX_BLOCKS - 1
         and d.members // 2 <= d.replies < d.members
     )
     if not possible:

@@ -4,10 +4,9 @@ Deploying is idempotent. A manifest whose contract is on this chain, has this co
 configuration is used as it is. An interrupted deployment is completed. A mismatch is an error,
 never a second contract.
 
-The deployment intent is a file written before the creation is sent. It names the nonce of the
-creating transaction. On every fork an account has one transaction per nonce: a process that was
-killed before it wrote the manifest finds its contract by the nonce, or sends the creation again
-with the same nonce.
+The deployment intent is a file written before the creation is sent, with the nonce of the creating
+transaction. On every fork an account has one transaction per nonce. A process that was killed
+before it wrote the manifest finds its contract by it, or sends the creation with it again.
 """
 
 from __future__ import annotations
@@ -20,35 +19,20 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from ledger.chain import ports
 from ledger.chain.contract import abi
 from ledger.chain.contract.codec import RegisterCall
 from ledger.chain.contract.ledger import (
     CommitteeLedger,
     LedgerWriter,
     Manifest,
-    read_fields,
     read_manifest,
     read_run_manifest,
     settings_digest,
     write_manifest,
 )
-from ledger.chain.ports import (
-    ChainDamagedError,
-    ChainMovedError,
-    ChainReader,
-    ChainUnreachableError,
-    ChainWriter,
-    ForeignCodeError,
-    NotServedError,
-    Receipt,
-    ReceiptReader,
-    Transaction,
-    TransactionRefusedError,
-    TransactionRevertedError,
-    UncheckableCreationError,
-    require_plain_sender,
-)
 from ledger.io.home import DISK, Disk, Home, RunPaths
+from ledger.io.parsing import read_record, require_format
 from ledger.protocol import ledger_state
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.encoding import contract_created_by, sha256, to_canonical, words
@@ -64,12 +48,7 @@ _ATTEMPTS = 4
 
 @dataclass(frozen=True, slots=True)
 class DeploymentIntent:
-    """A started deployment.
-
-    Attributes:
-        genesis_hash: hash of its block 0, 0x-hex.
-        deployer: sender of the creating transaction, EIP-55.
-    """
+    """A started deployment; hashes are 0x-hex, and the deployer's address EIP-55."""
 
     format: int
     chain_id: int
@@ -80,8 +59,8 @@ class DeploymentIntent:
 
 
 def create_once(
-    chain: ChainWriter, creation: bytes, gas: int, paths: RunPaths, disk: Disk
-) -> Receipt:
+    chain: ports.ChainWriter, creation: bytes, gas: int, paths: RunPaths, disk: Disk
+) -> ports.Receipt:
     """Create a run's contract exactly once, however often earlier attempts were interrupted."""
     if (intent := read_intent(paths)) is not None:
         receipt = _resume(chain, intent, creation, gas, paths)
@@ -91,7 +70,7 @@ def create_once(
         nonce = _write(chain, creation, paths, disk)
         try:
             return chain.create_contract(creation, gas, nonce)
-        except TransactionRefusedError:
+        except ports.TransactionRefusedError:
             # Retry only if the nonce was used by another transaction.
             if chain.next_nonce() == nonce:
                 raise
@@ -99,12 +78,25 @@ def create_once(
 
 
 def earlier_creation(
-    chain: ReceiptReader, intent: DeploymentIntent, creation: bytes, paths: RunPaths
-) -> Receipt | None:
+    chain: ports.ReceiptReader, intent: DeploymentIntent, creation: bytes, paths: RunPaths
+) -> ports.Receipt | None:
     """Return the receipt of an earlier attempt's creation; None until it is mined."""
-    _require_chain(chain, intent, paths)
+    genesis_hash = f"0x{chain.genesis_hash.hex()}"
+    if (intent.chain_id, intent.genesis_hash) != (chain.chain_id, genesis_hash):
+        raise ChainError(
+            f"run {paths.name!r} was being deployed on chain {intent.chain_id} with genesis "
+            f"{intent.genesis_hash}, not on {chain.chain_id} with {genesis_hash}: continue "
+            f"there, or remove {paths.intent} to deploy it here"
+        )
     receipt = chain.receipt_of(intent.deployer, intent.nonce)
-    if receipt is None or not _is_creation_of(chain, intent, receipt, paths):
+    # If the creation was never sent, something else may have used the nonce, say another run.
+    if receipt is None or receipt.status != 1 or receipt.contract_address is None:
+        return None
+    sent = chain.transaction(receipt.transaction_hash)
+    if sha256(sent.input).hex() != intent.creation_sha256:
+        return None
+    others = [run for run in Home(paths.path.parent.parent).deployed() if run.path != paths.path]
+    if receipt.contract_address in {read_manifest(run.manifest).address for run in others}:
         return None
     if intent.creation_sha256 != sha256(creation).hex():
         raise ChainError(
@@ -115,8 +107,8 @@ def earlier_creation(
 
 
 def _resume(
-    chain: ChainWriter, intent: DeploymentIntent, creation: bytes, gas: int, paths: RunPaths
-) -> Receipt | None:
+    chain: ports.ChainWriter, intent: DeploymentIntent, creation: bytes, gas: int, paths: RunPaths
+) -> ports.Receipt | None:
     """Return the creation of an earlier attempt; None if it can no longer be mined."""
     receipt = earlier_creation(chain, intent, creation, paths)
     if receipt is not None or chain.receipt_of(intent.deployer, intent.nonce) is not None:
@@ -132,14 +124,14 @@ def _resume(
         )
     try:
         return chain.create_contract(creation, gas, intent.nonce, again=True)
-    except TransactionRefusedError:
+    except ports.TransactionRefusedError:
         # The earlier attempt, or another transaction with its nonce, may just have been mined.
         if chain.receipt_of(intent.deployer, intent.nonce) is None:
             raise
         return earlier_creation(chain, intent, creation, paths)
 
 
-def _write(chain: ChainWriter, creation: bytes, paths: RunPaths, disk: Disk) -> int:
+def _write(chain: ports.ChainWriter, creation: bytes, paths: RunPaths, disk: Disk) -> int:
     """Write the intent of a new attempt, and return its nonce."""
     intent = DeploymentIntent(
         format=_FORMAT,
@@ -161,7 +153,7 @@ def read_intent(paths: RunPaths) -> DeploymentIntent | None:
     kinds: dict[str, type] = {field.name: str for field in fields(DeploymentIntent)}
     kinds |= {"format": int, "chain_id": int, "nonce": int}
     intent = DeploymentIntent(
-        **read_fields(paths.intent, "deployment intent", "format", _FORMAT, kinds)
+        **read_record(paths.intent, "deployment intent", kinds, require_format(_FORMAT))
     )
     if len(intent.creation_sha256) != 64 or set(intent.creation_sha256) - set("0123456789abcdef"):
         raise ChainError(f"deployment intent {paths.intent}: creation_sha256 is not a digest")
@@ -170,37 +162,7 @@ def read_intent(paths: RunPaths) -> DeploymentIntent | None:
     return intent
 
 
-def _require_chain(chain: ChainReader, intent: DeploymentIntent, paths: RunPaths) -> None:
-    genesis_hash = f"0x{chain.genesis_hash.hex()}"
-    if (intent.chain_id, intent.genesis_hash) != (chain.chain_id, genesis_hash):
-        raise ChainError(
-            f"run {paths.name!r} was being deployed on chain {intent.chain_id} with genesis "
-            f"{intent.genesis_hash}, not on {chain.chain_id} with {genesis_hash}: continue "
-            f"there, or remove {paths.intent} to deploy it here"
-        )
-
-
-def _is_creation_of(
-    chain: ChainReader, intent: DeploymentIntent, receipt: Receipt, paths: RunPaths
-) -> bool:
-    """Return whether a transaction is the intended creation, and no other run has its contract.
-
-    The nonce may have been used by something else if the creation was never sent.
-    """
-    if receipt.status != 1 or receipt.contract_address is None:
-        return False
-    sent = chain.transaction(receipt.transaction_hash)
-    is_same = sha256(sent.input).hex() == intent.creation_sha256
-    return is_same and receipt.contract_address not in _contracts_of_others(paths)
-
-
-def _contracts_of_others(paths: RunPaths) -> frozenset[str]:
-    others = [run for run in Home(paths.path.parent.parent).deployed() if run.path != paths.path]
-    return frozenset(read_manifest(run.manifest).address for run in others)
-
-
 DEPLOYMENT_GAS = 6_500_000
-MAX_IMMUTABLE_BYTES = 1024
 ALLOW_UNKNOWN_CREATION = "--allow-unknown-creation"
 """Option of `cmfl join` and `cmfl worker` that an error names."""
 
@@ -233,14 +195,10 @@ def creation_data(deployment: ledger_state.Deployment) -> bytes:
 
 
 def deploy(
-    chain: ChainWriter, document: RunDocument, paths: RunPaths, disk: Disk = DISK
+    chain: ports.ChainWriter, document: RunDocument, paths: RunPaths, disk: Disk = DISK
 ) -> Manifest:
-    """Deploy a run's contract and register its clients, unless this was done before.
-
-    Args:
-        paths: of the run, which has a `config.toml` already.
-    """
-    require_plain_sender(chain, chain.sender)
+    """Deploy the contract of a run with a `config.toml`, and register its clients, exactly once."""
+    ports.require_plain_sender(chain, chain.sender)
     deployment, batches = deployment_for(document)
     if paths.manifest.exists():
         written = read_run_manifest(paths)
@@ -263,12 +221,20 @@ def deploy(
         connect(chain, manifest)
         write_manifest(paths.manifest, manifest, disk)
     disk.remove(paths.intent)
-    _register(LedgerWriter(chain, manifest.address, manifest.block), batches)
+    ledger = LedgerWriter(chain, manifest.address, manifest.block)
+    registered = ledger.state().registered
+    ends = itertools.accumulate(len(batch.words) for batch in batches)
+    for batch, end in zip(batches, ends, strict=True):
+        if end > registered:
+            ledger.register_clients(batch.words, batch.rest)
     return manifest
 
 
 def _manifest_of(
-    chain: ChainWriter, receipt: Receipt, deployment: ledger_state.Deployment, paths: RunPaths
+    chain: ports.ChainWriter,
+    receipt: ports.Receipt,
+    deployment: ledger_state.Deployment,
+    paths: RunPaths,
 ) -> Manifest:
     if receipt.contract_address is None:
         raise ChainError("the chain gave no address for the new contract")
@@ -290,28 +256,30 @@ def _manifest_of(
     )
 
 
-def _as_moved(chain: ChainReader, manifest: Manifest) -> Manifest:
-    """Return a manifest with its transaction's current block, and the salt that follows from it.
-
-    A reorganisation may have moved the transaction; nothing else of the manifest can change.
-    """
-    try:
-        transaction_hash = bytes.fromhex(manifest.transaction.removeprefix("0x"))
-    except ValueError:
-        return manifest  # `connect` rejects it
-    receipt = chain.receipt(transaction_hash) if len(transaction_hash) == 32 else None
+def _as_moved(chain: ports.ChainReader, manifest: Manifest) -> Manifest:
+    """Return a manifest with its transaction's block, which a reorganisation may have changed."""
+    transaction_hash = _creating_hash(manifest)
+    receipt = None if transaction_hash is None else chain.receipt(transaction_hash)
     if receipt is None or not _has_created(receipt, manifest):
         return manifest  # `connect` rejects it
     salt = _salt(CommitteeLedger(chain, manifest.address, receipt.block_number))
     return replace(manifest, block=receipt.block_number, salt=salt)
 
 
+def _creating_hash(manifest: Manifest) -> bytes | None:
+    """Return the hash of the creating transaction; None if the manifest names no hash."""
+    try:
+        transaction_hash = bytes.fromhex(manifest.transaction.removeprefix("0x"))
+    except ValueError:
+        return None
+    return transaction_hash if len(transaction_hash) == 32 else None
+
+
 def _salt(ledger: CommitteeLedger) -> str:
-    """Return the salt of a contract's domain, 0x-hex."""
     return f"0x{ledger.domain().salt.hex()}"
 
 
-def connect(chain: ChainReader, manifest: Manifest) -> CommitteeLedger:
+def connect(chain: ports.ChainReader, manifest: Manifest) -> CommitteeLedger:
     """Return a manifest's contract after checking each field against chain and artefact."""
     if manifest.chain_id != chain.chain_id:
         raise ChainError(f"the manifest is for chain {manifest.chain_id}, not {chain.chain_id}")
@@ -340,20 +308,16 @@ def connect(chain: ChainReader, manifest: Manifest) -> CommitteeLedger:
 
 
 def deployed_domain(ledger: CommitteeLedger, *, allow_unknown_creation: bool) -> Domain:
-    """Return the EIP-712 domain of a contract whose code contains it: clients may sign for it.
-
-    Args:
-        allow_unknown_creation: whether to accept a contract whose creation code is not checkable.
-    """
+    """Return the EIP-712 domain of a contract whose code contains it: clients may sign for it."""
     domain = ledger.domain()
     try:
         violation = code_violation(ledger, ledger.deployment(), domain)
-    except UncheckableCreationError as error:
+    except ports.UncheckableCreationError as error:
         if not allow_unknown_creation:
             raise ConfigurationError(f"{error}; {ALLOW_UNKNOWN_CREATION} accepts it") from error
         return domain
     if violation is not None:
-        raise ForeignCodeError(f"the code at {ledger.address} is not this run's: {violation}")
+        raise ports.ForeignCodeError(f"the code at {ledger.address} is not this run's: {violation}")
     return domain
 
 
@@ -372,31 +336,27 @@ def _require_artifact(manifest: Manifest) -> None:
             )
 
 
-def require_code(chain: ChainReader, address: str) -> None:
+def require_code(chain: ports.ChainReader, address: str) -> None:
     """Reject an address that does not hold this contract's code."""
     code = chain.code(address)
     if not code:
         chain.verify_not_behind()
         raise ChainError(f"there is no contract at {address}")
     if not is_published(code):
-        raise ForeignCodeError(
+        raise ports.ForeignCodeError(
             f"the code at {address} is not that of {abi.artifact().compiler}'s artefact"
         )
 
 
-def _require_creation(chain: ChainReader, manifest: Manifest, deployment: Deployment) -> None:
+def _require_creation(chain: ports.ChainReader, manifest: Manifest, deployment: Deployment) -> None:
     """Reject a wrong creation: reading from a wrong first block would miss events."""
-    try:
-        transaction_hash = bytes.fromhex(manifest.transaction.removeprefix("0x"))
-    except ValueError as error:
-        raise ChainError("the manifest's transaction is not a hash") from error
-    if len(transaction_hash) != 32:
+    if (transaction_hash := _creating_hash(manifest)) is None:
         raise ChainError("the manifest's transaction is not a hash")
     with _served_creation(manifest.address):
         sent = chain.transaction(transaction_hash)
         receipt = chain.receipt(transaction_hash)
     if receipt is None:
-        raise UncheckableCreationError(
+        raise ports.UncheckableCreationError(
             f"there is no receipt of 0x{transaction_hash.hex()}, although it is mined"
         )
     if not _has_created(receipt, manifest):
@@ -406,26 +366,14 @@ def _require_creation(chain: ChainReader, manifest: Manifest, deployment: Deploy
     if to_canonical(sent.sender) != to_canonical(manifest.deployer):
         raise ChainError(f"{sent.sender} deployed the contract, not {manifest.deployer[:60]}")
     if (violation := creation_violation(sent, manifest.address, deployment)) is not None:
-        raise ForeignCodeError(f"the contract at {manifest.address} is not this run's: {violation}")
+        raise ports.ForeignCodeError(
+            f"the contract at {manifest.address} is not this run's: {violation}"
+        )
 
 
-def _has_created(receipt: Receipt, manifest: Manifest) -> bool:
+def _has_created(receipt: ports.Receipt, manifest: Manifest) -> bool:
     created = receipt.contract_address
     return created is not None and to_canonical(created) == to_canonical(manifest.address)
-
-
-def _register(ledger: LedgerWriter, batches: tuple[RegisterCall, ...]) -> None:
-    """Register the clients that are not registered yet."""
-    for batch in remaining_registrations(batches, ledger.state().registered):
-        ledger.register_clients(batch.words, batch.rest)
-
-
-def remaining_registrations(
-    batches: tuple[RegisterCall, ...], done: int
-) -> tuple[RegisterCall, ...]:
-    """Return the batches that remain after `done` clients have been registered."""
-    ends = itertools.accumulate(len(batch.words) for batch in batches)
-    return tuple(batch for batch, end in zip(batches, ends, strict=True) if end > done)
 
 
 def _readable(deployment: ledger_state.Deployment) -> dict[str, Any]:
@@ -438,8 +386,8 @@ def _readable(deployment: ledger_state.Deployment) -> dict[str, Any]:
 def is_published(code: bytes) -> bool:
     """Return whether runtime code is the artefact's, with the immutables of some deployment."""
     runtime = abi.artifact().runtime
-    # Only the immutables that Vyper appends to the runtime code may differ.
-    return code.startswith(runtime) and len(code) - len(runtime) <= MAX_IMMUTABLE_BYTES
+    # Only the immutables that Vyper appends to the runtime code may differ, at most 1,024 bytes.
+    return code.startswith(runtime) and len(code) - len(runtime) <= 1024
 
 
 def code_violation(ledger: CommitteeLedger, deployment: Deployment, domain: Domain) -> str | None:
@@ -460,19 +408,19 @@ def _served_creation(address: str) -> Iterator[None]:
     """Translate the errors of a chain that answers, and does not serve the creation."""
     try:
         yield
-    except (ChainUnreachableError, ChainMovedError, ChainDamagedError):
+    except (ports.ChainUnreachableError, ports.ChainMovedError, ports.ChainDamagedError):
         raise
     except ChainError as error:
-        raise UncheckableCreationError(
+        raise ports.UncheckableCreationError(
             f"the creation code of {address} is not checkable: {error}"
         ) from error
 
 
-def creation_violation(sent: Transaction, address: str, deployment: Deployment) -> str | None:
+def creation_violation(sent: ports.Transaction, address: str, deployment: Deployment) -> str | None:
     """Return why a transaction is not this deployment's creation; None if it is."""
     own = contract_created_by(to_canonical(sent.sender), sent.nonce)
     if sent.to is not None or own != to_canonical(address):
-        raise UncheckableCreationError(
+        raise ports.UncheckableCreationError(
             f"the creation code of {address} is not checkable: another contract created it in "
             f"transaction 0x{sent.hash.hex()}"
         )
@@ -488,7 +436,8 @@ def runtime_violation(code: bytes, deployment: Deployment, domain: Domain) -> st
         return "there is no code"
     if not code.startswith(runtime):
         return "it is not the artefact's"
-    if code[len(runtime) :] != _immutables(deployment, domain):
+    immutables = words(domain_separator(domain), domain.salt, *constructor_values(deployment))
+    if code[len(runtime) :] != immutables:
         return "its immutables are not those of this deployment"
     return None
 
@@ -499,35 +448,24 @@ def constructor_values(deployment: Deployment) -> tuple[bytes | int, ...]:
     return tuple(value is Beacon.BLOCK if type(value) is Beacon else value for value in values)
 
 
-def _immutables(deployment: Deployment, domain: Domain) -> bytes:
-    return words(domain_separator(domain), domain.salt, *constructor_values(deployment))
+def creation_block(chain: ports.ChainReader, address: str, newest: int) -> int | None:
+    """Return the number of the first block after which a contract exists, by binary search.
 
-
-def creation_block(chain: ChainReader, address: str, newest: int) -> int | None:
-    """Return the number of the first block after which a contract exists.
-
-    A binary search, one request per halving: the contract cannot be destroyed, so it exists after
-    every later block.
-
-    Args:
-        address: EIP-55.
-
-    Returns:
-        The number; None if the contract does not exist after `newest`, or the node has pruned old
-        states.
+    The contract cannot be destroyed, so it exists after every later block. None if it does not
+    exist after `newest`, or the node has pruned old states.
     """
 
     def exists(block_number: int) -> bool:
         # Another contract reverts; an address without code gives an empty answer.
         try:
             return bool(chain.call(address, abi.call_data("deployment"), block_number))
-        except TransactionRevertedError:
+        except ports.TransactionRevertedError:
             return True
 
     try:
         first = bisect_left(range(newest + 1), True, key=exists)
-    except ChainUnreachableError:
+    except ports.ChainUnreachableError:
         raise
-    except NotServedError:
+    except ports.NotServedError:
         return None
     return first if first <= newest else None

@@ -1,10 +1,9 @@
 """A contract's log, verified to be complete: it folds to the contract's own storage.
 
 A node may leave logs out: a load balancer with one node behind the others, a pruned or damaged
-index, or a false answer. Conclusions from the absence of a log (the round is open, a client has
-not committed, no client was banned) are therefore drawn here: from all logs up to one block,
-checked against `state()` after the same block. A caller that polls keeps one `EventLog`, which
-reads new blocks only.
+index, or a false answer. Conclusions from the absence of a log (the round is open, no client was
+banned) are therefore drawn here: from all logs up to one block, checked against `state()` after the
+same block. A caller that polls keeps one `EventLog`, which reads new blocks only.
 
 Everything that the contract records moves its storage: a batch of clients what is left to
 register, a commitment the running digest of the round's commitments, a ban the head, the end of a
@@ -23,7 +22,7 @@ import logging
 import sqlite3
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields
 from operator import attrgetter
@@ -58,11 +57,7 @@ def view_after(view: LedgerView, events: Iterable[RecordedEvent]) -> LedgerView:
 
 
 def storage_difference(view: LedgerView, storage: LedgerSnapshot) -> str | None:
-    """Return how the contract's storage differs from what its events lead to, None if it does not.
-
-    Args:
-        storage: as the contract answers after the block of the last of them.
-    """
+    """Return how the storage after the last event differs from what the events lead to, or None."""
     if view.deployments != 1:
         return f"the logs deploy the contract {view.deployments} times"
     fixed = view.deployment
@@ -97,25 +92,20 @@ def _shown(value: object) -> str:
     return value.name.lower() if isinstance(value, LedgerStage) else str(value)
 
 
-ATTEMPTS = 3
-"""Readings after which a chain that is reorganised during each of them is given up."""
-
+ATTEMPTS = 3  # readings after which a chain that is reorganised during each is given up
 _NUMBER = attrgetter("block_number")
 
 
 @dataclass(frozen=True, slots=True)
 class _Folded:
-    """All logs up to a block, and the state that they lead to.
-
-    Attributes:
-        is_verified: whether this process has compared that state with the contract's.
-    """
+    """All logs up to a block, and the state that they lead to."""
 
     number: int
     hash: bytes
     logs: tuple[Log, ...]
     view: LedgerView
     is_verified: bool
+    """Whether this process has compared that state with the contract's."""
 
 
 class EventLog:
@@ -131,18 +121,16 @@ class EventLog:
 
     def up_to(self, ledger: CommitteeLedger, block: Block | None = None) -> CommitteeLedger:
         """Return a contract as of a block (None for the newest), with all of its events so far."""
-        attempts = ATTEMPTS if block is None else 1
-        while True:
-            target = ledger.chain.head() if block is None else block
+        chain, moved = ledger.chain, 0
+        for _ in range(ATTEMPTS if block is None else 1):
+            target = chain.head() if block is None else block
             with self._lock:
                 logs = self._read(ledger, target)
             if logs is not None:
-                break
-            attempts -= 1
-            if not attempts:
-                raise ChainMovedError(ledger.chain.node, target.number)
-        view, fixed = _PinnedChain(ledger.chain, target, ledger.address, logs), ledger.deployment()
-        return CommitteeLedger(view, ledger.address, ledger.from_block, fixed)
+                view, fixed = _PinnedChain(chain, target, ledger.address, logs), ledger.deployment()
+                return CommitteeLedger(view, ledger.address, ledger.from_block, fixed)
+            moved = target.number
+        raise ChainMovedError(chain.node, moved)
 
     def _read(self, ledger: CommitteeLedger, target: Block) -> tuple[Log, ...] | None:
         """Return all logs up to a block; None if the chain does not have that block."""
@@ -189,7 +177,9 @@ class EventLog:
     def _cut_back(self, ledger: CommitteeLedger, known: _Folded, target: Block) -> _Folded | None:
         """Return the logs up to the last block with an event that the chain still holds."""
         chain, newest = ledger.chain, target.number
-        places = sorted({_place(log) for log in known.logs if log.block_number <= newest})
+        places = sorted(
+            {(log.block_number, log.block_hash) for log in known.logs if log.block_number <= newest}
+        )
         held = bisect_left(places, True, key=lambda place: not _holds(chain, *place))
         number, block_hash = places[held - 1] if held else (-1, b"")
         self._kept = min(self._kept, number)
@@ -204,17 +194,18 @@ class EventLog:
         view = LedgerView.at_deployment(ledger.deployment())
         self._is_loaded = True
         try:
-            loaded = None if self._table is None else self._table.load(ledger)
-            if loaded is None:
+            logs = () if self._table is None else self._table.load(ledger)
+            if not logs:
                 return
-            (number, block_hash), logs = loaded
+            *logs, newest = logs
             view = view_after(view, ledger.possible(logs))
         except ChainError as error:
             _logger.warning(
                 "kept events of %s are wrong, and read again: %s", ledger.address, error
             )
             return
-        self._known = _Folded(number, block_hash, logs, view, is_verified=False)
+        number = newest.block_number
+        self._known = _Folded(number, newest.block_hash, tuple(logs), view, is_verified=False)
         self._kept = number
 
     def _save(self, ledger: CommitteeLedger) -> None:
@@ -234,14 +225,6 @@ def complete_ledger(ledger: CommitteeLedger, table: EventTable | None = None) ->
     return EventLog(table).up_to(ledger)
 
 
-_Place = tuple[int, bytes]
-"""Number and hash of a block."""
-
-
-def _place(log: Log) -> _Place:
-    return log.block_number, log.block_hash
-
-
 def _holds(chain: ChainReader, number: int, block_hash: bytes, newest: int | None = None) -> bool:
     """Return whether a chain has a block; one beyond `newest` may be beyond its end."""
     if newest is not None and number > newest and number > chain.head().number:
@@ -249,38 +232,18 @@ def _holds(chain: ChainReader, number: int, block_hash: bytes, newest: int | Non
     return chain.block(number).hash == block_hash
 
 
-IDLE_BLOCKS = 1_000
-"""Blocks without an event after which the table's newest block is moved on."""
+IDLE_BLOCKS = 1_000  # without an event, after which the table's newest block is moved on
 
+# More than a file may hold of one contract: the rounds of a deployment are far below.
 MAX_KEPT_LOGS = 10_000_000
 MAX_KEPT_BYTES = 2**31
-"""More than a file may hold of one contract: the rounds of a deployment are far below."""
 
 _BUSY_SECONDS = 5.0
-_NEWEST = -1
-"""Index of the row that names the newest verified block; it holds no log."""
+_NEWEST = -1  # index of the row that names the newest verified block; it holds no log
 
 _TABLE = (
     "CREATE TABLE events (contract TEXT, block INTEGER, log_index INTEGER, block_hash BLOB, "
     "transaction_hash BLOB, topics BLOB, data BLOB, PRIMARY KEY (contract, block, log_index))"
-)
-_FIND = (
-    "SELECT block, block_hash FROM events WHERE contract = ? AND log_index = ? "
-    "AND typeof(block) = 'integer'"
-)
-_DELETE = "DELETE FROM events WHERE contract = ? AND ((block <= ?) IS NOT 1 OR log_index = ?)"
-_BEFORE_ALL = -(2**63)
-_INSERT = (
-    "INSERT INTO events (contract, block, block_hash, log_index, transaction_hash, topics, data) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?)"
-)
-_SIZE = (
-    "SELECT count(*), total(length(block_hash) + length(transaction_hash) + length(topics) + "
-    "length(data)) FROM events WHERE contract = ?"
-)
-_SELECT = (
-    "SELECT block, log_index, block_hash, transaction_hash, topics, data FROM events "
-    "WHERE contract = ? ORDER BY block, log_index"
 )
 
 
@@ -296,10 +259,13 @@ class EventTable:
         self._path = path
         self._is_usable = True
 
-    def load(self, ledger: CommitteeLedger) -> tuple[_Place, tuple[Log, ...]] | None:
-        """Return the newest verified block of a contract, and all logs up to it; None if absent."""
+    def load(self, ledger: CommitteeLedger) -> Sequence[Log]:
+        """Return all logs of a contract up to its newest verified block; nothing if absent.
+
+        The last is no log: it names that block.
+        """
         if not self._path.is_file():
-            return None
+            return ()
         rows: list[tuple[Any, ...]] = []
         try:
             with closing(self._opened("ro")) as base:
@@ -307,17 +273,28 @@ class EventTable:
                     rows = _rows_of(base, _name(ledger))
         except sqlite3.Error as error:
             self._fail(error)
-        return _content(ledger.address, rows) if rows else None
+        if not rows:
+            return ()
+        rows.sort(key=lambda row: row[1] == _NEWEST)
+        logs = [_log_of(ledger.address, row) for row in rows]
+        marks = [log.log_index == _NEWEST for log in logs]
+        is_beyond = len(logs) > 1 and logs[-2].block_number > logs[-1].block_number
+        if marks.count(True) != 1 or is_beyond:
+            raise ChainDamagedError("the newest verified block is missing")
+        return logs
 
     def save(
-        self, ledger: CommitteeLedger, logs: Sequence[Log], newest: _Place, *, is_new: bool
+        self,
+        ledger: CommitteeLedger,
+        logs: Sequence[Log],
+        newest: tuple[int, bytes],
+        *,
+        is_new: bool,
     ) -> bool:
-        """Keep all logs up to a block; return whether the table has them now.
+        """Keep all logs up to a block, in chain order; return whether the table has them now.
 
-        Args:
-            logs: all of its logs, in chain order.
-            is_new: whether to replace what the table has of the contract. Else only later logs are
-                added, if the chain still holds the newest block in the table.
+        New logs replace what the table has of the contract. Else only later logs are added, if the
+        chain still holds the newest block in the table.
         """
         if not self._is_usable or not self._path.parent.is_dir():
             return False
@@ -328,14 +305,32 @@ class EventTable:
                     base.execute(_TABLE)
                 if not self._is_table(base):
                     return False
-                name, before = _name(ledger), _BEFORE_ALL
-                found = None if is_new else base.execute(_FIND, [name, _NEWEST]).fetchone()
+                name, before = _name(ledger), -(2**63)
+                found = (
+                    None
+                    if is_new
+                    else base.execute(
+                        "SELECT block, block_hash FROM events WHERE contract = ? AND log_index = ? "
+                        "AND typeof(block) = 'integer'",
+                        [name, _NEWEST],
+                    ).fetchone()
+                )
                 if found is not None and _holds(ledger.chain, found[0], found[1], newest[0]):
                     before = found[0]
                 if before < newest[0]:
-                    base.execute(_DELETE, [name, before, _NEWEST])
+                    base.execute(
+                        "DELETE FROM events WHERE contract = ? AND "
+                        "((block <= ?) IS NOT 1 OR log_index = ?)",
+                        [name, before, _NEWEST],
+                    )
                     new = logs[bisect_right(logs, before, key=_NUMBER) :]
-                    base.executemany(_INSERT, [(name, *row) for row in _rows(new, newest)])
+                    rows: list[tuple[object, ...]] = []
+                    for log in new:
+                        place = (name, log.block_number, log.log_index, log.block_hash)
+                        topics = b"".join(log.topics)
+                        rows.append((*place, log.transaction_hash, topics, log.data))
+                    rows.append((name, newest[0], _NEWEST, newest[1], b"", b"", b""))
+                    base.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
                     base.execute("COMMIT")
         except sqlite3.Error as error:
             self._fail(error)
@@ -373,19 +368,18 @@ def _name(ledger: CommitteeLedger) -> str:
 
 def _rows_of(base: sqlite3.Connection, name: str) -> list[tuple[Any, ...]]:
     """Return all rows of a contract, which are not too many."""
-    count, size = base.execute(_SIZE, [name]).fetchone()
+    count, size = base.execute(
+        "SELECT count(*), total(length(block_hash) + length(transaction_hash) + length(topics) + "
+        "length(data)) FROM events WHERE contract = ?",
+        [name],
+    ).fetchone()
     if count > MAX_KEPT_LOGS or size > MAX_KEPT_BYTES:
         raise ChainDamagedError(f"there are {count} rows of {size:.0f} bytes")
-    return base.execute(_SELECT, [name]).fetchall()
-
-
-def _content(address: str, rows: list[tuple[Any, ...]]) -> tuple[_Place, tuple[Log, ...]]:
-    """Return the newest verified block and the logs in the rows of a contract."""
-    *logs, newest = (_log_of(address, row) for row in sorted(rows, key=lambda r: r[1] == _NEWEST))
-    is_whole = newest.log_index == _NEWEST and all(log.log_index != _NEWEST for log in logs)
-    if not is_whole or (logs and logs[-1].block_number > newest.block_number):
-        raise ChainDamagedError("the newest verified block is missing")
-    return _place(newest), tuple(logs)
+    return base.execute(
+        "SELECT block, log_index, block_hash, transaction_hash, topics, data FROM events "
+        "WHERE contract = ? ORDER BY block, log_index",
+        [name],
+    ).fetchall()
 
 
 def _log_of(address: str, row: tuple[Any, ...]) -> Log:
@@ -394,13 +388,6 @@ def _log_of(address: str, row: tuple[Any, ...]) -> Log:
         raise ChainDamagedError("a row is not a log")
     words = tuple(topics[at : at + 32] for at in range(0, len(topics), 32))
     return Log(address, words, data, number, block_hash, transaction_hash, index)
-
-
-def _rows(logs: Sequence[Log], newest: _Place) -> Iterator[tuple[Any, ...]]:
-    for log in logs:
-        topics = b"".join(log.topics)
-        yield *_place(log), log.log_index, log.transaction_hash, topics, log.data
-    yield *newest, _NEWEST, b"", b"", b""
 
 
 class _PinnedChain(ChainBase):

@@ -8,54 +8,25 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ledger.chain import ports, round_ledger
 from ledger.chain.contract import abi, codec
 from ledger.chain.contract.codec import decode_log, require_possible_event
 from ledger.chain.finality import final_number
-from ledger.chain.ports import (
-    Block,
-    ChainReader,
-    ChainWriter,
-    Log,
-    LogQuery,
-    NotServedError,
-    Receipt,
-    Transaction,
-    TransactionRevertedError,
-)
-from ledger.chain.round_ledger import (
-    EventKind,
-    LedgerSnapshot,
-    RecordedEvent,
-    RoundHistory,
-    RoundLedger,
-)
-from ledger.io.home import DISK, MANIFEST, Disk, Home, RunPaths, read_file
-from ledger.io.parsing import MAX_TOML_BYTES, parse_json, parse_toml
-from ledger.protocol import encoding, ledger_state
+from ledger.io import parsing
+from ledger.io.home import DISK, MANIFEST, Disk, Home, RunPaths, read_file, read_text
+from ledger.protocol import encoding, ledger_state, types
 from ledger.protocol.canonical import other_version
 from ledger.protocol.encoding import eip55, sha256, to_canonical
 from ledger.protocol.errors import ChainError, ConfigurationError
-from ledger.protocol.types import (
-    NO_DIGEST,
-    PROTOCOL_VERSION,
-    AcceptanceForm,
-    Address,
-    Beacon,
-    ClientId,
-    Digest,
-    Domain,
-    RegisteredClient,
-    SignedCommitment,
-)
 
-MAX_MANIFEST_BYTES = 100_000
 _SALT = re.compile("0x[0-9a-f]{64}")
 
 
@@ -63,15 +34,8 @@ _SALT = re.compile("0x[0-9a-f]{64}")
 class Manifest:
     """A deployed contract; the reader checks each field.
 
-    Attributes:
-        configuration: digest of the settings in its `config.toml`, 0x-hex.
-        genesis_hash: hash of its block 0, 0x-hex.
-        address: of the contract, EIP-55.
-        salt: of its EIP-712 domain, 0x-hex.
-        transaction: hash of the creating transaction, 0x-hex.
-        deployer: its sender, EIP-55.
-        sources: sha256 of each source file.
-        config: digest of the run's document, 0x-hex.
+    Digests and hashes are 0x-hex, addresses EIP-55. `configuration` is the digest of the settings
+    in its `config.toml`, `config` the digest of the run's document, `transaction` the creating one.
     """
 
     run: str
@@ -88,18 +52,15 @@ class Manifest:
     sources: dict[str, str]
     config: str
     arguments: dict[str, Any]
-    version: int = PROTOCOL_VERSION
+    version: int = types.PROTOCOL_VERSION
 
-    def domain(self) -> Domain:
-        salt = Digest(bytes.fromhex(self.salt.removeprefix("0x")))
-        return Domain(self.chain_id, Address(to_canonical(self.address)), salt)
+    def domain(self) -> types.Domain:
+        salt = types.Digest(bytes.fromhex(self.salt.removeprefix("0x")))
+        return types.Domain(self.chain_id, types.Address(to_canonical(self.address)), salt)
 
 
 def read_run_manifest(paths: RunPaths) -> Manifest:
-    """Return the manifest of a run folder, checked against the run's name and settings.
-
-    Nothing in it has been checked against a chain.
-    """
+    """Return a run's manifest, checked against its name and settings, and not against a chain."""
     manifest = read_manifest(paths.manifest)
     if manifest.run != paths.name:
         raise ChainError(
@@ -129,8 +90,9 @@ def settings_digest(paths: RunPaths) -> str:
     settings = _settings(paths)
     settings.pop("machine", None)
     settings.pop("track", None)
+    if isinstance(data := settings.get("data"), dict):
+        data.pop("path", None)  # the run document records the file's sha256 instead
     try:
-        _without_path(settings)
         text = json.dumps(settings, sort_keys=True, default=str)
     except (ValueError, RecursionError) as error:
         raise ChainError(f"{paths.configuration}: {error}") from error
@@ -148,72 +110,32 @@ def was_in_memory(paths: RunPaths) -> bool:
 def _settings(paths: RunPaths) -> dict[str, Any]:
     """Return a run's settings; none if it has no file of them."""
     path = paths.configuration
-    try:
-        data = read_file(path, MAX_TOML_BYTES)
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return {}
-    except OSError as error:
-        raise ChainError(f"{path} cannot be read: {error.strerror}") from error
-    if len(data) > MAX_TOML_BYTES:
-        raise ChainError(f"{path} is over {MAX_TOML_BYTES} bytes")
     try:
-        return parse_toml(data.decode("utf-8"))
-    except (ValueError, RecursionError, ConfigurationError) as error:
-        raise ChainError(f"{path}: {error}") from error
+        return parsing.parse_toml(read_text(path, parsing.MAX_TOML_BYTES))
+    except ConfigurationError as error:
+        fact = str(error)
+        raise ChainError(fact if fact.startswith(f"{path} ") else f"{path}: {fact}") from error
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Return the manifest in a file, of whichever run.
-
-    Nothing in it has been checked against a chain.
-    """
+    """Return the manifest in a file, of any run; nothing in it is checked against a chain."""
     kinds: dict[str, type] = {field.name: str for field in fields(Manifest)}
     kinds |= {"version": int, "chain_id": int, "block": int, "sources": dict, "arguments": dict}
-    value = read_fields(path, "manifest", "version", PROTOCOL_VERSION, kinds)
+    value = parsing.read_record(path, "manifest", kinds, _require_version)
     if not _SALT.fullmatch(value["salt"]):
         raise ChainError(f"manifest {path}: salt {value['salt']!r:.80} is not 0x and 64 hex digits")
     return Manifest(**value | {"address": eip55(value["address"])})
-
-
-def read_fields(
-    path: Path, what: str, field: str, version: int, kinds: Mapping[str, type]
-) -> dict[str, Any]:
-    """Return the fields of a small JSON file.
-
-    Args:
-        field: name of the field with the version, `version` or `format`.
-        kinds: type of each field; no other field may exist.
-    """
-    try:
-        data = read_file(path, MAX_MANIFEST_BYTES)
-    except OSError as error:
-        raise ChainError(f"{what} {path} cannot be read: {error.strerror}") from error
-    if len(data) > MAX_MANIFEST_BYTES:
-        raise ChainError(f"{what} {path} is over {MAX_MANIFEST_BYTES} bytes")
-    try:
-        value = parse_json(data)
-    except ValueError as error:
-        raise ChainError(f"{what} {path} is not JSON: {error}") from error
-    if field == "version":
-        _require_version(f"{what} {path}", value)
-    elif isinstance(value, dict) and value.get(field, version) != version:
-        raise ChainError(
-            f"{what} {path}: {field} {str(value[field])[:20]} is not {version}: another version of "
-            f"this program has written it, and only that one reads this home"
-        )
-    if not isinstance(value, dict) or set(value) != set(kinds):
-        raise ChainError(f"{what} {path} does not have the fields {', '.join(kinds)}")
-    for name, kind in kinds.items():
-        if type(value[name]) is not kind:
-            raise ChainError(f"{what} {path}: {name} is not of type {kind.__name__}")
-    return value
 
 
 def require_current_home(home: Home) -> None:
     """Reject a home whose runs are of another protocol version, before anything in it is opened."""
     try:
         path = next(home.runs.glob(f"*/{MANIFEST}"), None)
-        value = None if path is None else parse_json(read_file(path, MAX_MANIFEST_BYTES))
+        value = (
+            None if path is None else parsing.parse_json(read_file(path, parsing.MAX_RECORD_BYTES))
+        )
     except (OSError, ValueError):
         return  # a damaged manifest is reported by the commands that read it
     _require_version(f"manifest {path}", value)
@@ -223,8 +145,8 @@ def _require_version(name: str, value: object) -> None:
     """Reject a manifest of another version; those of version 2 have a format instead."""
     if not isinstance(value, dict):
         return
-    found = value.get("version", 2 if "format" in value else PROTOCOL_VERSION)
-    if found != PROTOCOL_VERSION:
+    found = value.get("version", 2 if "format" in value else types.PROTOCOL_VERSION)
+    if found != types.PROTOCOL_VERSION:
         raise ChainError(other_version(name, found))
 
 
@@ -234,38 +156,21 @@ def write_manifest(path: Path, manifest: Manifest, disk: Disk = DISK) -> None:
     disk.write_whole(path, text.encode())
 
 
-def _without_path(settings: dict[str, Any]) -> None:
-    """Remove the path of a data file: the run document records its sha256 instead."""
-    if isinstance(data := settings.get("data"), dict):
-        data.pop("path", None)
-
-
 MAX_COMMITMENTS = 256
 """Most commitments in one transaction."""
-DRAW_GAS = 11_500_000
-"""Gas for `MAX_DRAWS` draws; EIP-7825 allows a transaction 2^24."""
 
 
-class CommitteeLedger(RoundHistory):
-    """Read access to a deployed contract: its storage and its recorded events.
-
-    Attributes:
-        address: EIP-55.
-    """
+class CommitteeLedger(round_ledger.RoundHistory):
+    """Read access to a deployed contract: its storage and its recorded events."""
 
     def __init__(
         self,
-        chain: ChainReader,
+        chain: ports.ChainReader,
         address: str,
         from_block: int = 0,
         fixed: ledger_state.Deployment | None = None,
     ) -> None:
-        """Store the arguments; nothing is requested yet.
-
-        Args:
-            from_block: number of the block that created it.
-            fixed: its deployment values where they are known already; None to read them.
-        """
+        """Store the arguments; nothing is requested yet, and `fixed` is read where it is None."""
         self.is_recorded, self.from_block = True, from_block
         self.chain = chain
         self.address = eip55(address)
@@ -281,77 +186,79 @@ class CommitteeLedger(RoundHistory):
         (values,) = self._call("deployment")
         names = (field.name for field in dataclasses.fields(ledger_state.Deployment))
         fields = dict(zip(names, values, strict=True))
-        if fields["form"] not in set(AcceptanceForm):
-            raise NotServedError(
+        if fields["form"] not in set(types.AcceptanceForm):
+            raise ports.NotServedError(
                 f"deployment() returned strategy {fields['form']}, which does not exist"
             )
-        fields["form"] = AcceptanceForm(fields["form"])
-        fields["beacon"] = Beacon.BLOCK if fields["beacon"] else Beacon.NONE
+        fields["form"] = types.AcceptanceForm(fields["form"])
+        fields["beacon"] = types.Beacon.BLOCK if fields["beacon"] else types.Beacon.NONE
         return ledger_state.Deployment(**fields)
 
-    def state(self, block_number: int | None = None) -> LedgerSnapshot:
+    def state(self, block_number: int | None = None) -> round_ledger.LedgerSnapshot:
         (values,) = self._call("state", block_number=block_number)
         stage, *rest = values
         if stage not in set(ledger_state.LedgerStage):
-            raise NotServedError(f"state() returned stage {stage}, which does not exist")
-        return LedgerSnapshot(ledger_state.LedgerStage(stage), *rest)  # in the struct's order
+            raise ports.NotServedError(f"state() returned stage {stage}, which does not exist")
+        return round_ledger.LedgerSnapshot(
+            ledger_state.LedgerStage(stage), *rest
+        )  # in the struct's order
 
-    def client(self, client: ClientId) -> RegisteredClient:
+    def client(self, client: types.ClientId) -> types.RegisteredClient:
         """Return a registered client with the round of its ban; UnknownClientError for others."""
         return encoding.registered_client(self._call("client", client)[0])
 
-    def domain(self) -> Domain:
+    def domain(self) -> types.Domain:
         """Return the EIP-712 domain; its salt is computed here, not read from the contract."""
-        contract = Address(to_canonical(self.address))
+        contract = types.Address(to_canonical(self.address))
         return ledger_state.domain_of(
             self._fixed, self.chain.chain_id, contract, self.deployment_parent_hash()
         )
 
-    def deployment_parent_hash(self) -> Digest:
-        """Return the parent hash of the deploying block; zeros with `beacon = none`.
-
-        The deploying block is the one with LedgerDeployed, which only a constructor logs.
-        """
-        if self._fixed.beacon is Beacon.NONE:
-            return NO_DIGEST
+    def deployment_parent_hash(self) -> types.Digest:
+        """Return the parent hash of the deploying block; zeros with `beacon = none`."""
+        if self._fixed.beacon is types.Beacon.NONE:
+            return types.NO_DIGEST
         deployed = self._deployed()
         block = self.chain.block(deployed.block_number)
         if block.hash != deployed.block_hash:
-            raise NotServedError(
+            raise ports.NotServedError(
                 f"block {block.number} is not the one that deployed {self.address}"
             )
-        return Digest(block.parent_hash)
+        return types.Digest(block.parent_hash)
 
-    def creation(self) -> Transaction:
+    def creation(self) -> ports.Transaction:
         return self.chain.transaction(self._deployed().transaction_hash)
 
-    def _deployed(self) -> RecordedEvent:
+    def _deployed(self) -> round_ledger.RecordedEvent:
+        """Return the event that only a constructor logs."""
         found = self.recorded([ledger_state.LedgerDeployed], limit=1)
         if not found:
-            raise NotServedError(f"the logs do not hold the deployment of {self.address}")
+            raise ports.NotServedError(f"the logs do not hold the deployment of {self.address}")
         return found[0]
 
-    def recorded_in(self, from_block: int, to_block: int) -> list[RecordedEvent]:
-        """Return every event in a range of blocks, both ends included; see `possible`."""
-        return self.possible(self.chain.logs(LogQuery(self.address, [], from_block, to_block)))
+    def recorded_in(self, from_block: int, to_block: int) -> list[round_ledger.RecordedEvent]:
+        return self.possible(
+            self.chain.logs(ports.LogQuery(self.address, [], from_block, to_block))
+        )
 
     def recorded(
         self,
-        kinds: Sequence[EventKind],
+        kinds: Sequence[round_ledger.EventKind],
         round_number: int | None = None,
         to_block: int | None = None,
         limit: int | None = None,
         *,
         descending: bool = False,
-    ) -> list[RecordedEvent]:
-        """Return the events of some kinds; see `RoundHistory.recorded` and `possible`."""
+    ) -> list[round_ledger.RecordedEvent]:
         topics: list[list[bytes] | bytes] = [[abi.topic(kind.__name__) for kind in kinds]]
         if round_number is not None:
             topics.append(round_number.to_bytes(32))
         last = self.chain.head().number if to_block is None else to_block
         return self.possible(
             self.chain.logs(
-                LogQuery(self.address, topics, self.from_block, last, limit, descending=descending)
+                ports.LogQuery(
+                    self.address, topics, self.from_block, last, limit, descending=descending
+                )
             )
         )
 
@@ -364,7 +271,7 @@ class CommitteeLedger(RoundHistory):
         transaction = self.chain.transaction(transaction_hash)
         return codec.decode_call(transaction.input) if transaction.to == self.address else None
 
-    def possible(self, logs: Iterable[Log]) -> list[RecordedEvent]:
+    def possible(self, logs: Iterable[ports.Log]) -> list[round_ledger.RecordedEvent]:
         """Return the events in logs of the contract; raise NotServedError for an impossible one."""
         events = [decode_log(log) for log in logs]
         for recorded in events:
@@ -380,52 +287,52 @@ class CommitteeLedger(RoundHistory):
     ) -> tuple[Any, ...]:
         try:
             data = self.chain.call(self.address, abi.call_data(function, *arguments), block_number)
-        except TransactionRevertedError as error:
+        except ports.TransactionRevertedError as error:
             raise abi.refusal(error) from error
         if not data:
             raise ChainError(f"there is no committee ledger at {self.address}")
         return abi.result_of(function, data)
 
 
-class LedgerWriter(CommitteeLedger, RoundLedger):
-    """Write access to a deployed contract.
+class LedgerWriter(CommitteeLedger, round_ledger.RoundLedger):
+    """Write access to a deployed contract; every transaction returns its receipt.
 
-    Every transaction returns its receipt. It raises the contract's ProtocolRefusal, a
-    SignatureError for a signature without compact form, and a ChainError if the chain
-    did not accept the transaction.
+    It raises the contract's ProtocolRefusal, a SignatureError for a signature without compact form,
+    and a ChainError if the chain did not accept the transaction.
     """
 
-    def __init__(self, chain: ChainWriter, address: str, from_block: int = 0) -> None:
+    def __init__(self, chain: ports.ChainWriter, address: str, from_block: int = 0) -> None:
         super().__init__(chain, address, from_block)
         self.writer = chain
 
-    def newest_block(self) -> Block:
+    def newest_block(self) -> ports.Block:
         return self.chain.head()
 
-    def final_number(self, newest: Block, confirmations: int | None) -> int:
+    def final_number(self, newest: ports.Block, confirmations: int | None) -> int:
         return final_number(self.chain, newest, confirmations)
 
-    def block(self, number: int) -> Block:
+    def block(self, number: int) -> ports.Block:
         return self.chain.block(number)
 
     def mine(self, blocks: int) -> None:
         self.writer.mine(blocks)
 
-    def would_accept(self, round_number: int, signed: Sequence[SignedCommitment]) -> bool:
+    def would_accept(self, round_number: int, signed: Sequence[types.SignedCommitment]) -> bool:
         call = codec.CommitCall(round_number, tuple(signed))
         try:
             self.chain.call(self.address, codec.encode_call(call))
-        except TransactionRevertedError:
+        except ports.TransactionRevertedError:
             return False
         return True
 
-    def register_clients(self, words: Sequence[int], rest: Digest) -> Receipt:
-        """Register a batch of clients; see `rounds.register_clients`."""
+    def register_clients(self, words: Sequence[int], rest: types.Digest) -> ports.Receipt:
         call = codec.RegisterCall(tuple(words), rest)
         # The last batch draws the first committee: up to 400 draws while no client is banned.
         return self._send(call, 2_000_000 + 30_000 * len(words))
 
-    def commit_updates(self, round_number: int, signed: Sequence[SignedCommitment]) -> Receipt:
+    def commit_updates(
+        self, round_number: int, signed: Sequence[types.SignedCommitment]
+    ) -> ports.Receipt:
         call = codec.CommitCall(round_number, tuple(signed))
         # In the first round each of up to 55 flag words is new storage.
         return self._send(call, 1_700_000 + 12_000 * len(signed))
@@ -435,19 +342,20 @@ class LedgerWriter(CommitteeLedger, RoundLedger):
         round_number: int,
         decision: ledger_state.SubmittedDecision,
         certificates: tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate],
-    ) -> Receipt:
+    ) -> ports.Receipt:
         call = codec.DecideCall(round_number, decision, certificates)
         replies = sum(len(certificate.replies) for certificate in certificates)
         return self._send(call, 400_000 + 3_000 * len(decision.ranking) + 12_000 * replies)
 
-    def abandon_round(self, round_number: int) -> Receipt:
-        return self._send(codec.AbandonCall(round_number), DRAW_GAS)
+    def abandon_round(self, round_number: int) -> ports.Receipt:
+        # Gas for `MAX_DRAWS` draws; EIP-7825 allows a transaction 2^24.
+        return self._send(codec.AbandonCall(round_number), 11_500_000)
 
-    def report_equivocation(self, report: ledger_state.EquivocationReport) -> Receipt:
+    def report_equivocation(self, report: ledger_state.EquivocationReport) -> ports.Receipt:
         return self._send(codec.ReportCall(report), 300_000)
 
-    def _send(self, call: codec.Call, gas: int) -> Receipt:
+    def _send(self, call: codec.Call, gas: int) -> ports.Receipt:
         try:
             return self.writer.send(self.address, codec.encode_call(call), gas)
-        except TransactionRevertedError as error:
+        except ports.TransactionRevertedError as error:
             raise abi.refusal(error) from error

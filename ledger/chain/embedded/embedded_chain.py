@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -21,41 +21,16 @@ from eth_keys.exceptions import BadSignature
 from eth_typing import Address
 from rlp.exceptions import RLPException  # type: ignore[import-untyped]
 
+from ledger.chain import ports
 from ledger.chain.embedded import chain_store, evm
-from ledger.chain.embedded.chain_store import (
-    SCHEMA_VERSION,
-    AcknowledgedBlock,
-    ChainStore,
-    HeadNote,
-    WriteAheadLog,
-    verify_nothing_acknowledged,
-    writer_lock,
-)
-from ledger.chain.embedded.evm import (
-    DEFAULT_CHAIN_ID,
-    GENESIS_BALANCE_WEI,
-    TEST_KEYS,
-    address_of,
-)
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.embedded.sqlite_file import Synchronous
-from ledger.chain.ports import (
-    ChainLockedError,
-    Receipt,
-    TransactionRefusedError,
-    TransactionRevertedError,
-    WrongChainError,
-)
 from ledger.protocol.encoding import keccak, to_canonical
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
     from eth.abc import SignedTransactionAPI
 
-DEFAULT_GAS_LIMIT = 200_000_000
-
-_MOST_SECONDS_AHEAD = 1
-_TRANSACTION_TYPES = {b"\x01", b"\x02"}  # EIP-2930 and EIP-1559: both contain the chain id
 _MALFORMED = (
     *(RLPException, PyEVMError, *evm.REFUSALS),
     *(TypeError, ValueError, RecursionError),
@@ -63,40 +38,32 @@ _MALFORMED = (
 
 
 class WritingOptions(TypedDict, total=False):
-    """How a chain is written.
-
-    Attributes:
-        key: the private key that signs; genesis funds its account.
-        clock: Unix seconds, for the blocks' times.
-        accept_rollback: accept a chain without the newest acknowledged block, and forget that
-            block.
-    """
+    """How a chain is written."""
 
     key: bytes
+    """The private key that signs; genesis funds its account."""
     clock: Callable[[], float]
+    """Unix seconds, for the blocks' times."""
     synchronous: Synchronous
     accept_rollback: bool
+    """Accept a chain without the newest acknowledged block, and forget that block."""
 
 
 class EmbeddedChain(EmbeddedReader):
-    """A chain file with the exclusive right to write it. Safe to share between threads.
-
-    Attributes:
-        sender: address of the account that signs by default.
-    """
+    """A chain file with the exclusive right to write it. Safe to share between threads."""
 
     def __init__(
-        self, store: ChainStore, held: contextlib.ExitStack, options: WritingOptions
+        self, store: chain_store.ChainStore, held: contextlib.ExitStack, options: WritingOptions
     ) -> None:
         super().__init__(store)
         self._clock = options.get("clock", time.time)
-        self._key = options.get("key", TEST_KEYS[0])
-        self.sender = address_of(self._key)
+        self._key = options.get("key", evm.TEST_KEYS[0])
+        self.sender = evm.address_of(self._key)
         # If commits do not wait for the disk, only closing makes the head durable.
         self._notes_each_block = options.get("synchronous", "FULL") == "FULL"
-        self._write_ahead = WriteAheadLog(store)
+        self._write_ahead = chain_store.WriteAheadLog(store)
         self._write_ahead.empty()
-        self._note = HeadNote.begin(store.path, self._newest())
+        self._note = chain_store.HeadNote.begin(store.path, self._newest())
         self._held = held.pop_all()  # the file and the writer's lock
 
     @classmethod
@@ -104,19 +71,21 @@ class EmbeddedChain(EmbeddedReader):
         cls,
         path: Path,
         *,
-        chain_id: int = DEFAULT_CHAIN_ID,
-        gas_limit: int = DEFAULT_GAS_LIMIT,
+        chain_id: int = evm.DEFAULT_CHAIN_ID,
+        gas_limit: int = 200_000_000,
         **options: Unpack[WritingOptions],
     ) -> EmbeddedChain:
         """Return a new chain with a durable genesis, open for writing."""
         with contextlib.ExitStack() as held:
-            held.enter_context(writer_lock(path))
+            held.enter_context(chain_store.writer_lock(path))
             if not options.get("accept_rollback"):
-                verify_nothing_acknowledged(path)
-            store = ChainStore.create(path, options.get("synchronous", "FULL"))
+                chain_store.verify_nothing_acknowledged(path)
+            store = chain_store.ChainStore.create(path, options.get("synchronous", "FULL"))
             held.enter_context(contextlib.closing(store))
             seconds = _seconds(options.get("clock", time.time))
-            _write_genesis(store, chain_id, gas_limit, seconds, options.get("key", TEST_KEYS[0]))
+            _write_genesis(
+                store, chain_id, gas_limit, seconds, options.get("key", evm.TEST_KEYS[0])
+            )
             return cls(store, held, options)
 
     @classmethod
@@ -128,21 +97,16 @@ class EmbeddedChain(EmbeddedReader):
         genesis_hash: bytes | None = None,
         **options: Unpack[WritingOptions],
     ) -> EmbeddedChain:
-        """Return an existing chain, open for writing.
-
-        Args:
-            chain_id: the expected id; None accepts any.
-            genesis_hash: the expected block 0; None accepts any.
-        """
+        """Return an existing chain, open for writing; None accepts any id or block 0."""
         with contextlib.ExitStack() as held:
-            held.enter_context(writer_lock(path))
+            held.enter_context(chain_store.writer_lock(path))
             # First read-only: when it opens for writing, SQLite discards the rest of a damaged
             # -wal, which might still be recovered.
             with EmbeddedReader.open(path, chain_id=chain_id, genesis_hash=genesis_hash) as reader:
                 if not options.get("accept_rollback"):
                     reader.verify_not_behind()
                 reader.verify_can_extend()
-            store = ChainStore.open(path, options.get("synchronous", "FULL"))
+            store = chain_store.ChainStore.open(path, options.get("synchronous", "FULL"))
             held.enter_context(contextlib.closing(store))
             return cls(store, held, options)
 
@@ -152,27 +116,19 @@ class EmbeddedChain(EmbeddedReader):
         path: Path,
         *,
         chain_id: int | None = None,
-        new_chain_id: int = DEFAULT_CHAIN_ID,
+        new_chain_id: int = evm.DEFAULT_CHAIN_ID,
         accept_rollback: bool = False,
     ) -> EmbeddedChain:
-        """Return the chain in a file, or a new one if there is none.
-
-        A file without tables counts as none: its creation was interrupted before block 0.
-
-        Args:
-            chain_id: the expected id, or the new chain's; None accepts any.
-            new_chain_id: the new chain's id if none is expected.
-            accept_rollback: accept a chain without the newest acknowledged block, and forget that
-                block.
-        """
-        if path.exists() and not ChainStore.is_blank(path):
+        """Return the chain in a file, or a new one with the expected id or `new_chain_id`."""
+        # A file without tables counts as none: its creation was interrupted before block 0.
+        if path.exists() and not chain_store.ChainStore.is_blank(path):
             return cls.open(path, chain_id=chain_id, accept_rollback=accept_rollback)
         id_ = new_chain_id if chain_id is None else chain_id
         return cls.create(path, chain_id=id_, accept_rollback=accept_rollback)
 
     def send(
         self, to: str | None, data: bytes, gas: int, *, key: bytes | None = None, value: int = 0
-    ) -> Receipt:
+    ) -> ports.Receipt:
         """Sign a transaction and mine it in a separate block, durably; see `ChainWriter.send`."""
         with self._lock:
             signed = self._sign(to, data, gas, self._key if key is None else key, value)
@@ -180,30 +136,21 @@ class EmbeddedChain(EmbeddedReader):
         receipt = evm.receipt(block.header, 0, signed, block.receipts)
         if receipt.status != 1:
             output = bytes(block.computations[0].output)
-            raise TransactionRevertedError(output, receipt.transaction_hash)
+            raise ports.TransactionRevertedError(output, receipt.transaction_hash)
         return receipt
 
     def submit(self, raw: bytes) -> bytes:
-        """Mine a signed transaction in a separate block, and return its hash.
-
-        A revert shows in its receipt only, as with any node.
-
-        Args:
-            raw: its typed encoding (EIP-2718).
-        """
+        """Mine a signed transaction (EIP-2718) in a block, even if it reverts; return its hash."""
         with self._lock:
             signed = self.read_transaction(raw)
             self._seal([signed])
         return bytes(signed.hash)
 
     def read_transaction(self, raw: bytes) -> SignedTransactionAPI:
-        """Return a signed transaction of this chain, decoded and not executed.
-
-        Args:
-            raw: its typed encoding (EIP-2718).
-        """
-        if raw[:1] not in _TRANSACTION_TYPES:
-            raise TransactionRefusedError(
+        """Return a signed transaction of this chain (EIP-2718), decoded and not executed."""
+        # EIP-2930 and EIP-1559: both contain the chain id.
+        if raw[:1] not in {b"\x01", b"\x02"}:
+            raise ports.TransactionRefusedError(
                 "only EIP-1559 and access-list transactions are taken: others may name no chain"
             )
         with self._lock:
@@ -212,22 +159,18 @@ class EmbeddedChain(EmbeddedReader):
             signed = builder.decode(raw)
             _ = signed.sender
         except BadSignature as error:
-            raise TransactionRefusedError(
+            raise ports.TransactionRefusedError(
                 "invalid sender: the signature recovers to no account"
             ) from error
         except _MALFORMED as error:
-            raise TransactionRefusedError("rlp: the transaction is malformed") from error
+            raise ports.TransactionRefusedError("rlp: the transaction is malformed") from error
         self._require_own(signed)
         return signed
 
     def mine_pending(self, pending: Sequence[SignedTransactionAPI]) -> frozenset[bytes]:
-        """Mine one block of all transactions that fit into it; an empty one of none.
+        """Mine one block of all transactions that fit, each account's ascending by nonce.
 
-        A transaction without gas left for it, or with too low a fee, is skipped with all later ones
-        of its account.
-
-        Args:
-            pending: as `read_transaction` returns them, each account's ascending by nonce.
+        One without gas left, or with too low a fee, is skipped with its account's later ones.
         """
         return self._mine(pending, must_fit=False).refused
 
@@ -247,10 +190,10 @@ class EmbeddedChain(EmbeddedReader):
         nonce: int,
         *,
         again: bool = False,  # noqa: ARG002 - nothing is pending here
-    ) -> Receipt:
+    ) -> ports.Receipt:
         with self._lock:
             if (expected := self.next_nonce()) != nonce:
-                raise TransactionRefusedError(f"nonce {nonce} where {expected} comes next")
+                raise ports.TransactionRefusedError(f"nonce {nonce} where {expected} comes next")
             return self.send(None, creation, gas)
 
     def wait_for_pending(self, sender: str) -> None:
@@ -287,7 +230,7 @@ class EmbeddedChain(EmbeddedReader):
         """Raise a WrongChainError unless a transaction is signed for this chain."""
         # py-evm never compares a transaction's chain id with the chain's (py-evm #1352).
         if signed.chain_id != self.chain_id:
-            raise WrongChainError(
+            raise ports.WrongChainError(
                 f"invalid chain id for signer: have {signed.chain_id} want {self.chain_id}"
             )
 
@@ -297,37 +240,26 @@ class EmbeddedChain(EmbeddedReader):
             self._require_own(transaction)
         return self._mine(transactions, must_fit=True)
 
-    @contextlib.contextmanager
-    def _reset_after_failure(self) -> Iterator[None]:
-        """Continue from the file's head after an interrupted block."""
-        try:
-            yield
-        except ChainLockedError:
-            # No rebuild: this writer must not continue from another writer's block.
-            self._database.pending.clear()
-            raise
-        finally:
-            # After any interruption the chain continues from the file.
-            if self._database.pending:
-                self._database.pending.clear()
-                with evm.damage_translated(self._store):
-                    self._chain = type(self._chain)(self._database)
-
     def _mine(
         self, transactions: Sequence[SignedTransactionAPI], *, must_fit: bool
     ) -> evm.BlockContents:
-        """Mine a block, durably.
-
-        Args:
-            must_fit: whether a transaction that cannot be in it prevents the block.
-        """
-        with self._lock, self._reset_after_failure():
+        """Mine a block, durably, with every transaction (`must_fit`) or those that can be in it."""
+        with self._lock:
             try:
-                block = self._mined(transactions, must_fit=must_fit)
+                return self._mined(transactions, must_fit=must_fit)
             except evm.REFUSALS as error:
                 subject = "transaction" if must_fit else "the block is"
-                raise TransactionRefusedError(f"{subject} refused: {error}") from error
-        return block
+                raise ports.TransactionRefusedError(f"{subject} refused: {error}") from error
+            except ports.ChainLockedError:
+                # No rebuild: this writer must not continue from another writer's block.
+                self._database.pending.clear()
+                raise
+            finally:
+                # After any interruption the chain continues from the file.
+                if self._database.pending:
+                    self._database.pending.clear()
+                    with evm.damage_translated(self._store):
+                        self._chain = type(self._chain)(self._database)
 
     def _mined(
         self, transactions: Sequence[SignedTransactionAPI], *, must_fit: bool
@@ -335,9 +267,13 @@ class EmbeddedChain(EmbeddedReader):
         with evm.damage_translated(self._store, evm.REFUSALS):
             parent, header = self._canonical_head(), self._chain.header
             if header.parent_hash != parent.hash:
-                raise ChainLockedError(f"{self._store.path}: another process writes to this chain")
+                raise ports.ChainLockedError(
+                    f"{self._store.path}: another process writes to this chain"
+                )
+            # After its parent's second, unless that is ahead of the clock.
+            now = _seconds(self._clock)
             self._chain.header = header.copy(
-                timestamp=_dated(parent.timestamp, _seconds(self._clock)),
+                timestamp=max(parent.timestamp, now, min(parent.timestamp + 1, now + 1)),
                 # Deterministic, so that the block can be executed again; nothing here draws on it.
                 mix_hash=keccak(header.parent_hash),
                 parent_beacon_block_root=evm.BEACON_ROOT,
@@ -349,16 +285,15 @@ class EmbeddedChain(EmbeddedReader):
             self._store.commit(self._database.pending, rows, parent=parent.hash)
             self._database.committed()
         if self._notes_each_block:
-            self._note.write(AcknowledgedBlock(self.genesis_hash, number, hash_))
+            self._note.write(chain_store.AcknowledgedBlock(self.genesis_hash, number, hash_))
         self._write_ahead.bound()
         return block
 
-    def _newest(self) -> AcknowledgedBlock:
+    def _newest(self) -> chain_store.AcknowledgedBlock:
         head = self.head()
-        return AcknowledgedBlock(self.genesis_hash, head.number, head.hash)
+        return chain_store.AcknowledgedBlock(self.genesis_hash, head.number, head.hash)
 
     def close(self) -> None:
-        """Close the file and release the writer's lock."""
         with self._lock:
             # If the checkpoint fails, the blocks stay in the log, and the note is an older one.
             with contextlib.suppress(ChainError):
@@ -374,21 +309,16 @@ def _seconds(clock: Callable[[], float]) -> int:
     return max(0, int(clock()))
 
 
-def _dated(parent: int, now: int) -> int:
-    """Return a block's second: after its parent's, unless that is ahead of the clock."""
-    return max(parent, now, min(parent + 1, now + _MOST_SECONDS_AHEAD))
-
-
 def _write_genesis(
-    store: ChainStore, chain_id: int, gas_limit: int, timestamp: int, key: bytes
+    store: chain_store.ChainStore, chain_id: int, gas_limit: int, timestamp: int, key: bytes
 ) -> None:
     balances = {
-        PrivateKey(funded).public_key.to_canonical_address(): GENESIS_BALANCE_WEI
-        for funded in {*TEST_KEYS, key}
+        PrivateKey(funded).public_key.to_canonical_address(): evm.GENESIS_BALANCE_WEI
+        for funded in {*evm.TEST_KEYS, key}
     }
     genesis_hash, values = evm.make_genesis(chain_id, gas_limit, timestamp, balances)
     meta = {
-        "schema": str(SCHEMA_VERSION),
+        "schema": str(chain_store.SCHEMA_VERSION),
         "chain_id": str(chain_id),
         "fork": evm.FORK,
         "genesis_hash": genesis_hash.hex(),

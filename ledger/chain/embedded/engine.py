@@ -1,7 +1,5 @@
 """A faster loop of py-evm: opcodes, code blocks, trie nodes and `ecrecover`.
 
-py-evm's goes through eth-keys, whose objects cost as much as the recovery itself.
-
 An opcode is simple if it works on stack, memory and program counter alone. What it costs beyond a
 constant, for a longer memory or for each word, is charged when it is executed. A block is a run of
 simple opcodes: it ends after a jump, before a jump destination, or before an opcode that py-evm
@@ -9,11 +7,10 @@ executes. No jump leads into its middle. So its constant gas, and the stack heig
 its opcodes under- or overflows, are known in advance, and one check at its start replaces a check
 for each opcode.
 
-A block's steps are not its opcodes one by one: a constant that the next opcode takes is the
-argument of that opcode's step.
+A constant that the next opcode takes is the argument of that opcode's step.
 
 py-evm executes one opcode for each item of `computation.code`. The items of a `BlockStream` are
-only the opcodes that are not simple (see `code_blocks`); it executes the blocks between them
+only the opcodes that are not simple; it executes the blocks between them
 itself, on plain integers. If gas or stack do not suffice for a block, the message fails inside it,
 and all its remaining opcodes are left to py-evm: it fails at the same one, for the same reason.
 
@@ -64,15 +61,14 @@ if TYPE_CHECKING:
     from eth_typing import Address, Hash32
 
 
-_ADDRESS = bytes(19) + b"\x01"
-_RECOVERY_IDS = {27: b"\x00", 28: b"\x01"}
-
-
 def ecrecover(computation: ComputationAPI) -> ComputationAPI:
-    """Set the output to the address that signed, or leave it empty if there is none."""
+    """Set the output to the address that signed, or leave it empty if there is none.
+
+    py-evm's goes through eth-keys, whose objects cost as much as the recovery itself.
+    """
     computation.consume_gas(GAS_ECRECOVER, reason="ECRecover Precompile")
     data = computation.msg.data_as_bytes[:128].ljust(128, b"\0")
-    recovery_id = _RECOVERY_IDS.get(int.from_bytes(data[32:64]))
+    recovery_id = {27: b"\x00", 28: b"\x01"}.get(int.from_bytes(data[32:64]))
     if recovery_id is None:
         return computation
     try:
@@ -83,13 +79,7 @@ def ecrecover(computation: ComputationAPI) -> ComputationAPI:
     return computation
 
 
-PRECOMPILES = PragueComputation.get_precompiles() | {_ADDRESS: ecrecover}
-"""Prague's precompiled contracts by address."""
-
-
-STACK_LIMIT = 1024
 WORD_MASK = 2**256 - 1
-_CACHED_CODES = 8
 
 (
     PUSH,  # push the argument
@@ -160,36 +150,32 @@ _NO_STEP: Step = (-1, None)
 
 
 class OpcodeBlock(NamedTuple):
-    """A run of simple opcodes.
+    """A run of simple opcodes."""
 
-    Attributes:
-        gas: of all its opcodes, but for growth of the memory and words copied or hashed.
-        least: stack height below which one of them underflows.
-        most: stack height above which one of them overflows.
-        memory: length of memory that its constant addresses touch, in bytes.
-        following: the opcode at its end, if py-evm executes that; None if another block begins.
-    """
-
-    gas: int
-    least: int
-    most: int
-    memory: int
+    gas: int  # of all its opcodes, but for growth of the memory and words copied or hashed
+    least: int  # stack height below which one of them underflows
+    most: int  # stack height above which one of them overflows
+    memory: int  # bytes of memory that its constant addresses touch
     steps: tuple[Step, ...]
     end: int
-    following: int | None
+    following: int | None  # the opcode at its end, if py-evm executes that
 
 
 class DecodedCode:
-    """Contract code, each block of which is decoded when it is first executed.
-
-    Attributes:
-        destinations: positions to which a jump may lead.
-    """
+    """Contract code, each block of which is decoded when it is first executed."""
 
     def __init__(self, code: bytes) -> None:
         self._code = code
         self.blocks: dict[int, OpcodeBlock] = {}
-        self.destinations = _jump_destinations(code)
+        # Positions of all JUMPDEST that are no part of a constant: jumps may lead there.
+        destinations, position = [], 0
+        while position < len(code):
+            opcode = code[position]
+            if opcode == op.JUMPDEST:
+                destinations.append(position)
+            # PUSH0 has no constant.
+            position += 1 + (opcode - op.PUSH0 if opcode in _PUSHES else 0)
+        self.destinations = frozenset(destinations)
 
     def block_at(self, start: int) -> OpcodeBlock:
         code, position, following = self._code, start, None
@@ -218,9 +204,7 @@ class DecodedCode:
                 memory = max(memory, self._append(steps, opcode))
             if opcode in _JUMPS:
                 break
-        block = OpcodeBlock(
-            gas, least, STACK_LIMIT - highest, memory, tuple(steps), position, following
-        )
+        block = OpcodeBlock(gas, least, 1024 - highest, memory, tuple(steps), position, following)
         self.blocks[start] = block
         return block
 
@@ -264,20 +248,7 @@ def _step(opcode: int) -> Step:
     return (kinds[opcode], None) if opcode in kinds else (BINARY, _BINARY[opcode])
 
 
-def _jump_destinations(code: bytes) -> frozenset[int]:
-    """Return the positions of all JUMPDEST that are no part of a constant."""
-    destinations, position = [], 0
-    while position < len(code):
-        opcode = code[position]
-        if opcode == op.JUMPDEST:
-            destinations.append(position)
-        # PUSH0 has no constant.
-        position += 1 + (opcode - op.PUSH0 if opcode in _PUSHES else 0)
-    return frozenset(destinations)
-
-
-decoded = functools.lru_cache(_CACHED_CODES)(DecodedCode)
-"""Return the decoded form of a contract's code, cached."""
+decoded = functools.lru_cache(8)(DecodedCode)
 
 
 class FastComputation(PragueComputation):
@@ -286,7 +257,7 @@ class FastComputation(PragueComputation):
     Nor is code decoded that is longer than a transaction's may be: a call can bring any.
     """
 
-    _precompiles = PRECOMPILES
+    _precompiles = PragueComputation.get_precompiles() | {bytes(19) + b"\x01": ecrecover}
 
     def __init__(
         self, state: StateAPI, message: MessageAPI, transaction_context: TransactionContextAPI
@@ -406,8 +377,8 @@ class BlockStream(CodeStream):
     def _charged(self, start: int, length: int, gas: int, word_gas: int = 0) -> int:
         """Return the gas that is left after the memory has grown to contain a range.
 
-        The block's constant costs are paid already: if the rest does not suffice, all of it would
-        not have sufficed for them and this.
+        The block's constant costs are paid before. If the rest does not suffice for this, all of it
+        would not have sufficed for both.
         """
         cost = word_gas * ((length + 31) // 32)
         end = start + length if length else 0
@@ -429,32 +400,21 @@ def _growth_gas(length: int, new_length: int) -> int:
     return memory_gas_cost(new_length) - memory_gas_cost(length)
 
 
-MOST_NODES = 8192
-"""Nodes in a cache; one more empties it. At most some 20 MB."""
-
+MOST_NODES = 8192  # in a cache; one more empties it: at most some 20 MB
 _BRANCH_ITEMS = 17
 
 Node = tuple[Any, ...]
 
 
 class TrieNodes:
-    """The nodes of all tries of a database."""
+    """The nodes of all tries of a database, which has them by hash and verifies them."""
 
     def __init__(self, database: Mapping[bytes, bytes]) -> None:
-        """Begin with an empty cache.
-
-        Args:
-            database: encoded nodes by hash; it verifies them.
-        """
         self._database = database
         self._nodes: dict[bytes, Node] = {}
 
     def value(self, root: bytes, key: bytes) -> bytes:
-        """Return the value of a key; empty if there is none.
-
-        Args:
-            key: 32 bytes, as all keys of the trie.
-        """
+        """Return the value of a key of 32 bytes; empty if there is none."""
         path, depth = key.hex(), 0
         child: Any = b"" if root == BLANK_ROOT_HASH else root
         while child:
@@ -485,10 +445,7 @@ class TrieNodes:
 
 
 def _decoded(node: list[Any]) -> Node:
-    """Return a branch as its 17 items, another node as (nibbles, whether it is a leaf, item).
-
-    A child is a hash, or a short node itself.
-    """
+    """Return a branch as its 17 items, another node as (nibbles, whether it is a leaf, item)."""
     if len(node) == _BRANCH_ITEMS:
         return tuple(_decoded(item) if isinstance(item, list) else item for item in node)
     path, item = node

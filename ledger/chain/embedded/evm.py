@@ -24,17 +24,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from eth import constants
 from eth.chains.base import MiningChain
-from eth.constants import (
-    BLANK_ROOT_HASH,
-    GENESIS_BLOCK_NUMBER,
-    GENESIS_COINBASE,
-    GENESIS_EXTRA_DATA,
-    POST_MERGE_DIFFICULTY,
-    POST_MERGE_MIX_HASH,
-    POST_MERGE_NONCE,
-    ZERO_HASH32,
-)
 from eth.db.atomic import AtomicDB, AtomicDBWriteBatch
 from eth.db.backends.base import BaseAtomicDB
 from eth.db.backends.memory import MemoryDB
@@ -61,7 +52,6 @@ from ledger.chain.embedded.chain_store import LogRow
 from ledger.chain.embedded.engine import FastAccountDB, FastComputation, TrieNodes
 from ledger.chain.ports import Block, ChainDamagedError, Log, Receipt, Transaction
 from ledger.protocol.encoding import checksum, contract_created_by, keccak
-from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
     from eth.abc import (
@@ -124,11 +114,7 @@ def receipt(
     signed: SignedTransactionAPI,
     receipts: Sequence[ReceiptAPI],
 ) -> Receipt:
-    """Return a receipt as a port value.
-
-    Args:
-        receipts: of the whole block, as each counts gas and logs from the block's start.
-    """
+    """Return a receipt as a port value, given all of its block, which count gas together."""
     first = sum(len(earlier.logs) for earlier in receipts[:index])
     rows = chain_store.rows_of_receipt(
         header.block_number, first, bytes(signed.hash), receipts[index]
@@ -164,15 +150,12 @@ SALT_BITS = 22
 
 
 def fresh_chain_id(salt: int) -> int:
-    """Return the chain id of a new embedded chain.
+    """Return the chain id of a new embedded chain: the letters CMFL and the salt, below 2**53.
 
     Runs of one configuration have the same contract address. On chains with one id, a signature of
     one run is valid in the other, and two different honest votes would prove an equivocation. So a
     chain for keys of owners has a random salt. A simulation's keys are public, and its salt
-    follows from its configuration.
-
-    Returns:
-        The letters CMFL and the salt, below 2**53 for JavaScript wallets.
+    follows from its configuration. JavaScript wallets take ids below 2**53.
     """
     return DEFAULT_CHAIN_ID << SALT_BITS | salt % (1 << SALT_BITS)
 
@@ -183,8 +166,7 @@ TEST_KEYS: tuple[bytes, ...] = tuple(
 )
 """Private keys of the accounts that genesis funds; for tests and local chains only."""
 
-GENESIS_BALANCE_WEI = 10**27
-"""Balance of each account at genesis: more than any run can spend."""
+GENESIS_BALANCE_WEI = 10**27  # of each account: more than any run can spend
 
 
 def address_of(key: bytes) -> str:
@@ -199,12 +181,12 @@ sys.setrecursionlimit(min(sys.getrecursionlimit(), 20_000))
 FORK = "Prague"
 _HASH_BYTES = 32
 COINBASE = b"\x00" * 20
-BEACON_ROOT = ZERO_HASH32
-"""Parent beacon block root: zeros, where py-evm would put the empty trie's root."""
-
+# Parent beacon block root: zeros, where py-evm would put the empty trie's root.
+BEACON_ROOT = constants.ZERO_HASH32
+# Errors of py-evm for a transaction that cannot be mined.
 REFUSALS = (ValidationError, VMError)
-"""Errors of py-evm for a transaction that cannot be mined."""
 
+# Errors that damaged bytes cause in py-evm, rlp, trie and Python.
 DAMAGE = (
     BadSignature,
     PyEVMError,
@@ -224,24 +206,14 @@ DAMAGE = (
     AttributeError,
     ArithmeticError,
 )
-"""Errors that damaged bytes cause in py-evm, rlp, trie and Python."""
-
-
-_MAX_CACHED_BYTES = 2**24
 
 
 class OverlayDatabase(BaseAtomicDB):
-    """py-evm's database: the store, under the writes that are not committed yet.
-
-    Content-addressed values are cached once they are verified.
-
-    Attributes:
-        pending: the uncommitted writes; None means deleted.
-    """
+    """py-evm's database: the store, its verified values cached, under the uncommitted writes."""
 
     def __init__(self, store: ChainStore) -> None:
         self._store = store
-        self.pending: dict[bytes, bytes | None] = {}
+        self.pending: dict[bytes, bytes | None] = {}  # None means deleted
         self.nodes = TrieNodes(self)
         self._verified: dict[bytes, bytes] = {}
         self._verified_bytes = 0
@@ -283,7 +255,7 @@ class OverlayDatabase(BaseAtomicDB):
             return False
         if key in self._verified:
             return True
-        if self._verified_bytes > _MAX_CACHED_BYTES:
+        if self._verified_bytes > 2**24:
             self._verified.clear()
             self._verified_bytes = 0
         self._verified[key] = value
@@ -304,26 +276,16 @@ class OverlayDatabase(BaseAtomicDB):
             yield batch
 
 
-def verify_fast_signatures() -> None:
-    """Verify that the compiled signature library is in use."""
-    name = type(PrivateKey(b"\x01" * 32).backend).__name__
-    if name != "CoinCurveECCBackend":
-        raise ChainError(f"eth-keys uses {name}; install coincurve")
-
-
 @dataclass(frozen=True, slots=True)
 class BlockContents:
-    """A block with its executed transactions.
-
-    Attributes:
-        refused: hashes of transactions that no later block can hold either.
-    """
+    """A block with its executed transactions."""
 
     header: BlockHeaderAPI
     included: tuple[SignedTransactionAPI, ...]
     receipts: tuple[ReceiptAPI, ...]
     computations: tuple[ComputationAPI, ...]
     refused: frozenset[bytes]
+    """Hashes of transactions that no later block can hold either."""
 
 
 class _FastState(PragueState):
@@ -332,11 +294,7 @@ class _FastState(PragueState):
 
 
 class _SharedSecondsVM(PragueVM):
-    """Prague without distinct block times: blocks may share a second.
-
-    Each transaction may have its own block here. With many per second, Ethereum's rule would date
-    the chain ever further ahead of the clock.
-    """
+    """Prague whose blocks may share a second: many of them would date the chain into the future."""
 
     _state_class: type[BaseState] = _FastState
 
@@ -354,13 +312,10 @@ class _SharedSecondsVM(PragueVM):
         *,
         must_fit: bool,
     ) -> BlockContents:
-        """Execute transactions in order.
+        """Execute transactions in order, each account's ascending by nonce, in an empty block.
 
-        Args:
-            transactions: each account's ascending by nonce.
-            base_header: of the empty block.
-            must_fit: whether to raise py-evm's error for one that cannot be in the block. Else it
-                is skipped with all later ones of its account.
+        For one that cannot be in the block, raise py-evm's error if it must fit. Else skip it with
+        all later ones of its account.
         """
         header = base_header
         included: list[SignedTransactionAPI] = []
@@ -370,7 +325,9 @@ class _SharedSecondsVM(PragueVM):
         for transaction in transactions:
             if not must_fit:
                 sender = bytes(transaction.sender)
-                if sender in skipped or not _fits(transaction, header):
+                is_paid = transaction.max_fee_per_gas >= base_fee(header)
+                fits = is_paid and header.gas_used + transaction.gas <= header.gas_limit
+                if sender in skipped or not fits:
                     skipped.add(sender)
                     continue
                 try:
@@ -394,15 +351,10 @@ class _ReferenceVM(_SharedSecondsVM):
     _state_class = PragueState
 
 
-def _fits(transaction: SignedTransactionAPI, header: BlockHeaderAPI) -> bool:
-    is_paid = transaction.max_fee_per_gas >= (header.base_fee_per_gas or 0)
-    return is_paid and header.gas_used + transaction.gas <= header.gas_limit
-
-
 class EvmChain(MiningChain):
     """Prague from block 0, with a constant gas limit."""
 
-    vm_configuration = ((GENESIS_BLOCK_NUMBER, _SharedSecondsVM),)
+    vm_configuration = ((constants.GENESIS_BLOCK_NUMBER, _SharedSecondsVM),)
 
     def create_header_from_parent(
         self, parent_header: BlockHeaderAPI, **header_params: HeaderParams
@@ -428,16 +380,12 @@ class EvmChain(MiningChain):
 
 
 class _ReferenceChain(EvmChain):
-    vm_configuration = ((GENESIS_BLOCK_NUMBER, _ReferenceVM),)
+    vm_configuration = ((constants.GENESIS_BLOCK_NUMBER, _ReferenceVM),)
 
 
 @functools.cache
 def chain_class(chain_id: int, *, is_reference: bool = False) -> type[EvmChain]:
-    """Return the chain class with an EIP-155 id.
-
-    Args:
-        is_reference: whether blocks are executed by py-evm's parts alone: slower, and the same.
-    """
+    """Return the chain class with an EIP-155 id; the slower reference has py-evm's parts alone."""
     kind = _ReferenceChain if is_reference else EvmChain
     named: type[EvmChain] = kind.configure("LedgerChain", chain_id=chain_id)
     return named
@@ -446,22 +394,17 @@ def chain_class(chain_id: int, *, is_reference: bool = False) -> type[EvmChain]:
 def make_genesis(
     chain_id: int, gas_limit: int, timestamp: int, balances: Mapping[bytes, int]
 ) -> tuple[bytes, dict[bytes, bytes]]:
-    """Return the hash of a block 0, and the EVM's storage after it.
-
-    Args:
-        timestamp: Unix seconds.
-        balances: wei per funded address of 20 bytes.
-    """
+    """Return the hash of a block 0 with these balances, in wei, and the EVM's storage after it."""
     parameters: dict[str, HeaderParams] = {
-        "coinbase": GENESIS_COINBASE,
-        "difficulty": POST_MERGE_DIFFICULTY,
-        "extra_data": GENESIS_EXTRA_DATA,
+        "coinbase": constants.GENESIS_COINBASE,
+        "difficulty": constants.POST_MERGE_DIFFICULTY,
+        "extra_data": constants.GENESIS_EXTRA_DATA,
         "gas_limit": gas_limit,
-        "mix_hash": POST_MERGE_MIX_HASH,
-        "nonce": POST_MERGE_NONCE,
-        "receipt_root": BLANK_ROOT_HASH,
+        "mix_hash": constants.POST_MERGE_MIX_HASH,
+        "nonce": constants.POST_MERGE_NONCE,
+        "receipt_root": constants.BLANK_ROOT_HASH,
         "timestamp": timestamp,
-        "transaction_root": BLANK_ROOT_HASH,
+        "transaction_root": constants.BLANK_ROOT_HASH,
         "parent_beacon_block_root": BEACON_ROOT,
     }
     state: dict[bytes, AccountDetails] = {

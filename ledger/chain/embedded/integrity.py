@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import rlp  # type: ignore[import-untyped]
@@ -40,13 +39,11 @@ if TYPE_CHECKING:
     from eth.abc import (
         BlockHeaderAPI,
         MiningChainAPI,
-        ReceiptAPI,
         SignedTransactionAPI,
     )
 
 
-ANCESTORS = 256
-"""Blocks whose hashes a contract may request."""
+ANCESTORS = 256  # blocks whose hashes a contract may request
 
 _GAPS = {
     SchemaV1.make_header_chain_gaps_lookup_key(): "headers",
@@ -56,39 +53,29 @@ _GAPS = {
 
 def verify_can_extend(store: ChainStore, head: BlockHeaderAPI) -> None:
     """Verify that everything the next block needs is there."""
-    verify_score(store, head.block_number, head.hash)
-    _verify_gaps(store, head.block_number)
+    _verify_score(store, head.block_number, head.hash)
+    for key, kind in _GAPS.items():
+        # py-evm writes the lists with block 1.
+        number: int = head.block_number
+        expected = rlp.encode(((), number + 1), sedes=chain_gaps) if number else None
+        if store.get(key) != expected:
+            raise ChainDamagedError(
+                f"{store.path}: the list of missing {kind} is not that of a chain of "
+                f"{number} blocks"
+            )
     _verify_ancestors(store, head)
-    verify_no_logs_beyond(store, head.block_number)
-    verify_state(store, head.state_root)
+    end = chain_store.row_id(head.block_number + 1, 0)
+    if beyond := store.rows("SELECT id FROM logs WHERE id >= ? OR id < 0 LIMIT 1", (end,)):
+        number = chain_store.position(beyond[0][0])[0]
+        raise BlockDamagedError(number, "has logs but is not in the chain")
+    _verify_state(store, head.state_root)
 
 
-def verify_score(store: ChainStore, number: int, block_hash: bytes) -> None:
+def _verify_score(store: ChainStore, number: int, block_hash: bytes) -> None:
     """Verify a block's score: since the merge, the sum of all block numbers up to its own."""
     score = store.get(SchemaV1.make_block_hash_to_score_lookup_key(block_hash))  # type: ignore[arg-type]
     if score != rlp.encode(number * (number + 1) // 2):
         raise BlockDamagedError(number, f"has {'no' if score is None else 'a wrong'} score")
-
-
-def verify_no_logs_beyond(store: ChainStore, head: int) -> None:
-    """Verify that the log table has no block after the newest."""
-    beyond = store.rows(
-        "SELECT id FROM logs WHERE id >= ? OR id < 0 LIMIT 1", (chain_store.row_id(head + 1, 0),)
-    )
-    if beyond:
-        raise BlockDamagedError(
-            chain_store.position(beyond[0][0])[0], "has logs but is not in the chain"
-        )
-
-
-def _verify_gaps(store: ChainStore, head: int) -> None:
-    for key, kind in _GAPS.items():
-        gaps = store.get(key)
-        # py-evm writes the lists with block 1.
-        if gaps != (rlp.encode(((), head + 1), sedes=chain_gaps) if head else None):
-            raise ChainDamagedError(
-                f"{store.path}: the list of missing {kind} is not that of a chain of {head} blocks"
-            )
 
 
 def _verify_ancestors(store: ChainStore, head: BlockHeaderAPI) -> None:
@@ -103,45 +90,33 @@ def _verify_ancestors(store: ChainStore, head: BlockHeaderAPI) -> None:
         header = store.get(expected)
         if header is None or keccak(header) != expected:
             raise BlockDamagedError(number, f"lacks its header 0x{expected.hex()}")
-        expected = _parent_hash(number, header)
+        try:
+            expected = bytes(rlp.decode(header)[0])
+        except (RLPException, TypeError, IndexError) as error:
+            raise BlockDamagedError(number, "has no header that can be read") from error
     following = SchemaV1.make_block_number_to_hash_lookup_key(head.block_number + 1)  # type: ignore[arg-type]
     if store.get(following) is not None:
         raise BlockDamagedError(head.block_number + 1, "is filed, but after the newest")
 
 
-def _parent_hash(number: int, header: bytes) -> bytes:
-    try:
-        return bytes(rlp.decode(header)[0])
-    except (RLPException, TypeError, IndexError) as error:
-        raise BlockDamagedError(number, "has no header that can be read") from error
-
-
 _NODES_AT_ONCE = 500
 _BRANCH_ITEMS = 17
-_ACCOUNT_ITEMS = 4
 
 
-@dataclass(slots=True)
-class _References:
-    """References that the nodes of the account trie contain."""
-
-    storage_roots: set[bytes] = field(default_factory=set)
-    codes: set[bytes] = field(default_factory=set)
-
-
-def verify_state(store: ChainStore, state_root: bytes) -> None:
+def _verify_state(store: ChainStore, state_root: bytes) -> None:
     """Verify that no part of a state is missing."""
-    references = _References()
+    roots, codes = set[bytes](), set[bytes]()
     for leaf in _leaves(store, {state_root}, "the accounts of the newest block"):
         account = _decoded(leaf, store)
-        if len(account) != _ACCOUNT_ITEMS:
+        if len(account) != 4:
             raise ChainDamagedError(f"{store.path}: the state has an invalid account")
-        references.storage_roots.add(bytes(account[2]))
-        references.codes.add(bytes(account[3]))
-    storage = references.storage_roots - {BLANK_ROOT_HASH}
-    for _ in _leaves(store, storage, "the contracts' storage at the newest block"):
+        roots.add(bytes(account[2]))
+        codes.add(bytes(account[3]))
+    for _ in _leaves(
+        store, roots - {BLANK_ROOT_HASH}, "the contracts' storage at the newest block"
+    ):
         pass
-    for _ in _read(store, references.codes - {EMPTY_SHA3}, "the contracts' code"):
+    for _ in _read(store, codes - {EMPTY_SHA3}, "the contracts' code"):
         pass
 
 
@@ -158,9 +133,10 @@ def _leaves(store: ChainStore, roots: set[bytes], subject: str) -> Iterator[byte
 
 def _values(node: list[Any], children: set[bytes]) -> Iterator[bytes]:
     """Yield the values of a node and its embedded children; add the hashes of the others."""
+    path = node[0] if node else b""
     if len(node) == _BRANCH_ITEMS:
         below, own = node[:-1], node[-1]
-    elif _is_leaf(node):
+    elif isinstance(path, bytes) and path and path[0] & 0x20:  # a leaf
         below, own = [], node[1]
     else:
         below, own = node[1:], b""
@@ -173,19 +149,11 @@ def _values(node: list[Any], children: set[bytes]) -> Iterator[bytes]:
         yield bytes(own)
 
 
-def _is_leaf(node: list[Any]) -> bool:
-    path = node[0] if node else b""
-    return isinstance(path, bytes) and bool(path) and path[0] & 0x20 != 0
-
-
 def _decoded(encoded: bytes, store: ChainStore) -> list[Any]:
-    try:
-        node = rlp.decode(encoded)
-    except RLPException as error:
-        raise ChainDamagedError(f"{store.path}: the state has an invalid node") from error
-    if not isinstance(node, list):
-        raise ChainDamagedError(f"{store.path}: the state has an invalid node")
-    return node
+    with contextlib.suppress(RLPException):
+        if isinstance(node := rlp.decode(encoded), list):
+            return node
+    raise ChainDamagedError(f"{store.path}: the state has an invalid node")
 
 
 def _read(store: ChainStore, hashes: set[bytes], subject: str) -> Iterator[bytes]:
@@ -214,11 +182,7 @@ def transaction_key(transaction_hash: bytes) -> bytes:
 
 
 def verify_head(database: OverlayDatabase, genesis_hash: bytes) -> None:
-    """Verify that genesis, head and head state exist and match their hashes.
-
-    Args:
-        database: the chain's storage; it verifies hashes itself.
-    """
+    """Verify that genesis, head and head state exist and match their hashes, as read."""
     if not database.exists(genesis_hash):
         raise ChainDamagedError("block 0 is missing or is not the recorded one")
     _ = database[genesis_hash]
@@ -239,21 +203,19 @@ def verify_chain(
     execute: bool,
     progress: Callable[[int], None] | None,
 ) -> None:
-    """Verify a whole chain.
-
-    Args:
-        database: a separate overlay over the store, never committed.
-        progress: called with the number of each verified block.
-    """
+    """Verify a whole chain; the database is a separate overlay over the store, never committed."""
     head = chain.get_canonical_head()
     parent: BlockHeaderAPI | None = None
     transactions = 0
     for number in range(head.block_number + 1):
         with _block_named(number):
             header = _header(chain, number)
-            _verify_link(header, parent, genesis_hash)
+            if parent is None and header.hash != genesis_hash:
+                raise BlockDamagedError(0, "is not the recorded genesis")
+            if parent is not None and header.parent_hash != parent.hash:
+                raise BlockDamagedError(number, f"does not follow block {parent.block_number}")
             transactions += _verify_body(store, chain, header)
-            verify_score(store, number, header.hash)
+            _verify_score(store, number, header.hash)
             if execute and parent is not None:
                 _verify_execution(store, database, chain, header, parent)
         parent = header
@@ -263,8 +225,12 @@ def verify_chain(
         raise BlockDamagedError(head.block_number, "is the head, but not filed under its number")
     verify_can_extend(store, head)
     _verify_nothing_else(store, head.block_number, transactions)
-    _verify_contents(store)
-    store.verify_pages()
+    for key, value in store.scan("SELECT key, value FROM kv WHERE length(key) = 32"):
+        if not isinstance(value, bytes) or keccak(value) != key:
+            raise ChainDamagedError(f"the value stored under 0x{bytes(key).hex()} has another hash")
+    [(first,), *_] = store.rows("PRAGMA integrity_check(1)")
+    if first != "ok":  # a page, or an index that disagrees with its table
+        raise ChainDamagedError(f"{store.path}: {' '.join(str(first).split())[:200]}")
 
 
 @contextlib.contextmanager
@@ -280,15 +246,6 @@ def _block_named(number: int) -> Iterator[None]:
         raise BlockDamagedError(number, f"cannot be read ({summary})") from error
 
 
-def _verify_link(
-    header: BlockHeaderAPI, parent: BlockHeaderAPI | None, genesis_hash: bytes
-) -> None:
-    if parent is None and header.hash != genesis_hash:
-        raise BlockDamagedError(0, "is not the recorded genesis")
-    if parent is not None and header.parent_hash != parent.hash:
-        raise BlockDamagedError(header.block_number, f"does not follow block {parent.block_number}")
-
-
 def _header(chain: MiningChainAPI, number: int) -> BlockHeaderAPI:
     try:
         header = chain.get_canonical_block_header_by_number(number)  # type: ignore[arg-type]
@@ -302,10 +259,8 @@ def _header(chain: MiningChainAPI, number: int) -> BlockHeaderAPI:
 def _verify_body(store: ChainStore, chain: MiningChainAPI, header: BlockHeaderAPI) -> int:
     number = header.block_number
     machine = chain.get_vm_class(header)
-    transactions = chain.chaindb.get_block_transactions(
-        header,
-        machine.get_transaction_builder(),
-    )
+    builder = machine.get_transaction_builder()
+    transactions = chain.chaindb.get_block_transactions(header, builder)
     receipts = chain.chaindb.get_receipts(header, machine.get_receipt_builder())
     if make_trie_root_and_nodes(transactions)[0] != header.transaction_root:
         raise BlockDamagedError(number, "has other transactions than its header")
@@ -317,11 +272,15 @@ def _verify_body(store: ChainStore, chain: MiningChainAPI, header: BlockHeaderAP
         )
     for index, transaction in enumerate(transactions):
         _verify_transaction(store, chain, (number, index), transaction)
-    _verify_summaries(header, receipts)
-    expected = chain_store.rows_of_block(
-        number, [bytes(transaction.hash) for transaction in transactions], receipts
-    )
-    _verify_logs(store, number, expected)
+    if header.gas_used != (receipts[-1].gas_used if receipts else 0):
+        raise BlockDamagedError(number, "used other gas than its receipts")
+    bloom = BloomFilter()
+    for receipt in receipts:
+        bloom |= receipt.bloom_filter
+    if int(bloom) != header.bloom:
+        raise BlockDamagedError(number, "has another bloom than its receipts")
+    hashes = [bytes(transaction.hash) for transaction in transactions]
+    _verify_logs(store, number, chain_store.rows_of_block(number, hashes, receipts))
     return len(transactions)
 
 
@@ -343,16 +302,6 @@ def _verify_transaction(
         raise BlockDamagedError(number, f"{shown} cannot be looked up")
     if position != rlp.encode(place):
         raise BlockDamagedError(number, f"{shown} is looked up elsewhere")
-
-
-def _verify_summaries(header: BlockHeaderAPI, receipts: Sequence[ReceiptAPI]) -> None:
-    if header.gas_used != (receipts[-1].gas_used if receipts else 0):
-        raise BlockDamagedError(header.block_number, "used other gas than its receipts")
-    bloom = BloomFilter()
-    for receipt in receipts:
-        bloom |= receipt.bloom_filter
-    if int(bloom) != header.bloom:
-        raise BlockDamagedError(header.block_number, "has another bloom than its receipts")
 
 
 def _verify_logs(store: ChainStore, number: int, expected: Sequence[chain_store.LogRow]) -> None:
@@ -402,9 +351,3 @@ def _verify_nothing_else(store: ChainStore, head: int, transactions: int) -> Non
         )
         if count != expected:
             raise ChainDamagedError(f"{count} {kind} can be looked up, the blocks hold {expected}")
-
-
-def _verify_contents(store: ChainStore) -> None:
-    for key, value in store.scan("SELECT key, value FROM kv WHERE length(key) = 32"):
-        if not isinstance(value, bytes) or keccak(value) != key:
-            raise ChainDamagedError(f"the value stored under 0x{bytes(key).hex()} has another hash")

@@ -1,8 +1,7 @@
 """A chain file, read: headers, transactions, receipts, logs and calls.
 
-Every lookup is indexed, so its cost does not grow with the chain.
-
-Nothing here writes or takes the writer's lock.
+Every lookup is indexed, so its cost does not grow with the chain. Nothing here writes or takes the
+writer's lock.
 """
 
 from __future__ import annotations
@@ -19,7 +18,9 @@ from typing import TYPE_CHECKING
 from eth.constants import CREATE_CONTRACT_ADDRESS
 from eth.exceptions import Revert, VMError
 from eth.vm.spoof import SpoofTransaction
+from eth_keys.datatypes import PrivateKey
 
+from ledger.chain import ports
 from ledger.chain.embedded import chain_store, evm, integrity
 from ledger.chain.embedded.chain_store import (
     HEAD_KEY,
@@ -29,17 +30,6 @@ from ledger.chain.embedded.chain_store import (
     verify_not_behind,
     verify_nothing_acknowledged,
 )
-from ledger.chain.ports import (
-    Block,
-    ChainBase,
-    ChainDamagedError,
-    Log,
-    LogQuery,
-    Receipt,
-    Transaction,
-    TransactionRevertedError,
-    require_identity,
-)
 from ledger.protocol.encoding import to_canonical
 from ledger.protocol.errors import ChainError
 
@@ -48,86 +38,54 @@ if TYPE_CHECKING:
 
 
 _ZERO_ADDRESS = "0x" + "00" * 20
-_MAX_CACHED_ANSWERS = 256
-_MAX_CACHED_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class ContractCall:
-    """A call that is not recorded.
-
-    Attributes:
-        to: the contract; None runs `data` as creation code.
-        sender: address of the caller.
-        gas: the limit; None for a whole block's.
-        value: wei that the contract sees; none are transferred.
-    """
+    """A call that is not recorded; no value is transferred."""
 
     to: str | None
+    """The contract; None runs `data` as creation code."""
     data: bytes
     sender: str = _ZERO_ADDRESS
     gas: int | None = None
+    """The limit; None for a whole block's."""
     value: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class CallAnswer:
-    """Result of a call.
-
-    Attributes:
-        failure: None if it ran, empty if the contract reverted, else the EVM's error.
-    """
+    """Result of a call."""
 
     output: bytes
     failure: str | None
+    """None if it ran, empty if the contract reverted, else the EVM's error."""
 
 
-class _Answers:
-    """Cache of the last small answers: a block's state never changes. Safe to share by threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._entries: OrderedDict[Hashable, CallAnswer] = OrderedDict()
-
-    def get(self, key: Hashable) -> CallAnswer | None:
-        with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-            return self._entries.get(key)
-
-    def put(self, key: Hashable, answer: CallAnswer) -> None:
-        with self._lock:
-            self._entries[key] = answer
-            while len(self._entries) > _MAX_CACHED_ANSWERS:
-                self._entries.popitem(last=False)
-
-
-class EmbeddedReader(ChainBase):
-    """A chain file, read-only; shows new blocks at once. Safe to share between threads.
-
-    Attributes:
-        chain_id: the chain's EIP-155 id.
-    """
+class EmbeddedReader(ports.ChainBase):
+    """A chain file, read-only; shows new blocks at once. Safe to share between threads."""
 
     def __init__(
         self, store: ChainStore, noted: AcknowledgedBlock | ChainError | None = None
     ) -> None:
-        evm.verify_fast_signatures()
+        backend = type(PrivateKey(b"\x01" * 32).backend).__name__
+        if backend != "CoinCurveECCBackend":
+            raise ChainError(f"eth-keys uses {backend}; install coincurve")
         self._store = store
         self._noted = noted
-        self._answers = _Answers()
+        # The last small answers: a block's state never changes.
+        self._answers: OrderedDict[Hashable, CallAnswer] = OrderedDict()
+        self._answers_lock = threading.Lock()
         self._lock = threading.RLock()
         meta = store.meta()
         with evm.damage_translated(store):
             self.chain_id = int(meta["chain_id"])
             self.genesis_hash = bytes.fromhex(meta["genesis_hash"])
-            for name, written in (
-                ("chain_id", str(self.chain_id)),
-                ("genesis_hash", self.genesis_hash.hex()),
-            ):
-                if meta[name] != written:
+            written = {"chain_id": str(self.chain_id), "genesis_hash": self.genesis_hash.hex()}
+            for name, canonical in written.items():
+                if meta[name] != canonical:
                     what = name.replace("_", " ")
-                    raise ChainDamagedError(
+                    raise ports.ChainDamagedError(
                         f"{store.path}: {meta[name][:80]!r} is not a canonical {what}"
                     )
             if meta["fork"] != evm.FORK:
@@ -149,13 +107,13 @@ class EmbeddedReader(ChainBase):
             raise
         try:
             chain = EmbeddedReader(store)
-            require_identity(path, chain, chain_id, genesis_hash)
+            ports.require_identity(path, chain, chain_id, genesis_hash)
         except ChainError:
             store.close()
             raise
         return chain
 
-    def head(self) -> Block:
+    def head(self) -> ports.Block:
         with self._lock, evm.damage_translated(self._store):
             return evm.block(self._canonical_head())
 
@@ -163,7 +121,7 @@ class EmbeddedReader(ChainBase):
         """Return the head's number: blocks of this file are never reverted."""
         return self.head().number
 
-    def block(self, number: int) -> Block:
+    def block(self, number: int) -> ports.Block:
         return evm.block(self.header(number))
 
     def header(self, number: int | None = None) -> BlockHeaderAPI:
@@ -176,7 +134,7 @@ class EmbeddedReader(ChainBase):
                 raise ChainError(f"no block {number}; the head is {head.block_number}")
             header = self._chain.get_canonical_block_header_by_number(number)  # type: ignore[arg-type]
             if header.block_number != number:
-                raise ChainDamagedError(
+                raise ports.ChainDamagedError(
                     f"{self._store.path}: block {number} is filed as {header.block_number}"
                 )
             return header
@@ -194,7 +152,7 @@ class EmbeddedReader(ChainBase):
             number = self._chain.get_block_header_by_hash(block_hash).block_number  # type: ignore[arg-type]
             return number if self.header(number).hash == block_hash else None
 
-    def logs(self, query: LogQuery) -> list[Log]:
+    def logs(self, query: ports.LogQuery) -> list[ports.Log]:
         """Return the logs that match, by an index."""
         selection = chain_store.select(query)
         if selection is None:
@@ -202,13 +160,11 @@ class EmbeddedReader(ChainBase):
         with self._lock, evm.damage_translated(self._store):
             rows = self._store.rows(*selection)
             numbers = {chain_store.position(row[0])[0] for row in rows}
-            hashes = {number: self._hash(number) for number in numbers}
+            hash_of: Callable[[int], bytes] = self._chain.get_canonical_block_hash  # type: ignore[assignment]
+            hashes = {number: bytes(hash_of(number)) for number in numbers}
             return [evm.log_of_row(row, hashes) for row in rows]
 
-    def _hash(self, number: int) -> bytes:
-        return bytes(self._chain.get_canonical_block_hash(number))  # type: ignore[arg-type]
-
-    def transaction(self, transaction_hash: bytes) -> Transaction:
+    def transaction(self, transaction_hash: bytes) -> ports.Transaction:
         entry = self.find(transaction_hash)
         if entry is None:
             raise ChainError(f"there is no mined transaction 0x{transaction_hash.hex()}")
@@ -221,14 +177,13 @@ class EmbeddedReader(ChainBase):
     ) -> tuple[BlockHeaderAPI, int, SignedTransactionAPI] | None:
         """Return a transaction's header, index and EVM form; None until it is mined."""
         with self._lock, evm.damage_translated(self._store):
-            key = integrity.transaction_key(transaction_hash)
-            if not self._database.exists(key):
+            if not self._database.exists(integrity.transaction_key(transaction_hash)):
                 return None
             number, index = self._chain.get_canonical_transaction_index(transaction_hash)  # type: ignore[arg-type]
             header = self.header(number)
             signed = self.transactions(header)[index]
             if signed.hash != transaction_hash:
-                raise ChainDamagedError(
+                raise ports.ChainDamagedError(
                     f"{self._store.path}: 0x{transaction_hash.hex()} leads to another transaction"
                 )
             return header, index, signed
@@ -242,7 +197,7 @@ class EmbeddedReader(ChainBase):
             builder = self._chain.get_vm_class(header).get_transaction_builder()
             return self._chain.chaindb.get_block_transactions(header, builder)
 
-    def receipt(self, transaction_hash: bytes) -> Receipt | None:
+    def receipt(self, transaction_hash: bytes) -> ports.Receipt | None:
         entry = self.find(transaction_hash)
         if entry is None:
             return None
@@ -271,7 +226,7 @@ class EmbeddedReader(ChainBase):
             state = self._state(block_number)
             return state.get_nonce(owner), state.get_balance(owner)
 
-    def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
+    def receipt_of(self, sender: str, nonce: int) -> ports.Receipt | None:
         account = to_canonical(sender)
         with self._lock:
             numbers = range(self.head().number + 1)
@@ -283,7 +238,7 @@ class EmbeddedReader(ChainBase):
             for signed in self.transactions(self.header(number)):
                 if signed.nonce == nonce and bytes(signed.sender) == account:
                     return self.receipt(bytes(signed.hash))
-        raise ChainDamagedError(f"{self._store.path}: block {number} lacks a transaction")
+        raise ports.ChainDamagedError(f"{self._store.path}: block {number} lacks a transaction")
 
     def _state(self, block_number: int | None) -> StateAPI:
         return self._chain.get_vm(self.header(block_number)).state
@@ -307,36 +262,37 @@ class EmbeddedReader(ChainBase):
                 spoofed = SpoofTransaction(unsigned, from_=origin)
                 return self._chain.estimate_gas(spoofed, head)  # type: ignore[arg-type]
             except VMError as error:
-                raise TransactionRevertedError(evm.revert_data(error)) from error
+                raise ports.TransactionRevertedError(evm.revert_data(error)) from error
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
         answer = self.answer(ContractCall(to, data), block_number)
         if answer.failure is not None:
-            raise TransactionRevertedError(answer.output)
+            raise ports.TransactionRevertedError(answer.output)
         return answer.output
 
     def answer(
         self, call: ContractCall, block_number: int | None = None, *, in_snapshot: bool = False
     ) -> CallAnswer:
-        """Return the result of a call after a block, None for the head.
-
-        Args:
-            in_snapshot: whether it runs in a separate view, so that other readers do not wait.
-        """
+        """Return the result of a call after a block; other readers do not wait for a snapshot's."""
         # Participants ask the same of each block several times.
         header = self.header(block_number)
         key = header.hash, call
-        answer = self._answers.get(key)
-        if answer is None:
-            with self.snapshot() if in_snapshot else contextlib.nullcontext(self) as reader:
-                computation = reader.execute(call, header.block_number)
-            failure = None
-            if computation.is_error:
-                error = computation.error
-                failure = "" if isinstance(error, Revert) else f"{error!r}"[:200]
-            answer = CallAnswer(bytes(computation.output), failure)
-            if len(call.data) + len(answer.output) <= _MAX_CACHED_BYTES:
-                self._answers.put(key, answer)
+        with self._answers_lock:
+            if key in self._answers:
+                self._answers.move_to_end(key)
+                return self._answers[key]
+        with self.snapshot() if in_snapshot else contextlib.nullcontext(self) as reader:
+            computation = reader.execute(call, header.block_number)
+        failure = None
+        if computation.is_error:
+            error = computation.error
+            failure = "" if isinstance(error, Revert) else f"{error!r}"[:200]
+        answer = CallAnswer(bytes(computation.output), failure)
+        if len(call.data) + len(answer.output) <= 4096:
+            with self._answers_lock:
+                self._answers[key] = answer
+                if len(self._answers) > 256:
+                    self._answers.popitem(last=False)
         return answer
 
     def execute(self, call: ContractCall, block_number: int | None = None) -> ComputationAPI:
@@ -361,8 +317,7 @@ class EmbeddedReader(ChainBase):
     def acknowledged(self) -> AcknowledgedBlock | None:
         """Return the newest block that this home has acknowledged; None if there is no note.
 
-        A chain without this block was rolled back. A snapshot answers with the note from before it
-        was taken, so its own head is never older for that reason.
+        A snapshot answers with the note from before it was taken, so its own head is never older.
         """
         if not self._store.is_snapshot:
             return read_note(self._store.path)
@@ -371,7 +326,6 @@ class EmbeddedReader(ChainBase):
         return self._noted
 
     def verify_not_behind(self) -> None:
-        """Verify that the chain has the newest block that this home has acknowledged."""
         noted = self.acknowledged()
         if noted is not None:
             verify_not_behind(self, noted, self._store.path)
@@ -385,10 +339,7 @@ class EmbeddedReader(ChainBase):
     ) -> None:
         """Verify the whole chain as it is now, and that it can be extended.
 
-        Args:
-            execute: also execute every transaction again, by py-evm's own parts, and compare the
-                state roots.
-            progress: called with the number of each verified block.
+        Optionally execute every transaction again, by py-evm's own parts, and compare the states.
         """
         if not self._store.is_snapshot:
             with self.snapshot() as snapshot:
@@ -417,16 +368,12 @@ class EmbeddedReader(ChainBase):
             yield self
             return
         path = self._store.path
-        noted = _noted(path)
+        noted: AcknowledgedBlock | ChainError | None
+        try:
+            noted = read_note(path)
+        except ChainError as error:
+            noted = error  # it concerns only callers of `acknowledged`
         with contextlib.closing(ChainStore.open_reading(path, is_snapshot=True)) as store:
             reader = EmbeddedReader(store, noted)
-            require_identity(path, reader, self.chain_id, self.genesis_hash)
+            ports.require_identity(path, reader, self.chain_id, self.genesis_hash)
             yield reader
-
-
-def _noted(path: Path) -> AcknowledgedBlock | ChainError | None:
-    """Return the note, or its error, which concerns only callers of `acknowledged`."""
-    try:
-        return read_note(path)
-    except ChainError as error:
-        return error

@@ -23,9 +23,6 @@ Synchronous = Literal["FULL", "NORMAL"]
 """FULL: a block survives power loss. NORMAL: it survives a killed process; faster."""
 
 _BUSY_SECONDS = 10.0
-_ATTEMPTS = 5
-_TO_READ = ("PRAGMA query_only = ON", "SELECT 1 FROM sqlite_master LIMIT 1")
-_NOT_PERMITTED = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +37,7 @@ class _Mark:
 
 
 class SqliteFile:
-    """An open SQLite file; safe to share between threads.
-
-    Attributes:
-        is_snapshot: whether it shows one state until it is closed.
-        is_closed: whether it is closed.
-    """
+    """An open SQLite file, or one state of it (a snapshot); safe to share between threads."""
 
     def __init__(
         self,
@@ -72,11 +64,7 @@ class SqliteFile:
 
     @classmethod
     def read(cls, path: Path, *, is_snapshot: bool = False) -> Self:
-        """Return the file open for reading, whatever permissions its folder has.
-
-        Args:
-            is_snapshot: whether it shows one state until it is closed.
-        """
+        """Return the file open for reading, whatever permissions its folder has."""
         connection, mark = _reading(path)
         if is_snapshot:
             with translated(path):
@@ -86,22 +74,17 @@ class SqliteFile:
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
         with self._lock, translated(self.path):
-            for _ in range(_ATTEMPTS):
+            for _ in range(5):
                 self._follow()
-                rows = self._read_once(query, parameters)
-                if rows is not None:
+                try:
+                    rows = self._connection.execute(query, parameters).fetchall()
+                except sqlite3.DatabaseError:
+                    if self._is_still():
+                        raise
+                    continue
+                if self._is_still():
                     return rows
             raise self._moved()
-
-    def _read_once(self, query: str, parameters: Sequence[object]) -> list[Any] | None:
-        """Return all rows; None if the file has changed meanwhile."""
-        try:
-            rows = self._connection.execute(query, parameters).fetchall()
-        except sqlite3.DatabaseError:
-            if self._is_still():
-                raise
-            return None
-        return rows if self._is_still() else None
 
     def scan(self, query: str) -> Iterator[Any]:
         with self._lock, translated(self.path):
@@ -128,9 +111,9 @@ class SqliteFile:
         return size_of(self._whole_path, "-wal")
 
     def checkpoint(self) -> bool:
-        """Move the write-ahead log into the file, durably; return whether it is empty now.
+        """Move the write-ahead log into the file, but for what a reader needs, durably.
 
-        A reader of an older state keeps its part of the log; nothing waits for it.
+        Return whether the log is empty now; nothing waits for a reader.
         """
         with self._lock, translated(self.path):
             self._connection.execute("PRAGMA busy_timeout = 0")
@@ -185,9 +168,11 @@ def _reading(path: Path) -> tuple[sqlite3.Connection, _Mark | None]:
 def _connected(path: Path, options: str) -> sqlite3.Connection | None:
     """Return a read-only connection; None if the user lacks permissions for it."""
     try:
-        return _connect(path, options, *_TO_READ)
+        return _connect(
+            path, options, "PRAGMA query_only = ON", "SELECT 1 FROM sqlite_master LIMIT 1"
+        )
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF in _NOT_PERMITTED:
+        if error.sqlite_errorcode & 0xFF in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}:
             return None
         raise
 
@@ -203,11 +188,7 @@ def _mark_of(path: Path) -> _Mark:
 
 
 def size_of(path: Path, suffix: str) -> int:
-    """Return the size of a SQLite side file, "-wal" or "-journal"; 0 if there is none.
-
-    Args:
-        path: the database itself, not a link: SQLite puts its files next to the former.
-    """
+    """Return the size of a side file, "-wal" or "-journal", next to the database and not a link."""
     try:
         return path.with_name(path.name + suffix).stat().st_size
     except OSError:
@@ -237,16 +218,12 @@ def translated(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, UnicodeError) as error:
-        kind = ChainDamagedError if _says_damaged(error) else ChainError
         summary = " ".join(str(error).split())[:200]
-        raise kind(f"{path}: {summary}") from error
-
-
-def _says_damaged(error: Exception) -> bool:
-    # OperationalError covers a locked file, a full disk, and invalid text; corruption is a plain
-    # DatabaseError ("malformed", "not a database").
-    return (
-        type(error) is sqlite3.DatabaseError
-        or isinstance(error, UnicodeError)
-        or str(error).startswith("Could not decode to UTF-8")
-    )
+        # OperationalError covers a locked file, a full disk, and invalid text; corruption is a
+        # plain DatabaseError ("malformed", "not a database").
+        is_damaged = (
+            type(error) is sqlite3.DatabaseError
+            or isinstance(error, UnicodeError)
+            or summary.startswith("Could not decode to UTF-8")
+        )
+        raise (ChainDamagedError if is_damaged else ChainError)(f"{path}: {summary}") from error

@@ -34,14 +34,10 @@ _NEWEST = (None, "latest", "pending", "safe", "finalized")
 class RpcMethods:
     """Answers JSON-RPC requests from an embedded chain. Safe to share between threads.
 
-    A call may take as long as a full block's gas. It runs in a separate snapshot, so other
-    requests do not wait.
-
-    Args:
-        chain: the chain; if it is read-only, transactions are not accepted.
-        max_logs: limit of one `eth_getLogs` answer, as on public nodes.
-        pool: pending transactions of a chain with timed blocks; None to mine each at once. With
-            timed blocks there is no `evm_mine`: windows and deadlines count blocks.
+    A chain that is open for reading accepts no transactions. A pool holds those of a chain with
+    timed blocks; without one, each is mined at once. With timed blocks there is no `evm_mine`:
+    windows and deadlines count blocks. A call may take as long as a full block's gas. It runs in a
+    separate snapshot, so other requests do not wait.
     """
 
     def __init__(
@@ -59,11 +55,9 @@ class RpcMethods:
             "eth_accounts": list,
             "eth_blockNumber": lambda: hex(chain.head().number),
             "eth_getBlockByNumber": lambda tag, whole=False: self._block(
-                _header_at(chain, tag), whole=whole is True
+                _requested_number(tag), whole=whole
             ),
-            "eth_getBlockByHash": lambda block_hash, whole=False: self._block(
-                _header_with(chain, block_hash), whole=whole is True
-            ),
+            "eth_getBlockByHash": self._block_with,
             "eth_getTransactionByHash": self._transaction,
             "eth_getTransactionReceipt": self._receipt,
             "eth_gasPrice": lambda: hex(next_base_fee(chain.header())),
@@ -71,7 +65,9 @@ class RpcMethods:
             "eth_feeHistory": self._fee_history,
             "eth_getBalance": lambda who, at=None: hex(self._account(who, at)[1]),
             "eth_getTransactionCount": self._count,
-            "eth_getCode": self._code,
+            "eth_getCode": lambda who, at=None: to_hex(
+                chain.code(wire.address(who), _number_of(chain, at))
+            ),
             "eth_call": self._call,
             "eth_estimateGas": self._estimate,
             "eth_getLogs": self._logs,
@@ -90,26 +86,25 @@ class RpcMethods:
             return fault_json(wire.INVALID_REQUEST, "an id is a number or a string")
         if not isinstance(request, dict) or not isinstance(request.get("method"), str):
             return fault_json(wire.INVALID_REQUEST, "not a JSON-RPC request", identifier)
-        answer = self._outcome(request["method"], request.get("params"), identifier)
-        # A request without id gets no answer, not even an error.
-        return answer if "id" in request else None
-
-    def _outcome(self, name: str, parameters: object, identifier: object) -> dict[str, Any]:
+        name, data = request["method"], None
         try:
-            result = self._result(name, parameters)
+            result = self._result(name, request.get("params"))
         except TransactionRevertedError as error:
-            data = to_hex(error.data)
-            return fault_json(wire.REVERTED, "execution reverted", identifier, data)
+            code, message, data = wire.REVERTED, "execution reverted", to_hex(error.data)
         except wire.RpcFault as error:
-            return fault_json(error.code, str(error), identifier)
+            code, message = error.code, str(error)
         except wire.MalformedAnswerError as error:
-            return fault_json(wire.INVALID_PARAMETERS, str(error), identifier)
+            code, message = wire.INVALID_PARAMETERS, str(error)
         except ChainError as error:
-            return fault_json(wire.SERVER_ERROR, str(error), identifier)
+            code, message = wire.SERVER_ERROR, str(error)
         except Exception:  # noqa: BLE001 - a bug gives an error answer, not a dropped connection
             _log.exception("%s", name[:60])
-            return fault_json(wire.INTERNAL_ERROR, "internal error", identifier)
-        return {"jsonrpc": "2.0", "id": identifier, "result": result}
+            code, message = wire.INTERNAL_ERROR, "internal error"
+        else:
+            answer = {"jsonrpc": "2.0", "id": identifier, "result": result}
+            # A request without id gets no answer, not even an error.
+            return answer if "id" in request else None
+        return fault_json(code, message, identifier, data) if "id" in request else None
 
     def _result(self, name: str, params: object) -> object:
         method = self._methods.get(name)
@@ -124,10 +119,28 @@ class RpcMethods:
             ) from error
         return method(*bound.args)
 
-    def _block(self, header: BlockHeaderAPI | None, *, whole: bool) -> object:
-        if header is None:
+    def _block(self, number: int | None, *, whole: object) -> object:
+        """Return a block, None for the newest; with whole transactions, or only their hashes."""
+        if number is not None and number > self._chain.head().number:
             return None
-        return block_json(header, self._chain.transactions(header), whole=whole)
+        header = self._chain.header(number)
+        transactions = self._chain.transactions(header)
+        fields = rlp.decode(rlp.encode(header))
+        size = len(rlp.encode([fields, [signed.encode() for signed in transactions], [], []]))
+        return {
+            **header_json(header),
+            "size": hex(size),
+            "uncles": [],
+            "withdrawals": [],
+            "transactions": [
+                transaction_json(header, index, signed) if whole is True else to_hex(signed.hash)
+                for index, signed in enumerate(transactions)
+            ],
+        }
+
+    def _block_with(self, block_hash: object, whole: object = False) -> object:
+        number = self._chain.block_number_of(wire.data(block_hash, 32))
+        return None if number is None else self._block(number, whole=whole)
 
     def _transaction(self, transaction_hash: object) -> object:
         hash_ = wire.data(transaction_hash, 32)
@@ -161,9 +174,6 @@ class RpcMethods:
     def _account(self, who: object, at: object) -> tuple[int, int]:
         return self._chain.account(wire.address(who), _number_of(self._chain, at))
 
-    def _code(self, who: object, at: object = None) -> str:
-        return to_hex(self._chain.code(wire.address(who), _number_of(self._chain, at)))
-
     def _call(self, request: object, at: object = None) -> str:
         answer = self._chain.answer(
             _read_call(request), _number_of(self._chain, at), in_snapshot=True
@@ -190,8 +200,13 @@ class RpcMethods:
         fields = wire.members(request)
         topics = [_read_topics(position) for position in wire.items(fields.get("topics") or [])]
         first, last = self._range(fields)
+        contracts: list[str | None] = [None]
+        if (address := fields.get("address")) is not None:
+            named = address if isinstance(address, list) else [address]
+            # Without duplicates, which would repeat logs.
+            contracts = list(dict.fromkeys(wire.address(entry) for entry in named))
         logs: list[Log] = []
-        for contract in _read_addresses(fields.get("address")):
+        for contract in contracts:
             room = self._most_logs + 1 - len(logs)
             logs += self._chain.logs(LogQuery(contract, topics, first, last, room))
             if len(logs) > self._most_logs:
@@ -264,20 +279,6 @@ def _requested_number(tag: object) -> int | None:
     return 0 if tag == "earliest" else wire.quantity(tag)
 
 
-def _header_at(chain: EmbeddedReader, tag: object) -> BlockHeaderAPI | None:
-    """Return the header of a block by number or name; None if there is none."""
-    number = _requested_number(tag)
-    if number is not None and number > chain.head().number:
-        return None
-    return chain.header(number)
-
-
-def _header_with(chain: EmbeddedReader, block_hash: object) -> BlockHeaderAPI | None:
-    """Return the header of a block by hash; None if there is none."""
-    number = chain.block_number_of(wire.data(block_hash, 32))
-    return None if number is None else chain.header(number)
-
-
 def _read_call(request: object) -> ContractCall:
     """Return the arguments of `eth_call` and `eth_estimateGas`."""
     fields = wire.members(request)
@@ -289,14 +290,6 @@ def _read_call(request: object) -> ContractCall:
         gas=None if gas is None else wire.quantity(gas),
         value=wire.quantity(fields.get("value") or "0x0"),
     )
-
-
-def _read_addresses(contract: object) -> list[str | None]:
-    """Return the contracts of a log filter, without duplicates, which would repeat logs."""
-    if contract is None:
-        return [None]
-    entries = contract if isinstance(contract, list) else [contract]
-    return list(dict.fromkeys(wire.address(entry) for entry in entries))
 
 
 def _read_topics(position: object) -> bytes | Sequence[bytes] | None:
@@ -316,25 +309,6 @@ def _mine(chain: EmbeddedChain, blocks: object) -> str:
         raise wire.RpcFault(wire.LIMIT_EXCEEDED, f"at most {_MOST_BLOCKS_AT_ONCE} blocks at once")
     chain.mine(number)
     return "0x0"
-
-
-_ACCESS_LIST_TYPE = 1
-
-
-def block_json(
-    header: BlockHeaderAPI, transactions: Sequence[SignedTransactionAPI], *, whole: bool
-) -> dict[str, Any]:
-    """Return a block, with whole transactions or only their hashes."""
-    return {
-        **header_json(header),
-        "size": hex(_size(header, transactions)),
-        "uncles": [],
-        "withdrawals": [],
-        "transactions": [
-            transaction_json(header, index, signed) if whole else to_hex(signed.hash)
-            for index, signed in enumerate(transactions)
-        ],
-    }
 
 
 def header_json(header: BlockHeaderAPI) -> dict[str, Any]:
@@ -387,7 +361,7 @@ def transaction_json(
         "value": hex(signed.value),
         "gas": hex(signed.gas),
         "gasPrice": hex(signed.max_fee_per_gas if header is None else paid_price(header, signed)),
-        **({} if signed.type_id == _ACCESS_LIST_TYPE else fees),
+        **({} if signed.type_id == 1 else fees),  # access lists only (EIP-2930)
         "input": to_hex(signed.data),
         "accessList": [
             {
@@ -432,8 +406,3 @@ def receipt_json(
 def paid_price(header: BlockHeaderAPI, signed: SignedTransactionAPI) -> int:
     """Return the price that a transaction paid per gas, in wei."""
     return min(base_fee(header) + signed.max_priority_fee_per_gas, signed.max_fee_per_gas)
-
-
-def _size(header: BlockHeaderAPI, transactions: Sequence[SignedTransactionAPI]) -> int:
-    fields = rlp.decode(rlp.encode(header))
-    return len(rlp.encode([fields, [signed.encode() for signed in transactions], [], []]))

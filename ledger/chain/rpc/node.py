@@ -10,36 +10,29 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
-from ledger.chain.ports import (
-    Block,
-    ChainBase,
-    Log,
-    LogQuery,
-    NotServedError,
-    Receipt,
-    Transaction,
-    TransactionRevertedError,
-    require_identity,
-)
+from ledger.chain import ports
 from ledger.chain.rpc import wire
-from ledger.chain.rpc.wire import (
-    AnswerTooLargeError,
-    FeeCaps,
-    HttpTransport,
-    MomentaryFailureError,
-)
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.encoding import eip55, to_hex
 from ledger.protocol.errors import ChainError
 
 
-def log_request(query: LogQuery) -> dict[str, Any] | None:
+def _plain(query: ports.LogQuery) -> ports.LogQuery:
+    """Return an equal query without last topics of any kind: a node would require their number."""
+    topics = list(query.topics)
+    while topics and topics[-1] is None:
+        topics.pop()
+    contract = None if query.address is None else eip55(query.address)
+    return replace(query, address=contract, topics=topics)
+
+
+def _log_request(query: ports.LogQuery) -> dict[str, Any] | None:
     """Return the arguments of `eth_getLogs` but the range; None if no log can match."""
     encoded: list[str | list[str] | None] = []
     for topic in query.topics:
@@ -53,21 +46,12 @@ def log_request(query: LogQuery) -> dict[str, Any] | None:
             return None  # no alternative can match; a node would read it as any
     if len(encoded) > 4:
         return None
-    request: dict[str, Any] = {"topics": encoded}
-    return request if query.address is None else {**request, "address": query.address}
+    return {"topics": encoded} | ({} if query.address is None else {"address": query.address})
 
 
-def _plain(query: LogQuery) -> LogQuery:
-    """Return an equal query without last topics of any kind: a node would require their number."""
-    topics = list(query.topics)
-    while topics and topics[-1] is None:
-        topics.pop()
-    contract = None if query.address is None else eip55(query.address)
-    return replace(query, address=contract, topics=topics)
-
-
-def _verify_logs(logs: Sequence[Log], query: LogQuery) -> None:
-    """Reject logs that a node must not return for a query."""
+def _read_logs(answer: object, query: ports.LogQuery) -> list[ports.Log]:
+    """Return the logs in an answer; reject logs that a node must not return for the query."""
+    logs = [wire.log(entry) for entry in wire.items(answer)]
     if len({(log.block_number, log.log_index) for log in logs}) < len(logs):
         raise wire.MalformedAnswerError("two logs at one place of the chain")
     for log in logs:
@@ -79,24 +63,21 @@ def _verify_logs(logs: Sequence[Log], query: LogQuery) -> None:
             raise wire.MalformedAnswerError(
                 f"a log of block {log.block_number} that the filter does not match"
             )
+    return sorted(logs, key=attrgetter("block_number", "log_index"), reverse=query.descending)
 
-
-Call: TypeAlias = "Callable[[bytes, int], bytes]"
-"""Runs code, without a contract, after the block with a number; raises RpcFault if it fails."""
 
 MIN_BLOCK_GAS = 12_000_000
 
-_STOP = bytes.fromhex("00")
-_CANCUN = bytes.fromhex("5f5c5f5f5f5e00")  # PUSH0 TLOAD PUSH0 PUSH0 PUSH0 MCOPY STOP
+# PUSH0 TLOAD PUSH0 PUSH0 PUSH0 MCOPY STOP
+_STOP, _CANCUN = bytes.fromhex("00"), bytes.fromhex("5f5c5f5f5f5e00")
 _NUMBER = bytes.fromhex("435f5260205ff3")  # returns block.number
 # Returns a zero byte and blockhash(block.number - 1). A node may run code without a contract as a
 # creation, and a creation fails if its answer begins with 0xEF (EIP-3541).
 _PARENT_HASH = bytes.fromhex("600143034060015260215ff3")
-_ATTEMPTS = 2
 
 
 class Requirement(StrEnum):
-    """Names of the requirements."""
+    """What the contract requires of a chain."""
 
     BASE_FEE = "base-fee"
     BLOCK_GAS = "block-gas"
@@ -118,72 +99,18 @@ class UnsuitableChainError(ChainError):
         )
 
 
-def unmet_requirements(block: Mapping[str, Any], call: Call) -> dict[Requirement, str]:
-    """Return the requirements that a chain does not meet, each with a sentence."""
-    unmet: dict[Requirement, str] = {}
-    if block.get("baseFeePerGas") is None:
-        unmet[Requirement.BASE_FEE] = "its blocks have no base fee (EIP-1559)"
-    limit = block.get("gasLimit")
-    if limit is not None and (gas := wire.quantity(limit)) < MIN_BLOCK_GAS:
-        unmet[Requirement.BLOCK_GAS] = (
-            f"a block takes {gas:,} gas, and the contract needs {MIN_BLOCK_GAS:,}"
-        )
-    number = wire.quantity(block.get("number"))
-    if not _runs(call, _STOP, number):
-        return unmet  # this node runs no code without a contract, so nothing follows
-    # A node that fails for another reason, say one of several that lags, fails the control too.
-    if all(
-        not _runs(call, _CANCUN, number) and _runs(call, _STOP, number) for _ in range(_ATTEMPTS)
-    ):
-        unmet[Requirement.CANCUN] = (
-            "its EVM is older than the Cancun fork (PUSH0, TLOAD and MCOPY fail)"
-        )
-        return unmet
-    seen = int.from_bytes(call(_NUMBER, number), "big")
-    # Some nodes run a call as part of the next block.
-    if seen not in {number, number + 1}:
-        unmet[Requirement.BLOCK_NUMBER] = (
-            f"block.number is {seen} in block {number}, as on Arbitrum, and the contract counts "
-            f"its windows and deadlines by it"
-        )
-    known = {b"\0" + wire.data(block.get(name), 32) for name in ("parentHash", "hash")}
-    if call(_PARENT_HASH, number) not in known:
-        unmet[Requirement.BLOCK_HASH] = (
-            "blockhash() is not the hash that the node gives a block, so protocol.beacon must be "
-            "none"
-        )
-    return unmet
-
-
-def _runs(call: Call, code: bytes, number: int) -> bool:
-    """Return whether code runs; raise RpcFault where the node limits requests."""
-    try:
-        call(code, number)
-    except wire.RpcFault as fault:
-        if fault.code == wire.LIMIT_EXCEEDED:
-            raise
-        return False
-    return True
-
-
 T = TypeVar("T")
 
 GWEI = 10**9
-_PAUSE_GROWTH = 3
-_NO_SUCH_TAG = {wire.UNKNOWN_METHOD, wire.INVALID_PARAMETERS, -39001}
 
 
 @dataclass(frozen=True, slots=True)
 class RpcSettings:
     """Time-outs, limits and fees.
 
-    Attributes:
-        confirmations: blocks on top of a transaction's own before it counts.
-        request_timeout_seconds: for one request; no retry starts later, even after a longer pause
-            requested by the node.
-        retry_pause_seconds: before the first retry; each later pause is three times as long.
-        receipt_timeout_seconds: limit of the wait for a transaction.
-        max_fee_per_gas_wei: limit of base fee and tip together.
+    A transaction counts with this number of blocks on top of its own (`confirmations`). No retry
+    starts after `request_timeout_seconds`, even if the node requests a longer pause. Each pause is
+    three times as long as the one before. `max_fee_per_gas_wei` limits base fee and tip together.
     """
 
     confirmations: int = 0
@@ -199,9 +126,8 @@ class RpcSettings:
     max_tip_per_gas_wei: int = 2 * GWEI
 
     @property
-    def fee_caps(self) -> FeeCaps:
-        """Upper limits of a transaction's fees."""
-        return FeeCaps(self.max_fee_per_gas_wei, self.max_tip_per_gas_wei)
+    def fee_caps(self) -> wire.Fees:
+        return wire.Fees(self.max_fee_per_gas_wei, self.max_tip_per_gas_wei)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,15 +139,8 @@ class GasMarket:
     tip: int
 
 
-class RpcReader(ChainBase):
-    """A chain behind a node, read-only. Safe to share between threads.
-
-    Args:
-        chain_id: the expected id; None accepts any.
-        genesis_hash: the expected block 0; None accepts any.
-        sleep: waits a number of seconds.
-        clock: monotonic seconds.
-    """
+class RpcReader(ports.ChainBase):
+    """A chain behind a node, read-only, of any id or block 0 for None. Threads may share it."""
 
     def __init__(
         self,
@@ -237,27 +156,21 @@ class RpcReader(ChainBase):
         self.sleep, self.clock = sleep, clock
         self._highest_head = 0
         self._has_named_final = False
-        self._node = HttpTransport(
+        self._node = wire.HttpTransport(
             url, self.settings.request_timeout_seconds, self.settings.max_answer_bytes
         )
         # No retries before the first answer: the address is probably wrong.
-        self._retry = self._retry_policy(retries=0)
+        backoff = Backoff(self.settings.retry_pause_seconds, 3)
+        deadline = self.settings.request_timeout_seconds
+        self._retry = RetryPolicy(backoff, 1, deadline, sleep, clock)
         try:
-            self._verify_identity(chain_id, genesis_hash)
+            self.chain_id = self._ask(wire.quantity, "eth_chainId")
+            self.genesis_hash = self.block(0).hash
+            ports.require_identity(self.node, self, chain_id, genesis_hash)
         except ChainError:
             self._node.close()
             raise
-        self._retry = self._retry_policy(self.settings.retries)
-
-    def _retry_policy(self, retries: int) -> RetryPolicy:
-        backoff = Backoff(self.settings.retry_pause_seconds, _PAUSE_GROWTH)
-        deadline = self.settings.request_timeout_seconds
-        return RetryPolicy(backoff, retries + 1, deadline, self.sleep, self.clock)
-
-    def _verify_identity(self, chain_id: int | None, genesis_hash: bytes | None) -> None:
-        self.chain_id = self._ask(wire.quantity, "eth_chainId")
-        self.genesis_hash = self.block(0).hash
-        require_identity(self.node, self, chain_id, genesis_hash)
+        self._retry = replace(self._retry, attempts=self.settings.retries + 1)
 
     @property
     def node(self) -> str | None:
@@ -270,41 +183,38 @@ class RpcReader(ChainBase):
         *parameters: object,
         is_momentary: Callable[[Any], bool] = lambda _: False,
     ) -> T:
-        """Return the parsed result of an idempotent request, retried after momentary failures.
-
-        So it is while `is_momentary` holds for the result.
-        """
+        """Return the parsed result of a request, retried after momentary failures and results."""
         # Idempotent: a read, or a signed transaction, which its nonce protects from duplication.
         answer = self._retry.call(
             lambda: self._node.ask(method, *parameters),
-            _is_momentary,
+            lambda error: isinstance(error, wire.MomentaryFailureError),
             is_transient_result=is_momentary,
-            least_pause=_least_wait,
+            least_pause=lambda error: getattr(error, "retry_after_seconds", 0.0),
         )
         try:
             return read(answer)
         except wire.MalformedAnswerError as error:
             raise wire.MalformedAnswerError(f"{self._node.shown_url}: {method}: {error}") from None
 
-    def head(self) -> Block:
+    def head(self) -> ports.Block:
         newest = self._ask(wire.block, "eth_getBlockByNumber", "latest", False)
         self._highest_head = max(self._highest_head, newest.number)
         return newest
 
-    def block(self, number: int) -> Block:
+    def block(self, number: int) -> ports.Block:
         if number < 0:
             raise ChainError(f"no block {number}")
         block = self._block_or_none(hex(number))
         if block is None:
-            raise NotServedError(f"{self._node.shown_url}: the node has no block {number}")
+            raise ports.NotServedError(f"{self._node.shown_url}: the node has no block {number}")
         if block.number != number:
             raise wire.MalformedAnswerError(
                 f"{self._node.shown_url}: block {block.number} where {number} was asked for"
             )
         return block
 
-    def _block_or_none(self, tag: str) -> Block | None:
-        def read(answer: object) -> Block | None:
+    def _block_or_none(self, tag: str) -> ports.Block | None:
+        def read(answer: object) -> ports.Block | None:
             return None if answer is None else wire.block(answer)
 
         return self._ask(read, "eth_getBlockByNumber", tag, False)
@@ -319,14 +229,15 @@ class RpcReader(ChainBase):
         try:
             final = self._block_or_none("finalized")
         except wire.RpcFault as fault:
-            if not _knows_no_final_blocks(fault):
+            no_such_tag = {wire.UNKNOWN_METHOD, wire.INVALID_PARAMETERS, -39001}
+            if fault.code not in no_such_tag and "finalized" not in fault.words:
                 raise
             final = None
         if final is not None:
             self._has_named_final = True
             return final.number
         if self._has_named_final or not self._head_may_be_final():
-            raise NotServedError(
+            raise ports.NotServedError(
                 f"{self._node.shown_url}: names no final block, on a chain that has them: it "
                 "may be starting or lagging; wait, or give a number of confirmations"
             )
@@ -335,7 +246,10 @@ class RpcReader(ChainBase):
     def _head_may_be_final(self) -> bool:
         if self.settings.confirmations > 0:
             return True  # an explicit depth replaces finality
-        return not self._ask(_is_of_stake, "eth_getBlockByNumber", "latest", False)
+        newest = self._ask(wire.members, "eth_getBlockByNumber", "latest", False)
+        difficulty = newest.get("difficulty")
+        # It is 0 since the merge (EIP-3675), and at least 1 with Clique and QBFT.
+        return difficulty is None or wire.quantity(difficulty) != 0
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
         return self._call({"to": to, "data": to_hex(data)}, block_number)
@@ -360,51 +274,93 @@ class RpcReader(ChainBase):
             return False
 
     def unmet_requirements(self) -> dict[Requirement, str]:
-        """Return the contract's requirements that the chain does not meet."""
-        newest = self._ask(wire.members, "eth_getBlockByNumber", "latest", False)
+        """Return the requirements that the chain does not meet, each with a sentence."""
+        block = self._ask(wire.members, "eth_getBlockByNumber", "latest", False)
+        unmet: dict[Requirement, str] = {}
+        if block.get("baseFeePerGas") is None:
+            unmet[Requirement.BASE_FEE] = "its blocks have no base fee (EIP-1559)"
+        limit = block.get("gasLimit")
+        if limit is not None and (gas := wire.quantity(limit)) < MIN_BLOCK_GAS:
+            unmet[Requirement.BLOCK_GAS] = (
+                f"a block takes {gas:,} gas, and the contract needs {MIN_BLOCK_GAS:,}"
+            )
+        number = wire.quantity(block.get("number"))
+        if self._run(_STOP, number) is None:
+            return unmet  # this node runs no code without a contract, so nothing follows
+        # A node that fails for another reason, say one of several that lags, fails the control too.
+        if all(
+            self._run(_CANCUN, number) is None and self._run(_STOP, number) is not None
+            for _ in range(2)
+        ):
+            unmet[Requirement.CANCUN] = (
+                "its EVM is older than the Cancun fork (PUSH0, TLOAD and MCOPY fail)"
+            )
+            return unmet
+        seen = int.from_bytes(self._code_result(_NUMBER, number), "big")
+        # Some nodes run a call as part of the next block.
+        if seen not in {number, number + 1}:
+            unmet[Requirement.BLOCK_NUMBER] = (
+                f"block.number is {seen} in block {number}, as on Arbitrum, and the contract "
+                "counts its windows and deadlines by it"
+            )
+        known = {b"\0" + wire.data(block.get(name), 32) for name in ("parentHash", "hash")}
+        if self._code_result(_PARENT_HASH, number) not in known:
+            unmet[Requirement.BLOCK_HASH] = (
+                "blockhash() is not the hash that the node gives a block, so protocol.beacon must "
+                "be none"
+            )
+        return unmet
 
-        def call(code: bytes, number: int) -> bytes:
-            return self._ask(wire.data, "eth_call", {"data": to_hex(code)}, hex(number))
+    def _code_result(self, code: bytes, number: int) -> bytes:
+        """Run code, without a contract, after a block; raise RpcFault if it fails."""
+        return self._ask(wire.data, "eth_call", {"data": to_hex(code)}, hex(number))
 
-        return unmet_requirements(newest, call)
+    def _run(self, code: bytes, number: int) -> bytes | None:
+        """Return the result of code, None if it fails; raise RpcFault if requests are limited."""
+        try:
+            return self._code_result(code, number)
+        except wire.RpcFault as fault:
+            if fault.code == wire.LIMIT_EXCEEDED:
+                raise
+            return None
 
     def code(self, address: str) -> bytes:
         return self._ask(wire.data, "eth_getCode", address, "latest")
 
     def balance_of(self, address: str) -> int:
-        """Return an account's balance, in wei."""
+        """Return an account's balance at the newest block, in wei."""
         return self._ask(wire.quantity, "eth_getBalance", address, "latest")
 
-    def logs(self, query: LogQuery) -> list[Log]:
+    def logs(self, query: ports.LogQuery) -> list[ports.Log]:
         """Return the logs that match; a range that the node refuses is requested in parts."""
         newest = self.head().number
         last = min(query.last, newest)
         if last < min(query.last, self._highest_head):
             # Several nodes may answer behind one URL, and one of them may lag.
-            raise NotServedError(
+            raise ports.NotServedError(
                 f"{self._node.shown_url}: the node had block {self._highest_head}, and now ends "
                 f"with {newest}"
             )
-        logs: list[Log] = []
+        logs: list[ports.Log] = []
         for part in self._log_parts(replace(_plain(query), first=max(query.first, 0), last=last)):
             logs += part
             if query.limit is not None and len(logs) >= query.limit:
                 return logs[: query.limit]
         return logs
 
-    def _log_parts(self, query: LogQuery) -> Iterator[list[Log]]:
+    def _log_parts(self, query: ports.LogQuery) -> Iterator[list[ports.Log]]:
         """Yield the logs of a range of blocks in parts, in order."""
-        request = log_request(query)
+        request = _log_request(query)
         if request is None or query.first > query.last:
             return
         waiting = [(query.first, query.last)]
         while waiting:
             low, high = waiting.pop()
+            read = functools.partial(_read_logs, query=replace(query, first=low, last=high))
+            bounds = {"fromBlock": hex(low), "toBlock": hex(high)}
             try:
-                logs = self._ask(
-                    _logs, "eth_getLogs", {**request, "fromBlock": hex(low), "toBlock": hex(high)}
-                )
-            except (wire.RpcFault, AnswerTooLargeError) as error:
+                yield self._ask(read, "eth_getLogs", request | bounds)
+            except (wire.RpcFault, wire.AnswerTooLargeError) as error:
                 # Nodes express their limits in many ways: any refusal of a range halves it, and a
                 # refusal for another reason persists down to one block.
                 if low == high or getattr(error, "code", None) == wire.UNKNOWN_METHOD:
@@ -412,32 +368,25 @@ class RpcReader(ChainBase):
                 middle = (low + high) // 2
                 halves = [(low, middle), (middle + 1, high)]
                 waiting += halves if query.descending else reversed(halves)
-                continue
-            _verify_logs(logs, replace(query, first=low, last=high))
-            logs.sort(key=attrgetter("block_number", "log_index"), reverse=query.descending)
-            yield logs
 
-    def transaction(self, transaction_hash: bytes) -> Transaction:
-        """Return a mined transaction; raise NotServedError if the node has none.
-
-        One that is pending is asked for again: anvil calls it so a moment longer than its receipt
-        and its logs are there.
-        """
+    def transaction(self, transaction_hash: bytes) -> ports.Transaction:
+        """Return a mined transaction; raise NotServedError if the node has none."""
+        # Asked again while it is pending: anvil calls it so a moment after its receipt is there.
         transaction = self._ask(
             _mined(wire.transaction),
             "eth_getTransactionByHash",
             to_hex(transaction_hash),
-            is_momentary=_is_pending,
+            is_momentary=lambda found: isinstance(found, dict) and found.get("blockNumber") is None,
         )
         if transaction is None:
-            raise NotServedError(
+            raise ports.NotServedError(
                 f"{self._node.shown_url}: the node has no mined transaction "
                 f"0x{transaction_hash.hex()}"
             )
         require_same_hash(transaction.hash, transaction_hash)
         return transaction
 
-    def receipt(self, transaction_hash: bytes) -> Receipt | None:
+    def receipt(self, transaction_hash: bytes) -> ports.Receipt | None:
         receipt = self._ask(
             _mined(wire.receipt), "eth_getTransactionReceipt", to_hex(transaction_hash)
         )
@@ -447,7 +396,11 @@ class RpcReader(ChainBase):
         return receipt
 
     def market(self) -> GasMarket:
-        number, base = self._ask(_fee_of_block, "eth_getBlockByNumber", "latest", False)
+        def read(block: object) -> tuple[int, int]:
+            fields = wire.members(block)
+            return wire.quantity(fields.get("number")), wire.quantity(fields.get("baseFeePerGas"))
+
+        number, base = self._ask(read, "eth_getBlockByNumber", "latest", False)
         try:
             tip = self._ask(wire.quantity, "eth_maxPriorityFeePerGas")
         except wire.RpcFault:
@@ -466,39 +419,30 @@ class RpcReader(ChainBase):
         """Return an account's number of transactions mined up to a block."""
         return self._ask(wire.quantity, "eth_getTransactionCount", account, hex(block_number))
 
-    def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
-        """Return the receipt of an account's transaction; None until it is mined.
-
-        Blocks are requested by number: a lagging node behind the same URL then fails, instead of
-        answering as if the transaction did not exist.
-        """
+    def receipt_of(self, sender: str, nonce: int) -> ports.Receipt | None:
+        # Blocks are requested by number: a lagging node behind the same URL then fails, instead of
+        # answering as if the transaction did not exist.
         newest = self.head().number
         if self.nonce_at(sender, newest) <= nonce:
             return None
         for number in reversed(blocks_of(nonce, newest, functools.partial(self.nonce_at, sender))):
-            transaction_hash = self._ask(
-                _sent_by(sender, nonce), "eth_getBlockByNumber", hex(number), True
-            )
-            if (
-                transaction_hash is not None
-                and (receipt := self.receipt(transaction_hash)) is not None
-            ):
+            read = functools.partial(_hash_of, sender=sender, nonce=nonce)
+            hash_ = self._ask(read, "eth_getBlockByNumber", hex(number), True)
+            if hash_ is not None and (receipt := self.receipt(hash_)) is not None:
                 return receipt
-        raise NotServedError(
+        raise ports.NotServedError(
             f"{self._node.shown_url}: the node has no mined transaction of "
             f"{sender} with nonce {nonce}, although it is mined"
         )
 
-    def is_confirmed(self, receipt: Receipt) -> bool:
+    def is_confirmed(self, receipt: ports.Receipt) -> bool:
         """Return whether enough blocks are on top of a mined transaction's own."""
         depth = self.settings.confirmations
         return depth == 0 or self.head().number - receipt.block_number >= depth
 
     def post(self, raw: bytes) -> bytes:
-        """Send the node a signed transaction once; return the hash under which it was accepted.
-
-        There is no retry after an unclear answer: "already known" would then be ambiguous.
-        """
+        """Send the node a signed transaction, and return the hash under which it was accepted."""
+        # Once: after a retry, "already known" would be ambiguous.
         return wire.data(self._node.ask("eth_sendRawTransaction", to_hex(raw)), 32)
 
     def has(self, transaction_hash: bytes) -> bool:
@@ -517,7 +461,7 @@ class RpcReader(ChainBase):
         for number in (block_number - 1, block_number):
             try:
                 self._call(dict(request), number)
-            except TransactionRevertedError as error:
+            except ports.TransactionRevertedError as error:
                 return error.data
             except wire.RpcFault:  # out of gas, or a pruned state
                 continue
@@ -541,23 +485,7 @@ def _revert_raised() -> Iterator[None]:
         reverted = wire.revert_data(fault)
         if reverted is None:
             raise
-        raise TransactionRevertedError(reverted) from fault
-
-
-def _logs(answer: object) -> list[Log]:
-    return [wire.log(entry) for entry in wire.items(answer)]
-
-
-def _is_momentary(error: Exception) -> bool:
-    return isinstance(error, MomentaryFailureError)
-
-
-def _least_wait(error: Exception) -> float:
-    return error.retry_after_seconds if isinstance(error, MomentaryFailureError) else 0.0
-
-
-def _is_pending(answer: object) -> bool:
-    return isinstance(answer, dict) and answer.get("blockNumber") is None
+        raise ports.TransactionRevertedError(reverted) from fault
 
 
 def _mined(read: Callable[[object], T]) -> Callable[[object], T | None]:
@@ -577,24 +505,10 @@ def require_same_hash(actual: bytes, requested: bytes) -> None:
         raise wire.MalformedAnswerError(f"0x{actual.hex()} where 0x{requested.hex()} was asked for")
 
 
-def _is_of_stake(block: object) -> bool:
-    difficulty = wire.members(block).get("difficulty")
-    # It is 0 since the merge (EIP-3675), and at least 1 with Clique and QBFT.
-    return difficulty is not None and wire.quantity(difficulty) == 0
-
-
-def _knows_no_final_blocks(fault: wire.RpcFault) -> bool:
-    return fault.code in _NO_SUCH_TAG or "finalized" in fault.words
-
-
 def blocks_of(nonce: int, newest: int, count: Callable[[int], int]) -> range:
     """Return the candidate blocks of a transaction: one, unless the node has pruned old states.
 
-    A binary search from the newest block, as recent transactions are the usual case.
-
-    Args:
-        newest: number of a block after which the transaction is mined.
-        count: returns the account's number of transactions mined up to a block.
+    A binary search over the account's number of transactions up to a block, from the newest.
     """
     before, after, step = -1, newest, 1
     try:
@@ -609,20 +523,11 @@ def blocks_of(nonce: int, newest: int, count: Callable[[int], int]) -> range:
     return range(before + 1, after + 1)
 
 
-def _sent_by(sender: str, nonce: int) -> Callable[[object], bytes | None]:
-    """Return a reader that finds the hash of an account's transaction in a block."""
-
-    def read(block: object) -> bytes | None:
-        for entry in wire.items(wire.members(block).get("transactions")):
-            entry_fields = wire.members(entry)
-            is_same = wire.quantity(entry_fields.get("nonce")) == nonce
-            if is_same and wire.address(entry_fields.get("from")) == sender:
-                return wire.data(entry_fields.get("hash"), 32)
-        return None
-
-    return read
-
-
-def _fee_of_block(block: object) -> tuple[int, int]:
-    fields = wire.members(block)
-    return wire.quantity(fields.get("number")), wire.quantity(fields.get("baseFeePerGas"))
+def _hash_of(block: object, sender: str, nonce: int) -> bytes | None:
+    """Return the hash of an account's transaction in a block; None if it is not there."""
+    for entry in wire.items(wire.members(block).get("transactions")):
+        fields = wire.members(entry)
+        is_same = wire.quantity(fields.get("nonce")) == nonce
+        if is_same and wire.address(fields.get("from")) == sender:
+            return wire.data(fields.get("hash"), 32)
+    return None

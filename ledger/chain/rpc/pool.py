@@ -33,10 +33,7 @@ MAX_TRANSACTIONS = 1_024
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A pending transaction with its hash (costly to compute) and its arrival number.
-
-    A replacement keeps the number of the transaction that it replaces.
-    """
+    """A pending transaction, its hash (costly to compute), and its or its predecessor's arrival."""
 
     signed: SignedTransactionAPI
     hash: bytes
@@ -72,9 +69,10 @@ class TransactionPool:
 
     def find(self, transaction_hash: bytes) -> SignedTransactionAPI | None:
         with self._lock:
-            for pending in self._all():
-                if pending.hash == transaction_hash:
-                    return pending.signed
+            for own in self._pending.values():
+                for pending in own.values():
+                    if pending.hash == transaction_hash:
+                        return pending.signed
         return None
 
     def next_nonce(self, account: str) -> int:
@@ -85,7 +83,13 @@ class TransactionPool:
     def mine(self) -> None:
         """Mine one block of the pending transactions that fit, or an empty one."""
         with self._lock:
-            ordered = self._fair_order()
+            # Every account's first transaction, then every second one, and so on.
+            ranked = [
+                (rank, pending.arrival, pending.signed)
+                for own in self._pending.values()
+                for rank, pending in enumerate(own.values())
+            ]
+        ordered = [signed for _, _, signed in sorted(ranked, key=lambda entry: entry[:2])]
         try:
             refused = self._chain.mine_pending(ordered)
         except ChainLockedError:
@@ -113,15 +117,6 @@ class TransactionPool:
         self._pending[largest].popitem()
         return None
 
-    def _fair_order(self) -> list[SignedTransactionAPI]:
-        """Return every account's first transaction, then every second one, and so on."""
-        entries = [
-            (rank, pending.arrival, pending.signed)
-            for own in self._pending.values()
-            for rank, pending in enumerate(own.values())
-        ]
-        return [signed for _, _, signed in sorted(entries, key=lambda entry: entry[:2])]
-
     def _forget_mined(self, refused: frozenset[bytes]) -> None:
         for account in tuple(self._pending):
             mined, of_account = self._chain.account(account)[0], self._pending[account]
@@ -135,22 +130,11 @@ class TransactionPool:
             if not remaining:
                 del self._pending[account]
 
-    def _all(self) -> itertools.chain[_Pending]:
-        return itertools.chain.from_iterable(own.values() for own in self._pending.values())
-
-
-# Least fees of a replacement, as a fraction of the replaced transaction's.
-_REPLACING = (11, 10)
-
 
 def rejection_message(
     chain: EmbeddedReader, signed: SignedTransactionAPI, waiting: Sequence[SignedTransactionAPI]
 ) -> str | None:
-    """Return why a transaction cannot be accepted; None if it can.
-
-    Args:
-        waiting: its sender's pending transactions, ascending by nonce.
-    """
+    """Return why a transaction cannot be accepted after its sender's pending ones, by nonce."""
     hash_ = bytes(signed.hash)
     if chain.find(hash_) is not None or any(bytes(pending.hash) == hash_ for pending in waiting):
         return "already known"
@@ -163,10 +147,8 @@ def rejection_message(
         following = nonce + len(ahead)
         return f"nonce too high: address {sender}, tx: {signed.nonce} state: {following}"
     replaced = ahead.pop(signed.nonce, None)
-    cost = sum(
-        pending.gas * pending.max_fee_per_gas + pending.value
-        for pending in (*ahead.values(), signed)
-    )
+    paid = (*ahead.values(), signed)
+    cost = sum(pending.gas * pending.max_fee_per_gas + pending.value for pending in paid)
     if replaced is not None and not _outbids(signed, replaced):
         return "replacement transaction underpriced"
     if balance < cost:
@@ -193,12 +175,7 @@ def _misfit(head: BlockHeaderAPI, signed: SignedTransactionAPI, sender: str) -> 
 
 
 def _outbids(signed: SignedTransactionAPI, replaced: SignedTransactionAPI) -> bool:
-    """Return whether a transaction raises both fees of the one with its nonce enough."""
-    more, of = _REPLACING
-    return all(
-        new > old and of * new >= more * old
-        for new, old in (
-            (signed.max_fee_per_gas, replaced.max_fee_per_gas),
-            (signed.max_priority_fee_per_gas, replaced.max_priority_fee_per_gas),
-        )
-    )
+    """Return whether both fees are a tenth over those of the transaction with this nonce."""
+    fees = (signed.max_fee_per_gas, replaced.max_fee_per_gas)
+    tips = (signed.max_priority_fee_per_gas, replaced.max_priority_fee_per_gas)
+    return all(new > old and 10 * new >= 11 * old for new, old in (fees, tips))

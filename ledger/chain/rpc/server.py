@@ -29,18 +29,12 @@ from ledger.protocol.errors import ChainError
 LOOPBACK = "127.0.0.1"
 MOST_REQUEST_BYTES = 2 * 2**20
 MOST_REQUESTS_IN_A_BATCH = 100
+# Limit of a batch's answers; requests beyond it are refused, not carried out.
 MOST_BATCH_BYTES = 32 * 2**20
-"""Limit of a batch's answers; requests beyond it are refused, not carried out."""
-_LONGEST_LENGTH = 10
 
 
 class RpcServer:
-    """A server that runs until it is closed; the caller closes the chain.
-
-    Args:
-        port: of the server; 0 for a free one.
-        block_seconds: seconds from block to block; None for a block per transaction.
-    """
+    """A server that runs until it is closed; the caller closes the chain. Port 0 is a free one."""
 
     def __init__(
         self,
@@ -153,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
             return HTTPStatus.UNSUPPORTED_MEDIA_TYPE
         if not (length.isascii() and length.isdigit()):
             return HTTPStatus.LENGTH_REQUIRED
-        if len(length) > _LONGEST_LENGTH or int(length) > MOST_REQUEST_BYTES:
+        if len(length) > 10 or int(length) > MOST_REQUEST_BYTES:
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
         return None
 
@@ -164,14 +158,11 @@ class _Handler(BaseHTTPRequestHandler):
         if not 0 < len(request) <= MOST_REQUESTS_IN_A_BATCH:
             fact = f"a batch holds 1 to {MOST_REQUESTS_IN_A_BATCH} requests"
             return _encoded(fault_json(wire.INVALID_REQUEST, fact))
-        return self._answer_all(request)
-
-    def _answer_all(self, requests: list[object]) -> bytes | None:
         # Encoded one by one: a hundred long answers would be gigabytes of objects.
         answers: list[bytes] = []
         room = MOST_BATCH_BYTES
-        for request in requests:
-            answer = self.methods.answer(request) if room > 0 else _not_answered(request)
+        for each in request:
+            answer = self.methods.answer(each) if room > 0 else _not_answered(each)
             if answer is not None:
                 answers.append(_encoded(answer))
                 room -= len(answers[-1])

@@ -13,14 +13,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from ledger.chain.ports import (
-    Block,
-    ChainUnreachableError,
-    Log,
-    NotServedError,
-    Receipt,
-    Transaction,
-)
+from ledger.chain import ports
 from ledger.io.http import HttpFailureError, HttpServer, ResponseTooLargeError
 from ledger.io.parsing import parse_json
 from ledger.protocol.encoding import checksum, to_hex
@@ -35,14 +28,12 @@ NOT_JSON = -32700
 SERVER_ERROR = -32000
 LIMIT_EXCEEDED = -32005
 
-_LONGEST_QUANTITY = 66
 
-
-class MalformedAnswerError(NotServedError):
+class MalformedAnswerError(ports.NotServedError):
     """JSON that breaks the specification of Ethereum's JSON-RPC."""
 
 
-class RpcFault(NotServedError):  # noqa: N818 - "error" is the JSON member; this is the whole answer
+class RpcFault(ports.NotServedError):
     """A JSON-RPC error object."""
 
     def __init__(self, code: int, message: str, data: object = None, by: str = "") -> None:
@@ -54,7 +45,7 @@ class RpcFault(NotServedError):  # noqa: N818 - "error" is the JSON member; this
 
 def quantity(value: object) -> int:
     """Return a number from `0x` and hex digits."""
-    if not isinstance(value, str) or not 3 <= len(value) <= _LONGEST_QUANTITY:
+    if not isinstance(value, str) or not 3 <= len(value) <= 66:
         raise MalformedAnswerError(f"not a quantity: {_shown(value)}")
     return int.from_bytes(_unhex(value, "a quantity"), "big")
 
@@ -81,7 +72,7 @@ def _unhex(value: str, kind: str) -> bytes:
 
 
 def address(value: object) -> str:
-    """Return an EIP-55 address from its JSON form."""
+    """Return an EIP-55 address."""
     return checksum(data(value, 20))
 
 
@@ -106,10 +97,10 @@ def items(value: object) -> list[Any]:
     return value
 
 
-def block(value: object) -> Block:
+def block(value: object) -> ports.Block:
     """Return a block from its JSON form."""
     fields = members(value)
-    return Block(
+    return ports.Block(
         number=quantity(fields.get("number")),
         hash=data(fields.get("hash"), 32),
         parent_hash=data(fields.get("parentHash"), 32),
@@ -117,12 +108,12 @@ def block(value: object) -> Block:
     )
 
 
-def log(value: object) -> Log:
+def log(value: object) -> ports.Log:
     """Return a log from its JSON form."""
     fields = members(value)
     if fields.get("removed") is True:
         raise MalformedAnswerError("a log that a reorganisation has taken back")
-    return Log(
+    return ports.Log(
         address=address(fields.get("address")),
         topics=tuple(data(topic, 32) for topic in items(fields.get("topics"))),
         data=data(fields.get("data")),
@@ -133,11 +124,11 @@ def log(value: object) -> Log:
     )
 
 
-def transaction(value: object) -> Transaction:
+def transaction(value: object) -> ports.Transaction:
     """Return a transaction from its JSON form."""
     fields = members(value)
     to = fields.get("to")
-    return Transaction(
+    return ports.Transaction(
         hash=data(fields.get("hash"), 32),
         sender=address(fields.get("from")),
         to=None if to is None else address(to),
@@ -147,11 +138,11 @@ def transaction(value: object) -> Transaction:
     )
 
 
-def receipt(value: object) -> Receipt:
+def receipt(value: object) -> ports.Receipt:
     """Return a receipt from its JSON form."""
     fields = members(value)
     contract = fields.get("contractAddress")
-    return Receipt(
+    return ports.Receipt(
         transaction_hash=data(fields.get("transactionHash"), 32),
         block_number=quantity(fields.get("blockNumber")),
         status=quantity(fields.get("status")),
@@ -161,7 +152,7 @@ def receipt(value: object) -> Receipt:
     )
 
 
-def log_json(entry: Log, index: int) -> dict[str, Any]:
+def log_json(entry: ports.Log, index: int) -> dict[str, Any]:
     """Return the JSON form of a log, given its transaction's index in the block."""
     return {
         "address": entry.address,
@@ -192,20 +183,15 @@ def _shown(value: object) -> str:
     return repr(value)[:80]
 
 
-_SERVERS_FAULT = HTTPStatus.INTERNAL_SERVER_ERROR
 _LONGEST_MESSAGE = 200
 
 
-class AnswerTooLargeError(NotServedError):
+class AnswerTooLargeError(ports.NotServedError):
     """The node's answer exceeds the size limit."""
 
 
-class MomentaryFailureError(ChainUnreachableError):
-    """No complete answer, or a server error: a retry may succeed.
-
-    Attributes:
-        retry_after_seconds: pause requested by the server; 0 for none.
-    """
+class MomentaryFailureError(ports.ChainUnreachableError):
+    """No complete answer, or a server error: a retry may succeed, after the requested pause."""
 
     def __init__(self, message: str, retry_after_seconds: int = 0) -> None:
         super().__init__(message)
@@ -213,11 +199,7 @@ class MomentaryFailureError(ChainUnreachableError):
 
 
 class HttpTransport:
-    """A connection to one node; safe to share between threads.
-
-    Attributes:
-        shown_url: the node's address without parts that may be secret.
-    """
+    """A connection to one node, shown without parts that may be secret; safe to share."""
 
     def __init__(self, url: str, timeout_seconds: float, max_bytes: int) -> None:
         try:
@@ -261,13 +243,14 @@ class HttpTransport:
             raise MomentaryFailureError(str(error)) from None
         status = f"{self.shown_url}: answers with HTTP status {answer.status}"
         # Whatever the body: gateways and rate limiters answer in JSON too, and not for the chain.
-        if answer.status == HTTPStatus.TOO_MANY_REQUESTS or answer.status >= _SERVERS_FAULT:
+        is_fault = answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        if is_fault or answer.status == HTTPStatus.TOO_MANY_REQUESTS:
             raise MomentaryFailureError(
                 f"{status}{_message_in(answer.body)}", answer.retry_after_seconds
             )
         # Some nodes send JSON errors with a 4xx status.
         if answer.status != HTTPStatus.OK and not answer.body.lstrip().startswith(b"{"):
-            raise ChainUnreachableError(status)
+            raise ports.ChainUnreachableError(status)
         return answer.body
 
     def close(self) -> None:
@@ -289,22 +272,14 @@ _BUMP_PARTS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class FeeCaps:
-    """Upper limits of a sender's fees, in wei per gas."""
-
-    fee: int
-    tip: int
-
-
-@dataclass(frozen=True, slots=True)
 class Fees:
-    """Fees of a transaction, in wei per gas."""
+    """Fees of a transaction, or a sender's upper limits of them, in wei per gas."""
 
     fee: int
     tip: int
 
 
-def new_fees(base_fee: int, tip: int, caps: FeeCaps) -> Fees | None:
+def new_fees(base_fee: int, tip: int, caps: Fees) -> Fees | None:
     """Return the fees of a new transaction; None if gas costs more than the caps allow.
 
     A replacement has to raise both fees, the tip too where only the base fee has risen. A new
@@ -318,18 +293,10 @@ def new_fees(base_fee: int, tip: int, caps: FeeCaps) -> Fees | None:
     return Fees(min(2 * base_fee + capped_tip, caps.fee), capped_tip)
 
 
-def replacement_fees(before: Fees, market: Fees | None, caps: FeeCaps) -> Fees | None:
-    """Return the fees of a replacement; None if the caps leave no room for one.
-
-    Args:
-        market: fees of a new transaction now; None if they exceed the caps.
-    """
-    fee, tip = _bumped(before.fee), _bumped(before.tip)
+def replacement_fees(before: Fees, market: Fees | None, caps: Fees) -> Fees | None:
+    """Return the fees of a replacement, given those of a new one; None beyond the caps."""
+    fee, tip = (paid + max(1, -(-paid // _BUMP_PARTS)) for paid in (before.fee, before.tip))
     if market is not None:
         fee, tip = max(fee, market.fee), max(tip, market.tip)
     fee = max(fee, tip)
     return Fees(fee, tip) if fee <= caps.fee and tip <= caps.tip else None
-
-
-def _bumped(value: int) -> int:
-    return value + max(1, -(-value // _BUMP_PARTS))

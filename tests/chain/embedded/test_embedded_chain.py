@@ -9,7 +9,6 @@ import pytest
 import rlp  # type: ignore[import-untyped]
 from eth_account import Account
 
-from ledger.chain.embedded import evm
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.embedded.reader import ContractCall, EmbeddedReader
@@ -241,7 +240,7 @@ def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_slow_signatures_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_signatures_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ECC_BACKEND_CLASS", "eth_keys.backends.NativeECCBackend")
     with pytest.raises(ChainError, match="NativeECCBackend; install coincurve"):
-        evm.verify_fast_signatures()
+        EmbeddedChain.create(tmp_path / "chain.sqlite")

@@ -437,7 +437,7 @@ class TestSending:
             ) as node,
             RpcChain(node.url, TEST_KEYS[0], chain_id=7, settings=QUICK) as sender,
         ):
-            assert sender.balance() == 17
+            assert sender.balance_of(sender.sender) == 17
             with pytest.raises(TransactionRefusedError) as caught:
                 sender.send(SOMEBODY, b"", 50_000)
         assert str(caught.value).startswith(f"account {sender.sender}: ")

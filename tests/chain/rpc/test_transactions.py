@@ -22,7 +22,6 @@ from ledger.chain.rpc.wire import (
     INTERNAL_ERROR,
     LIMIT_EXCEEDED,
     SERVER_ERROR,
-    FeeCaps,
     Fees,
     RpcFault,
     new_fees,
@@ -31,7 +30,7 @@ from ledger.chain.rpc.wire import (
 )
 from ledger.protocol.encoding import keccak
 
-WIDE = FeeCaps(fee=10**18, tip=10**18)
+WIDE = Fees(fee=10**18, tip=10**18)
 amounts = st.integers(0, 10**12)
 
 
@@ -39,16 +38,16 @@ amounts = st.integers(0, 10**12)
     ("base", "tip", "caps", "offer"),
     [
         (100, 10, WIDE, Fees(210, 10)),
-        (100, 10, FeeCaps(150, 12), Fees(150, 10)),
-        (100, 10, FeeCaps(150, 9), Fees(150, 8)),
-        (100, 10, FeeCaps(150, 3), Fees(150, 2)),
-        (100, 10, FeeCaps(110, 12), Fees(110, 10)),
-        (100, 10, FeeCaps(109, 12), None),
-        (0, 0, FeeCaps(0, 0), Fees(0, 0)),
+        (100, 10, Fees(150, 12), Fees(150, 10)),
+        (100, 10, Fees(150, 9), Fees(150, 8)),
+        (100, 10, Fees(150, 3), Fees(150, 2)),
+        (100, 10, Fees(110, 12), Fees(110, 10)),
+        (100, 10, Fees(109, 12), None),
+        (0, 0, Fees(0, 0), Fees(0, 0)),
     ],
 )
 def test_twice_the_base_fee_and_the_tip_within_the_caps(
-    base: int, tip: int, caps: FeeCaps, offer: Fees | None
+    base: int, tip: int, caps: Fees, offer: Fees | None
 ) -> None:
     assert new_fees(base, tip, caps) == offer
 
@@ -59,13 +58,13 @@ def test_twice_the_base_fee_and_the_tip_within_the_caps(
         (Fees(80, 8), None, WIDE, Fees(90, 9)),
         (Fees(81, 0), None, WIDE, Fees(92, 1)),
         (Fees(80, 8), Fees(200, 3), WIDE, Fees(200, 9)),
-        (Fees(80, 8), None, FeeCaps(89, 9), None),
-        (Fees(80, 8), None, FeeCaps(90, 8), None),
+        (Fees(80, 8), None, Fees(89, 9), None),
+        (Fees(80, 8), None, Fees(90, 8), None),
         (Fees(0, 0), None, WIDE, Fees(1, 1)),
     ],
 )
 def test_an_eighth_more_or_what_the_market_asks(
-    before: Fees, market: Fees | None, caps: FeeCaps, after: Fees | None
+    before: Fees, market: Fees | None, caps: Fees, after: Fees | None
 ) -> None:
     assert replacement_fees(before, market, caps) == after
 
@@ -74,7 +73,7 @@ def test_an_eighth_more_or_what_the_market_asks(
 def test_a_replacement_pays_a_tenth_more_within_the_caps(
     base: int, tip: int, fee_cap: int, tip_cap: int
 ) -> None:
-    caps = FeeCaps(fee_cap, tip_cap)
+    caps = Fees(fee_cap, tip_cap)
     before = new_fees(base, tip, caps)
     if before is None:
         assert base + min(tip, tip_cap) > fee_cap

@@ -347,11 +347,13 @@ def test_what_join_calls_enough_a_node_takes(chain_of_one: tuple[EmbeddedChain, 
     with RpcChain(server.url, OWNER, chain_id=chain.chain_id) as owner:
         price, most = owner.market().base_fee, owner.max_cost(1)
         chain.send(owner.sender, b"", 21_000, value=checks.SENDING_GAS * price)
-        assert checks.funds(owner.balance(), price, most, 1)[0] is CheckState.MISSING
+        balance = owner.balance_of(owner.sender)
+        assert checks.funds(balance, price, most, 1)[0] is CheckState.MISSING
         with pytest.raises(TransactionRefusedError, match="insufficient funds"):
             owner.send(owner.sender, b"", checks.SENDING_GAS)
         chain.send(owner.sender, b"", 21_000, value=checks.SENDING_GAS * (most - price))
-        assert checks.funds(owner.balance(), price, most, 1)[0] is not CheckState.MISSING
+        balance = owner.balance_of(owner.sender)
+        assert checks.funds(balance, price, most, 1)[0] is not CheckState.MISSING
         assert owner.send(owner.sender, b"", checks.SENDING_GAS).status == 1
 
 
