@@ -36,18 +36,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRound:
-    """One row of a run's metrics.
-
-    Attributes:
-        head: of the ledger after the round, 0x-hex.
-        accuracy: of the model on the test set, in [0, 1]; None where it was not measured.
-        loss: its mean loss there; None where it was not measured, or is not finite.
-    """
+    """One row of a run's metrics."""
 
     round: int
-    head: str
-    accuracy: float | None
-    loss: float | None
+    head: str  # of the ledger after the round, 0x-hex
+    accuracy: float | None  # on the test set, in [0, 1]; None where not measured
+    loss: float | None  # mean, on the test set; None where not measured or not finite
     floor: float
     accepted: int
     malicious_accepted: int
@@ -55,23 +49,14 @@ class ClaimedRound:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRun:
-    """Summary of all rows of a run.
-
-    Attributes:
-        head: after the last of them, 0x-hex; None without a row.
-        accuracy: the last that was measured; None if none was.
-        floor: accuracy of always answering the commonest class; None without a row.
-        accepted_attackers: share of the attackers' updates among the accepted ones; None where
-            none was accepted.
-        last_round: round of `head`; None without a row.
-    """
+    """Summary of all rows of a run; a run that was not played has none."""
 
     rounds: int
-    head: str | None
-    accuracy: float | None
-    floor: float | None
-    accepted_attackers: float | None
-    last_round: int | None
+    head: str | None  # after the last round, 0x-hex
+    accuracy: float | None  # the last that was measured
+    floor: float | None  # accuracy of always answering the most frequent class
+    accepted_attackers: float | None  # share of the accepted updates that are attackers'
+    last_round: int | None  # round of `head`
 
     @property
     def is_below_floor(self) -> bool | None:
@@ -257,20 +242,12 @@ Metric = Literal["accuracy", "loss"]
 
 @dataclass(frozen=True, slots=True)
 class EarlyStopRule:
-    """A rule that ends a run; at least one of target and patience is set.
+    """A rule that ends a run; at least one of target and patience is set."""
 
-    Attributes:
-        metric: "accuracy", of which more is better, or "loss", of which less is.
-        target: the run ends with the first model that is as good; None for no target.
-        patience: it ends after so many evaluations in a row without a better model; None: never.
-        min_delta: by how much a model must exceed the best one so far to count as better, at
-            least 0.
-    """
-
-    metric: Metric
-    target: float | None = None
-    patience: int | None = None
-    min_delta: float = 0.0
+    metric: Metric  # more accuracy is better, or less loss
+    target: float | None = None  # the run ends with the first model that is as good
+    patience: int | None = None  # it ends after so many evaluations without a better model
+    min_delta: float = 0.0  # a better model exceeds the best one so far by more than this
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> EarlyStopRule | None:
@@ -321,15 +298,10 @@ class EarlyStop:
 
 @dataclass(slots=True)
 class StopWatch:
-    """An early-stop rule, applied to one evaluation after another.
+    """An early-stop rule, applied to one evaluation after another."""
 
-    Attributes:
-        rule: of the run; None if it has none.
-        stop: the end of the run; None while it goes on.
-    """
-
-    rule: EarlyStopRule | None
-    stop: EarlyStop | None = None
+    rule: EarlyStopRule | None  # None if the run has none
+    stop: EarlyStop | None = None  # None while the run goes on
     _best: tuple[float, int] | None = None
     _without: int = field(default=0)
 

@@ -46,11 +46,7 @@ class PairSquares(Protocol):
     """Squared distances of one round's updates to those of some of them, the members."""
 
     def squares(self, norms: NDArray[np.float64] | None = None) -> Matrix:
-        """Return the squared distances of all updates to the members'.
-
-        Args:
-            norms: divisor of each update, shape (clients,); None for no division.
-        """
+        """Return the squared distances of all updates to the members', each divided by its norm."""
 
     def norms(self) -> NDArray[np.float64]:
         """Return the Euclidean length of each update, shape (clients,)."""
@@ -63,12 +59,9 @@ SquaresFactory = Callable[[Sequence[NDArray[np.float32]], Sequence[int]], PairSq
 def distances_by(squares_of: SquaresFactory) -> Distances:
     """Return a function that computes all distances of a round from an implementation of squares.
 
-    Everything else is left to `plain_distances`: users' own rules, updates that are not float32
-    vectors, and empty rounds.
-
-    Returns:
-        The counterpart of `plain_distances`, equal within each rule's tolerance; it raises
-        ValueError for updates of different lengths.
+    It equals `plain_distances` within each rule's tolerance, and calls it for users' own rules,
+    updates that are not float32 vectors, and empty rounds. Updates of different lengths are a
+    ValueError.
     """
 
     def distances(
@@ -113,10 +106,9 @@ BLOCK = 8_192
 
 
 class BlockedSquares:
-    """The squares of one round's updates; a pair's bytes do not depend on the other updates.
+    """The squares of one round's updates, each contiguous of shape (d,), in NumPy.
 
-    Args:
-        updates: Δ of every client, each contiguous of shape (d,).
+    A pair's bytes do not depend on the other updates.
     """
 
     def __init__(self, updates: Sequence[NDArray[np.float32]], members: Sequence[int]) -> None:
@@ -155,14 +147,10 @@ class BlockedSquares:
 
 
 def fast_distances(threads: int = 1) -> Distances:
-    """Return a function that computes all distances of a round.
+    """Return a function that computes all distances of a round, equal to `plain_distances`.
 
     The bytes of a distance do not depend on the number of threads; those of a squared distance do
     not depend on the other updates either. Nothing is compiled or imported before the first call.
-
-    Returns:
-        The counterpart of `plain_distances`, equal within each rule's tolerance; it raises
-        ValueError for updates of different lengths.
     """
     if threads < 1:
         raise ValueError(f"distances on {threads} threads")

@@ -51,16 +51,11 @@ class NoMachineCodeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """A target of compilation.
-
-    Attributes:
-        features: LLVM's list: "+fma,-sse4a,...".
-        tile: updates on each side of a tile; its sums fit into registers.
-    """
+    """A target of compilation."""
 
     name: str
-    features: str
-    tile: int
+    features: str  # LLVM's list: "+fma,-sse4a,..."
+    tile: int  # updates on each side of a tile; its sums fit into registers
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,11 +340,7 @@ class StreamedSquares:
         updates: Sequence[NDArray[np.float32]],
         members: Sequence[int],
     ) -> None:
-        """Store the updates without copying.
-
-        Args:
-            updates: Δ of every client, each contiguous of shape (d,).
-        """
+        """Store the updates, each contiguous of shape (d,), without copying."""
         self._dimension = len(updates[0])
         self._members = members
         self._code = code
@@ -379,11 +370,7 @@ class StreamedSquares:
     ) -> NDArray[np.float64]:
         """Return the sums of the first `members` addresses with all; address 0 is a zero vector.
 
-        Args:
-            norms: divisor of each update; None for no division.
-
-        Returns:
-            Shape (members, addresses); values left of the diagonal are undefined.
+        Shape (members, addresses); values left of the diagonal are undefined.
         """
         work = _Work(self._code, addresses, members, norms, self._threads)
         total = np.zeros((members, len(addresses)))

@@ -58,8 +58,7 @@ EXTRAS = {
 def install_command(extra: str) -> str:
     """Return the command that adds an extra to the present installation.
 
-    A checkout or a wheel is installed once more, with the extra. Of any other installation, the
-    packages of the extra are named: no index has `cmfl-ledger`.
+    Without a checkout or wheel it names the extra's packages: no index has `cmfl-ledger`.
     """
     from importlib.metadata import distributions  # noqa: PLC0415 - slow to load, rarely needed
 

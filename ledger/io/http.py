@@ -1,12 +1,11 @@
 """HTTP to untrusted servers: one request, one response, bounded in time and size.
 
-Time-outs of httpx apply to single waits; they only detect a silent server. So that waits cannot add
-up, requests run on an event loop, where one deadline covers name resolution, proxy, TLS, sending,
-headers and the last byte: a server that drips a byte a second blocks no caller. (The system's name
-resolution cannot be cancelled; if it hangs, the end of the program waits for it.) Bytes are counted
-as they arrive, and compressed responses are refused. Redirects are not followed, so that a token
-goes nowhere else, and cookies are dropped. A server's address is shown without user, password, path
-and query, since any of them may be a key.
+Time-outs of httpx apply to single waits. So requests run on an event loop, where one deadline
+covers name resolution, proxy, TLS, sending, headers and the last byte: a server that drips a byte a
+second blocks no caller. (The system's name resolution cannot be cancelled; if it hangs, the end of
+the program waits for it.) Bytes are counted as they arrive, and compressed responses are refused.
+Redirects are not followed, so that a token goes nowhere else, and cookies are dropped. Messages
+show an address without user, password, path and query, since any of them may be a key.
 """
 
 from __future__ import annotations
@@ -50,28 +49,20 @@ class ResponseTooLargeError(HttpFailureError):
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """A server's response.
-
-    Attributes:
-        media_type: of the body, in lower case and without parameters.
-        retry_after_seconds: pause that the server requests; 0 for none.
-    """
+    """A server's response."""
 
     status: int
     body: bytes
-    media_type: str = ""
-    retry_after_seconds: int = 0
+    media_type: str = ""  # in lower case and without parameters
+    retry_after_seconds: int = 0  # pause that the server requests; 0 for none
 
 
 class HttpServer:
-    """A server behind one URL; safe to share between threads and with forked processes.
+    """A server behind one http or https URL; threads and forked processes may share it.
 
-    Args:
-        url: http or https; user and password in it are sent as basic authentication. The
-            environment's proxies are used for all but loopback.
-        token: sent as bearer token with every request; None for none.
-        silence_seconds: how long nothing may come, or go, while a request lasts; None for as long
-            as the request may take.
+    User and password in the URL are sent as basic authentication, a token as bearer token. The
+    environment's proxies are used for all but loopback. `silence_seconds` bounds each single wait;
+    None leaves the deadline alone.
     """
 
     def __init__(
@@ -95,11 +86,7 @@ class HttpServer:
         return self._ask(httpx.Request("GET", self._below(path)), max_bytes)
 
     def save(self, path: str, max_bytes: int, file: IO[bytes]) -> HttpResponse:
-        """Write the body of the response to GET into a file, piece by piece.
-
-        Returns:
-            The response, with an empty body if the status is 200.
-        """
+        """Write the body of a response with status 200 into a file; other bodies are returned."""
         return self._ask(httpx.Request("GET", self._below(path)), max_bytes, file)
 
     def head(self, path: str) -> HttpResponse:
@@ -234,9 +221,8 @@ def _retry_after(value: str) -> int:
 def base_url(url: str) -> str:
     """Return a server's URL in the canonical form that both ends of a connection compare.
 
-    Scheme and host are in lower case, without the scheme's own port, a slash at the end of the
-    path,
-    user, password, query and fragment.
+    Scheme and host are in lower case. The scheme's own port, a last slash, user, password, query
+    and fragment are left out.
     """
     return _base_url(_parsed(url))
 

@@ -1,11 +1,8 @@
 """JSON that others may have written, with bounded nesting, and TOML.
 
-Python's parser recurses in C. Libraries of the EVM raise the interpreter's recursion limit so far
-that a deep document ends the process, not the parsing.
-
-The time of `tomllib` grows with the square of the number of parts of a dotted key. So the dots of a
-line are counted before parsing; those in strings and comments count too, since recognising them
-needs a parser.
+Python's JSON parser recurses in C. Libraries of the EVM raise the interpreter's recursion limit so
+far that a deep document ends the process. The time of `tomllib` grows with the square of the number
+of parts of a dotted key, so the dots of a line are counted before parsing, those in strings too.
 """
 
 from __future__ import annotations
@@ -31,11 +28,7 @@ def parse_json(
     *,
     unique_keys: bool = False,
 ) -> Any:
-    """Parse a JSON document, in UTF-8 if it is bytes.
-
-    Args:
-        refuse_constant: raises ValueError at NaN and Infinity; None accepts them.
-    """
+    """Parse a JSON document, in UTF-8 if bytes; `refuse_constant` raises at NaN and Infinity."""
     text = data if isinstance(data, str) else data.decode("utf-8")
     # Nothing is nested more deeply than it has brackets; most documents have few.
     if text.count("[") + text.count("{") > DEEPEST:

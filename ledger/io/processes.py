@@ -3,11 +3,10 @@
 Children of a computation are spawned, not forked: threads of this process cannot leave locks behind
 in them, and some need environment variables from their first instruction on.
 
-Commands are forked from a server that has imported their modules. To import torch takes seconds of
-one core, and a network that is killed and restarted in every round would pay for it again each
-time. A forked command still has its own session, memory, log files and exit code, and can be killed
-outright. All commands end with this process, however it ends: the server follows it, and the kernel
-kills them with the server (Linux).
+Commands are forked from a server that has imported their modules, since importing torch takes
+seconds. A forked command still has its own session, memory, log files and exit code, and can be
+killed. All commands end with this process: the server follows it, and the kernel kills them with
+the server (Linux).
 """
 
 from __future__ import annotations
@@ -83,10 +82,7 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def interrupts_blocked() -> Iterator[None]:
-    """Start processes that no interrupt of the terminal reaches, not even while they import.
-
-    Blocked and not ignored: an interrupt that comes meanwhile waits for this process.
-    """
+    """Start processes that no interrupt of the terminal reaches; this one gets it afterwards."""
     resource_tracker.ensure_running()  # which would unblock them
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINAL)
     try:
@@ -97,11 +93,7 @@ def interrupts_blocked() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Child:
-    """A child process and the connection to it.
-
-    Attributes:
-        connection: this end of the pipe; the child has the other one.
-    """
+    """A child process and this end of the pipe to it."""
 
     process: SpawnProcess
     connection: Connection[Any, Any]
@@ -131,12 +123,10 @@ class Child:
 def start_child(
     target: Callable[..., None], *arguments: object, environment: Mapping[str, str] | None = None
 ) -> Child:
-    """Start a process.
+    """Start a process that calls a module's function with the arguments and the child's connection.
 
-    Args:
-        target: function of a module; called with the arguments and the child's connection. It
-            should call `follow_parent` first.
-        environment: variables that it starts with, where the user has not set them.
+    The function should call `follow_parent` first. The environment's variables are set where the
+    user has not set them.
     """
     added = {name: value for name, value in (environment or {}).items() if name not in os.environ}
     ours, theirs = _SPAWN.Pipe()
@@ -188,11 +178,10 @@ class TaskPool:
         items: Sequence[Item],
         on_report: Callable[[Report], None],
     ) -> list[Result]:
-        """Return the result of each item, in the order of the items.
+        """Return the result of each item, in order; `task` is a module's function.
 
-        Args:
-            task: function of a module; called with an item and a function for reports, which
-                raises `StoppedError` where the caller was interrupted.
+        It is called with an item and a function for reports, which raises `StoppedError` where the
+        caller was interrupted.
         """
         if self._pool is None or self._reports is None:
             return [task(item, on_report) for item in items]
@@ -221,9 +210,8 @@ def _deliver(reports: Queue[Any], on_report: Callable[[Any], None]) -> int:
 def task_pool(processes: int) -> Iterator[TaskPool]:
     """Open processes for tasks that report as they go on; all end with the context.
 
-    Args:
-        processes: how many items are done at once; 1 does all in this process. A script that asks
-            for more must guard its main part by `if __name__ == "__main__"`.
+    One process does all here. A script that asks for more must guard its main part by
+    `if __name__ == "__main__"`.
     """
     if processes == 1:
         yield TaskPool()
@@ -291,15 +279,10 @@ class CommandError(CmflError):
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """The command that a forked process becomes.
+    """The command that a forked process becomes."""
 
-    Attributes:
-        entry: `module:function` to call with `arguments` as `sys.argv`; None for a program.
-        arguments: the first one is the program's name or path.
-    """
-
-    entry: str | None
-    arguments: tuple[str, ...]
+    entry: str | None  # `module:function`; None for a program
+    arguments: tuple[str, ...]  # the first one is the program's name or path
     log: Path
     output: Path
     folder: Path
@@ -362,11 +345,9 @@ class CommandRunner:
     """Starts commands by name, each with its own log files. Safe to share between threads."""
 
     def __init__(self, entry: str, logs: Path, modules: Sequence[str] = ()) -> None:
-        """Start the server, which imports while this process prepares.
+        """Start the server, which imports the modules while this process prepares.
 
-        Args:
-            modules: imported once by the server. All runners of a process share the server; the
-                first one's modules count.
+        All runners of a process share the server; the first one's modules count.
         """
         logs.mkdir(parents=True, exist_ok=True)
         self._entry = entry
@@ -385,12 +366,7 @@ class CommandRunner:
         environment: dict[str, str] | None = None,
         is_program: bool = False,
     ) -> CommandProcess:
-        """Start a command.
-
-        Args:
-            arguments: of the entry point, without its name; of a program, all of them.
-            is_program: whether to execute a program instead of the entry point.
-        """
+        """Start a command: a program with all its arguments, or the entry point's arguments."""
         words = [str(word) for word in arguments]
         log, output = self._logs / f"{name}.log", self._logs / f"{name}.out"
         command = _Command(

@@ -50,16 +50,11 @@ _LIBRARIES = ("torch", "numpy")
 
 @dataclass(frozen=True, slots=True)
 class UserCode:
-    """A function or class of a user's; pickled by name, so each process loads the code itself.
+    """A function or class of a user's; pickled by name, so each process loads the code itself."""
 
-    Attributes:
-        place: absolute path of a file, or the name of a package.
-        sha256: of the file, in hex; None for a package.
-    """
-
-    place: str
+    place: str  # absolute path of a file, or the name of a package
     name: str
-    sha256: str | None = None
+    sha256: str | None = None  # of the file, in hex; None for a package
 
     @property
     def label(self) -> str:
@@ -98,10 +93,7 @@ class UserCode:
         return function
 
     def _defines(self, function: FunctionType) -> bool:
-        """Return whether the code defines a function, and has not imported it.
-
-        A document names the function, and only the user the file or package.
-        """
+        """Return whether the code defines a function: it must not have imported it."""
         if self.sha256 is not None:
             return function.__code__.co_filename == self.place
         return _top(str(function.__module__)) == _top(self.place)
@@ -133,11 +125,7 @@ def user_code(setting: str, reference: str, kind: str = "function") -> UserCode:
 
 
 def named_code(setting: str, group: str, name: str) -> UserCode | None:
-    """Return the code behind a name: a reference, or an installed package's plain name.
-
-    Returns:
-        None if no package offers the plain name.
-    """
+    """Return the code behind a reference or a plain name; None if no package offers the name."""
     return user_code(setting, name) if is_reference(name) else entry_point(group, name)
 
 
@@ -153,12 +141,9 @@ def entry_point(group: str, name: str) -> UserCode | None:
 def code_reference(obj: Any, folder: Path) -> str:
     """Return the text that names a function or class in a configuration.
 
-    What a module has is named by its file, or by its installed package. What a script's or
-    notebook's `__main__` has is written to a file of its own first, with what it uses: to load the
-    script again would run it again.
-
-    Args:
-        folder: for such files, which are named by their digest.
+    A module's object is named by its file, or by its installed package. To load a script or
+    notebook again would run it again, so an object of `__main__` is written to a file in `folder`
+    first, with what it uses; its digest is in the file's name.
     """
     name = str(getattr(obj, "__qualname__", ""))
     if not isinstance(obj, FunctionType | type) or not name.isidentifier():
@@ -375,11 +360,7 @@ _TRIAL_MARGIN = 1e-9
 def own_rule(reference: str) -> str | None:
     """Load the distance that a setting names, and return the rule's name in parameters.
 
-    Args:
-        reference: `file.py:name`, `package:name`, or a plain name that a package offers.
-
-    Returns:
-        None if no package offers the plain name.
+    None if no package offers the plain name.
     """
     code = named_code(_SETTING, DISTANCE_GROUP, reference)
     if code is None:
@@ -408,11 +389,7 @@ def use_rule(name: OwnRuleName, reference: str) -> None:
 def use_rules(parameters: Parameters, sources: Sequence[str]) -> frozenset[str]:
     """Load the own rule of parameters from the files or packages that an auditor names.
 
-    Args:
-        sources: paths of files, or names of packages; none loads nothing.
-
-    Returns:
-        The names of the rules that may be computed.
+    Returns the names of the rules that may be computed; none without a source.
     """
     name = OwnRuleName.of(parameters.distance)
     for source in sources:
@@ -429,11 +406,7 @@ def use_rules(parameters: Parameters, sources: Sequence[str]) -> frozenset[str]:
 
 
 def sources_of(parameters: Parameters, sources: Sequence[str]) -> tuple[str, ...]:
-    """Return those of an operator's sources that have a rule of a run; others are of other runs.
-
-    Args:
-        sources: paths of files, or names of packages; one that cannot be read has no rule.
-    """
+    """Return those of an operator's sources that have a run's rule; an unreadable one has none."""
     name = OwnRuleName.of(parameters.distance)
     return tuple(source for source in sources if name is not None and _has_rule(source, name))
 

@@ -45,12 +45,9 @@ def decode(
     containers: int = MAX_CONTAINERS,
     longest: int = MAX_CONTAINERS,
 ) -> dict[str, Any]:
-    """Return the map behind canonical bytes.
+    """Return the map behind canonical bytes, at most `limit` of them.
 
-    Args:
-        limit: largest size that is decoded.
-        containers: maps and lists that it may have, itself one of them.
-        longest: entries that each of them may have.
+    It may have so many maps and lists, itself one of them, and each so many entries.
     """
     if len(data) > limit:
         raise EncodingError(f"a document of {len(data)} bytes is over the bound of {limit}")
@@ -130,11 +127,7 @@ def other_version(name: str, version: object) -> str:
 
 
 def require_version(name: str, value: object) -> None:
-    """Reject a document of another protocol version.
-
-    Args:
-        value: the document; one without a version is rejected later, for its fields.
-    """
+    """Reject a document of another protocol version; `exact_fields` rejects one without."""
     version = value.get("version") if isinstance(value, Mapping) else None
     if type(version) is int and version != PROTOCOL_VERSION:
         raise EncodingError(other_version(name, version))

@@ -34,14 +34,10 @@ _WITHOUT_BAN = (1 << 224) - 1
 
 @dataclass(frozen=True, slots=True)
 class RoundStart:
-    """The start of a round.
-
-    Attributes:
-        committee: S_c, by rank; shorter than C if too few clients are left: the ledger has ended.
-    """
+    """The start of a round."""
 
     round: int
-    committee: tuple[ClientId, ...]
+    committee: tuple[ClientId, ...]  # by rank; shorter than C if too few clients are left: the end
     seed: Digest
     opened_block: int
 
@@ -60,17 +56,12 @@ class RoundStart:
 
 @dataclass(frozen=True, slots=True)
 class DecisionLink:
-    """The part of a head that a decision adds.
-
-    Attributes:
-        commitments: the commitments digest when the decision ran.
-        accepted: set digest of S_a.
-    """
+    """The part of a head that a decision adds."""
 
     round: int
     seed: Digest
-    commitments: Digest
-    accepted: Digest
+    commitments: Digest  # the commitments digest when the decision ran
+    accepted: Digest  # set digest of S_a
     committee: Digest
     result: Digest
     votes: Digest
@@ -113,29 +104,20 @@ HeadEvent: TypeAlias = RoundDecided | RoundAbandoned | ClientBanned
 
 @dataclass(frozen=True, slots=True)
 class LedgerView:
-    """The contract's state, as far as its events give it.
-
-    Attributes:
-        deployment: what never changes.
-        round: t; 0 before the first.
-        committee: S_c.
-        model: digest of w_t.
-        mined: commitments of the round, in chain order.
-        batches: sizes of the registrations so far; the registry's digest is over batches.
-    """
+    """The contract's state, as far as its events give it."""
 
     deployment: Deployment
     stage: LedgerStage
-    round: int
+    round: int  # t; 0 before the first
     opened_block: int
     seed: Digest
-    committee: tuple[ClientId, ...]
-    model: Digest
+    committee: tuple[ClientId, ...]  # S_c
+    model: Digest  # digest of w_t
     head: Digest
     registry: tuple[RegisteredClient, ...] = ()
-    mined: tuple[MinedCommitment, ...] = ()
+    mined: tuple[MinedCommitment, ...] = ()  # of the round, in chain order
     commitments: Digest = NO_DIGEST
-    batches: tuple[int, ...] = ()
+    batches: tuple[int, ...] = ()  # sizes of the registrations, over which the registry's digest is
     deployments: int = 0
 
     @staticmethod
@@ -163,8 +145,8 @@ class LedgerView:
     def after(self, event: Event, block_number: int) -> Self:
         """Return the state after the next event.
 
-        Round, head and commitments follow from the events before it and from what is free in this
-        one; whether its own round and head agree is for `expected_fields` to say.
+        Round, head and commitments follow from the events before it; `expected_fields` gives what
+        its own must be.
         """
         match event:
             case LedgerDeployed():
@@ -189,11 +171,7 @@ class LedgerView:
                 return self._ended(event, block_number)
 
     def started(self, start: RoundStart, *, is_last: bool = False) -> Self:
-        """Return the state in which a round starts.
-
-        Args:
-            is_last: whether none is open from then on.
-        """
+        """Return the state in which a round starts; no round is open after the last."""
         return replace(
             self,
             stage=LedgerStage.FINISHED if is_last else LedgerStage.OPEN,
@@ -252,14 +230,10 @@ class LedgerView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerState(LedgerView):
-    """The contract's state with what no event gives.
-
-    Attributes:
-        registry_rest: digest that the next batch of clients must match.
-    """
+    """The contract's state with the fields that no event gives."""
 
     domain: Domain
-    registry_rest: Digest
+    registry_rest: Digest  # digest that the next batch of clients must match
 
     @property
     def committed(self) -> frozenset[ClientId]:

@@ -3,9 +3,8 @@
 Trainers are the clients with the smallest keys, read from a SHAKE-256 stream; the first committee
 and one after an abandoned round are drawn by keccak256, which the contract can repeat.
 
-The run document has three of them: `model_source`, `frozen_state` and `data_root`. With the same
-code, frozen tensors and samples an update can be repeated bit for bit; a participant with others
-is warned before the first round (docs/protocol/environments.md).
+With the run document's `model_source`, `frozen_state` and `data_root`, an update can be repeated
+bit for bit (docs/protocol/environments.md).
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ def sample_trainers(
 ) -> tuple[ClientId, ...]:
     """Return S_b, ascending: the n clients outside `excluded` with the smallest keys.
 
-    Algorithm 3, line 16. S_c and the clients banned when the round opened are excluded; if
-    fewer than n remain, all of them train.
+    Algorithm 3, line 16. S_c and the clients banned when the round opened are excluded; if fewer
+    than n remain, all of them train.
     """
     outside = set(range(clients)).difference(excluded)
     stream = hashlib.shake_256(seed + b"sample").digest(8 * clients)
@@ -75,10 +74,7 @@ def drawn_committee(
 
 
 def primary_seat(seed: Digest, phase: Phase, view: int, members: int) -> int:
-    """Return the primary's seat in [0, C), random as the seed (Algorithm 2, line 2).
-
-    View 0 is the first; each later one follows a primary that did not bring consensus.
-    """
+    """Return the primary's seat in [0, C), random as the seed (Algorithm 2, line 2)."""
     return int.from_bytes(keccak256(seed + u8(phase) + u32(view))) % members
 
 
@@ -127,8 +123,8 @@ def round_closing(
 ) -> RoundClosing | None:
     """Return the closing of a round, None while its closing block is not final.
 
-    It follows from the chain alone: the block with the commitment of the last expected client, or
-    the `end` of the window, whichever is first. A stray's commitment moves neither.
+    It is the block with the commitment of the last expected client, or the `end` of the window,
+    whichever is first. A stray's commitment moves neither.
     """
     last = closing_block(end, expected, commitments)
     if last > final_block:
@@ -151,17 +147,11 @@ def closing_block(
 
 @dataclass(frozen=True, slots=True)
 class Participants:
-    """Participants of a round, as they follow from chain and seed.
+    """Participants of a round, as they follow from chain and seed."""
 
-    Attributes:
-        committee: S_c, by seats.
-        trainers: S_b, ascending.
-        banned: members that were banned when the round opened: their seats are vacant.
-    """
-
-    committee: tuple[ClientId, ...]
-    trainers: tuple[ClientId, ...]
-    banned: frozenset[ClientId]
+    committee: tuple[ClientId, ...]  # S_c, by seats
+    trainers: tuple[ClientId, ...]  # S_b, ascending
+    banned: frozenset[ClientId]  # members banned when the round opened: their seats are vacant
 
     @property
     def active(self) -> tuple[ClientId, ...]:
@@ -199,11 +189,7 @@ def participants_of(
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Inputs of a round that the chain has closed before the vote.
-
-    Attributes:
-        domain: the contract and chain that signatures are bound to.
-    """
+    """Inputs of a round that the chain has closed before the vote."""
 
     parameters: Parameters
     domain: Domain
@@ -226,21 +212,13 @@ def needs_displacement(parameters: Parameters, round_number: int) -> bool:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Published payloads, vectors and models of a round, as far as they are available.
+    """Published payloads, vectors and models of a round, as far as they are available."""
 
-    Attributes:
-        model: w_t, shape (d,); None if it is unavailable.
-        payloads: each client's payload, whose digest opens the client's commitment.
-        vectors: bytes of score vectors, by sha256.
-        dimension: d, to be given only where the model is unavailable.
-        displacement: w_s − w_t, shape (d,); None if it is unavailable, or not needed.
-    """
-
-    model: NDArray[np.float32] | None
-    payloads: Mapping[ClientId, Payload]
-    vectors: Mapping[Digest, bytes]
-    dimension: int = 0
-    displacement: NDArray[np.float32] | None = None
+    model: NDArray[np.float32] | None  # w_t, shape (d,)
+    payloads: Mapping[ClientId, Payload]  # each opens its client's commitment
+    vectors: Mapping[Digest, bytes]  # bytes of score vectors, by sha256
+    dimension: int = 0  # d, given only where the model is unavailable
+    displacement: NDArray[np.float32] | None = None  # w_s − w_t, shape (d,); or not needed
     form: PayloadForm = FLOAT32
 
     def __post_init__(self) -> None:
@@ -297,16 +275,10 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class NamedArray:
-    """Numbers with a name, as they are hashed.
-
-    Attributes:
-        name: of a parameter or buffer, or what else tells it from the others.
-        dtype: name of the type as NumPy and PyTorch have it: float32, int64, bfloat16.
-        shape: sizes, of which a single number has none.
-    """
+    """A parameter, a buffer or other numbers with a name, as they are hashed."""
 
     name: str
-    dtype: str
+    dtype: str  # as NumPy and PyTorch name it: float32, int64, bfloat16
     shape: tuple[int, ...]
     data: bytes | memoryview
 
@@ -318,10 +290,7 @@ class NamedArray:
 
 
 def frozen_state(arrays: Iterable[NamedArray]) -> Digest:
-    """Return the digest of a model's frozen parameters and buffers, as constructed.
-
-    sha256 over head and numbers of each, ascending by the UTF-8 of its name; zeros without any.
-    """
+    """Return the digest of a model's frozen parameters and buffers, ascending by UTF-8 name."""
     ordered = sorted(arrays, key=lambda array: array.name.encode())
     return _digest_of(b"", ordered) if ordered else NO_DIGEST
 

@@ -40,14 +40,7 @@ class LedgerStage(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """The constructor's arguments: everything that never changes.
-
-    Attributes:
-        form: from which S_a follows from the ranking.
-        commit_blocks: blocks after the opening one in which commitments are taken.
-        deadline_blocks: blocks after which an undecided round may be abandoned.
-        model: digest of w_1.
-    """
+    """The constructor's arguments: everything that never changes."""
 
     config: Digest
     registry: Digest
@@ -55,40 +48,31 @@ class Deployment:
     trainers: int
     members: int
     aggregation_ppm: int
-    form: AcceptanceForm
+    form: AcceptanceForm  # S_a follows from the ranking by it
     rounds: int
-    commit_blocks: int
-    deadline_blocks: int
+    commit_blocks: int  # after the opening one, in which commitments are taken
+    deadline_blocks: int  # after which an undecided round may be abandoned
     replies: int
     beacon: Beacon
-    model: Digest
+    model: Digest  # digest of w_1
 
 
 @dataclass(frozen=True, slots=True)
 class BlockContext:
-    """Context of a transaction: its block, and how it reached the ledger.
-
-    Attributes:
-        sent_by_account: False if a contract passed the transaction on.
-        is_delegated: True if the sender has code (EIP-7702).
-    """
+    """Context of a transaction: its block, and how it reached the ledger."""
 
     number: int
     parent_hash: Digest
-    sent_by_account: bool = True
-    is_delegated: bool = False
+    sent_by_account: bool = True  # False if a contract passed the transaction on
+    is_delegated: bool = False  # the sender has code (EIP-7702)
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumCertificate:
-    """A decision's proof: the primary's request and a quorum of equal replies.
-
-    Attributes:
-        replies: of other members, in the order of the committee.
-    """
+    """A decision's proof: the primary's request and a quorum of equal replies."""
 
     request: SignedVote
-    replies: tuple[SignedVote, ...]
+    replies: tuple[SignedVote, ...]  # of other members, in the order of the committee
 
     @property
     def vote(self) -> Vote:
@@ -102,39 +86,28 @@ class QuorumCertificate:
 
 @dataclass(frozen=True, slots=True)
 class SubmittedCertificate:
-    """A certificate as a transaction carries it.
-
-    Attributes:
-        replies: their signatures, by ascending seat.
-    """
+    """A certificate as a transaction carries it."""
 
     view: int
     set_digest: Digest
     request: bytes
     signers: int
-    replies: tuple[bytes, ...]
+    replies: tuple[bytes, ...]  # their signatures, by ascending seat
 
 
 @dataclass(frozen=True, slots=True)
 class SubmittedDecision:
-    """The arguments of `decide` apart from round and certificates.
+    """The arguments of `decide` apart from round and certificates."""
 
-    Attributes:
-        committee: S_c, by seats.
-        model: digest of w_{t+1}.
-        reveal: digest of the ranked trainers' payload digests.
-        incidents: digest of the incidents document, 32 zero bytes without one; unsigned.
-    """
-
-    committee: tuple[ClientId, ...]
+    committee: tuple[ClientId, ...]  # S_c, by seats
     ranking: tuple[int, ...]
     base: Digest
-    model: Digest
+    model: Digest  # digest of w_{t+1}
     updates_root: Digest
     scores_root: Digest
-    reveal: Digest
+    reveal: Digest  # of the ranked trainers' payload digests
     record: Digest
-    incidents: Digest
+    incidents: Digest  # digest of the document, zeros without one; unsigned
 
     @classmethod
     def of(
@@ -182,9 +155,7 @@ class SignedStatement:
 class EquivocationReport:
     """Two different signed statements of one client for one place: the proof that bans it.
 
-    Attributes:
-        first: a vote or a score claim, and its signature.
-        second: another for the same slot, or the same round, base and clients.
+    Both are votes for one slot, or score claims for one round, base and clients.
     """
 
     client: ClientId
@@ -342,10 +313,7 @@ def deployment_of(
 def registry_batches(
     words: Sequence[int], size: int = 256
 ) -> tuple[Digest, tuple[tuple[tuple[int, ...], Digest], ...]]:
-    """Return a registry's digest, and (words, rest) of each batch that registers it.
-
-    Every batch carries the digest of the batches after it.
-    """
+    """Return a registry's digest, and (words, rest) of each batch that registers it."""
     batches: list[tuple[tuple[int, ...], Digest]] = []
     rest = NO_DIGEST
     for start in reversed(range(0, len(words), size)):

@@ -63,35 +63,22 @@ RANGES = {
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The parameters of a run's rounds; immutable from deployment on.
-
-    Attributes:
-        active_ppm: share of the clients that are active in a round, in millionths.
-        committee_ppm: ω, share of the active clients on the committee, in millionths.
-        aggregation_ppm: α, share of the ranked trainers that strategies I and II accept.
-        strategy: 1, 2 or 3; determines distance, score, selection, weights, clip and election.
-        distance: of strategies 1 and 2: "squared", or the name of a user's own function,
-            `file.py:function@sha256:DIGEST`.
-        beacon: what else flows into the next seed.
-        commit_blocks: blocks after the opening one in which commitments are taken.
-        deadline_blocks: blocks after which an undecided round may be abandoned.
-        view_seconds: how long view 0 lasts; every later one lasts twice as long.
-    """
+    """The parameters of a run's rounds; immutable from deployment on."""
 
     clients: int
-    active_ppm: int
-    committee_ppm: int
-    aggregation_ppm: int
+    active_ppm: int  # share of the clients that are active in a round, in millionths
+    committee_ppm: int  # ω, share of the active clients on the committee, in millionths
+    aggregation_ppm: int  # α, share of the ranked trainers that strategies I and II accept
     rounds: int
     dimension: int
-    strategy: int = 1
-    distance: str = SQUARED.name
+    strategy: int = 1  # determines distance, score, selection, weights, clip and election
+    distance: str = SQUARED.name  # or a user's own: `file.py:function@sha256:DIGEST`
     quorum: Quorum = Quorum.PAPER
     server_rate: float = 1.0
-    beacon: Beacon = Beacon.NONE
-    commit_blocks: int = COMMIT_BLOCKS
-    deadline_blocks: int = DEADLINE_BLOCKS
-    view_seconds: int = VIEW_SECONDS
+    beacon: Beacon = Beacon.NONE  # a further input of the next seed
+    commit_blocks: int = COMMIT_BLOCKS  # after the opening one, in which commitments are taken
+    deadline_blocks: int = DEADLINE_BLOCKS  # after which an undecided round may be abandoned
+    view_seconds: int = VIEW_SECONDS  # length of view 0; each later one lasts twice as long
     payload: str = "float32"
 
     def __post_init__(self) -> None:
@@ -199,10 +186,7 @@ class Parameters:
 
 
 def parts_per_million(name: str, rate: float) -> int:
-    """Return floor(10⁶ · rate + 1/2), so that contract and Python agree exactly.
-
-    The rate, called `name` in the error, is read as its shortest decimal.
-    """
+    """Return floor(10⁶ · rate + 1/2) of a rate's shortest decimal; `name` is for the error."""
     if not 0 <= rate <= 1:
         raise ParametersError(" is not in [0, 1]", name, rate)
     return int(Decimal(repr(float(rate))) * MILLION + Decimal("0.5"))
@@ -221,8 +205,8 @@ def accepted_size(aggregation_ppm: int, ranked: int) -> int:
 def replies_needed(members: int, quorum: Quorum) -> int:
     """Return the number of equal replies from members other than the primary that decide.
 
-    `paper`: floor(C/2) + 1; `bft`: with the request a Byzantine quorum of ceil((C + f + 1) / 2),
-    f = floor((C - 1) / 3).
+    `paper`: floor(C/2) + 1; `bft`: with the request a Byzantine quorum of ceil((C + f + 1) / 2), f
+    = floor((C - 1) / 3).
     """
     if quorum is Quorum.PAPER:
         return majority(members)

@@ -22,19 +22,14 @@ from ledger.protocol.types import Digest
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """Published bytes of a client, usually its update in the run's form.
+    """Published bytes: a client's update in the run's form, a model or a record.
 
-    Models and records are passed on like this, too. Digest and update are trusted, and two payloads
-    with one digest are equal; so bytes from elsewhere go through `of`.
-
-    Attributes:
-        data: the bytes; a view into memory that is owned elsewhere.
-        digest: their sha256.
-        update: what they say, shape (d,), where this process has decoded them already.
+    Digest and update are trusted, and two payloads with one digest are equal; so bytes from
+    elsewhere go through `of`.
     """
 
     data: bytes | memoryview = field(compare=False, repr=False)
-    digest: Digest
+    digest: Digest  # sha256 of the data
     update: NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -153,10 +148,7 @@ def _padded(update: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _needed_exponents(blocks: NDArray[np.float32]) -> NDArray[np.int32]:
-    """Return the least exponent with which each block's numbers round to 127 at most.
-
-    `LEAST_EXPONENT` of a block of zeros, over `MOST_EXPONENT` of one that is not finite.
-    """
+    """Return the least exponent with which each block's numbers round to 127 at most."""
     largest = np.empty(len(blocks), np.float32)
     for part in _chunks(len(blocks)):
         largest[part] = np.maximum(blocks[part].max(axis=1), -blocks[part].min(axis=1))
@@ -182,15 +174,12 @@ def _chunks(blocks: int) -> Iterator[slice]:
 class PayloadForm:
     """A form of payloads.
 
-    Attributes:
-        size: from d to the bytes of a payload.
-        encode: from an update of shape (d,) to its payload, which is malformed if the update has a
-            number that the form cannot hold.
-        decode: from a payload and d to the update, read-only; EncodingError if it is malformed.
+    `encode` makes a malformed payload of an update that the form cannot hold. `decode` returns
+    a read-only update, or raises EncodingError.
     """
 
     name: str
-    size: Callable[[int], int]
+    size: Callable[[int], int]  # from d to the bytes of a payload
     encode: Callable[[NDArray[np.float32]], bytes | memoryview]
     decode: Callable[[bytes | memoryview, int], NDArray[np.float32]]
     sentence: str

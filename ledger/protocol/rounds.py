@@ -67,11 +67,8 @@ def register_clients(
 ) -> Step:
     """Register the next batch of clients; the last batch opens round 1.
 
-    Anyone may send it: the deployment fixed the clients by digest.
-
-    Args:
-        words: registry word of each client, addresses ascending.
-        rest: digest of the batches after this one.
+    Anyone may send it, since the deployment fixed the clients by digest. `rest` is the digest of
+    the batches after this one.
     """
     deployment = state.deployment
     _require_account(block)
@@ -187,11 +184,7 @@ def decide(
 
 
 def abandon_round(state: LedgerState, round_number: int, block: BlockContext) -> Step:
-    """End an undecided round after its deadline; the model stays, a committee is drawn.
-
-    Returns:
-        The next state and its event; finished if no committee can be drawn any more.
-    """
+    """End an undecided round after its deadline; the model stays, a committee is drawn."""
     _require_account(block)
     _require_open(state, round_number)
     if block.number < state.opened_block + state.deployment.deadline_blocks:

@@ -161,19 +161,13 @@ DOMAIN_FIELDS = "string name,string version"
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """An owner's word that it wants to take part.
-
-    Attributes:
-        samples: n_k, how many it trains on.
-        data: digest of these samples, `inputs.samples_digest` behind the client's own salt;
-            zeros where it discloses none.
-    """
+    """An owner's statement that it wants to take part."""
 
     run: str
     configuration: Digest
     client: Address
-    samples: int
-    data: Digest = NO_DIGEST
+    samples: int  # n_k, as many as it trains on
+    data: Digest = NO_DIGEST  # `inputs.samples_digest` behind the client's salt, or undisclosed
 
 
 def registration_digest(registration: Registration) -> Digest:
@@ -191,7 +185,7 @@ def data_salt(signer: Signer) -> bytes:
     """Return the secret salt of the digest of a client's samples.
 
     It is the digest of a deterministic signature (RFC 6979) that never leaves the owner's machine:
-    no one else can try guesses of small data, and there is no file of it to lose.
+    others cannot try guesses of small data, and there is no file of it to lose.
     """
     return keccak256(signer.sign(_typed(_hash_of("DataSalt", int.from_bytes(signer.address)))))
 

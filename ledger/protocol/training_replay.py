@@ -36,22 +36,13 @@ class ReplayVerdict(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TrainingEnvironment:
-    """Class of environments in which equal inputs give an update of equal bytes.
+    """Class of environments in which equal inputs give an update of equal bytes."""
 
-    Attributes:
-        torch: version of PyTorch with its build: 2.13.0+cpu.
-        processor: kind of the machine: its architecture, with maker and model where kernels are
-            chosen by them: "x86_64 AuthenticAMD family 26 model 2", "arm64".
-        isa: the instruction set in force: a cap ("avx512", "avx2", "default"), or what was chosen
-            without one ("avx512 uncapped").
-        device: cpu, or the kind of the GPU, with the versions of what computes on it.
-    """
-
-    torch: str
+    torch: str  # version of PyTorch with its build: 2.13.0+cpu
     path: str
-    processor: str
-    isa: str
-    device: str
+    processor: str  # "x86_64 AuthenticAMD family 26 model 2", "arm64"
+    isa: str  # a cap ("avx512", "avx2", "default"), or "avx512 uncapped"
+    device: str  # cpu, or the kind of the GPU, with its libraries' versions
     threads: int
 
     @property

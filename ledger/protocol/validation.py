@@ -53,11 +53,7 @@ class DistanceTable:
         distances: Distances = plain_distances,
         displacement: NDArray[np.float32] | None = None,
     ) -> None:
-        """Take the updates in hand; nothing is computed.
-
-        Args:
-            displacement: w_s − w_t, shape (d,), where the distances depend on it.
-        """
+        """Store the updates, and w_s − w_t where the distances depend on it."""
         if inputs.needs_displacement and displacement is None:
             raise ValueError(f"the distances of round {inputs.round} need an unknown displacement")
         self._rule = inputs.parameters.distance_rule
@@ -85,10 +81,7 @@ class DistanceTable:
         return abs(claim - truth) >= margins * tolerance
 
     def can_score(self, member: ClientId) -> bool:
-        """Return whether the member has a usable update that it can score by.
-
-        Zeros have no direction, so strategy III does not count the vector of their owner.
-        """
+        """Return whether the member has a usable update; for strategy III, one with a direction."""
         if member not in self._rows:
             return False
         return self._rule.between is not None or bool(self._updates[member].any())
@@ -138,15 +131,11 @@ class ViolationCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One violation of a rule by a record.
-
-    Attributes:
-        reason: the true or the given reason, for rules of scores.
-    """
+    """One violation of a rule by a record."""
 
     code: ViolationCode
     clients: tuple[ClientId, ...] = ()
-    reason: RefusalReason | None = None
+    reason: RefusalReason | None = None  # the true or the given reason, for rules of scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +194,7 @@ def validate_scores(
 ) -> list[Violation]:
     """Return the violations about counted and refused score vectors.
 
-    Args:
-        table: true distances; None leaves out what needs the updates.
+    Without the true distances of a table, violations that need the updates are not found.
     """
     violations = []
     for signed in record.scores:
@@ -272,12 +260,8 @@ def find_score_fault(
 ) -> ScoreFault | None:
     """Return the lowest reason why a vector cannot count for a set of usable updates, or None.
 
-    Args:
-        clients: the usable updates, ascending, that the claim names.
-        vector: decoded; None if the bytes are not a vector.
-        table: true distances; None where the updates are unavailable, so that reason 6, and whether
-            an update is only zeros, are not checked.
-        margins: number of margins from which a distance is false.
+    The vector is None if the bytes are not one. Without a table, reason 6, and whether an update is
+    only zeros, are not checked. A distance is false from so many margins on.
     """
     simple = _simple_fault(inputs, clients, claim, vector)
     if simple is not None and simple <= RefusalReason.NO_USABLE_UPDATE:

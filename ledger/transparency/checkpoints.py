@@ -49,14 +49,10 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Cosignature:
-    """A witness's statement that it saw no larger tree of a log at some time.
-
-    Attributes:
-        time: seconds since 1970.
-    """
+    """A witness's statement that it saw no larger tree of a log at some time."""
 
     key: VerifierKey
-    time: int
+    time: int  # seconds since 1970
     line: NoteSignature
 
 
@@ -89,11 +85,7 @@ def sign_checkpoint(checkpoint: Checkpoint, key: SigningKey) -> SignedCheckpoint
 
 
 def cosign(text: str, key: SigningKey, time: int) -> NoteSignature:
-    """Return a witness's signature line.
-
-    Args:
-        time: seconds since 1970.
-    """
+    """Return a witness's signature line; the time is in seconds since 1970."""
     signature = key.sign(_cosigned_message(text, time))
     return NoteSignature(key.name, key.verifier.key_id, time.to_bytes(_TIME_BYTES) + signature)
 

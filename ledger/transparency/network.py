@@ -199,11 +199,8 @@ def collect(
     """Ask logs and witnesses for their newest checkpoints of a run, and weigh them.
 
     Each witness with a URL is also asked to cosign the largest checkpoint again, or its own newest
-    one: its answer says as of now that it has seen no larger one.
-
-    Args:
-        places: URLs, folders or files with checkpoints, beside those of the policy.
-        clock: seconds since 1970.
+    one: its answer says as of now that it has seen no larger one. `places` are further URLs,
+    folders or files with checkpoints; the clock counts seconds since 1970.
     """
     keys = [log.key for log in logs]
     sources = [*places, *(log.url for log in logs if log.url is not None)]
@@ -238,14 +235,10 @@ def collect(
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """The reason why there is no checkpoint.
-
-    Attributes:
-        is_withheld: whether a witness names a larger one, and does not show it.
-    """
+    """The reason why there is no checkpoint."""
 
     sentence: str
-    is_withheld: bool = False
+    is_withheld: bool = False  # a witness names a larger one, and does not show it
 
 
 _Answer: TypeAlias = "SignedCheckpoint | _Failure | None"
@@ -301,17 +294,12 @@ SIGNED = "checkpoint.signed"
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What came of a publication.
-
-    Attributes:
-        failures: why others have not, a sentence for each.
-        is_published: whether they are a quorum, so that the checkpoint is the log's newest.
-    """
+    """The result of a publication."""
 
     checkpoint: Checkpoint
     cosigned: tuple[str, ...]
-    failures: tuple[str, ...]
-    is_published: bool
+    failures: tuple[str, ...]  # a sentence for each witness that has not cosigned
+    is_published: bool  # a quorum has cosigned: the checkpoint is the log's newest
 
 
 def publish(
@@ -325,11 +313,8 @@ def publish(
 ) -> Publication:
     """Write a log's files, have its checkpoint cosigned, and put that in place.
 
-    Args:
-        folder: of the files; no other process writes there.
-        policy: the witnesses to ask, and how many are enough; None for none.
-        is_first: whether the key has signed nothing before. Else a folder without a checkpoint
-            needs a quorum of witnesses that answer which checkpoint they have seen.
+    No other process writes in the folder. A key that has signed before needs a checkpoint in the
+    folder, or a quorum of witnesses that answer which checkpoint they have seen.
     """
     leaves = [leaf_hash(entry) for entry in entries]
     witnesses = () if policy is None else policy.witnesses.values()
@@ -365,10 +350,7 @@ def _cosigned(
     leaves: Sequence[Digest],
     seen: Checkpoint | WitnessError | None,
 ) -> Cosignature | WitnessError:
-    """Return a witness's cosignature, or why there is none.
-
-    A witness that has cosigned another size last is asked once more, and a silent one not again.
-    """
+    """Return a witness's cosignature, or why there is none; a silent one is not asked again."""
     if isinstance(seen, NoAnswerError):
         return seen
     known_size = seen.size if isinstance(seen, Checkpoint) else 0
@@ -465,11 +447,9 @@ MAX_EVIDENCE = 16
 
 
 class WitnessFolder:
-    """Answers requests one by one, and remembers what it has cosigned. Safe to share.
+    """Answers requests one by one, and remembers what it has cosigned. Threads may share it.
 
-    Args:
-        folder: of the state; one process may have it.
-        clock: seconds since 1970.
+    One process may have the folder. The clock counts seconds since 1970.
     """
 
     def __init__(

@@ -69,16 +69,11 @@ _OWNERS = {KeyUse.NOTE: "a log", KeyUse.COSIGNATURE: "a witness"}
 
 @dataclass(frozen=True, slots=True)
 class VerifierKey:
-    """A public key with its name.
+    """A public key with its name."""
 
-    Attributes:
-        name: of the key; a log's is the origin of its checkpoints.
-        public_key: 32 bytes, RFC 8032.
-    """
-
-    name: str
+    name: str  # a log's is the origin of its checkpoints
     use: KeyUse
-    public_key: bytes
+    public_key: bytes  # 32 bytes, RFC 8032
 
     @property
     def key_id(self) -> bytes:
@@ -102,15 +97,11 @@ class VerifierKey:
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A private key with its name.
-
-    Attributes:
-        seed: the private key of RFC 8032, 32 bytes.
-    """
+    """A private key with its name."""
 
     name: str
     use: KeyUse
-    seed: bytes
+    seed: bytes  # the private key of RFC 8032, 32 bytes
 
     @classmethod
     def derived(cls, secret: bytes, use: KeyUse, name: str) -> Self:
@@ -135,11 +126,7 @@ class SigningKey:
 
 
 def parse_vkey(text: str, use: KeyUse | None = None) -> VerifierKey:
-    """Return a public key from its text, `name+id+key`.
-
-    Args:
-        use: that it must have; None for any.
-    """
+    """Return a public key from its text, `name+id+key`; it must have the use that is given."""
     name, _, rest = text.partition("+")
     key_id, _, encoded = rest.partition("+")
     data = decode_base64(encoded)
@@ -224,16 +211,11 @@ _KEY_ID_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class NoteSignature:
-    """One signature line.
-
-    Attributes:
-        key_id: its four bytes.
-        signature: the bytes after the key id.
-    """
+    """One signature line."""
 
     name: str
-    key_id: bytes
-    signature: bytes
+    key_id: bytes  # four bytes
+    signature: bytes  # the bytes after the key id
 
     def __str__(self) -> str:
         """The line, with its newline."""

@@ -1,8 +1,4 @@
-"""Trust policies (c2sp.org/tlog-policy): what checkpoints and proofs are worth under them.
-
-In the file of a proof, the `extra` line holds the entry. Nothing trusts it: the proof is of
-its hash.
-"""
+"""Trust policies (c2sp.org/tlog-policy): what checkpoints and proofs are worth under them."""
 
 from __future__ import annotations
 
@@ -55,16 +51,11 @@ _FORMS = {
 
 @dataclass(frozen=True, slots=True)
 class PolicyKey:
-    """A log or a witness.
+    """A log or a witness."""
 
-    Attributes:
-        name: of a witness, in this policy alone; of a log, its origin.
-        url: where to ask it; None if the policy does not say.
-    """
-
-    name: str
+    name: str  # of a witness, in this policy alone; of a log, its origin
     key: VerifierKey
-    url: str | None
+    url: str | None  # None if the policy names none
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +68,12 @@ class WitnessGroup:
 
 @dataclass(frozen=True, slots=True)
 class WitnessPolicy:
-    """Known logs and witnesses, and who of these is enough.
-
-    Attributes:
-        groups: by name; each refers to earlier ones alone.
-        quorum: name of a witness or group; `none` if no cosignature is needed.
-    """
+    """Known logs and witnesses, and how many witnesses are enough."""
 
     logs: tuple[PolicyKey, ...]
     witnesses: Mapping[str, PolicyKey]
-    groups: Mapping[str, WitnessGroup]
-    quorum: str
+    groups: Mapping[str, WitnessGroup]  # by name; each refers to earlier ones alone
+    quorum: str  # a witness or group; `none` if no cosignature is needed
 
     def is_met(self, cosigned: Collection[str]) -> bool:
         """Say whether some witnesses, by name, are a quorum."""
@@ -222,30 +208,20 @@ DEFAULT_MAX_AGE_SECONDS = 86_400
 
 @dataclass(frozen=True, slots=True)
 class WitnessedCheckpoint:
-    """A checkpoint that a quorum has cosigned recently enough.
-
-    Attributes:
-        time: seconds since 1970, as of which a quorum of them says that nothing is newer.
-    """
+    """A checkpoint that a quorum has cosigned recently enough."""
 
     checkpoint: Checkpoint
     witnesses: tuple[str, ...]
-    time: int
+    time: int  # seconds since 1970, as of which a quorum has seen nothing newer
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointEvidence:
-    """What logs and witnesses say of a run.
+    """All that logs and witnesses have signed of a run."""
 
-    Attributes:
-        checkpoints: every tree that a log of the run has signed, each once, the largest first.
-        witnessed: the largest one with a quorum; None if there is none.
-        failures: why something could not be had or does not count, a sentence for each.
-    """
-
-    checkpoints: tuple[Checkpoint, ...]
-    witnessed: WitnessedCheckpoint | None
-    failures: tuple[str, ...] = ()
+    checkpoints: tuple[Checkpoint, ...]  # each tree once, the largest first
+    witnessed: WitnessedCheckpoint | None  # the largest one with a quorum; None if there is none
+    failures: tuple[str, ...] = ()  # a sentence for each missing or uncounted answer
     withheld: tuple[str, ...] = ()
 
     def conflict(self) -> tuple[Checkpoint, Checkpoint] | None:
@@ -264,11 +240,7 @@ def weigh(
     now: float,
     max_age_seconds: float,
 ) -> CheckpointEvidence:
-    """Return what signed checkpoints are worth under a policy.
-
-    Args:
-        now: seconds since 1970.
-    """
+    """Return what signed checkpoints are worth under a policy; `now` is in seconds since 1970."""
     by_text: dict[str, list[SignedCheckpoint]] = {}
     for each in signed:
         by_text.setdefault(each.note.text, []).append(each)
@@ -332,15 +304,10 @@ _FORM = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LoggedHead:
-    """A head, and the proof that a log has it.
+    """A head, and the proof that a log has it, as a file (c2sp.org/tlog-proof)."""
 
-    Attributes:
-        entry: its bytes.
-        index: of the entry, from 0.
-    """
-
-    entry: bytes
-    index: int
+    entry: bytes  # its bytes, in the `extra` line; the proof is of their hash
+    index: int  # of the entry, from 0
     path: tuple[Digest, ...]
     note: bytes
 
@@ -377,7 +344,7 @@ def parse_proof(data: bytes) -> LoggedHead:
 def verified_head(proof: LoggedHead, policy: WitnessPolicy) -> tuple[HeadEntry, tuple[str, ...]]:
     """Return the head that a proof proves, and the policy's witnesses that stand for its log.
 
-    That may be fewer than a quorum: `policy.is_met` says.
+    Those may be fewer than a quorum; see `policy.is_met`.
     """
     signed = open_checkpoint(proof.note, [log.key for log in policy.logs])
     checkpoint = signed.checkpoint

@@ -72,11 +72,7 @@ def inclusion_proof(index: int, leaves: Sequence[Digest]) -> tuple[Digest, ...]:
 
 
 def consistency_proof(old_size: int, leaves: Sequence[Digest]) -> tuple[Digest, ...]:
-    """Return the proof that the first leaves of a tree were a tree of `old_size` leaves.
-
-    Args:
-        old_size: 0 to the number of leaves; of both the proof is empty.
-    """
+    """Return the proof that the first `old_size` leaves of a tree were a tree of their own."""
     if old_size in {0, len(leaves)}:
         return ()
     return _subproof(old_size, leaves, is_whole=True)
@@ -85,11 +81,7 @@ def consistency_proof(old_size: int, leaves: Sequence[Digest]) -> tuple[Digest, 
 def verify_inclusion(
     index: int, size: int, leaf: Digest, proof: Sequence[Digest], root: Digest
 ) -> None:
-    """Accept a leaf of a tree.
-
-    Args:
-        index: of the leaf, from 0.
-    """
+    """Accept a leaf of a tree by its index, from 0."""
     if not 0 <= index < size <= MAX_SIZE:
         raise ProofError(f"leaf {index} is not in a tree of {size} leaves")
     computed = leaf
@@ -102,12 +94,7 @@ def verify_inclusion(
 def verify_consistency(
     old_size: int, old_root: Digest, size: int, root: Digest, proof: Sequence[Digest]
 ) -> None:
-    """Accept a tree as a continuation of an older one.
-
-    Args:
-        old_size: number of leaves of the older tree.
-        size: number of leaves of the newer tree.
-    """
+    """Accept a tree as a continuation of an older one; sizes are numbers of leaves."""
     if not 0 <= old_size <= size <= MAX_SIZE:
         raise ProofError(f"a tree of {size} leaves continues none of {old_size}")
     if old_size == 0:
@@ -181,11 +168,7 @@ _ENTRY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class HeadEntry:
-    """The head at the end of a round.
-
-    Attributes:
-        round: t, from 1.
-    """
+    """The head at the end of round t, from 1."""
 
     domain: Domain
     round: int
@@ -227,11 +210,7 @@ def run_suffix(chain_id: int, contract: Address) -> str:
 
 
 def origin_of(prefix: str, domain: Domain) -> str:
-    """Return the origin of a run's log.
-
-    Args:
-        prefix: name of its publisher, such as `example.org/cmfl`.
-    """
+    """Return the origin of a run's log; the prefix names its publisher, as `example.org/cmfl`."""
     publisher = require_key_name(prefix.rstrip("/"))
     return require_key_name(f"{publisher}{run_suffix(domain.chain_id, domain.contract)}")
 
@@ -278,8 +257,7 @@ def bundles_of(entries: Sequence[bytes]) -> Iterator[LogFile]:
 def read_entries(checkpoint: Checkpoint, read: Callable[[str], bytes]) -> list[bytes]:
     """Return the entries of a log, held against every tile and the root of a checkpoint.
 
-    Args:
-        read: returns the file at a path below the log's prefix.
+    `read` returns the file at a path below the log's prefix.
     """
     if checkpoint.size > MAX_ENTRIES:
         raise TileError(f"a log of {checkpoint.size} entries is not read: at most {MAX_ENTRIES}")

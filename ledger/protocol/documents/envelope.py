@@ -69,11 +69,7 @@ class PublishedPayload:
 
 @dataclass(frozen=True, slots=True)
 class PublishedScores:
-    """A signed score vector with its bytes.
-
-    Attributes:
-        signed: the claim; its digest is the sha256 of the vector.
-    """
+    """A signed score vector with its bytes, whose sha256 is the claim's digest."""
 
     signed: SignedScores
     vector: bytes
@@ -81,31 +77,20 @@ class PublishedScores:
 
 @dataclass(frozen=True, slots=True)
 class PhaseCertificate:
-    """The certificate of phase 1 that a request of phase 2 needs.
-
-    Attributes:
-        set_digest: S_a.
-        replies: member and signature of each reply, by ascending seat.
-    """
+    """The certificate of phase 1 that a request of phase 2 needs."""
 
     view: int
-    set_digest: Digest
+    set_digest: Digest  # S_a
     request: bytes
-    replies: tuple[tuple[ClientId, bytes], ...]
+    replies: tuple[tuple[ClientId, bytes], ...]  # member and signature, by ascending seat
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A primary's request with its evidence.
-
-    Attributes:
-        opening: the preimage of its result; in phase 1.
-        record: the bytes of its record; in phase 1.
-        certificate: of phase 1; in phase 2.
-    """
+    """A primary's request with its evidence: opening and record in phase 1, else a certificate."""
 
     request: SignedVote
-    opening: ResultPreimage | None = None
+    opening: ResultPreimage | None = None  # the preimage of its result
     record: bytes | None = None
     certificate: PhaseCertificate | None = None
 
@@ -127,19 +112,13 @@ class PublishedEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class Attestation:
-    """The verdict of an auditor who has repeated the update of the envelope's round and client.
+    """The verdict of an auditor who has repeated the update of the envelope's round and client."""
 
-    Attributes:
-        auditor: the address that signs; it need not be a client's.
-        run: sha256 of the run document.
-        witness: of the losses of all local steps; see `replay_witness`.
-    """
-
-    auditor: Address
-    run: Digest
+    auditor: Address  # the address that signs; it need not be a client's
+    run: Digest  # sha256 of the run document
     verdict: ReplayVerdict
     environment: TrainingEnvironment
-    witness: Digest
+    witness: Digest  # of the losses of all local steps; see `replay_witness`
     signature: bytes
 
     def statement(self, number: int, client: ClientId) -> ReplayStatement:
@@ -161,15 +140,11 @@ Body = (
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """One message of one client in one round, or of an auditor about a client's update.
-
-    Attributes:
-        client: the sender; of an attestation, whose update it is about.
-    """
+    """One message of one client in one round, or of an auditor about a client's update."""
 
     domain: Domain
     round: int
-    client: ClientId
+    client: ClientId  # the sender; in an attestation, the update's client
     body: Body
 
     @property
@@ -206,7 +181,7 @@ def encode_envelope(envelope: Envelope) -> bytes:
 def decode_envelope(data: bytes, domain: Domain) -> Envelope:
     """Return the envelope in untrusted bytes; its signatures are not checked.
 
-    An envelope names only the contract's address and chain: one of an earlier run at that address
+    An envelope names only the contract's address and chain. One of an earlier run at that address
     is decoded, and its signatures are void.
     """
     types = {"chain_id": int, "contract": bytes, "round": int, "kind": int, "client": int}

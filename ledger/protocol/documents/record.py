@@ -47,48 +47,32 @@ class UsableUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Dropout:
-    """An active client without a usable update.
-
-    Attributes:
-        payload: digest of a malformed payload; None for another reason.
-    """
+    """An active client without a usable update."""
 
     client: ClientId
     reason: DropoutReason
-    payload: Digest | None = None
+    payload: Digest | None = None  # digest of a malformed payload
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedScores:
-    """A signed score vector that does not count.
-
-    Attributes:
-        client: the client whose distance is false; 0 for another reason.
-    """
+    """A signed score vector that does not count."""
 
     signed: SignedScores
     reason: RefusalReason
-    client: ClientId = NO_CLIENT
+    client: ClientId = NO_CLIENT  # the one whose distance is false; 0 for another reason
 
 
 @dataclass(frozen=True, slots=True)
 class RoundRecord:
-    """The inputs of a decision.
-
-    Attributes:
-        base: the commitments digest after the closing block.
-        updates: the usable updates, ascending by client.
-        dropouts: the other active clients, ascending.
-        scores: the signed score vectors that count, ascending by member.
-        refused: those that do not, ascending by member and digest.
-    """
+    """The inputs of a decision."""
 
     round: int
-    base: Digest
-    updates: tuple[UsableUpdate, ...]
-    dropouts: tuple[Dropout, ...]
-    scores: tuple[SignedScores, ...]
-    refused: tuple[RefusedScores, ...]
+    base: Digest  # the commitments digest after the closing block
+    updates: tuple[UsableUpdate, ...]  # the usable ones, ascending by client
+    dropouts: tuple[Dropout, ...]  # the other active clients, ascending
+    scores: tuple[SignedScores, ...]  # those that count, ascending by member
+    refused: tuple[RefusedScores, ...]  # the others, ascending by member and digest
 
     @property
     def clients(self) -> tuple[ClientId, ...]:

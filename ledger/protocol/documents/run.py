@@ -40,25 +40,15 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class RunDocument:
-    """The configuration of a run.
-
-    Attributes:
-        registry: every client's address and samples, index by index, addresses ascending.
-        initial_model: sha256 of w_1.
-        layout: the model's tensors, in the order in which a flat vector joins them.
-        experiment: how clients train, as the trainer's own settings; opaque to an auditor.
-        model_source: of the model's code, `inputs.source_of_package` or the sha256 of its
-            file; zeros for a built-in model.
-        frozen_state: `inputs.frozen_state` of the model; zeros if it has none.
-    """
+    """The configuration of a run."""
 
     parameters: Parameters
-    registry: tuple[RegisteredClient, ...]
-    initial_model: Digest
-    layout: Layout
-    experiment: Mapping[str, Any]
-    model_source: Digest = NO_DIGEST
-    frozen_state: Digest = NO_DIGEST
+    registry: tuple[RegisteredClient, ...]  # index by index, addresses ascending
+    initial_model: Digest  # sha256 of w_1
+    layout: Layout  # in the order in which a flat vector joins the tensors
+    experiment: Mapping[str, Any]  # the trainer's own settings; opaque to an auditor
+    model_source: Digest = NO_DIGEST  # sha256 of a file, or `source_of_package`; zeros: built in
+    frozen_state: Digest = NO_DIGEST  # `inputs.frozen_state` of the model; zeros if it has none
     data_root: Digest = NO_DIGEST
 
 

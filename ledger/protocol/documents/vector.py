@@ -45,22 +45,15 @@ DISTANCE_LIMIT = 1e300
 
 @dataclass(frozen=True, slots=True)
 class ScoreVector:
-    """A member's distances to the trainers and to the other members.
-
-    Attributes:
-        trainers: the trainers scored, ascending.
-        distances: D_k^c of each, shape (len(trainers),).
-        members: the other members with an update, ascending.
-        member_distances: D of each, shape (len(members),).
-    """
+    """A member's distances to the trainers and to the other members, all ascending by client."""
 
     round: int
     member: ClientId
     base: Digest
     trainers: tuple[ClientId, ...]
-    distances: NDArray[np.float64]
-    members: tuple[ClientId, ...]
-    member_distances: NDArray[np.float64]
+    distances: NDArray[np.float64]  # D_k^c, shape (len(trainers),)
+    members: tuple[ClientId, ...]  # those with an update
+    member_distances: NDArray[np.float64]  # shape (len(members),)
 
     @property
     def clients(self) -> tuple[ClientId, ...]:
@@ -96,11 +89,7 @@ def encode_vector(vector: ScoreVector) -> bytes:
 
 
 def decode_vector(data: bytes) -> ScoreVector:
-    """Return the score vector behind a blob.
-
-    Returns:
-        The vector, with as many distances as clients; their values are judged elsewhere.
-    """
+    """Return the score vector behind a blob; the values of its distances are judged elsewhere."""
     lists = ("trainers", "distances", "members", "member_distances")
     types = {"round": int, "member": int, "base": bytes, **dict.fromkeys(lists, bytes)}
     value = versioned_fields("score vector", canonical.decode(data, MAX_VECTOR_BYTES), types)
@@ -136,19 +125,14 @@ _NUMBERS = {kind: number for number, kind in _KINDS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """Misbehaviour or failure of a member during a vote.
-
-    Attributes:
-        votes: signed by the accused, as evidence; as many as `VOTES_OF` says.
-        opening: preimage of a wrong proposal's result; None for another kind.
-    """
+    """Misbehaviour or failure of a member during a vote."""
 
     phase: Phase
     view: int
     member: ClientId
     kind: IncidentKind
-    votes: tuple[SignedVote, ...] = ()
-    opening: ResultPreimage | None = None
+    votes: tuple[SignedVote, ...] = ()  # signed by the accused, as many as `VOTES_OF` has
+    opening: ResultPreimage | None = None  # of a wrong proposal's result
 
     @property
     def key(self) -> tuple[int, int, int, int]:

@@ -38,20 +38,12 @@ Travel = NDArray[np.float32] | None
 
 @dataclass(frozen=True, slots=True)
 class DistanceRule:
-    """A way to score an update.
+    """A way to score an update."""
 
-    Attributes:
-        name: as in the run document; strategy III's is in none.
-        sentence: name of the distances for a reader: "by ... to the members".
-        between: distance of a client's update from a member's, at least 0; None for strategy III's,
-            which depends on all updates of the round.
-        absolute_tolerance: absolute part of the margin, where `between` is given.
-    """
-
-    name: str
-    sentence: str
+    name: str  # as in the run document; strategy III's is in none
+    sentence: str  # "by ... to the members"
     between: Callable[[NDArray[np.float32], NDArray[np.float32]], float] | None
-    absolute_tolerance: float = 0.0
+    absolute_tolerance: float = 0.0  # absolute part of the margin, where `between` is given
 
 
 Distances = Callable[[DistanceRule, Travel, Updates, Sequence[ClientId]], NDArray[np.float64]]
@@ -61,10 +53,9 @@ Distances = Callable[[DistanceRule, Travel, Updates, Sequence[ClientId]], NDArra
 def plain_distances(
     rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
 ) -> NDArray[np.float64]:
-    """Return the distance of every update from every member's.
+    """Return the distance of every update from every member's, shape (members, updates).
 
-    Returns:
-        Shape (members, updates), members in the order given, clients ascending.
+    Members are in the order given, clients ascend.
     """
     clients = sorted(updates)
     if rule.between is None:
@@ -116,15 +107,11 @@ class OwnRuleViolationError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class OwnRuleName:
-    """The name of an own rule in parameters.
-
-    Attributes:
-        digest: of the code, 64 hex digits.
-    """
+    """The name of an own rule in parameters."""
 
     label: str
     function: str
-    digest: str
+    digest: str  # of the code, 64 hex digits
 
     @classmethod
     def of(cls, name: str) -> OwnRuleName | None:
