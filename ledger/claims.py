@@ -15,7 +15,8 @@ import logging
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,8 +30,12 @@ MAX_ROW_BYTES = 1 << 22
 MAX_ANSWERED_BYTES = 1 << 25
 """Of the rows that are read for an answer of a service."""
 
-_LARGEST = sys.float_info.max
-_MOST_NAMED_ROUNDS = 10
+_UNIT = (1, "a number in [0, 1]")
+_RANGES = {
+    "accuracy": _UNIT,
+    "floor": _UNIT,
+    "loss": (sys.float_info.max, "a finite number, at least 0"),
+}
 _log = logging.getLogger(__name__)
 
 
@@ -81,19 +86,15 @@ def claimed_run(paths: RunPaths) -> ClaimedRun:
     rounds = accepted = malicious = 0
     last: ClaimedRound | None = None
     accuracy: float | None = None
-    for row in claimed_rounds(paths):
-        rounds, last = rounds + 1, row
-        accuracy = accuracy if row.accuracy is None else row.accuracy
-        accepted += row.accepted
-        malicious += row.malicious_accepted
-    return ClaimedRun(
-        rounds=rounds,
-        head=None if last is None else last.head,
-        accuracy=accuracy,
-        floor=None if last is None else last.floor,
-        accepted_attackers=malicious / accepted if accepted else None,
-        last_round=None if last is None else last.round,
-    )
+    for last in claimed_rounds(paths):
+        rounds += 1
+        accuracy = accuracy if last.accuracy is None else last.accuracy
+        accepted += last.accepted
+        malicious += last.malicious_accepted
+    share = malicious / accepted if accepted else None
+    if last is None:
+        return ClaimedRun(rounds, None, accuracy, None, share, None)
+    return ClaimedRun(rounds, last.head, accuracy, last.floor, share, last.round)
 
 
 def claims_of(paths: RunPaths, rounds: Collection[int]) -> dict[int, ClaimedRound]:
@@ -124,9 +125,8 @@ def whole_rows(
         size = os.fstat(file.fileno()).st_size
         if max_bytes is not None and size > max_bytes:
             raise EncodingError(f"{path} has {size} bytes, more than {max_bytes}")
-        number = 0
-        while line := file.readline(MAX_ROW_BYTES + 1):
-            number += 1
+        for number in count(1):
+            line = file.readline(MAX_ROW_BYTES + 1)
             place = f"{path}: line {number}"
             if len(line) > MAX_ROW_BYTES:
                 raise EncodingError(f"{place} is over {MAX_ROW_BYTES} bytes")
@@ -147,13 +147,10 @@ def whole_rows(
 def warn_of_doubled_rows(path: Path, rounds: Collection[int]) -> None:
     """Log which rounds have more than one row in a file; nothing if none has."""
     if rounds:
-        shown = ", ".join(map(str, sorted(set(rounds))[:_MOST_NAMED_ROUNDS]))
-        more = ", ..." if len(set(rounds)) > _MOST_NAMED_ROUNDS else ""
+        numbers = sorted(set(rounds))
+        shown = ", ".join(map(str, numbers[:10])) + (", ..." if len(numbers) > 10 else "")
         _log.warning(
-            "%s: more than one row of round %s%s; only the first row of a round counts",
-            path,
-            shown,
-            more,
+            "%s: more than one row of round %s; only the first row of a round counts", path, shown
         )
 
 
@@ -169,9 +166,9 @@ def _row(line: bytes, place: str) -> tuple[ClaimedRound, dict[str, Any]]:
     row = ClaimedRound(
         round=_whole(values, "round", place),
         head=str(values.get("head"))[:80],
-        accuracy=None if values.get("accuracy") is None else _share(values, "accuracy", place),
-        loss=None if values.get("loss") is None else _loss(values, "loss", place),
-        floor=_share(values, "floor", place),
+        accuracy=None if values.get("accuracy") is None else _number(values, "accuracy", place),
+        loss=None if values.get("loss") is None else _number(values, "loss", place),
+        floor=_number(values, "floor", place),
         accepted=len(accepted) if isinstance(accepted, list) else -1,
         malicious_accepted=_whole(values, "malicious_accepted", place),
     )
@@ -190,20 +187,10 @@ def _whole(values: Mapping[str, Any], name: str, place: str) -> int:
     return value
 
 
-def _share(values: Mapping[str, Any], name: str, place: str) -> float:
-    return _number(values, name, place, (0, 1), "a number in [0, 1]")
-
-
-def _loss(values: Mapping[str, Any], name: str, place: str) -> float:
-    return _number(values, name, place, (0, _LARGEST), "a finite number, at least 0")
-
-
-def _number(
-    values: Mapping[str, Any], name: str, place: str, within: tuple[float, float], rule: str
-) -> float:
-    value, (least, most) = values.get(name), within
+def _number(values: Mapping[str, Any], name: str, place: str) -> float:
+    value, (most, rule) = values.get(name), _RANGES[name]
     # A truth value is a whole number to Python, and NaN is in no range.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
         raise EncodingError(f"{place}: {name} = {value!s:.80} must be {rule}")
     return float(value)
 
@@ -211,14 +198,17 @@ def _number(
 def recorded_settings(paths: RunPaths) -> dict[str, str]:
     """Return all settings of a run by their names in its file, `section.key`, as JSON."""
     try:
-        values = parse_toml(read_text(paths.configuration, MAX_TOML_BYTES))
+        return settings_by_name(parse_toml(read_text(paths.configuration, MAX_TOML_BYTES)))
     except ConfigurationError as error:
         raise ConfigurationError(f"{paths.configuration}: {error}") from error
-    return settings_by_name(values)
 
 
 def settings_by_name(values: Mapping[str, Any]) -> dict[str, str]:
     """Return nested settings by their names, `section.key`, each as JSON; bytes as 0x-hex."""
+
+    def text(value: object) -> str:
+        return f"0x{value.hex()}" if isinstance(value, bytes) else str(value)
+
     settings: dict[str, str] = {}
     pending: list[tuple[str, Any]] = list(values.items())
     while pending:
@@ -226,12 +216,8 @@ def settings_by_name(values: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(value, dict):
             pending += [(f"{name}.{key}", nested) for key, nested in value.items()]
         else:
-            settings[name] = json.dumps(value, default=_text)
+            settings[name] = json.dumps(value, default=text)
     return dict(sorted(settings.items()))
-
-
-def _text(value: object) -> str:
-    return f"0x{value.hex()}" if isinstance(value, bytes) else str(value)
 
 
 SECTION = "early_stop"
@@ -258,11 +244,12 @@ class EarlyStopRule:
         if not (isinstance(values, dict) and values.keys() <= cls.__dataclass_fields__.keys()):
             raise EncodingError(f"{SECTION} = {values!s:.80} is no rule")
         rule = cls(**{"metric": None, **values})
-        if (
-            rule.metric not in ("accuracy", "loss")  # no set: a list has no hash
-            or not (rule.target is None or _is_number(rule.target))
-            or not (rule.patience is None or (type(rule.patience) is int and rule.patience > 0))
-            or not _is_number(rule.min_delta)
+        is_patient = rule.patience is None or (type(rule.patience) is int and rule.patience > 0)
+        if not (
+            rule.metric in ("accuracy", "loss")  # no set: a list has no hash
+            and (rule.target is None or _is_number(rule.target))
+            and is_patient
+            and _is_number(rule.min_delta)
         ):
             raise EncodingError(f"{SECTION} = {values!s:.80} is no rule")
         return rule
@@ -303,7 +290,7 @@ class StopWatch:
     rule: EarlyStopRule | None  # None if the run has none
     stop: EarlyStop | None = None  # None while the run goes on
     _best: tuple[float, int] | None = None
-    _without: int = field(default=0)
+    _without: int = 0
 
     def take(self, number: int, accuracy: float | None, loss: float | None) -> None:
         """Take the measured values of a round; None where it was not measured."""

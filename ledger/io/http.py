@@ -15,6 +15,7 @@ import functools
 import ipaddress
 import logging
 import os
+import re
 import ssl
 import threading
 import weakref
@@ -31,7 +32,6 @@ from ledger.protocol.errors import CmflError
 
 _HIGHEST_PORT = 65_535
 _LONGEST = 100
-_LONGEST_SECONDS = 10  # digits
 # One per process: a forked child has its parent's, but not the thread that it runs on.
 _LOOPS: dict[int, asyncio.AbstractEventLoop] = {}
 _OPEN: set[httpx.AsyncClient] = set()
@@ -145,21 +145,29 @@ class HttpServer:
         loop, task = asyncio.get_running_loop(), cast("asyncio.Task[Any]", asyncio.current_task())
         given_up.add_done_callback(lambda _: loop.call_soon_threadsafe(task.cancel))
         opened: list[Any] = []
-        request.extensions["trace"] = functools.partial(_note_opened, opened)
+
+        async def note(event: str, told: dict[str, Any]) -> None:
+            if event == "connection.connect_tcp.complete":
+                opened.append(told["return_value"])
+
+        request.extensions["trace"] = note
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 response = await self._client().send(request, stream=True)
                 try:
-                    is_wanted = file is not None and response.status_code == httpx.codes.OK
                     body = bytearray()
-                    take = _writing_to(file) if file is not None and is_wanted else body.extend
+                    take: Callable[[bytes], object] = body.extend
+                    if file is not None and response.status_code == httpx.codes.OK:
+                        take = functools.partial(_write, file)
                     await self._read(response, most, take)
                     media_type, _, _ = response.headers.get("Content-Type", "").partition(";")
+                    retry_after = response.headers.get("Retry-After", "")
+                    is_number = re.fullmatch("[0-9]{1,10}", retry_after)  # a date counts as 0
                     return HttpResponse(
                         response.status_code,
                         bytes(body),
                         media_type.strip().lower()[:_LONGEST],
-                        _retry_after(response.headers.get("Retry-After", "")),
+                        int(retry_after) if is_number else 0,
                     )
                 finally:
                     await response.aclose()
@@ -212,12 +220,6 @@ class _NotWrittenError(Exception):
         self.why = why
 
 
-def _retry_after(value: str) -> int:
-    """Return the seconds of a `Retry-After` header; 0 for a date or anything else."""
-    is_number = value.isascii() and value.isdigit() and len(value) <= _LONGEST_SECONDS
-    return int(value) if is_number else 0
-
-
 def base_url(url: str) -> str:
     """Return a server's URL in the canonical form that both ends of a connection compare.
 
@@ -232,14 +234,11 @@ def _base_url(url: httpx.URL) -> str:
     return f"{url.scheme}://{url.netloc.decode('ascii')}{path.decode('ascii')}"
 
 
-def _writing_to(file: IO[bytes]) -> Callable[[bytes], None]:
-    def write(piece: bytes) -> None:
-        try:
-            file.write(piece)
-        except OSError as error:
-            raise _NotWrittenError(error) from error
-
-    return write
+def _write(file: IO[bytes], piece: bytes) -> None:
+    try:
+        file.write(piece)
+    except OSError as error:
+        raise _NotWrittenError(error) from error
 
 
 def _authorization(url: httpx.URL, token: str | None) -> dict[str, str]:
@@ -284,11 +283,6 @@ def _new_client(host: str, silence_seconds: float | None) -> httpx.AsyncClient:
         ) from None
 
 
-async def _note_opened(opened: list[Any], event: str, told: dict[str, Any]) -> None:
-    if event == "connection.connect_tcp.complete":
-        opened.append(told["return_value"])
-
-
 @functools.cache
 def _trusted() -> ssl.SSLContext:
     return ssl.create_default_context()
@@ -325,25 +319,25 @@ def _close(clients: dict[int, httpx.AsyncClient]) -> Future[None] | None:
     client, loop = clients.pop(os.getpid(), None), _LOOPS.get(os.getpid())
     if client is None or loop is None:
         return None
-    return asyncio.run_coroutine_threadsafe(_closing(client), loop)
 
+    async def closing() -> None:
+        await client.aclose()
+        _OPEN.discard(client)
 
-async def _closing(client: httpx.AsyncClient) -> None:
-    await client.aclose()
-    _OPEN.discard(client)
+    return asyncio.run_coroutine_threadsafe(closing(), loop)
 
 
 def _loop() -> asyncio.AbstractEventLoop:
     """Return this process's event loop, which runs on a thread until the process ends."""
     running = _LOOPS.get(os.getpid())
-    if running is not None:
-        return running
-    new = asyncio.new_event_loop()
-    running = _LOOPS.setdefault(os.getpid(), new)
-    if running is new:
-        threading.Thread(target=_run, args=(new, _OPEN), name="bounded-http", daemon=True).start()
-    else:
-        new.close()
+    if running is None:
+        new = asyncio.new_event_loop()
+        running = _LOOPS.setdefault(os.getpid(), new)
+        if running is new:
+            arguments = (new, _OPEN)
+            threading.Thread(target=_run, args=arguments, name="bounded-http", daemon=True).start()
+        else:
+            new.close()
     return running
 
 

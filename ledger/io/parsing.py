@@ -49,13 +49,9 @@ def picked(names: str, source: object, **given: object) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
-    match value:
-        case bytes():
-            return f"0x{value.hex()}"
-        case tuple():
-            return [_plain(each) for each in value]
-        case _:
-            return value
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return f"0x{value.hex()}" if isinstance(value, bytes) else value
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -75,8 +71,6 @@ def _require_shallow(text: str) -> None:
 
 MAX_TOML_BYTES = 100_000
 MAX_DOTS = 64
-_BYTE_ORDER_MARK = "\ufeff"
-"""Editors put it before the text."""
 
 
 def parse_toml(text: str) -> dict[str, Any]:
@@ -91,7 +85,7 @@ def parse_toml(text: str) -> dict[str, Any]:
                 f"not readable as TOML: line {number} has {dots} dots, more than {MAX_DOTS}"
             )
     try:
-        return tomllib.loads(text.removeprefix(_BYTE_ORDER_MARK))
+        return tomllib.loads(text.removeprefix("\ufeff"))  # editors put a byte-order mark there
     # TOMLDecodeError is a ValueError; so is what a number of thousands of digits raises.
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"not TOML: {error}") from error

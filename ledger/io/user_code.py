@@ -22,7 +22,7 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from symtable import SymbolTable, symtable
@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from ledger.io.home import DISK, read_file
+from ledger.io.home import DISK, read_bounded
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.inputs import source_of_package
 from ledger.protocol.parameters import Parameters
@@ -39,13 +39,8 @@ from ledger.protocol.rules.distance import OWN_DISTANCES, OwnDistance, OwnRuleNa
 from ledger.protocol.types import Digest
 
 MAX_FILE_BYTES = 1 << 20
-MAX_REFERENCE = 4096
-"""Characters of a reference, which is mostly a path."""
 _FILE = ".py"
-_LONGEST = 300
-_ROOT = Path(__file__).parents[2]
-_OURS = tuple(f"{_ROOT / package}/" for package in ("ledger", "clients", "cmfl", "api"))
-_LIBRARIES = ("torch", "numpy")
+_LONGEST = 300  # characters of a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +71,11 @@ class UserCode:
         return source_of_package(package, version, f"{self.place}.{self.name}")
 
     def load(self, kind: str) -> Any:
-        code = _package(self.place) if self.sha256 is None else _file(self.place, self.sha256)
+        if self.sha256 is not None:
+            code = _file(self.place, self.sha256)
+        else:
+            with as_configuration_error(f"{self.place} cannot be imported"):
+                code = importlib.import_module(self.place)
         with as_configuration_error(f"{self.place}: {self.name}"):  # it may have a __getattr__
             value = getattr(code, self.name, None)
         if value is None:
@@ -84,19 +83,18 @@ class UserCode:
         return value
 
     def load_function(self, setting: str) -> Callable[..., Any]:
-        """Return the function, which must be the code's own."""
+        """Return the function; the code must define it, not import it."""
         function = self.load("function")
-        if not isinstance(function, FunctionType) or not self._defines(function):
-            raise ConfigurationError(
-                f"{setting} = {self.label!r}: is no function that is defined there"
-            )
-        return function
-
-    def _defines(self, function: FunctionType) -> bool:
-        """Return whether the code defines a function: it must not have imported it."""
-        if self.sha256 is not None:
-            return function.__code__.co_filename == self.place
-        return _top(str(function.__module__)) == _top(self.place)
+        if isinstance(function, FunctionType):
+            if self.sha256 is not None:
+                is_own = function.__code__.co_filename == self.place
+            else:
+                is_own = _top(str(function.__module__)) == _top(self.place)
+            if is_own:
+                return function
+        raise ConfigurationError(
+            f"{setting} = {self.label!r}: is no function that is defined there"
+        )
 
 
 def is_reference(name: str) -> bool:
@@ -108,12 +106,9 @@ def user_code(setting: str, reference: str, kind: str = "function") -> UserCode:
     """Return the code that `file.py:name` or `package:name` names, with the file's digest."""
     place, _, name = reference.rpartition(":")
     is_file = place.endswith(_FILE)
-    is_too_long = len(reference) > MAX_REFERENCE or "\0" in reference
-    if (
-        is_too_long
-        or not name.isidentifier()
-        or not (is_file or all(map(str.isidentifier, place.split("."))))
-    ):
+    is_place = is_file or all(map(str.isidentifier, place.split(".")))
+    is_short = len(reference) <= 4096 and "\0" not in reference
+    if not (is_short and is_place and name.isidentifier()):
         raise ConfigurationError(
             f"{setting} = {reference[:_LONGEST]!r}: must be file.py:{kind} or package:{kind}, and "
             f"{kind} a name"
@@ -121,16 +116,13 @@ def user_code(setting: str, reference: str, kind: str = "function") -> UserCode:
     if not is_file:
         return UserCode(place, name)
     path = Path(place).absolute()
-    return UserCode(str(path), name, hashlib.sha256(_source(path)).hexdigest())
+    return UserCode(str(path), name, hashlib.sha256(read_bounded(path, MAX_FILE_BYTES)).hexdigest())
 
 
 def named_code(setting: str, group: str, name: str) -> UserCode | None:
     """Return the code behind a reference or a plain name; None if no package offers the name."""
-    return user_code(setting, name) if is_reference(name) else entry_point(group, name)
-
-
-def entry_point(group: str, name: str) -> UserCode | None:
-    """Return the code that an installed package offers under a plain name; None without any."""
+    if is_reference(name):
+        return user_code(setting, name)
     points = importlib.metadata.entry_points(group=group, name=name)
     values = sorted({point.value for point in points})
     if len(values) > 1:
@@ -155,20 +147,15 @@ def code_reference(obj: Any, folder: Path) -> str:
     if obj.__module__ != "__main__" and file and getattr(module, name, None) is obj:
         is_installed = _top(obj.__module__) in _distributions()
         return f"{obj.__module__ if is_installed else Path(file).absolute()}:{name}"
-    source = portable_source(obj).encode()
+    imports: set[str] = set()
+    parts: dict[str, str] = {}
+    _collect(obj, imports, parts)
+    head = "\n".join(["from __future__ import annotations", *sorted(imports)])
+    source = ("\n\n\n".join([head, *parts.values()]) + "\n").encode()
     path = folder / f"{name}-{hashlib.sha256(source).hexdigest()[:12]}{_FILE}"
     if not path.exists():
         DISK.write_whole(path.absolute(), source)
     return f"{path.absolute()}:{name}"
-
-
-def portable_source(obj: Any) -> str:
-    """Return a file's text that defines a function or class with everything that it uses."""
-    imports: set[str] = set()
-    parts: dict[str, str] = {}
-    _collect(obj, imports, parts)
-    head = ["from __future__ import annotations", *sorted(imports)]
-    return "\n".join(head) + "\n\n\n" + "\n\n\n".join(parts.values()) + "\n"
 
 
 def package_of(module: str) -> tuple[str, str]:
@@ -190,14 +177,17 @@ def as_configuration_error(subject: str) -> Iterator[None]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise ConfigurationError(f"{subject}: {describe_error(error)}") from error
+        raise ConfigurationError(f"{subject}: {_sentence(error)}") from error
 
 
-def describe_error(error: BaseException) -> str:
+def _sentence(error: BaseException) -> str:
     """Return an error's kind, its first line, and file and line in the user's code."""
     message = next(iter(message_of(error).splitlines()), "")[:_LONGEST]
     sentence = f"{type(error).__name__}: {message}" if message else type(error).__name__
-    skipped = (*_OURS, *_library_folders(), "<")
+    root = Path(__file__).parents[2]
+    ours = [f"{root / package}/" for package in ("ledger", "clients", "cmfl", "api")]
+    files = [getattr(sys.modules.get(name), "__file__", None) for name in ("torch", "numpy")]
+    skipped = (*ours, *(str(Path(file).parent) for file in files if file), "<")
     lines = [
         f"{Path(frame.f_code.co_filename).name}, line {line}"
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -217,52 +207,27 @@ def message_of(error: BaseException) -> str:
 
 
 def _distributions() -> Mapping[str, list[str]]:
-    return _distributions_in(tuple((folder, _last_change(folder)) for folder in sys.path))
+    """Return all that is installed: looked up once, and again after a folder has changed."""
+    changes = []
+    for folder in sys.path:
+        with suppress(OSError):
+            changes.append((folder, os.stat(folder or ".").st_mtime_ns))  # noqa: PTH116 - in a loop
+    return _distributions_in(tuple(changes))
 
 
 @functools.lru_cache(maxsize=1)
 def _distributions_in(_folders: tuple[tuple[str, int], ...]) -> Mapping[str, list[str]]:
-    """Look through all that is installed, which takes half a second: again after a change only."""
-    return importlib.metadata.packages_distributions()
-
-
-def _last_change(folder: str) -> int:
-    try:
-        return os.stat(folder or ".").st_mtime_ns  # noqa: PTH116 - called for each folder
-    except OSError:
-        return 0
-
-
-def _library_folders() -> Iterator[str]:
-    for name in _LIBRARIES:
-        file = getattr(sys.modules.get(name), "__file__", None)
-        if file:
-            yield str(Path(file).parent)
+    return importlib.metadata.packages_distributions()  # takes half a second
 
 
 def _top(module: str) -> str:
     return module.partition(".")[0]
 
 
-def _source(path: Path) -> bytes:
-    try:
-        source = read_file(path, MAX_FILE_BYTES)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    if len(source) > MAX_FILE_BYTES:
-        raise ConfigurationError(f"{path} is over {MAX_FILE_BYTES} bytes")
-    return source
-
-
-def _package(name: str) -> ModuleType:
-    with as_configuration_error(f"{name} cannot be imported"):
-        return importlib.import_module(name)
-
-
 @functools.cache
 def _file(path: str, sha256: str) -> ModuleType:
     """Return the module in a file, executed once per process without writing a cache."""
-    source = _source(Path(path))
+    source = read_bounded(Path(path), MAX_FILE_BYTES)
     current = hashlib.sha256(source).hexdigest()
     if current != sha256:
         raise ConfigurationError(f"{path} has changed: its sha256 was {sha256}, and is {current}")
@@ -299,13 +264,16 @@ def _collect(obj: Any, imports: set[str], parts: dict[str, str]) -> None:
                 parts[other] = f"{other} = {value.__qualname__}"
         elif module is not None and hasattr(value, "__qualname__"):
             imports.add(f"from {module} import {value.__qualname__} as {other}")
-        elif _is_constant(value):
-            parts[other] = f"{other} = {value!r}"
         else:
-            raise ConfigurationError(
-                f"{name}: uses {other!r}, which is no module, function, class or plain constant: "
-                f"put {name} into a file with it, and name it as file.py:{name}"
-            )
+            parts[other] = f"{other} = {value!r}"
+            is_constant = False
+            with suppress(ValueError, SyntaxError):
+                is_constant = bool(ast.literal_eval(repr(value)) == value)
+            if not is_constant:
+                raise ConfigurationError(
+                    f"{name}: uses {other!r}, which is no module, function, class or plain "
+                    f"constant: put {name} into a file with it, and name it as file.py:{name}"
+                )
     del parts[name]  # which comes after what it uses
     parts[name] = text
 
@@ -343,18 +311,9 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from _statements(getattr(statement, part, []))
 
 
-def _is_constant(value: object) -> bool:
-    try:
-        return bool(ast.literal_eval(repr(value)) == value)
-    except (ValueError, SyntaxError):
-        return False
-
-
 DISTANCE_GROUP = "cmfl.distances"
 """Entry points of packages that offer distances."""
 _SETTING = "protocol.distance"
-_TRIAL_REFERENCES = 3
-_TRIAL_MARGIN = 1e-9
 
 
 def own_rule(reference: str) -> str | None:
@@ -408,14 +367,15 @@ def use_rules(parameters: Parameters, sources: Sequence[str]) -> frozenset[str]:
 def sources_of(parameters: Parameters, sources: Sequence[str]) -> tuple[str, ...]:
     """Return those of an operator's sources that have a run's rule; an unreadable one has none."""
     name = OwnRuleName.of(parameters.distance)
-    return tuple(source for source in sources if name is not None and _has_rule(source, name))
-
-
-def _has_rule(source: str, name: OwnRuleName) -> bool:
-    try:
-        return user_code("--rules", f"{source}:{name.function}").digest().hex() == name.digest
-    except ConfigurationError:
-        return False
+    if name is None:
+        return ()
+    found = []
+    for source in sources:
+        with suppress(ConfigurationError):
+            code = user_code("--rules", f"{source}:{name.function}")
+            if code.digest().hex() == name.digest:
+                found.append(source)
+    return tuple(found)
 
 
 def require_source(source: str) -> None:
@@ -431,7 +391,7 @@ def try_rules(parameters: Parameters) -> None:
     measure, subject = parameters.distance_rule.between, f"{_SETTING} = {name.label!r}"
     assert isinstance(measure, OwnDistance)
     update = rng.standard_normal(parameters.dimension)
-    references = rng.standard_normal((_TRIAL_REFERENCES, parameters.dimension))
+    references = rng.standard_normal((3, parameters.dimension))
     for array in (update, references):
         array.flags.writeable = False
     together, again = (measure.all(update, references) for _ in range(2))
@@ -440,7 +400,7 @@ def try_rules(parameters: Parameters) -> None:
             f"{subject}: is not the same twice; must follow from its arguments alone"
         )
     alone = [measure.all(update, reference[None])[0] for reference in references]
-    if not np.allclose(together, alone, rtol=_TRIAL_MARGIN, atol=_TRIAL_MARGIN):
+    if not np.allclose(together, alone, rtol=1e-9, atol=1e-9):
         raise ConfigurationError(
             f"{subject}: a distance depends on the other references; must depend on the update "
             f"and its own reference alone"
@@ -448,13 +408,11 @@ def try_rules(parameters: Parameters) -> None:
 
 
 def _load(name: OwnRuleName, code: UserCode) -> None:
-    function = _guarded(f"{_SETTING} = {name.label!r}", code.load_function(_SETTING))
-    OWN_DISTANCES.setdefault(str(name), own_distance(name, function))
+    subject = f"{_SETTING} = {name.label!r}"
+    function = code.load_function(_SETTING)
 
-
-def _guarded(subject: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*arguments: Any) -> Any:
+    def guarded(*arguments: Any) -> Any:
         with as_configuration_error(f"{subject}: it fails, or changes its input"):
             return function(*arguments)
 
-    return call
+    OWN_DISTANCES.setdefault(str(name), own_distance(name, guarded))

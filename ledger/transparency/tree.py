@@ -28,8 +28,14 @@ from typing import TypeVar
 from ledger.protocol.encoding import sha256, to_hex
 from ledger.protocol.ledger_state import Event, RoundAbandoned, RoundDecided
 from ledger.protocol.types import Address, Digest, Domain
-from ledger.transparency.checkpoints import MAX_SIZE, Checkpoint
-from ledger.transparency.notes import NoteError, ProofError, TileError, require_key_name
+from ledger.transparency.notes import (
+    MAX_SIZE,
+    Checkpoint,
+    NoteError,
+    ProofError,
+    TileError,
+    require_key_name,
+)
 
 EMPTY_ROOT = sha256(b"")
 
@@ -228,30 +234,21 @@ _LENGTH_BYTES = 2
 Item = TypeVar("Item", bound=bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class LogFile:
-    """A tile or a bundle."""
-
-    path: str
-    data: bytes
-
-
-def tiles_of(leaves: Sequence[Digest]) -> Iterator[LogFile]:
-    """Yield the tiles of a tree, level by level from the leaves up."""
+def tiles_of(leaves: Sequence[Digest]) -> Iterator[tuple[str, bytes]]:
+    """Yield path and bytes of each tile of a tree, level by level from the leaves up."""
     level, hashes = 0, list(leaves)
     while hashes:
         for index, chunk in enumerate(_chunks(hashes)):
-            yield LogFile(_path(str(level), index, len(chunk)), b"".join(chunk))
-        full = len(hashes) // WIDTH
-        hashes = [root_of(hashes[n * WIDTH : (n + 1) * WIDTH]) for n in range(full)]
+            yield _path(str(level), index, len(chunk)), b"".join(chunk)
+        hashes = [root_of(chunk) for chunk in _chunks(hashes) if len(chunk) == WIDTH]
         level += 1
 
 
-def bundles_of(entries: Sequence[bytes]) -> Iterator[LogFile]:
-    """Yield the bundles of a log's entries, each entry with its length before it."""
+def bundles_of(entries: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
+    """Yield path and bytes of each bundle of entries, each entry with its length before it."""
     for index, chunk in enumerate(_chunks(entries)):
         data = b"".join(len(entry).to_bytes(_LENGTH_BYTES) + entry for entry in chunk)
-        yield LogFile(_path("entries", index, len(chunk)), data)
+        yield _path("entries", index, len(chunk)), data
 
 
 def read_entries(checkpoint: Checkpoint, read: Callable[[str], bytes]) -> list[bytes]:
@@ -263,16 +260,18 @@ def read_entries(checkpoint: Checkpoint, read: Callable[[str], bytes]) -> list[b
         raise TileError(f"a log of {checkpoint.size} entries is not read: at most {MAX_ENTRIES}")
     entries: list[bytes] = []
     left = MAX_LOG_BYTES
-    for path, width in _paths("entries", checkpoint.size):
-        bundle = LogFile(path, read(path))
-        left -= len(bundle.data)
+    for index, start in enumerate(range(0, checkpoint.size, WIDTH)):
+        width = min(WIDTH, checkpoint.size - start)
+        path = _path("entries", index, width)
+        bundle = read(path)
+        left -= len(bundle)
         if left < 0:
             raise TileError(f"{path}: a log of over {MAX_LOG_BYTES} bytes is not read")
-        entries += _entries_in(bundle, width)
+        entries += _entries_in(path, bundle, width)
     leaves = [leaf_hash(entry) for entry in entries]
-    for tile in tiles_of(leaves):
-        if read(tile.path) != tile.data:
-            raise TileError(f"{tile.path} does not hash: it is not the tile of the log's entries")
+    for path, tile in tiles_of(leaves):
+        if read(path) != tile:
+            raise TileError(f"{path} does not hash: it is not the tile of the log's entries")
     root = root_of(leaves)
     if root != checkpoint.root:
         raise TileError(
@@ -282,27 +281,21 @@ def read_entries(checkpoint: Checkpoint, read: Callable[[str], bytes]) -> list[b
     return entries
 
 
-def _entries_in(bundle: LogFile, width: int) -> list[bytes]:
+def _entries_in(path: str, bundle: bytes, width: int) -> list[bytes]:
     entries: list[bytes] = []
     at = 0
-    while at + _LENGTH_BYTES <= len(bundle.data) and len(entries) < width:
+    while at + _LENGTH_BYTES <= len(bundle) and len(entries) < width:
         start = at + _LENGTH_BYTES
-        at = start + int.from_bytes(bundle.data[at:start])
-        entries.append(bundle.data[start:at])
-    if at != len(bundle.data) or len(entries) != width:
-        raise TileError(f"{bundle.path} is no bundle of {width} entries")
+        at = start + int.from_bytes(bundle[at:start])
+        entries.append(bundle[start:at])
+    if at != len(bundle) or len(entries) != width:
+        raise TileError(f"{path} is no bundle of {width} entries")
     return entries
 
 
 def _chunks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
     for start in range(0, len(items), WIDTH):
         yield items[start : start + WIDTH]
-
-
-def _paths(kind: str, size: int) -> Iterator[tuple[str, int]]:
-    for index, start in enumerate(range(0, size, WIDTH)):
-        width = min(WIDTH, size - start)
-        yield _path(kind, index, width), width
 
 
 def _path(kind: str, index: int, width: int) -> str:

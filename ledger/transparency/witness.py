@@ -13,22 +13,20 @@ from http import HTTPStatus
 
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import Digest
-from ledger.transparency.checkpoints import (
-    MAX_SIZE,
-    Checkpoint,
-    cosign,
-    open_checkpoint,
-    parse_checkpoint,
-)
 from ledger.transparency.notes import (
     MAX_NOTE_BYTES,
     MAX_PROOF,
+    MAX_SIZE,
+    Checkpoint,
     NoteError,
     ProofError,
     SigningKey,
     VerifierKey,
+    cosign,
     decode_hashes,
     encode_hashes,
+    open_checkpoint,
+    parse_checkpoint,
     parse_note,
 )
 from ledger.transparency.tree import EMPTY_ROOT, verify_consistency
