@@ -160,9 +160,10 @@ def commitments_digest(previous: Digest, client: ClientId, commitment: Digest) -
     return keccak256(previous + u32(client) + commitment)
 
 
-def commitments_chain(commitments: Iterable[tuple[ClientId, Digest]]) -> Digest:
-    """Return the running digest of a round's commitments, in chain order."""
-    digest = NO_DIGEST
+def commitments_chain(
+    commitments: Iterable[tuple[ClientId, Digest]], digest: Digest = NO_DIGEST
+) -> Digest:
+    """Return the running digest of a round's commitments after more of them, in chain order."""
     for client, commitment in commitments:
         digest = commitments_digest(digest, client, commitment)
     return digest

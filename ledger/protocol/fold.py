@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from ledger.protocol import encoding
 from ledger.protocol.encoding import keccak256, u32, u64
@@ -29,8 +29,6 @@ from ledger.protocol.ledger_state import (
 )
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest, Domain, RegisteredClient
 
-_WITHOUT_BAN = (1 << 224) - 1
-
 
 @dataclass(frozen=True, slots=True)
 class RoundStart:
@@ -44,14 +42,11 @@ class RoundStart:
     @staticmethod
     def of(event: Event, block_number: int) -> RoundStart | None:
         """Return the round that an event opens, None for an event that opens none."""
-        match event:
-            case LedgerOpened(_, seed, committee, _):
-                return RoundStart(1, committee, seed, block_number)
-            case RoundDecided() | RoundAbandoned():
-                opened = event.round + 1
-                return RoundStart(opened, event.next_committee, event.next_seed, block_number)
-            case _:
-                return None
+        if isinstance(event, LedgerOpened):
+            return RoundStart(1, event.committee, event.seed, block_number)
+        if isinstance(event, RoundDecided | RoundAbandoned):
+            return RoundStart(event.round + 1, event.next_committee, event.next_seed, block_number)
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +115,11 @@ class LedgerView:
     batches: tuple[int, ...] = ()  # sizes of the registrations, over which the registry's digest is
     deployments: int = 0
 
-    @staticmethod
-    def at_deployment(deployment: Deployment) -> LedgerView:
+    @classmethod
+    def at_deployment(cls, deployment: Deployment, **more: Any) -> Self:
         """Return the state that the constructor leaves, before its own event."""
         start = LedgerStage.REGISTERING, 0, 0, NO_DIGEST, ()
-        return LedgerView(deployment, *start, deployment.model, deployment.config)
+        return cls(deployment, *start, deployment.model, deployment.config, **more)
 
     def head_after(self, event: HeadEvent) -> Digest:
         """Return the next head, as it follows from this state and an event's other fields."""
@@ -156,19 +151,26 @@ class LedgerView:
                 batches = (*self.batches, len(words))
                 return replace(self, registry=self.registry + registered, batches=batches)
             case LedgerOpened(_, seed, committee, model):
+                is_last = len(committee) < self.deployment.members
                 start = RoundStart(self.round + 1, committee, seed, block_number)
-                return replace(self, model=model).started(start, is_last=self._is_short(start))
+                return replace(self, model=model).started(start, is_last=is_last)
             case UpdatesCommitted():
-                return replace(
-                    self,
-                    mined=self.mined + mined_commitments(event, block_number),
-                    commitments=commitments_after(self.commitments, event),
-                )
+                mined = mined_commitments(event, block_number)
+                counted = [(each.client, each.commitment) for each in mined]
+                digest = encoding.commitments_chain(counted, self.commitments)
+                return replace(self, mined=self.mined + mined, commitments=digest)
             case ClientBanned():
                 registry = registry_with_bans(self.registry, [replace(event, round=self.round)])
                 return replace(self, registry=registry, head=self.head_after(event))
-            case _:  # the round has ended
-                return self._ended(event, block_number)
+            case RoundDecided() | RoundAbandoned():
+                is_last = self.round >= self.deployment.rounds
+                number = self.round if is_last else self.round + 1
+                model = event.model if isinstance(event, RoundDecided) else self.model
+                if isinstance(event, RoundAbandoned):
+                    is_last |= len(event.next_committee) < self.deployment.members
+                start = RoundStart(number, event.next_committee, event.next_seed, block_number)
+                ended = replace(self, head=self.head_after(event), model=model)
+                return ended.started(start, is_last=is_last)
 
     def started(self, start: RoundStart, *, is_last: bool = False) -> Self:
         """Return the state in which a round starts; no round is open after the last."""
@@ -208,24 +210,9 @@ class LedgerView:
         end = len(self.registry)
         for size in reversed(self.batches):
             batch = self.registry[end - size : end]
-            words = [encoding.registry_word(client) & _WITHOUT_BAN for client in batch]
+            words = [encoding.registry_word(replace(client, banned_in=0)) for client in batch]
             rest, end = encoding.registry_digest(words, rest), end - size
         return rest
-
-    def _is_short(self, start: RoundStart) -> bool:
-        return len(start.committee) < self.deployment.members
-
-    def _ended(self, event: RoundDecided | RoundAbandoned, block_number: int) -> Self:
-        is_last = self.round >= self.deployment.rounds
-        number = self.round if is_last else self.round + 1
-        ended = replace(
-            self,
-            head=self.head_after(event),
-            model=event.model if isinstance(event, RoundDecided) else self.model,
-        )
-        start = RoundStart(number, event.next_committee, event.next_seed, block_number)
-        is_drawn = isinstance(event, RoundAbandoned)
-        return ended.started(start, is_last=is_last or (is_drawn and self._is_short(start)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,13 +233,6 @@ def mined_commitments(event: Event, block_number: int) -> tuple[MinedCommitment,
         return ()
     pairs = zip(event.clients, event.commitments, strict=True)
     return tuple(MinedCommitment(block_number, *pair) for pair in pairs)
-
-
-def commitments_after(digest: Digest, event: UpdatesCommitted) -> Digest:
-    """Return the running digest of a round's commitments after an event."""
-    for client, commitment in zip(event.clients, event.commitments, strict=True):
-        digest = encoding.commitments_digest(digest, client, commitment)
-    return digest
 
 
 def links_of(view: LedgerView, events: Iterable[Event]) -> Iterator[Link]:
