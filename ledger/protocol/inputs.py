@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -233,17 +233,16 @@ class Evidence:
 
     def with_vectors(self, vectors: Mapping[Digest, bytes]) -> Evidence:
         """Return the same payloads with other vectors; no payload is decoded again."""
-        return self._with_updates(replace(self, vectors=vectors), self.updates)
+        return self._with(self.updates, vectors=vectors)
 
     def with_payloads(self, payloads: Mapping[ClientId, Payload]) -> Evidence:
         """Return more payloads; none of the old is decoded again."""
         updates = {**self.updates, **self._updates_of(payloads)}
-        return self._with_updates(replace(self, payloads={**self.payloads, **payloads}), updates)
+        return self._with(updates, payloads={**self.payloads, **payloads})
 
     def without(self, clients: Collection[ClientId]) -> Evidence:
         payloads = {c: payload for c, payload in self.payloads.items() if c not in clients}
-        updates = {client: self.updates[client] for client in payloads}
-        return self._with_updates(replace(self, payloads=payloads), updates)
+        return self._with({c: self.updates[c] for c in payloads}, payloads=payloads)
 
     def usable(self, clients: Iterable[ClientId]) -> dict[ClientId, NDArray[np.float32]]:
         """Return the updates of these clients, as far as they are there and well formed."""
@@ -265,10 +264,10 @@ class Evidence:
             for client, payload in payloads.items()
         }
 
-    @staticmethod
-    def _with_updates(
-        evidence: Evidence, updates: Mapping[ClientId, NDArray[np.float32] | None]
+    def _with(
+        self, updates: Mapping[ClientId, NDArray[np.float32] | None], **changes: Any
     ) -> Evidence:
+        evidence = replace(self, **changes)
         evidence.__dict__["updates"] = updates
         return evidence
 
@@ -285,7 +284,7 @@ class NamedArray:
     def head(self) -> bytes:
         """Return what is hashed before the numbers: their name, type and shape."""
         name = self.name.encode()
-        sizes = b"".join(u64(size) for size in self.shape)
+        sizes = b"".join(map(u64, self.shape))
         return u32(len(name)) + name + self.dtype.encode() + u32(len(self.shape)) + sizes
 
 

@@ -30,7 +30,12 @@ Leaf = tuple[Any, ...]
 def leaf_hash(types: Sequence[str], leaf: Leaf) -> Digest:
     """Return the double hash of a leaf's ABI encoding."""
     for kind, value in zip(types, leaf, strict=True):
-        _require_kind(kind, value)
+        if kind == "bytes32":
+            is_kind = isinstance(value, bytes) and len(value) == 32
+        else:
+            is_kind = isinstance(value, int) and 0 <= value < _BELOW[kind]
+        if not is_kind:
+            raise ValueError(f"{value!r:.80} is no {kind}")
     return keccak256(keccak256(words(*leaf)))
 
 
@@ -70,15 +75,6 @@ def _layers(types: Sequence[str], leaves: Sequence[Leaf]) -> list[Digest]:
     for node in range(len(hashes) - 2, -1, -1):
         tree[node] = _parent(tree[2 * node + 1], tree[2 * node + 2])
     return tree
-
-
-def _require_kind(kind: str, value: int | bytes) -> None:
-    if kind == "bytes32":
-        is_kind = isinstance(value, bytes) and len(value) == 32
-    else:
-        is_kind = isinstance(value, int) and 0 <= value < _BELOW[kind]
-    if not is_kind:
-        raise ValueError(f"{value!r:.80} is no {kind}")
 
 
 def _parent(one: Digest, other: Digest) -> Digest:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from ledger.protocol import canonical
-from ledger.protocol.canonical import unsigned, versioned_fields
 from ledger.protocol.encoding import keccak256, sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import PROTOCOL_VERSION, Address, Digest
@@ -66,7 +65,7 @@ def decode_environment(data: bytes) -> TrainingEnvironment:
     """Return the environment in untrusted bytes."""
     types = dict.fromkeys(_TEXTS, str) | {"threads": int}
     fields = canonical.decode(data, MAX_ENVIRONMENT_BYTES, containers=1)
-    value = versioned_fields("training environment", fields, types)
+    value = canonical.versioned_fields("training environment", fields, types)
     texts = {name: value[name] for name in _TEXTS}
     for name, text in texts.items():
         if not (1 <= len(text) <= MAX_ENVIRONMENT_TEXT and text.isascii() and text.isprintable()):
@@ -74,7 +73,7 @@ def decode_environment(data: bytes) -> TrainingEnvironment:
                 f"{name} {text!r:.80} of an environment: 1 to {MAX_ENVIRONMENT_TEXT} printable "
                 f"ASCII characters"
             )
-    return TrainingEnvironment(**texts, threads=unsigned("threads", value["threads"], 32))
+    return TrainingEnvironment(**texts, threads=canonical.unsigned("threads", value["threads"], 32))
 
 
 def replay_witness(auditor: Address, losses: bytes) -> Digest:

@@ -187,17 +187,12 @@ def decode_envelope(data: bytes, domain: Domain) -> Envelope:
     types = {"chain_id": int, "contract": bytes, "round": int, "kind": int, "client": int}
     fields = canonical.decode(data, containers=MAX_ENVELOPE_CONTAINERS, longest=MAX_MEMBERS)
     value = versioned_fields("envelope", fields, types | {"body": list})
-    named = (
-        unsigned("chain_id", value["chain_id"], 64),
-        fixed_bytes("contract", value["contract"], 20),
-    )
-    if named != (domain.chain_id, domain.contract):
-        raise EncodingError(f"an envelope of contract 0x{named[1].hex()} on chain {named[0]}")
+    chain_id = unsigned("chain_id", value["chain_id"], 64)
+    contract = fixed_bytes("contract", value["contract"], 20)
+    if (chain_id, contract) != (domain.chain_id, domain.contract):
+        raise EncodingError(f"an envelope of contract 0x{contract.hex()} on chain {chain_id}")
     number, client = unsigned("round", value["round"], 64), client_id(value["client"])
-    try:
-        kind = EnvelopeKind(value["kind"])
-    except ValueError as error:
-        raise EncodingError(f"there is no envelope of kind {value['kind']}") from error
+    kind = code(EnvelopeKind, "envelope of kind", value["kind"])
     return Envelope(domain, number, client, _body(kind, number, client, value["body"]))
 
 
@@ -218,7 +213,10 @@ def _from_body(body: Body) -> list[object]:
         found = [int(body.verdict), environment, body.witness, body.signature]
         return [body.auditor, body.run, *found]
     if body.certificate is not None:
-        return [*_from_vote(body.request), _from_certificate(body.certificate)]
+        proof = body.certificate
+        replies = [[member, signed] for member, signed in proof.replies]
+        certificate = [proof.view, proof.set_digest, proof.request, replies]
+        return [*_from_vote(body.request), certificate]
     assert body.opening is not None, "a request of phase 1 opens its result"
     return [*_from_vote(body.request), preimage_fields(body.opening), body.record]
 
@@ -249,8 +247,8 @@ def _environment(data: object) -> TrainingEnvironment:
 
 
 def _attestation(value: list[Any]) -> Attestation:
-    auditor, run, code, environment, witness, signed = value
-    verdict = unsigned("verdict", code, 8)
+    auditor, run, number, environment, witness, signed = value
+    verdict = unsigned("verdict", number, 8)
     if verdict not in {ReplayVerdict.SAME, ReplayVerdict.OTHER}:
         raise EncodingError(f"verdict {verdict} cannot be attested: 1 same, 2 other")
     return Attestation(
@@ -282,21 +280,13 @@ def _proposal(number: int, client: ClientId, value: list[Any]) -> Proposal:
     return Proposal(request, decode_preimage(opening), record)
 
 
-def _from_certificate(certificate: PhaseCertificate) -> list[object]:
-    replies = [[member, signed] for member, signed in certificate.replies]
-    return [certificate.view, certificate.set_digest, certificate.request, replies]
-
-
 def _certificate(value: list[Any]) -> PhaseCertificate:
     view, set_of, request, replies = value
     if type(replies) is not list:
         raise EncodingError("the replies of a certificate are not a list")
-    cast = tuple((client_id(member), signature(signed)) for member, signed in map(_pair, replies))
-    return PhaseCertificate(unsigned("view", view, 32), digest(set_of), signature(request), cast)
-
-
-def _pair(value: object) -> list[Any]:
-    return row(value, 2)
+    pairs = [row(reply, 2) for reply in replies]
+    signed = tuple((client_id(member), signature(by)) for member, by in pairs)
+    return PhaseCertificate(unsigned("view", view, 32), digest(set_of), signature(request), signed)
 
 
 def _from_vote(signed: SignedVote) -> list[object]:

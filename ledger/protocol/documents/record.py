@@ -3,21 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ledger.protocol import canonical
-from ledger.protocol.canonical import (
-    client_id,
-    code,
-    digest,
-    fixed_bytes,
-    require_ascending,
-    row,
-    signature,
-    unsigned,
-    versioned_fields,
-)
 from ledger.protocol.encoding import set_digest
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import (
@@ -128,49 +116,45 @@ def decode_record(data: bytes) -> RoundRecord:
     """Return the round record behind a blob, which is not validated here."""
     lists = ("updates", "dropouts", "scores", "refused")
     types = {"round": int, "base": bytes, **dict.fromkeys(lists, list)}
-    value = versioned_fields("record", canonical.decode(data), types)
-    number, base = unsigned("round", value["round"], 64), digest(value["base"])
+    value = canonical.versioned_fields("record", canonical.decode(data), types)
+    number, base = canonical.unsigned("round", value["round"], 64), canonical.digest(value["base"])
     updates = tuple(_update(entry) for entry in value["updates"])
-    require_ascending("updates", [update.client for update in updates])
+    canonical.require_ascending("updates", [update.client for update in updates])
     dropouts = tuple(_dropout(entry) for entry in value["dropouts"])
-    require_ascending("dropouts", [dropout.client for dropout in dropouts])
+    canonical.require_ascending("dropouts", [dropout.client for dropout in dropouts])
     identity = (number, base, set_digest([update.client for update in updates]))
-    scores = tuple(_claim(row(entry, 3), identity) for entry in value["scores"])
-    require_ascending("scores", [signed.scores.member for signed in scores])
-    refused = tuple(_refused(row(entry, 5), identity) for entry in value["refused"])
-    _require_refused(refused)
-    return RoundRecord(number, base, updates, dropouts, scores, refused)
-
-
-def _require_refused(refused: Iterable[RefusedScores]) -> None:
+    scores = tuple(_claim(canonical.row(entry, 3), identity) for entry in value["scores"])
+    canonical.require_ascending("scores", [signed.scores.member for signed in scores])
+    refused = tuple(_refused(canonical.row(entry, 5), identity) for entry in value["refused"])
     claims = [entry.signed.scores for entry in refused]
-    require_ascending("refused", [(claim.member, claim.digest) for claim in claims])
+    canonical.require_ascending("refused", [(claim.member, claim.digest) for claim in claims])
     if max(Counter(claim.member for claim in claims).values(), default=0) > MAX_REFUSED_PER_MEMBER:
         raise EncodingError(
             f"more than {MAX_REFUSED_PER_MEMBER} refused vectors of one member are listed"
         )
+    return RoundRecord(number, base, updates, dropouts, scores, refused)
 
 
 def _update(entry: object) -> UsableUpdate:
-    client, payload = row(entry, 2)
-    return UsableUpdate(client_id(client), digest(payload))
+    client, payload = canonical.row(entry, 2)
+    return UsableUpdate(canonical.client_id(client), canonical.digest(payload))
 
 
 def _dropout(entry: object) -> Dropout:
-    client, number, payload = row(entry, 3)
-    reason = code(DropoutReason, "dropout reason", number)
+    client, number, payload = canonical.row(entry, 3)
+    reason = canonical.code(DropoutReason, "dropout reason", number)
     if reason is DropoutReason.PAYLOAD_MALFORMED:
-        return Dropout(client_id(client), reason, digest(payload))
-    fixed_bytes("payload", payload, 0)
-    return Dropout(client_id(client), reason)
+        return Dropout(canonical.client_id(client), reason, canonical.digest(payload))
+    canonical.fixed_bytes("payload", payload, 0)
+    return Dropout(canonical.client_id(client), reason)
 
 
 def _refused(entry: list[object], identity: tuple[int, Digest, Digest]) -> RefusedScores:
     *claim, number, client = entry
-    reason = code(RefusalReason, "refusal reason", number)
+    reason = canonical.code(RefusalReason, "refusal reason", number)
     if reason is not RefusalReason.FALSE_DISTANCE and client != 0:
         raise EncodingError(f"reason {number} names no client, and {client!r:.80} is one")
-    return RefusedScores(_claim(claim, identity), reason, client_id(client))
+    return RefusedScores(_claim(claim, identity), reason, canonical.client_id(client))
 
 
 def _from_claim(signed: SignedScores) -> list[object]:
@@ -180,5 +164,5 @@ def _from_claim(signed: SignedScores) -> list[object]:
 def _claim(entry: list[object], identity: tuple[int, Digest, Digest]) -> SignedScores:
     member, vector, signed = entry
     number, base, clients = identity
-    scores = Scores(number, client_id(member), base, clients, digest(vector))
-    return SignedScores(scores, signature(signed))
+    scores = Scores(number, canonical.client_id(member), base, clients, canonical.digest(vector))
+    return SignedScores(scores, canonical.signature(signed))
