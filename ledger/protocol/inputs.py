@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ledger.protocol import merkle
 from ledger.protocol.encoding import commitments_chain, keccak256, sha256, u8, u32, u64
-from ledger.protocol.ledger_state import Deployment
+from ledger.protocol.ledger_state import Deployment, MinedCommitment
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import FLOAT32, Payload, PayloadForm
 from ledger.protocol.types import (
@@ -86,15 +86,6 @@ def sending_order(seed: Digest, members: Iterable[ClientId]) -> tuple[ClientId, 
 def training_seed(seed: Digest, client: ClientId) -> Digest:
     """Return the seed of a client's batch order in a round, so that it can repeat its work."""
     return sha256(seed + u32(client))
-
-
-@dataclass(frozen=True, slots=True)
-class MinedCommitment:
-    """A commitment as the chain holds it."""
-
-    block: int
-    client: ClientId
-    commitment: Digest
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,14 +22,15 @@ from numpy.typing import NDArray
 
 from ledger.protocol import encoding, merkle
 from ledger.protocol.documents.record import (
+    MAX_VECTOR_BYTES,
     NO_CLIENT,
     Dropout,
     RefusedScores,
     RoundRecord,
+    ScoreVector,
     UsableUpdate,
     encode_record,
 )
-from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, ScoreVector
 from ledger.protocol.inputs import Evidence, Inputs, RoundSizes
 from ledger.protocol.parameters import Parameters, accepted_size
 from ledger.protocol.rules.direction import clip_factors

@@ -3,7 +3,7 @@
 Every function takes the state and a transaction's arguments and returns the next state and the
 events, or raises the `ProtocolRefusal` that the contract reverts with. Guards are in the contract's
 order. `contracts/committee_ledger.vy` is the twin of this file; a Hypothesis state machine drives
-both side by side. Events are in `ledger_state.py`; `fold.py` gives the state that follows them.
+both side by side. `ledger_state.py` has the events and gives the state that follows them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import fields, replace
 
 from ledger.protocol import encoding
 from ledger.protocol.errors import ProtocolRefusal, RefusalCode
-from ledger.protocol.fold import HeadEvent, LedgerState
 from ledger.protocol.inputs import drawn_committee, primary_seat, window_end
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import (
@@ -23,8 +22,10 @@ from ledger.protocol.ledger_state import (
     Deployment,
     EquivocationReport,
     Event,
+    HeadEvent,
     LedgerOpened,
     LedgerStage,
+    LedgerState,
     RoundAbandoned,
     RoundDecided,
     SubmittedCertificate,

@@ -16,8 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.protocol import encoding
-from ledger.protocol.documents.record import RefusedScores, RoundRecord
-from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, ScoreVector, decode_vector
+from ledger.protocol.documents.record import (
+    MAX_VECTOR_BYTES,
+    RefusedScores,
+    RoundRecord,
+    ScoreVector,
+    decode_vector,
+)
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.inputs import Evidence, Inputs
 from ledger.protocol.parameters import majority

@@ -17,7 +17,7 @@ from ledger.protocol.canonical import (
     unsigned,
     versioned_fields,
 )
-from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, decode_preimage, preimage_fields
+from ledger.protocol.documents.record import MAX_VECTOR_BYTES, decode_preimage, preimage_fields
 from ledger.protocol.encoding import ResultPreimage, sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import MAX_MEMBERS

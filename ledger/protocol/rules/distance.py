@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.protocol.documents.vector import DISTANCE_LIMIT
+from ledger.protocol.documents.record import DISTANCE_LIMIT
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.direction import direction_distances
 from ledger.protocol.types import ClientId
