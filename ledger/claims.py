@@ -1,11 +1,9 @@
 """Claims of a run's own files: accuracy, attackers among the accepted updates, an early stop.
 
 Nothing proves them. Chain and blobs record the decisions, and the audit verifies those; only the
-process that played the run reports the quality of the model and the attackers of a simulation.
-
-The rule of an early stop is in the run document, and so on the chain; the values that it measures
-are claims. Whoever has both can repeat the decision: it is a function of the rows, so that a run
-which has stopped stays stopped when it is resumed.
+process that played the run reports the quality of the model and the attackers of a simulation. The
+rule of an early stop is in the run document, and the decision is a function of the rows, so that a
+run which has stopped stays stopped when it is resumed.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """The fastest distances of this installation, used by members and auditors.
 
 They are compiled where the extra `fast` is installed and the machine allows it, else computed by
-NumPy in blocks. The two differ by far less than any verdict tolerates.
-
-`distances_by` takes any implementation of the squares, on the processor or another device, and
-gives all of them the same order of members and clients, and the same errors.
-
-Direct differences in blocks that stay in the processor's cache. A Gram matrix would be faster, but
-loses the distances of updates that are nearly equal.
+NumPy in blocks that stay in the processor's cache. The two differ by far less than any verdict
+tolerates. A Gram matrix would be faster, but loses the distances of nearly equal updates.
 """
 
 from __future__ import annotations

@@ -4,15 +4,11 @@ It adds the squared differences of all pairs of a tile, 4 by 4 or 2 by 2 updates
 eight float64 that stay in registers. Its result is fixed to the last bit by IEEE 754 and by the
 order written here: differences of exact float64 numbers, fused multiply-add, no reassociation. A
 pair therefore has the same bytes in any tile, with any other updates, and on any processor with a
-fused multiply-add.
+fused multiply-add. Each core takes one range of numbers after another; the ranges do not depend on
+the number of cores, and their sums are added in order.
 
-LLVM comes through `llvmlite`, whose wheels need no compiler on the target machine, unlike an
-extension in C. Numba, which builds on it, takes a third of a second to import and a second to
-compile (half with a cache folder); this loop takes a tenth of a second per process and writes
-nothing. Explicit vectors also leave no order to the compiler.
-
-Each core takes one range of numbers after another. The ranges do not depend on the number of cores,
-and their sums are added in order.
+LLVM comes through `llvmlite`, whose wheels need no compiler, unlike an extension in C. Numba takes
+a third of a second to import and a second to compile; this loop takes a tenth and writes nothing.
 """
 
 from __future__ import annotations
@@ -60,19 +56,16 @@ class Processor:
 
 @dataclass(frozen=True, slots=True)
 class MachineCode:
-    """The compiled loop.
+    """The compiled loop: add_squares(rows, groups, member groups, start, stop, norms, block, sums).
 
-    Attributes:
-        tile: updates on each side of a tile; numbers of updates are padded to a multiple of it.
-        add_squares: (rows, groups, member groups, start, stop, norms, block, sums) adds the squared
-            distances over [start, stop). `rows` are addresses of groups · tile float32 vectors, the
-            members' first, 0 for a zero vector. `norms` is 0 or the address of each update's
-            float64 divisor. `block` has room for groups · tile · BLOCK float64 numbers, and `sums`
-            has LANES parts for each pair: (member groups · tile, groups · tile, LANES); only pairs
-            in or right of the diagonal's tiles are added.
+    It adds the squared distances over [start, stop). `rows` are addresses of groups · tile float32
+    vectors, the members' first, 0 for a zero vector. `norms` is 0 or the address of each update's
+    float64 divisor. `block` has room for groups · tile · BLOCK float64 numbers, and `sums` has
+    LANES parts for each pair: (member groups · tile, groups · tile, LANES). Only pairs in or right
+    of the diagonal's tiles are added.
     """
 
-    tile: int
+    tile: int  # updates on each side of a tile; numbers of updates are padded to a multiple
     add_squares: Callable[..., None]
     owner: object
 
@@ -273,9 +266,8 @@ class _Writer:
     ) -> Iterator[tuple[Any, list[Any], list[Any]]]:
         """Repeat the enclosed code for first, first + step, ..., below last.
 
-        Yields:
-            The counter; the carried values, which after the loop are the last ones; and a list for
-            their new values.
+        Yields the counter, the carried values (afterwards the last ones), and a list for new
+        values.
         """
         b = self._b
         before = b.block

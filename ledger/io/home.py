@@ -1,13 +1,12 @@
 """Files: the layout of a home, durable and named writing, bounded reading, and locks of folders.
 
 This module alone knows the names `chain.sqlite`, `blobs/`, `runs/<name>/` and their contents, and
-it alone writes files (except SQLite databases). A reader sees a complete file or none, even if
-the writer is killed. A durable file survives a power cut under its name: its bytes are synced, then
-its folder, then the folders above.
+it alone writes files (except SQLite databases). A reader sees a complete file or none, even if the
+writer is killed. A durable file survives a power cut: its bytes are synced, then its folder, then
+the folders above.
 
-A file that a user names for a result may be a device, a pipe or an open descriptor
-(`/dev/stdout`): it is written into, and never replaced. Links are followed. A regular file is
-replaced as a whole, so that a full disk keeps the old bytes.
+A device, a pipe or an open descriptor (`/dev/stdout`) that a user names is written into, and never
+replaced. A regular file is replaced as a whole, so that a full disk keeps the old bytes.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """A user's own code: functions and classes in files or installed packages, and own rules.
 
-Naming code runs it, as `python file.py` would: a configuration or an option must be trusted like a
-program, and nothing on a chain or in a blob can name a file. Each process runs exactly the bytes
-whose sha256 is recorded.
-
-A run document names a rule by label and digest. No code is run because a document names it: only
-what the caller names is loaded, and only if its digest is the document's.
+Naming code runs it, as `python file.py` would: trust a configuration or an option like a program.
+Nothing on a chain or in a blob can name a file. A run document names a rule by label and digest; a
+rule is loaded only if the caller names it, and only if its digest is the document's. Each process
+runs exactly the bytes whose sha256 is recorded.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Bytes and digests of protocol version 3 (docs/protocol.md, "Encodings").
 
 Integers are big-endian of fixed width; a list of clients is the join of their u32; what the
-contract recomputes follows Solidity's ABI encoding, so that both hash the same bytes.
-
-Ethereum addresses are 20 bytes inside the ledger's chain, EIP-55 text everywhere else. Every one
-from outside passes `eip55` or `to_canonical` once; afterwards equal addresses are equal texts.
-
-All Ethereum libraries share eth-hash's `keccak`, the EVM too, so the choice here is for all.
+contract recomputes follows Solidity's ABI encoding, so that both hash the same bytes. Ethereum
+addresses are 20 bytes inside the ledger's chain, EIP-55 text everywhere else: each one from outside
+passes `eip55` or `to_canonical` once.
 """
 
 from __future__ import annotations

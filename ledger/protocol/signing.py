@@ -1,10 +1,8 @@
 """EIP-712 typed data and secp256k1 signatures of messages and of registrations.
 
 A signature is 65 bytes r ‖ s ‖ v with v 27 or 28 and s in the lower half of the group order, so
-that no third party can turn a valid signature into another valid one.
-
-Both have an EIP-712 domain without a chain and a contract, so that neither can be taken for
-anything that a ledger accepts.
+that no third party can turn a valid signature into another valid one. A registration's domain has
+no chain and contract, so that no ledger accepts its signature.
 """
 
 from __future__ import annotations

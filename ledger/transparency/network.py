@@ -1,4 +1,4 @@
-"""All of logs and witnesses that touches disks and servers.
+"""Publishing a log, the state of a witness, and the collection of checkpoints: disks and servers.
 
 A publisher writes a run's log as static files, and asks witnesses to cosign it:
 
@@ -6,18 +6,16 @@ A publisher writes a run's log as static files, and asks witnesses to cosign it:
     FOLDER/checkpoint.signed      the newest one that the log's key has signed
     FOLDER/tile/...               tiles and bundles of entries
 
-A key signs no tree that contradicts one that it has signed: a signed checkpoint is durable before a
-witness sees it, and the next has to continue it. Where the folder was lost witnesses have another.
+A signed checkpoint is durable before a witness sees it, and the next has to continue it: a key
+signs no tree that contradicts an earlier one. If the folder is lost, witnesses have a checkpoint.
 
 A witness stores the newest checkpoint that it has cosigned of each log:
 
     FOLDER/<sha256 of the origin>/checkpoint          as it is served
     FOLDER/<sha256 of the origin>/evidence/<sha256>   the log has signed two trees of one size
 
-A checkpoint is durable before its cosignature is given away. A witness whose folder is restored
-from a backup may cosign what contradicts its own word: it needs a new key.
-
-An auditor collects the checkpoints of a run from logs and witnesses.
+A checkpoint is durable before its cosignature is sent. A witness whose folder is restored from a
+backup may cosign a contradiction: it needs a new key.
 """
 
 from __future__ import annotations

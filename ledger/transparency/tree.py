@@ -4,18 +4,10 @@ Roots and proofs are those of RFC 6962, section 2.1; leaves are given as leaf ha
 made by the recursion of RFC 6962 and verified by the loops of RFC 9162, sections 2.1.3.2 and
 2.1.4.2, so that one does not repeat a mistake of the other.
 
-Entry t - 1 names contract, chain, round t and the head that the end of round t led to, as text:
-
-    cmfl-ledger/head/v1
-    chain 31337
-    contract 0x...
-    salt 0x...
-    round 1
-    head 0x...
-
-The head commits to everything before it (docs/protocol.md, "Head"), bans included; a ban after the
-newest end is under the next entry. The salt is that of the contract's EIP-712 domain: on a chain
-that begins anew, chain id and address come again.
+Entry t - 1 names contract, chain, round t and the head that the end of round t led to, as text
+(`HeadEntry`). The head commits to everything before it (docs/protocol.md, "Head"); a ban after the
+newest end is under the next entry. The salt is that of the contract's EIP-712 domain: a restarted
+chain has the same chain id and addresses.
 """
 
 from __future__ import annotations

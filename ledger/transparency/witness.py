@@ -1,7 +1,6 @@
 """A witness's answer to one request (c2sp.org/tlog-witness), without disk, network or clock.
 
 A witness cosigns a checkpoint only if it continues the newest one that it has cosigned of that log.
-It knows nothing of what the log is about: it checks that nothing is taken back.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ together crowd, however small the angle that each shows to a member. Length coun
 the round's median. All members compute the same numbers, from all usable updates of the round.
 
 The clip decides how much of a long accepted update enters the model. The model is voted on bit for
-bit, so the norms are exact: the square of a float32 number is exact in float64, and the sum of the
-squares is that of real numbers, rounded once. No order of summation is in it.
+bit, so the norms are exact, and no order of summation is in them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """The squared distance of Eq. computeScore, and a user's own distance.
 
-A member publishes its distances to all other usable updates of a round. Orders of summation
-differ, so a published distance is true within a margin.
+Orders of summation differ, so a published distance is true within a margin.
 
-Its name in the parameters is `LABEL@sha256:DIGEST`, so that the run document binds the code. The
-functions come from files that each participant and auditor names (`ledger.io.user_code`); without
-its function a rule can be named and explained, and not computed.
+An own distance's name in the parameters is `LABEL@sha256:DIGEST`, so that the run document binds
+the code. The functions come from files that each participant and auditor names
+(`ledger.io.user_code`); without its function a rule can be named, and not computed.
 """
 
 from __future__ import annotations
