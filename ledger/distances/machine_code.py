@@ -67,7 +67,7 @@ class MachineCode:
 
     tile: int  # updates on each side of a tile; numbers of updates are padded to a multiple
     add_squares: Callable[..., None]
-    owner: object
+    owner: object  # holds the function as long as it is referenced
 
 
 def machine_code() -> MachineCode:
@@ -104,15 +104,6 @@ def this_processor() -> Processor:
 
 def compiled(processor: Processor) -> MachineCode:
     """Return the loop for this processor, or an older compatible one."""
-    owner = linked(_written(processor.tile), processor)
-    pointer, number = ctypes.c_void_p, ctypes.c_int64
-    signature = (pointer, number, number, number, number, pointer, pointer, pointer)
-    address = owner.get_function_address(_NAME)
-    return MachineCode(processor.tile, ctypes.CFUNCTYPE(None, *signature)(address), owner)
-
-
-def linked(assembly: str, processor: Processor) -> Any:
-    """Return the engine that holds a module's functions as long as it is referenced."""
     llvm = _llvm()
     try:
         llvm.initialize_native_target()
@@ -121,13 +112,16 @@ def linked(assembly: str, processor: Processor) -> Any:
         machine = llvm.Target.from_default_triple().create_target_machine(
             cpu=processor.name, features=processor.features, opt=3, jit=True
         )
-        module = llvm.parse_assembly(assembly)
+        module = llvm.parse_assembly(str(_Writer(processor.tile).module))
         module.verify()
         owner = llvm.create_mcjit_compiler(module, machine)
         owner.finalize_object()
     except (OSError, RuntimeError) as error:
         raise NoMachineCodeError(f"LLVM: {error}") from error
-    return owner
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    signature = (pointer, number, number, number, number, pointer, pointer, pointer)
+    address = owner.get_function_address(_NAME)
+    return MachineCode(processor.tile, ctypes.CFUNCTYPE(None, *signature)(address), owner)
 
 
 def _llvm() -> Any:
@@ -144,10 +138,6 @@ def _llvm() -> Any:
 
 
 _NAME = "add_squares"
-
-
-def _written(tile: int) -> str:
-    return str(_Writer(tile).module)
 
 
 class _Writer:
@@ -169,16 +159,8 @@ class _Writer:
         pointer, integer = self._pointer, self._integer
         takes = [pointer, integer, integer, integer, integer, pointer, pointer, pointer]
         function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), takes), _NAME)
-        (
-            self._rows,
-            self._groups,
-            self._member_groups,
-            self._start,
-            self._stop,
-            self._norms,
-            self._block,
-            self._sums,
-        ) = function.args
+        self._rows, self._groups, self._member_groups, self._start = function.args[:4]
+        self._stop, self._norms, self._block, self._sums = function.args[4:]
         for argument in function.args:
             if argument.type == pointer:
                 argument.add_attribute("noalias")
@@ -364,66 +346,46 @@ class StreamedSquares:
 
         Shape (members, addresses); values left of the diagonal are undefined.
         """
-        work = _Work(self._code, addresses, members, norms, self._threads)
-        total = np.zeros((members, len(addresses)))
-        for part in _mapped(work, self._dimension, self._threads):
+        code, tile, count = self._code, self._code.tile, len(addresses)
+        groups, member_groups = -(-count // tile), -(-members // tile)
+        padding = groups * tile - count
+        rows = np.array(addresses + [0] * padding, dtype=np.uintp)
+        divisors = None if norms is None else np.append(norms, np.ones(padding))
+        blocks: SimpleQueue[NDArray[np.float64]] = SimpleQueue()
+        for _ in range(self._threads):
+            blocks.put(np.empty(groups * tile * BLOCK))
+
+        def sums_over(start: int, stop: int) -> NDArray[np.float64]:
+            block, sums = blocks.get(), np.zeros((member_groups * tile, groups * tile, LANES))
+            counts = groups, member_groups, start, stop
+            divisor = 0 if divisors is None else divisors.ctypes.data
+            data = block.ctypes.data, sums.ctypes.data
+            code.add_squares(rows.ctypes.data, *counts, divisor, *data)
+            blocks.put(block)
+            parts = sums[:members, :count]
+            while parts.shape[-1] > 1:
+                half = parts.shape[-1] // 2
+                parts = parts[..., :half] + parts[..., half:]
+            return parts[..., 0]
+
+        total = np.zeros((members, count))
+        for part in _mapped(sums_over, self._dimension, self._threads):
             total += part
         return total
 
 
-def _mapped(work: _Work, stop: int, threads: int) -> Iterator[NDArray[np.float64]]:
+def _mapped(
+    sums_over: Callable[[int, int], NDArray[np.float64]], stop: int, threads: int
+) -> Iterator[NDArray[np.float64]]:
     """Yield the sums over each range, in the order of the ranges."""
     ranges = [(first, min(first + RANGE, stop)) for first in range(0, stop, RANGE)]
     if threads == 1 or len(ranges) < 2:
-        yield from (work(*range_) for range_ in ranges)
+        yield from (sums_over(*range_) for range_ in ranges)
         return
     with ThreadPoolExecutor(threads) as pool:
-        ahead = deque(pool.submit(work, *range_) for range_ in ranges[: 2 * threads])
+        ahead = deque(pool.submit(sums_over, *range_) for range_ in ranges[: 2 * threads])
         for range_ in ranges[2 * threads :]:
             yield ahead.popleft().result()
-            ahead.append(pool.submit(work, *range_))
+            ahead.append(pool.submit(sums_over, *range_))
         while ahead:
             yield ahead.popleft().result()
-
-
-class _Work:
-    """The compiled loop over ranges of the numbers, with one buffer per thread."""
-
-    def __init__(
-        self,
-        code: MachineCode,
-        addresses: list[int],
-        members: int,
-        norms: NDArray[np.float64] | None,
-        threads: int,
-    ) -> None:
-        tile = code.tile
-        self._code = code
-        self._members, self._count = members, len(addresses)
-        self._groups, self._member_groups = -(-self._count // tile), -(-members // tile)
-        padding = self._groups * tile - self._count
-        self._addresses = np.array(addresses + [0] * padding, dtype=np.uintp)
-        self._norms = None if norms is None else np.append(norms, np.ones(padding))
-        self._blocks: SimpleQueue[NDArray[np.float64]] = SimpleQueue()
-        for _ in range(threads):
-            self._blocks.put(np.empty(self._groups * tile * BLOCK))
-
-    def __call__(self, start: int, stop: int) -> NDArray[np.float64]:
-        tile, block = self._code.tile, self._blocks.get()
-        sums = np.zeros((self._member_groups * tile, self._groups * tile, LANES))
-        self._code.add_squares(
-            self._addresses.ctypes.data,
-            self._groups,
-            self._member_groups,
-            start,
-            stop,
-            0 if self._norms is None else self._norms.ctypes.data,
-            block.ctypes.data,
-            sums.ctypes.data,
-        )
-        self._blocks.put(block)
-        parts = sums[: self._members, : self._count]
-        while parts.shape[-1] > 1:
-            half = parts.shape[-1] // 2
-            parts = parts[..., :half] + parts[..., half:]
-        return parts[..., 0]

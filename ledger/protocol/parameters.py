@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from decimal import Decimal
 from math import isfinite, prod
@@ -82,8 +83,20 @@ class Parameters:
     payload: str = "float32"
 
     def __post_init__(self) -> None:
-        self._require_ranges()
-        self._require_rules()
+        # One block to decide in after the window, before the one that may abandon.
+        deadline = {"deadline_blocks": (self.commit_blocks + 2, MAX_BLOCKS)}
+        for name, (least, most) in (RANGES | deadline).items():
+            is_within = least <= getattr(self, name) <= most
+            self._require(name, is_within, f" is not in [{least}, {most}]")
+        is_positive = isfinite(self.server_rate) and self.server_rate > 0
+        self._require("server_rate", is_positive, " is not a positive number")
+        self._require_listed("strategy", STRATEGIES)
+        self._require_listed("payload", PAYLOAD_FORMS)
+        if self.distance != SQUARED.name:
+            rule = " cannot be set with strategy 3, which compares directions; omit it"
+            self._require("distance", not self.compares_directions, rule)
+            rule = f" is neither {SQUARED.name} nor a function, file.py:function@sha256:DIGEST"
+            self._require("distance", OwnRuleName.of(self.distance) is not None, rule)
         self._require_sizes()
 
     @property
@@ -133,56 +146,32 @@ class Parameters:
         """Form from which the contract derives S_a."""
         return AcceptanceForm(self.strategy)
 
-    def _require_ranges(self) -> None:
-        # One block to decide in after the window, before the one that may abandon.
-        deadline = {"deadline_blocks": (self.commit_blocks + 2, MAX_BLOCKS)}
-        for name, (least, most) in (RANGES | deadline).items():
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise ParametersError(f" is not in [{least}, {most}]", name, value)
-        if not (isfinite(self.server_rate) and self.server_rate > 0):
-            raise ParametersError(" is not a positive number", "server_rate", self.server_rate)
-
-    def _require_rules(self) -> None:
-        for name, value, listed in (
-            ("strategy", self.strategy, STRATEGIES),
-            ("payload", self.payload, PAYLOAD_FORMS),
-        ):
-            if value not in listed:
-                choices = ", ".join(str(choice) for choice in listed)
-                raise ParametersError(f" is none of {choices}", name, value)
-        if self.distance == SQUARED.name:
-            return
-        if self.compares_directions:
-            fault = " cannot be set with strategy 3, which compares directions; omit it"
-            raise ParametersError(fault, "distance", self.distance)
-        if OwnRuleName.of(self.distance) is None:
-            fault = f" is neither {SQUARED.name} nor a function, file.py:function@sha256:DIGEST"
-            raise ParametersError(fault, "distance", self.distance)
-
     def _require_sizes(self) -> None:
         least = f"; {MINIMUM_FEDERATION}" if self.active < MIN_ACTIVE else ""
-        if self.members < MIN_MEMBERS:
-            raise ParametersError(
-                f": the committee has C = {self.members} members, and needs at least "
-                f"{MIN_MEMBERS} (K = {self.clients}, {self.active} active{least})",
-                "committee_ppm",
-                self.committee_ppm,
-            )
-        if self.trainers < self.members:
-            raise ParametersError(
-                f": n = {self.trainers} trainers are fewer than C = {self.members} members; "
-                f"the ranking cannot fill the next committee{least}",
-                "committee_ppm",
-                self.committee_ppm,
-            )
-        for name, value, bound in (
-            ("members", self.members, MAX_MEMBERS),
-            ("trainers", self.trainers, MAX_TRAINERS),
-        ):
-            if value > bound:
-                fault = f": {name} = {value} is over the contract's bound of {bound}"
-                raise ParametersError(fault, "active_ppm", self.active_ppm)
+        self._require(
+            "committee_ppm",
+            self.members >= MIN_MEMBERS,
+            f": the committee has C = {self.members} members, and needs at least "
+            f"{MIN_MEMBERS} (K = {self.clients}, {self.active} active{least})",
+        )
+        self._require(
+            "committee_ppm",
+            self.trainers >= self.members,
+            f": n = {self.trainers} trainers are fewer than C = {self.members} members; "
+            f"the ranking cannot fill the next committee{least}",
+        )
+        for name, bound in (("members", MAX_MEMBERS), ("trainers", MAX_TRAINERS)):
+            value = getattr(self, name)
+            rule = f": {name} = {value} is over the contract's bound of {bound}"
+            self._require("active_ppm", value <= bound, rule)
+
+    def _require_listed(self, name: str, listed: Collection[object]) -> None:
+        choices = ", ".join(map(str, listed))
+        self._require(name, getattr(self, name) in listed, f" is none of {choices}")
+
+    def _require(self, name: str, holds: bool, rule: str) -> None:
+        if not holds:
+            raise ParametersError(rule, name, getattr(self, name))
 
 
 def parts_per_million(name: str, rate: float) -> int:

@@ -63,13 +63,7 @@ TYPE_HASHES = {
 
 Message = Commitment | Scores | Vote | Upload | EnvironmentStatement | ReplayStatement
 
-_NAMES = {
-    Commitment: "Commitment",
-    Scores: "Scores",
-    Upload: "Upload",
-    EnvironmentStatement: "Environment",
-    ReplayStatement: "Replay",
-}
+_NAMES = {EnvironmentStatement: "Environment", ReplayStatement: "Replay"}
 
 
 class Signer(Protocol):
@@ -141,7 +135,8 @@ def _struct_hash(message: Message) -> Digest:
         where = (message.round, message.phase, message.view, message.base)
         return _hash_of(message.kind.value, *where, message.set_digest, message.result)
     values = (getattr(message, name) for name in type(message).__slots__)
-    return _hash_of(_NAMES[type(message)], *values)
+    kind = type(message)
+    return _hash_of(_NAMES.get(kind, kind.__name__), *values)
 
 
 def _hash_of(name: str, *values: int | bytes | str) -> Digest:
@@ -152,9 +147,6 @@ def _hash_of(name: str, *values: int | bytes | str) -> Digest:
 
 def _address(public_key: coincurve.PublicKey) -> Address:
     return Address(keccak256(public_key.format(compressed=False)[1:])[12:])
-
-
-DOMAIN_FIELDS = "string name,string version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +191,6 @@ def registry_digest_of(registry: Sequence[RegisteredClient]) -> Digest:
 
 
 def _typed(struct_hash: Digest) -> Digest:
-    domain = keccak256(f"EIP712Domain({DOMAIN_FIELDS})".encode())
+    domain = keccak256(b"EIP712Domain(string name,string version)")
     separator = keccak256(words(domain, keccak256(NAME.encode()), keccak256(VERSION.encode())))
     return keccak256(b"\x19\x01" + separator + struct_hash)
