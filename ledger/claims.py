@@ -22,12 +22,8 @@ from ledger.io.home import RunPaths, open_file, read_text
 from ledger.io.parsing import MAX_TOML_BYTES, parse_json, parse_toml
 from ledger.protocol.errors import ConfigurationError, EncodingError
 
-MAX_ROW_BYTES = 1 << 22
-"""Of one row, which holds an accuracy of each client at most."""
-
-MAX_ANSWERED_BYTES = 1 << 25
-"""Of the rows that are read for an answer of a service."""
-
+MAX_ROW_BYTES = 1 << 22  # of one row, which holds an accuracy of each client at most
+MAX_ANSWERED_BYTES = 1 << 25  # of the rows that are read for an answer of a service
 _UNIT = (1, "a number in [0, 1]")
 _RANGES = {
     "accuracy": _UNIT,
@@ -218,9 +214,7 @@ def settings_by_name(values: Mapping[str, Any]) -> dict[str, str]:
     return dict(sorted(settings.items()))
 
 
-SECTION = "early_stop"
-"""The table of the rule in a run's settings and in its document."""
-
+SECTION = "early_stop"  # the table of the rule in a run's settings and in its document
 Metric = Literal["accuracy", "loss"]
 
 

@@ -33,8 +33,7 @@ from ledger.protocol.rules.distance import (
 )
 from ledger.protocol.types import ClientId
 
-Matrix = NDArray[np.float64]
-"""Shape (members, clients)."""
+Matrix = NDArray[np.float64]  # shape (members, clients)
 
 
 class PairSquares(Protocol):
@@ -48,7 +47,7 @@ class PairSquares(Protocol):
 
 
 SquaresFactory = Callable[[Sequence[NDArray[np.float32]], Sequence[int]], PairSquares]
-"""Makes the squares of updates, each contiguous of shape (d,), given the members' rows."""
+"""From updates, each contiguous of shape (d,), and the members' rows."""
 
 
 def distances_by(squares_of: SquaresFactory) -> Distances:
@@ -96,8 +95,7 @@ def is_vector(row: NDArray[np.float32]) -> bool:
     return row.dtype == np.float32 and row.dtype.isnative and row.ndim == 1 and len(row) > 0
 
 
-BLOCK = 8_192
-"""Numbers of an update in one sum; the sums are added in order."""
+BLOCK = 8_192  # numbers of an update in one sum; the sums are added in order
 
 
 class BlockedSquares:

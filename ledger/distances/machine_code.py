@@ -28,9 +28,7 @@ from numpy.typing import NDArray
 
 from ledger.io.extras import install_command
 
-LANES = 8
-"""Numbers in a vector: a pair's sum has as many parts. Determines the order of the sum."""
-
+LANES = 8  # numbers in a vector, and parts of a sum, whose order it determines
 BLOCK = 512
 """Numbers of each update that are widened and compared at a time: 4 KiB of second-level cache per
 update; a tile fits into the first level. Determines the order of the sum."""
@@ -300,8 +298,7 @@ class _Writer:
         self._b.store(value, pointer, align=8)
 
 
-RANGE = 1 << 16
-"""Numbers of an update that one core takes at a time. Determines the order of the sum."""
+RANGE = 1 << 16  # numbers of an update that one core takes at a time; determines the sum's order
 
 
 class StreamedSquares:

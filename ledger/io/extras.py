@@ -33,8 +33,8 @@ _MODULES = {
     "remote": "fsspec s3fs",
     "provenance": "cryptography model_signing securesystemslib",
 }
+# The extra that installs an optional module; `pyproject.toml` lists the same packages.
 EXTRAS = {module: extra for extra, modules in _MODULES.items() for module in modules.split()}
-"""The extra that installs an optional module; `pyproject.toml` lists the same packages."""
 
 
 def install_command(extra: str) -> str:

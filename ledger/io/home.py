@@ -30,15 +30,12 @@ from typing import IO
 from ledger.protocol.errors import ConfigurationError
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-WRITING = ".writing-"
-"""Prefix of the name of an unfinished file."""
-
+WRITING = ".writing-"  # prefix of the name of an unfinished file
 MANIFEST = "deployment.json"
 JOURNAL = "votes.sqlite"
 
 _SYNCING_THREADS = 8
-_MOST_NAMED = 4_096
-"""Folders that are remembered as durable; a forgotten one is synced once more."""
+_MOST_NAMED = 4_096  # durable folders that are remembered; a forgotten one is synced again
 
 
 class Disk:
@@ -321,8 +318,7 @@ def _sync_path(path: Path, kind: int = 0) -> None:
             os.close(descriptor)
 
 
-_MOVED: dict[int, int] = {}
-"""The descriptor that a standard stream has now, by the usual one."""
+_MOVED: dict[int, int] = {}  # the descriptor that a standard stream has now, by the usual one
 
 
 def move_standard_output(descriptor: int) -> None:

@@ -309,8 +309,7 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from _statements(getattr(statement, part, []))
 
 
-DISTANCE_GROUP = "cmfl.distances"
-"""Entry points of packages that offer distances."""
+DISTANCE_GROUP = "cmfl.distances"  # entry points of packages that offer distances
 _SETTING = "protocol.distance"
 
 

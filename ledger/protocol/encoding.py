@@ -48,9 +48,7 @@ def prefer_pysha3(shared: Keccak256) -> None:
 
 prefer_pysha3(keccak)
 
-
-INFINITY_BITS = 0x7FF0_0000_0000_0000
-"""Bit pattern of +infinity: every finite non-negative float64 has a smaller one."""
+INFINITY_BITS = 0x7FF0_0000_0000_0000  # of +infinity; a finite float64 >= 0 has a smaller one
 
 
 def sha256(data: bytes | memoryview) -> Digest:

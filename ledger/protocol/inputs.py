@@ -97,8 +97,7 @@ class RoundClosing:
     commitments: dict[ClientId, Digest]
 
 
-RoundSizes: TypeAlias = Parameters | Deployment
-"""Sizes of a round; a run's parameters and its deployment both have them."""
+RoundSizes: TypeAlias = Parameters | Deployment  # both have the sizes of a round
 
 
 def window_end(sizes: RoundSizes, opened_block: int) -> int:

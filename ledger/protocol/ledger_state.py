@@ -418,8 +418,7 @@ class BanLink:
 
 EndLink: TypeAlias = DecisionLink | AbandonmentLink
 Link: TypeAlias = DecisionLink | AbandonmentLink | BanLink
-HeadEvent: TypeAlias = RoundDecided | RoundAbandoned | ClientBanned
-"""The events that move the head."""
+HeadEvent: TypeAlias = RoundDecided | RoundAbandoned | ClientBanned  # the events that move the head
 
 
 @dataclass(frozen=True, slots=True)

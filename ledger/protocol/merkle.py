@@ -16,12 +16,8 @@ from ledger.protocol.types import NO_DIGEST, Digest
 UPDATE_LEAF = ("uint32", "bytes32", "uint32", "uint64", "bool")
 """client, payload digest, rank from 0, distance bits, accepted."""
 
-SCORES_LEAF = ("uint32", "bytes32")
-"""member, digest of its score vector."""
-
-DATA_LEAF = ("uint32", "uint64", "bytes32")
-"""client, number and digest of its training samples."""
-
+SCORES_LEAF = ("uint32", "bytes32")  # member, digest of its score vector
+DATA_LEAF = ("uint32", "uint64", "bytes32")  # client, number and digest of its training samples
 _BELOW = {"uint32": 2**32, "uint64": 2**64, "bool": 2}
 
 Leaf = tuple[Any, ...]

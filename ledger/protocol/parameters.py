@@ -22,8 +22,7 @@ from ledger.protocol.types import AcceptanceForm, Beacon, Quorum
 
 MILLION = 1_000_000
 MIN_MEMBERS = 3
-MIN_ACTIVE = 2 * MIN_MEMBERS
-"""Each member of the next committee is one of this round's trainers."""
+MIN_ACTIVE = 2 * MIN_MEMBERS  # each member of the next committee is one of this round's trainers
 MINIMUM_FEDERATION = (
     f"the least federation has {MIN_ACTIVE} active clients, {MIN_MEMBERS} members and "
     f"{MIN_ACTIVE - MIN_MEMBERS} trainers"
@@ -35,17 +34,11 @@ MAX_ROUNDS = 2**32 - 1
 MAX_DIMENSION = 2**28
 MAX_BLOCKS = 2**32 - 1
 MAX_VIEW_SECONDS = 2**20
-
-MAX_VIEWS = 32
-"""Views after which a committee gives up; the last would begin after 2^32 times `view_seconds`."""
-
-COMMIT_BLOCKS = 4
+MAX_VIEWS = 32  # a committee gives up; the last would begin after 2^32 times `view_seconds`
+COMMIT_BLOCKS = 4  # this one and the next two are defaults
 DEADLINE_BLOCKS = 64
 VIEW_SECONDS = 10
-"""Defaults."""
-
-STRATEGIES = {1: "I", 2: "II", 3: "III"}
-"""The paper's two, and ours, with their names; a strategy determines every rule."""
+STRATEGIES = {1: "I", 2: "II", 3: "III"}  # the paper's two, and ours, with names
 
 RANGES = {
     "clients": (1, MAX_CLIENTS),

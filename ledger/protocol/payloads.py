@@ -41,24 +41,12 @@ class Payload:
         return cls(data, sha256(data))
 
 
-FORM = 2
-"""First byte of the form."""
-
-BLOCK = 64
-"""Numbers that share an exponent."""
-
-LEAST_EXPONENT = -126
-"""Of the least normal float32, 2^-126."""
-
-MOST_EXPONENT = 121
-"""127 · 2^121 is the largest number, and 128 · 2^121 is beyond float32."""
-
-MOST_OFFSET = 10
-"""From the exponent of the largest block down, 2^10 = 1024 steps: smaller blocks lose digits."""
-
-NOT_ENCODABLE = bytes([FORM])
-"""Payload of an update that has no encoding; it is malformed."""
-
+FORM = 2  # first byte of the form
+BLOCK = 64  # numbers that share an exponent
+LEAST_EXPONENT = -126  # of the least normal float32, 2^-126
+MOST_EXPONENT = 121  # 127 · 2^121 is the largest number, and 128 · 2^121 is beyond float32
+MOST_OFFSET = 10  # down from the largest block's exponent; smaller blocks lose digits
+NOT_ENCODABLE = bytes([FORM])  # payload of an update that has no encoding; it is malformed
 _HEAD = struct.Struct(">Bh")
 _ROW = 1 + BLOCK
 _LEAST_LARGEST = 64

@@ -16,21 +16,16 @@ from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import PROTOCOL_VERSION, Address, Digest
 
 MAX_ENVIRONMENT_BYTES = 1_000
-MAX_ENVIRONMENT_TEXT = 100
-"""Characters of each text of an environment."""
-
+MAX_ENVIRONMENT_TEXT = 100  # characters of each text of an environment
 _TEXTS = ("torch", "path", "processor", "isa", "device")
 
 
 class ReplayVerdict(IntEnum):
     """Result of repeating one update."""
 
-    SAME = 1
-    """Bit for bit the update that the chain has."""
-    OTHER = 2
-    """Another vector, in the environment that was recorded."""
-    NOT_CHECKABLE = 3
-    """Something that the update follows from is missing or differs."""
+    SAME = 1  # bit for bit the update that the chain has
+    OTHER = 2  # another vector, in the environment that was recorded
+    NOT_CHECKABLE = 3  # something that the update follows from is missing or differs
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,34 +6,16 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import NewType
 
-BARE = "[0-9a-f]{64}"
-"""A blob's name, as `sha256sum` prints it."""
+BARE = "[0-9a-f]{64}"  # a blob's name, as `sha256sum` prints it
+PREFIXED = f"0x{BARE}"  # a digest in an answer or in a document
+BARE_ANY_CASE = "[0-9a-fA-F]{64}"  # people may type any case; programs write lower case
+PREFIXED_ANY_CASE = f"0x{BARE_ANY_CASE}"  # a head that a user has copied from an audit
+EITHER_FORM_ANY_CASE = f"(0x)?{BARE_ANY_CASE}"  # a digest in a search
 
-PREFIXED = f"0x{BARE}"
-"""A digest in an answer or in a document."""
-
-BARE_ANY_CASE = "[0-9a-fA-F]{64}"
-"""People may type any case; programs write lower case, so that equal digests are equal texts."""
-
-PREFIXED_ANY_CASE = f"0x{BARE_ANY_CASE}"
-"""A head that a user has copied from an audit."""
-
-EITHER_FORM_ANY_CASE = f"(0x)?{BARE_ANY_CASE}"
-"""A digest in a search."""
-
-
-PROTOCOL_VERSION = 3
-"""In every document and in the EIP-712 domain (docs/protocol.md)."""
-
-ClientId = NewType("ClientId", int)
-"""Index of a registered client, in [0, K)."""
-
-Digest = NewType("Digest", bytes)
-"""A 32-byte hash: sha256 of a blob, or keccak256 of something the contract computes."""
-
-Address = NewType("Address", bytes)
-"""A 20-byte Ethereum address."""
-
+PROTOCOL_VERSION = 3  # in every document and in the EIP-712 domain (docs/protocol.md)
+ClientId = NewType("ClientId", int)  # index of a registered client, in [0, K)
+Digest = NewType("Digest", bytes)  # 32 bytes: sha256 of a blob, or keccak256 as in the contract
+Address = NewType("Address", bytes)  # a 20-byte Ethereum address
 NO_DIGEST = Digest(bytes(32))
 
 

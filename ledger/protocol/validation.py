@@ -38,14 +38,9 @@ from ledger.protocol.types import (
     SignedScores,
 )
 
-REFUSAL_MARGINS = 1.0
-"""Number of margins from which a distance may be refused."""
-
-PRIMARY_MARGINS = 1.5
-"""Number of margins from which a primary refuses, so that others' sums agree with it."""
-
-COUNTING_MARGINS = 2.0
-"""Number of margins up to which a distance may count; beyond, an audit names the member."""
+REFUSAL_MARGINS = 1.0  # margins from which a distance may be refused
+PRIMARY_MARGINS = 1.5  # a primary refuses from here on, so that others' sums agree with it
+COUNTING_MARGINS = 2.0  # a distance may count up to here; beyond, an audit names the member
 
 
 class DistanceTable:

@@ -419,8 +419,7 @@ def _write(disk: Disk, path: Path, data: bytes) -> None:
     disk.write_whole(path, data)
 
 
-MAX_EVIDENCE = 16
-"""Notes of one log that are stored as evidence; one is enough to prove its misbehaviour."""
+MAX_EVIDENCE = 16  # stored notes of one log; one is enough to prove its misbehaviour
 
 
 class WitnessFolder:

@@ -48,18 +48,15 @@ class WitnessError(CmflError):
 
 MAX_NAME = 255
 HASH_BYTES = 32
-MAX_PROOF = 63
-"""Hashes of a Merkle proof in a tree of fewer than 2^63 leaves."""
+MAX_PROOF = 63  # hashes of a Merkle proof in a tree of fewer than 2^63 leaves
 _SHOWN = 80
 
 
 class KeyUse(IntEnum):
     """What a key signs, by the signature type's byte."""
 
-    NOTE = 1
-    """Ed25519 over a note's text: a log's checkpoints."""
-    COSIGNATURE = 4
-    """A witness's Ed25519 cosignature, version 1, with the time."""
+    NOTE = 1  # Ed25519 over a note's text: a log's checkpoints
+    COSIGNATURE = 4  # a witness's Ed25519 cosignature, version 1, with the time
 
 
 _OWNERS = {KeyUse.NOTE: "a log", KeyUse.COSIGNATURE: "a witness"}
@@ -196,8 +193,7 @@ def _shown(text: str) -> str:
 
 
 MAX_NOTE_BYTES = 100_000
-MAX_SIGNATURES = 300
-"""More than a policy has witnesses, for a checkpoint may have the cosignatures of all of them."""
+MAX_SIGNATURES = 300  # more than a policy has witnesses: all of them may cosign
 _DASH = "— "
 _KEY_ID_BYTES = 4
 
@@ -281,9 +277,7 @@ def _text_of(data: bytes) -> str:
     return text
 
 
-MAX_SIZE = 2**63 - 1
-"""Most leaves of a tree, and the largest time of a cosignature."""
-
+MAX_SIZE = 2**63 - 1  # most leaves of a tree, and the largest time of a cosignature
 _TIME_BYTES = 8
 
 

@@ -173,8 +173,7 @@ def _shown(text: str) -> str:
     return ascii(text[:80])
 
 
-SKEW_SECONDS = 300
-"""How far a witness's clock may be ahead of the auditor's."""
+SKEW_SECONDS = 300  # how far a witness's clock may be ahead of the auditor's
 DEFAULT_MAX_AGE_SECONDS = 86_400
 
 

@@ -214,12 +214,9 @@ def origin_of(prefix: str, domain: Domain) -> str:
 
 
 CHECKPOINT = "checkpoint"
-WIDTH = 256
-"""Hashes of a full tile, and entries of a full bundle."""
-MAX_ENTRIES = 1_000_000
-"""Entries of a log that are read: more rounds than any run has had by orders of magnitude."""
-MAX_LOG_BYTES = 1 << 29
-"""Of a log's bundles that are read: those of heads have less, and others' entries may be longer."""
+WIDTH = 256  # hashes of a full tile, and entries of a full bundle
+MAX_ENTRIES = 1_000_000  # that are read: far more rounds than any run has had
+MAX_LOG_BYTES = 1 << 29  # of bundles that are read: those of heads have less
 MAX_ENTRY_BYTES = 0xFFFF
 MAX_FILE_BYTES = WIDTH * (MAX_ENTRY_BYTES + 2)
 _LENGTH_BYTES = 2

@@ -44,8 +44,7 @@ from ledger.protocol.types import (
     VoteKind,
 )
 
-MAX_ENVELOPE_CONTAINERS = 4 + MAX_MEMBERS
-"""Maps and lists of an envelope: itself, its body, a certificate, its replies and each of them."""
+MAX_ENVELOPE_CONTAINERS = 4 + MAX_MEMBERS  # itself, its body, a certificate, its replies
 
 
 class EnvelopeKind(IntEnum):

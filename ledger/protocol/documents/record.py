@@ -43,11 +43,8 @@ from ledger.protocol.types import (
     VoteKind,
 )
 
-NO_CLIENT = ClientId(0)
-"""Placeholder for the client of a refusal that names none."""
-
-MAX_REFUSED_PER_MEMBER = 2
-"""Refused vectors of one member that a record lists."""
+NO_CLIENT = ClientId(0)  # placeholder for the client of a refusal that names none
+MAX_REFUSED_PER_MEMBER = 2  # refused vectors of one member that a record lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +190,8 @@ def _claim(entry: list[object], identity: tuple[int, Digest, Digest]) -> SignedS
     return SignedScores(scores, signature(signed))
 
 
-MAX_VECTOR_BYTES = 100_000
-"""Largest score vector that is decoded; one of 256 trainers and 159 members takes 5 kB."""
-
-DISTANCE_LIMIT = 1e300
-"""Largest distance that counts; a mean of larger ones could overflow."""
+MAX_VECTOR_BYTES = 100_000  # largest that is decoded; 256 trainers and 159 members take 5 kB
+DISTANCE_LIMIT = 1e300  # largest distance that counts; a mean of larger ones could overflow
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,10 @@ from ledger.protocol.parameters import Parameters, require_layout
 from ledger.protocol.rules.distance import Layout
 from ledger.protocol.types import NO_DIGEST, PROTOCOL_VERSION, Address, Digest, RegisteredClient
 
-MAX_SAMPLES = 2**53
-"""Bound of Σ n_k: sums below it are exact in float64 too."""
-
-MAX_SIZES = 16
-"""Sizes in a tensor's shape; a document full of them would take a minute to multiply."""
-
+MAX_SAMPLES = 2**53  # bound of Σ n_k: sums below it are exact in float64 too
+MAX_SIZES = 16  # sizes in a tensor's shape; a document full of them would take a minute to multiply
 _BOUND = ("model_source", "frozen_state", "data_root")
-_DEFAULTS = {"distance": "squared", "payload": "float32"}
-"""Settings that a document omits at this value, so that a run has one encoding."""
+_DEFAULTS = {"distance": "squared", "payload": "float32"}  # omitted, so a run has one encoding
 _DECLARED: dict[str, type] = get_type_hints(Parameters)
 _TYPES = {
     name: next(plain for plain in (bool, int, float, str) if issubclass(declared, plain))

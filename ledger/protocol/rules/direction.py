@@ -20,17 +20,10 @@ from numpy.typing import NDArray
 
 from ledger.protocol.types import ClientId
 
-RESIDUAL_FLOOR = 0.5
-"""Least length ρ of a residual: an update along the server direction stays well-conditioned."""
-
-BASE_FLOOR = 1e-3
-"""Least base B."""
-
-ALLOWANCE = 2.5
-"""Multiples of the base up to which crowding costs nothing."""
-
-CERTAINTY_SLOPE = 1000.0
-"""Median crowding from 1 / 1000 on lets the lonely shift the base in full; below it is rounding."""
+RESIDUAL_FLOOR = 0.5  # least length ρ of a residual, so that an update along the travel is safe
+BASE_FLOOR = 1e-3  # least base B
+ALLOWANCE = 2.5  # multiples of the base up to which crowding costs nothing
+CERTAINTY_SLOPE = 1000.0  # from a median of 1 / 1000 on, the lonely shift the base in full
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,22 +84,14 @@ def median(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(middle if ordered.shape[-1] % 2 else (ordered[..., half - 1] + middle) / 2)
 
 
-OPPOSITE_DISTANCE = 4.0
-"""Squared distance of opposite directions; also of an update that has no direction."""
-
-RIGHT_ANGLE = 2.0
-"""Squared distance of orthogonal directions; strategy III accepts what is below."""
-
+OPPOSITE_DISTANCE = 4.0  # squared, of opposite directions, and of an update without one
+RIGHT_ANGLE = 2.0  # squared, of orthogonal directions; strategy III accepts what is below
 ABSOLUTE_TOLERANCE = 1e-9
 """Absolute part of the margin, times f and the fifth power of crowding's excess: g is the fourth,
 and where the base lies between two distant values, g's relative error grows with it once more."""
 
-WINDOW = 20
-"""Rounds of travel that updates are compared with; fewer in the first rounds."""
-
-SLOPE = 5.0
-"""Weight of the travel for each unit of the updates' agreement with it."""
-
+WINDOW = 20  # rounds of travel that updates are compared with; fewer in the first rounds
+SLOPE = 5.0  # weight of the travel for each unit of the updates' agreement with it
 _PART = 1 << 15
 """Numbers of the updates that are multiplied at a time. One sum over all of them would absorb small
 terms: an update that begins with most of its length could be so made that honest members differ."""
@@ -220,15 +205,9 @@ def _parts(update: NDArray[np.float32]) -> Iterator[slice]:
     return (slice(start, start + _PART) for start in range(0, len(update), _PART))
 
 
-_EXACT_PART = 1 << 18
-"""Numbers of an update that are squared at a time."""
-
-_SHORT = 1 << 10
-"""Numbers of an update up to which `math.fsum`, which gives the same bits, is the faster way."""
-
-_ROUGH = 1e-9
-"""Part of a norm by which one that is summed in float64 differs from it at most."""
-
+_EXACT_PART = 1 << 18  # numbers of an update that are squared at a time
+_SHORT = 1 << 10  # numbers up to which `math.fsum` is faster; it gives the same bits
+_ROUGH = 1e-9  # part of a norm by which one that is summed in float64 differs from it at most
 _SCALE = 300
 """The smallest square but 0 is 2^-298; of the exponent field e it is a multiple of 2^(2e − 300)."""
 

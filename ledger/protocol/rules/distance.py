@@ -22,17 +22,10 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.direction import direction_distances
 from ledger.protocol.types import ClientId
 
-RELATIVE_TOLERANCE = 1e-9
-"""Relative difference allowed between a published distance and the recomputed one."""
-
-Layout = tuple[tuple[str, tuple[int, ...]], ...]
-"""Name and shape of each tensor, in the order in which the flat vector joins them."""
-
-Updates = Mapping[ClientId, NDArray[np.float32]]
-"""Usable updates of one round, each of shape (d,)."""
-
-Travel = NDArray[np.float32] | None
-"""w_s − w_t, shape (d,); None where a round's distances do not depend on it."""
+RELATIVE_TOLERANCE = 1e-9  # between a published distance and the recomputed one
+Layout = tuple[tuple[str, tuple[int, ...]], ...]  # each tensor, in the flat vector's order
+Updates = Mapping[ClientId, NDArray[np.float32]]  # usable updates of one round, each of shape (d,)
+Travel = NDArray[np.float32] | None  # w_s − w_t, shape (d,); None where no distance depends on it
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +68,8 @@ SQUARED = DistanceRule("squared", "squared distances", squared_distance)
 DIRECTION = DistanceRule("direction", "distances of direction", None)
 
 
-ABSOLUTE_TOLERANCE = 1e-12
-"""Absolute part of the margin: a distance near 0 may be a difference."""
-
-OWN_DISTANCES: dict[str, DistanceRule] = {}
-"""Users' own distances whose functions are loaded in this process; a name determines the code."""
+ABSOLUTE_TOLERANCE = 1e-12  # absolute part of the margin: a distance near 0 may be a difference
+OWN_DISTANCES: dict[str, DistanceRule] = {}  # those that are loaded; a name determines the code
 
 _NAME = re.compile(
     r"(?P<label>[\w.+-]{1,100}:(?P<function>[A-Za-z_]\w{0,99}))@sha256:(?P<digest>[0-9a-f]{64})",

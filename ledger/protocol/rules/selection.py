@@ -41,8 +41,7 @@ SELECTIONS: dict[AcceptanceForm, Callable[[Sequence[int], int], tuple[ClientId, 
 """From the ranking words (best first) and m to S_a in ranking order."""
 
 
-_SUM_PART = 1 << 15
-"""Numbers of the model that are summed at a time."""
+_SUM_PART = 1 << 15  # numbers of the model that are summed at a time
 
 
 def aggregate(
