@@ -24,10 +24,9 @@ from ledger.chain.ports import Block, ChainBase, Log, LogQuery, NotServedError, 
 from ledger.protocol import encoding, ledger_state
 from ledger.protocol.documents.record import RoundRecord, UsableUpdate, encode_record
 from ledger.protocol.encoding import to_canonical
-from ledger.protocol.fold import LedgerState
 from ledger.protocol.inputs import sample_trainers
 from ledger.protocol.judgement import sets_of
-from ledger.protocol.ledger_state import Event, domain_of
+from ledger.protocol.ledger_state import Event, LedgerState, domain_of
 from ledger.protocol.rounds import deployed
 from ledger.protocol.rules.selection import rank
 from ledger.protocol.types import (

@@ -1,11 +1,9 @@
 """Claims of a run's own files: accuracy, attackers among the accepted updates, an early stop.
 
 Nothing proves them. Chain and blobs record the decisions, and the audit verifies those; only the
-process that played the run reports the quality of the model and the attackers of a simulation.
-
-The rule of an early stop is in the run document, and so on the chain; the values that it measures
-are claims. Whoever has both can repeat the decision: it is a function of the rows, so that a run
-which has stopped stays stopped when it is resumed.
+process that played the run reports the quality of the model and the attackers of a simulation. The
+rule of an early stop is in the run document, and the decision is a function of the rows, so that a
+run which has stopped stays stopped when it is resumed.
 """
 
 from __future__ import annotations
@@ -15,7 +13,8 @@ import logging
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,31 +22,25 @@ from ledger.io.home import RunPaths, open_file, read_text
 from ledger.io.parsing import MAX_TOML_BYTES, parse_json, parse_toml
 from ledger.protocol.errors import ConfigurationError, EncodingError
 
-MAX_ROW_BYTES = 1 << 22
-"""Of one row, which holds an accuracy of each client at most."""
-
-MAX_ANSWERED_BYTES = 1 << 25
-"""Of the rows that are read for an answer of a service."""
-
-_LARGEST = sys.float_info.max
-_MOST_NAMED_ROUNDS = 10
+MAX_ROW_BYTES = 1 << 22  # of one row, which holds an accuracy of each client at most
+MAX_ANSWERED_BYTES = 1 << 25  # of the rows that are read for an answer of a service
+_UNIT = (1, "a number in [0, 1]")
+_RANGES = {
+    "accuracy": _UNIT,
+    "floor": _UNIT,
+    "loss": (sys.float_info.max, "a finite number, at least 0"),
+}
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRound:
-    """One row of a run's metrics.
-
-    Attributes:
-        head: of the ledger after the round, 0x-hex.
-        accuracy: of the model on the test set, in [0, 1]; None where it was not measured.
-        loss: its mean loss there; None where it was not measured, or is not finite.
-    """
+    """One row of a run's metrics."""
 
     round: int
-    head: str
-    accuracy: float | None
-    loss: float | None
+    head: str  # of the ledger after the round, 0x-hex
+    accuracy: float | None  # on the test set, in [0, 1]; None where not measured
+    loss: float | None  # mean, on the test set; None where not measured or not finite
     floor: float
     accepted: int
     malicious_accepted: int
@@ -55,23 +48,14 @@ class ClaimedRound:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRun:
-    """Summary of all rows of a run.
-
-    Attributes:
-        head: after the last of them, 0x-hex; None without a row.
-        accuracy: the last that was measured; None if none was.
-        floor: accuracy of always answering the commonest class; None without a row.
-        accepted_attackers: share of the attackers' updates among the accepted ones; None where
-            none was accepted.
-        last_round: round of `head`; None without a row.
-    """
+    """Summary of all rows of a run; a run that was not played has none."""
 
     rounds: int
-    head: str | None
-    accuracy: float | None
-    floor: float | None
-    accepted_attackers: float | None
-    last_round: int | None
+    head: str | None  # after the last round, 0x-hex
+    accuracy: float | None  # the last that was measured
+    floor: float | None  # accuracy of always answering the most frequent class
+    accepted_attackers: float | None  # share of the accepted updates that are attackers'
+    last_round: int | None  # round of `head`
 
     @property
     def is_below_floor(self) -> bool | None:
@@ -96,19 +80,15 @@ def claimed_run(paths: RunPaths) -> ClaimedRun:
     rounds = accepted = malicious = 0
     last: ClaimedRound | None = None
     accuracy: float | None = None
-    for row in claimed_rounds(paths):
-        rounds, last = rounds + 1, row
-        accuracy = accuracy if row.accuracy is None else row.accuracy
-        accepted += row.accepted
-        malicious += row.malicious_accepted
-    return ClaimedRun(
-        rounds=rounds,
-        head=None if last is None else last.head,
-        accuracy=accuracy,
-        floor=None if last is None else last.floor,
-        accepted_attackers=malicious / accepted if accepted else None,
-        last_round=None if last is None else last.round,
-    )
+    for last in claimed_rounds(paths):
+        rounds += 1
+        accuracy = accuracy if last.accuracy is None else last.accuracy
+        accepted += last.accepted
+        malicious += last.malicious_accepted
+    share = malicious / accepted if accepted else None
+    if last is None:
+        return ClaimedRun(rounds, None, accuracy, None, share, None)
+    return ClaimedRun(rounds, last.head, accuracy, last.floor, share, last.round)
 
 
 def claims_of(paths: RunPaths, rounds: Collection[int]) -> dict[int, ClaimedRound]:
@@ -139,9 +119,8 @@ def whole_rows(
         size = os.fstat(file.fileno()).st_size
         if max_bytes is not None and size > max_bytes:
             raise EncodingError(f"{path} has {size} bytes, more than {max_bytes}")
-        number = 0
-        while line := file.readline(MAX_ROW_BYTES + 1):
-            number += 1
+        for number in count(1):
+            line = file.readline(MAX_ROW_BYTES + 1)
             place = f"{path}: line {number}"
             if len(line) > MAX_ROW_BYTES:
                 raise EncodingError(f"{place} is over {MAX_ROW_BYTES} bytes")
@@ -162,13 +141,10 @@ def whole_rows(
 def warn_of_doubled_rows(path: Path, rounds: Collection[int]) -> None:
     """Log which rounds have more than one row in a file; nothing if none has."""
     if rounds:
-        shown = ", ".join(map(str, sorted(set(rounds))[:_MOST_NAMED_ROUNDS]))
-        more = ", ..." if len(set(rounds)) > _MOST_NAMED_ROUNDS else ""
+        numbers = sorted(set(rounds))
+        shown = ", ".join(map(str, numbers[:10])) + (", ..." if len(numbers) > 10 else "")
         _log.warning(
-            "%s: more than one row of round %s%s; only the first row of a round counts",
-            path,
-            shown,
-            more,
+            "%s: more than one row of round %s; only the first row of a round counts", path, shown
         )
 
 
@@ -184,9 +160,9 @@ def _row(line: bytes, place: str) -> tuple[ClaimedRound, dict[str, Any]]:
     row = ClaimedRound(
         round=_whole(values, "round", place),
         head=str(values.get("head"))[:80],
-        accuracy=None if values.get("accuracy") is None else _share(values, "accuracy", place),
-        loss=None if values.get("loss") is None else _loss(values, "loss", place),
-        floor=_share(values, "floor", place),
+        accuracy=None if values.get("accuracy") is None else _number(values, "accuracy", place),
+        loss=None if values.get("loss") is None else _number(values, "loss", place),
+        floor=_number(values, "floor", place),
         accepted=len(accepted) if isinstance(accepted, list) else -1,
         malicious_accepted=_whole(values, "malicious_accepted", place),
     )
@@ -205,20 +181,10 @@ def _whole(values: Mapping[str, Any], name: str, place: str) -> int:
     return value
 
 
-def _share(values: Mapping[str, Any], name: str, place: str) -> float:
-    return _number(values, name, place, (0, 1), "a number in [0, 1]")
-
-
-def _loss(values: Mapping[str, Any], name: str, place: str) -> float:
-    return _number(values, name, place, (0, _LARGEST), "a finite number, at least 0")
-
-
-def _number(
-    values: Mapping[str, Any], name: str, place: str, within: tuple[float, float], rule: str
-) -> float:
-    value, (least, most) = values.get(name), within
+def _number(values: Mapping[str, Any], name: str, place: str) -> float:
+    value, (most, rule) = values.get(name), _RANGES[name]
     # A truth value is a whole number to Python, and NaN is in no range.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
         raise EncodingError(f"{place}: {name} = {value!s:.80} must be {rule}")
     return float(value)
 
@@ -226,14 +192,17 @@ def _number(
 def recorded_settings(paths: RunPaths) -> dict[str, str]:
     """Return all settings of a run by their names in its file, `section.key`, as JSON."""
     try:
-        values = parse_toml(read_text(paths.configuration, MAX_TOML_BYTES))
+        return settings_by_name(parse_toml(read_text(paths.configuration, MAX_TOML_BYTES)))
     except ConfigurationError as error:
         raise ConfigurationError(f"{paths.configuration}: {error}") from error
-    return settings_by_name(values)
 
 
 def settings_by_name(values: Mapping[str, Any]) -> dict[str, str]:
     """Return nested settings by their names, `section.key`, each as JSON; bytes as 0x-hex."""
+
+    def text(value: object) -> str:
+        return f"0x{value.hex()}" if isinstance(value, bytes) else str(value)
+
     settings: dict[str, str] = {}
     pending: list[tuple[str, Any]] = list(values.items())
     while pending:
@@ -241,36 +210,22 @@ def settings_by_name(values: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(value, dict):
             pending += [(f"{name}.{key}", nested) for key, nested in value.items()]
         else:
-            settings[name] = json.dumps(value, default=_text)
+            settings[name] = json.dumps(value, default=text)
     return dict(sorted(settings.items()))
 
 
-def _text(value: object) -> str:
-    return f"0x{value.hex()}" if isinstance(value, bytes) else str(value)
-
-
-SECTION = "early_stop"
-"""The table of the rule in a run's settings and in its document."""
-
+SECTION = "early_stop"  # the table of the rule in a run's settings and in its document
 Metric = Literal["accuracy", "loss"]
 
 
 @dataclass(frozen=True, slots=True)
 class EarlyStopRule:
-    """A rule that ends a run; at least one of target and patience is set.
+    """A rule that ends a run; at least one of target and patience is set."""
 
-    Attributes:
-        metric: "accuracy", of which more is better, or "loss", of which less is.
-        target: the run ends with the first model that is as good; None for no target.
-        patience: it ends after so many evaluations in a row without a better model; None: never.
-        min_delta: by how much a model must exceed the best one so far to count as better, at
-            least 0.
-    """
-
-    metric: Metric
-    target: float | None = None
-    patience: int | None = None
-    min_delta: float = 0.0
+    metric: Metric  # more accuracy is better, or less loss
+    target: float | None = None  # the run ends with the first model that is as good
+    patience: int | None = None  # it ends after so many evaluations without a better model
+    min_delta: float = 0.0  # a better model exceeds the best one so far by more than this
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> EarlyStopRule | None:
@@ -281,11 +236,12 @@ class EarlyStopRule:
         if not (isinstance(values, dict) and values.keys() <= cls.__dataclass_fields__.keys()):
             raise EncodingError(f"{SECTION} = {values!s:.80} is no rule")
         rule = cls(**{"metric": None, **values})
-        if (
-            rule.metric not in ("accuracy", "loss")  # no set: a list has no hash
-            or not (rule.target is None or _is_number(rule.target))
-            or not (rule.patience is None or (type(rule.patience) is int and rule.patience > 0))
-            or not _is_number(rule.min_delta)
+        is_patient = rule.patience is None or (type(rule.patience) is int and rule.patience > 0)
+        if not (
+            rule.metric in ("accuracy", "loss")  # no set: a list has no hash
+            and (rule.target is None or _is_number(rule.target))
+            and is_patient
+            and _is_number(rule.min_delta)
         ):
             raise EncodingError(f"{SECTION} = {values!s:.80} is no rule")
         return rule
@@ -321,17 +277,12 @@ class EarlyStop:
 
 @dataclass(slots=True)
 class StopWatch:
-    """An early-stop rule, applied to one evaluation after another.
+    """An early-stop rule, applied to one evaluation after another."""
 
-    Attributes:
-        rule: of the run; None if it has none.
-        stop: the end of the run; None while it goes on.
-    """
-
-    rule: EarlyStopRule | None
-    stop: EarlyStop | None = None
+    rule: EarlyStopRule | None  # None if the run has none
+    stop: EarlyStop | None = None  # None while the run goes on
     _best: tuple[float, int] | None = None
-    _without: int = field(default=0)
+    _without: int = 0
 
     def take(self, number: int, accuracy: float | None, loss: float | None) -> None:
         """Take the measured values of a round; None where it was not measured."""

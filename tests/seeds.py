@@ -14,8 +14,7 @@ from typing import TypeVar
 from clients.runs.run_folder import manifest_of
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.protocol.documents.record import decode_record
-from ledger.protocol.documents.vector import decode_incidents
+from ledger.protocol.documents.record import decode_incidents, decode_record
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import NO_DIGEST, DropoutReason, IncidentKind, RefusalReason
 from ledger.storage.blobs import FolderBlobs

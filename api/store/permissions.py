@@ -14,7 +14,7 @@ from ledger.chain.contract.event_log import EventLog
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.round_ledger import last_ended
 from ledger.protocol.errors import ChainError
-from ledger.protocol.fold import registry_with_bans
+from ledger.protocol.ledger_state import registry_with_bans
 from ledger.protocol.types import Address, Digest, RegisteredClient, Upload
 
 MAX_AUDITORS = 16

@@ -15,8 +15,12 @@ from ledger.actors.participants import Member, MemberActor, Trainer
 from ledger.actors.steps import Action, PostEnvelope, SendDecision, SendReport
 from ledger.actors.view import ChainView, RoundView
 from ledger.protocol.documents.envelope import Body, Proposal, PublishedScores, Reply
-from ledger.protocol.documents.record import decode_record, encode_record
-from ledger.protocol.documents.vector import ScoreVector, encode_vector
+from ledger.protocol.documents.record import (
+    ScoreVector,
+    decode_record,
+    encode_record,
+    encode_vector,
+)
 from ledger.protocol.encoding import aggregation_result, commitment_of, set_digest, sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.judgement import counted_vectors, rank_trainers

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from clients.attacks.updates import AttackInput, Factor, Update, UpdateAttack, joint_attack
 from ledger.distances.fast import fast_distances
-from ledger.protocol.documents.vector import ScoreVector
+from ledger.protocol.documents.record import ScoreVector
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.inputs import Inputs, Participants, RoundClosing
 from ledger.protocol.judgement import next_model, rank_trainers

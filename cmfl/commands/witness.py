@@ -22,8 +22,8 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Domain
 from ledger.transparency import network, notes
 from ledger.transparency import policy as proofs
-from ledger.transparency.checkpoints import Checkpoint, open_checkpoint
 from ledger.transparency.network import WitnessFolder
+from ledger.transparency.notes import Checkpoint, open_checkpoint
 from ledger.transparency.policy import MAX_PROOF_BYTES, parse_proof, verified_head
 from ledger.transparency.tree import head_entries, origin_of, read_entries
 

@@ -22,8 +22,7 @@ from ledger.chain.contract.ledger import read_run_manifest
 from ledger.chain.ports import ChainReader
 from ledger.chain.round_ledger import RoundHistory, ends_after, last_ended
 from ledger.io.home import Home
-from ledger.protocol.documents.record import decode_record
-from ledger.protocol.documents.vector import decode_incidents
+from ledger.protocol.documents.record import decode_incidents, decode_record
 from ledger.protocol.errors import BlobError, ConfigurationError, EncodingError
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest

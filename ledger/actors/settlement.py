@@ -14,8 +14,14 @@ from numpy.typing import NDArray
 
 from ledger.actors.view import RoundView
 from ledger.protocol.documents.envelope import Proposal
-from ledger.protocol.documents.record import RoundRecord, decode_record
-from ledger.protocol.documents.vector import Incident, Incidents, ScoreVector, encode_incidents
+from ledger.protocol.documents.record import (
+    Incident,
+    Incidents,
+    RoundRecord,
+    ScoreVector,
+    decode_record,
+    encode_incidents,
+)
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.inputs import Inputs

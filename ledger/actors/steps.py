@@ -22,8 +22,7 @@ from ledger.protocol.documents.envelope import (
     PublishedScores,
     Reply,
 )
-from ledger.protocol.documents.record import RoundRecord, encode_record
-from ledger.protocol.documents.vector import encode_vector
+from ledger.protocol.documents.record import RoundRecord, encode_record, encode_vector
 from ledger.protocol.encoding import set_digest, sha256
 from ledger.protocol.judgement import Judgement
 from ledger.protocol.ledger_state import (

@@ -22,12 +22,11 @@ from ledger.protocol.documents.envelope import (
     PublishedScores,
     Reply,
 )
-from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
+from ledger.protocol.documents.record import MAX_VECTOR_BYTES
 from ledger.protocol.encoding import aggregation_result, commitment_of, set_digest, sha256
 from ledger.protocol.inputs import (
     Evidence,
     Inputs,
-    MinedCommitment,
     Participants,
     participants_of,
     primary_seat,
@@ -35,7 +34,12 @@ from ledger.protocol.inputs import (
     window_end,
 )
 from ledger.protocol.judgement import usable_clients
-from ledger.protocol.ledger_state import EquivocationReport, QuorumCertificate, SignedStatement
+from ledger.protocol.ledger_state import (
+    EquivocationReport,
+    MinedCommitment,
+    QuorumCertificate,
+    SignedStatement,
+)
 from ledger.protocol.parameters import MAX_VIEWS, Parameters
 from ledger.protocol.payloads import Payload
 from ledger.protocol.signing import is_signed_by

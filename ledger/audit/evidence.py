@@ -19,13 +19,17 @@ from numpy.typing import NDArray
 from ledger.audit.report import BlobKind
 from ledger.chain.contract.codec import Call
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-from ledger.protocol.documents.record import RoundRecord, decode_record
+from ledger.protocol.documents.record import (
+    MAX_VECTOR_BYTES,
+    Incident,
+    RoundRecord,
+    decode_incidents,
+    decode_record,
+)
 from ledger.protocol.documents.run import RunDocument
-from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, Incident, decode_incidents
 from ledger.protocol.encoding import INFINITY_BITS, aggregation_result, sha256, word_client
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError, EncodingError
-from ledger.protocol.fold import LedgerState
-from ledger.protocol.inputs import Evidence, Inputs, MinedCommitment, primary_seat
+from ledger.protocol.inputs import Evidence, Inputs, primary_seat
 from ledger.protocol.judgement import (
     Judgement,
     Ranking,
@@ -33,7 +37,13 @@ from ledger.protocol.judgement import (
     judge,
     rank_trainers,
 )
-from ledger.protocol.ledger_state import Deployment, Event, RoundDecided
+from ledger.protocol.ledger_state import (
+    Deployment,
+    Event,
+    LedgerState,
+    MinedCommitment,
+    RoundDecided,
+)
 from ledger.protocol.payloads import Payload
 from ledger.protocol.rules.distance import Distances, OwnRuleName, plain_distances
 from ledger.protocol.signing import is_signed_by

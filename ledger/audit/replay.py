@@ -75,19 +75,23 @@ from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError, ProtocolRefusal
-from ledger.protocol.fold import HeadEvent, LedgerState, LedgerView, mined_commitments
-from ledger.protocol.inputs import MinedCommitment, drawn_committee, primary_seat
+from ledger.protocol.inputs import drawn_committee, primary_seat
 from ledger.protocol.ledger_state import (
     BlockContext,
     ClientBanned,
     ClientsRegistered,
     Event,
+    HeadEvent,
     LedgerDeployed,
     LedgerOpened,
     LedgerStage,
+    LedgerState,
+    LedgerView,
+    MinedCommitment,
     RoundAbandoned,
     RoundDecided,
     UpdatesCommitted,
+    mined_commitments,
 )
 from ledger.protocol.rounds import Step
 from ledger.protocol.types import (

@@ -47,8 +47,7 @@ from ledger.protocol import rounds
 from ledger.protocol.documents.run import decode_run
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError, ProtocolRefusal
-from ledger.protocol.fold import HeadEvent
-from ledger.protocol.ledger_state import Deployment
+from ledger.protocol.ledger_state import Deployment, HeadEvent
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS, MIN_MEMBERS
 from ledger.protocol.types import Digest, Domain
 from ledger.transparency.policy import CheckpointEvidence

@@ -12,8 +12,6 @@ from typing import Protocol, TypeAlias
 
 from ledger.chain.ports import Block, IncompleteLogsError
 from ledger.protocol import encoding
-from ledger.protocol.fold import LedgerView, RoundStart, mined_commitments
-from ledger.protocol.inputs import MinedCommitment
 from ledger.protocol.ledger_state import (
     ClientBanned,
     ClientsRegistered,
@@ -22,11 +20,15 @@ from ledger.protocol.ledger_state import (
     Event,
     LedgerOpened,
     LedgerStage,
+    LedgerView,
+    MinedCommitment,
     RoundAbandoned,
     RoundDecided,
+    RoundStart,
     SubmittedCertificate,
     SubmittedDecision,
     UpdatesCommitted,
+    mined_commitments,
 )
 from ledger.protocol.types import NO_DIGEST, Digest, RegisteredClient, SignedCommitment
 

@@ -1,13 +1,8 @@
 """The fastest distances of this installation, used by members and auditors.
 
 They are compiled where the extra `fast` is installed and the machine allows it, else computed by
-NumPy in blocks. The two differ by far less than any verdict tolerates.
-
-`distances_by` takes any implementation of the squares, on the processor or another device, and
-gives all of them the same order of members and clients, and the same errors.
-
-Direct differences in blocks that stay in the processor's cache. A Gram matrix would be faster, but
-loses the distances of updates that are nearly equal.
+NumPy in blocks that stay in the processor's cache. The two differ by far less than any verdict
+tolerates. A Gram matrix would be faster, but loses the distances of nearly equal updates.
 """
 
 from __future__ import annotations
@@ -38,37 +33,29 @@ from ledger.protocol.rules.distance import (
 )
 from ledger.protocol.types import ClientId
 
-Matrix = NDArray[np.float64]
-"""Shape (members, clients)."""
+Matrix = NDArray[np.float64]  # shape (members, clients)
 
 
 class PairSquares(Protocol):
     """Squared distances of one round's updates to those of some of them, the members."""
 
     def squares(self, norms: NDArray[np.float64] | None = None) -> Matrix:
-        """Return the squared distances of all updates to the members'.
-
-        Args:
-            norms: divisor of each update, shape (clients,); None for no division.
-        """
+        """Return the squared distances of all updates to the members', each divided by its norm."""
 
     def norms(self) -> NDArray[np.float64]:
         """Return the Euclidean length of each update, shape (clients,)."""
 
 
 SquaresFactory = Callable[[Sequence[NDArray[np.float32]], Sequence[int]], PairSquares]
-"""Makes the squares of updates, each contiguous of shape (d,), given the members' rows."""
+"""From updates, each contiguous of shape (d,), and the members' rows."""
 
 
 def distances_by(squares_of: SquaresFactory) -> Distances:
     """Return a function that computes all distances of a round from an implementation of squares.
 
-    Everything else is left to `plain_distances`: users' own rules, updates that are not float32
-    vectors, and empty rounds.
-
-    Returns:
-        The counterpart of `plain_distances`, equal within each rule's tolerance; it raises
-        ValueError for updates of different lengths.
+    It equals `plain_distances` within each rule's tolerance, and calls it for users' own rules,
+    updates that are not float32 vectors, and empty rounds. Updates of different lengths are a
+    ValueError.
     """
 
     def distances(
@@ -108,15 +95,13 @@ def is_vector(row: NDArray[np.float32]) -> bool:
     return row.dtype == np.float32 and row.dtype.isnative and row.ndim == 1 and len(row) > 0
 
 
-BLOCK = 8_192
-"""Numbers of an update in one sum; the sums are added in order."""
+BLOCK = 8_192  # numbers of an update in one sum; the sums are added in order
 
 
 class BlockedSquares:
-    """The squares of one round's updates; a pair's bytes do not depend on the other updates.
+    """The squares of one round's updates, each contiguous of shape (d,), in NumPy.
 
-    Args:
-        updates: Δ of every client, each contiguous of shape (d,).
+    A pair's bytes do not depend on the other updates.
     """
 
     def __init__(self, updates: Sequence[NDArray[np.float32]], members: Sequence[int]) -> None:
@@ -155,14 +140,10 @@ class BlockedSquares:
 
 
 def fast_distances(threads: int = 1) -> Distances:
-    """Return a function that computes all distances of a round.
+    """Return a function that computes all distances of a round, equal to `plain_distances`.
 
     The bytes of a distance do not depend on the number of threads; those of a squared distance do
     not depend on the other updates either. Nothing is compiled or imported before the first call.
-
-    Returns:
-        The counterpart of `plain_distances`, equal within each rule's tolerance; it raises
-        ValueError for updates of different lengths.
     """
     if threads < 1:
         raise ValueError(f"distances on {threads} threads")

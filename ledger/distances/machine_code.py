@@ -4,15 +4,11 @@ It adds the squared differences of all pairs of a tile, 4 by 4 or 2 by 2 updates
 eight float64 that stay in registers. Its result is fixed to the last bit by IEEE 754 and by the
 order written here: differences of exact float64 numbers, fused multiply-add, no reassociation. A
 pair therefore has the same bytes in any tile, with any other updates, and on any processor with a
-fused multiply-add.
+fused multiply-add. Each core takes one range of numbers after another; the ranges do not depend on
+the number of cores, and their sums are added in order.
 
-LLVM comes through `llvmlite`, whose wheels need no compiler on the target machine, unlike an
-extension in C. Numba, which builds on it, takes a third of a second to import and a second to
-compile (half with a cache folder); this loop takes a tenth of a second per process and writes
-nothing. Explicit vectors also leave no order to the compiler.
-
-Each core takes one range of numbers after another. The ranges do not depend on the number of cores,
-and their sums are added in order.
+LLVM comes through `llvmlite`, whose wheels need no compiler, unlike an extension in C. Numba takes
+a third of a second to import and a second to compile; this loop takes a tenth and writes nothing.
 """
 
 from __future__ import annotations
@@ -32,9 +28,7 @@ from numpy.typing import NDArray
 
 from ledger.io.extras import install_command
 
-LANES = 8
-"""Numbers in a vector: a pair's sum has as many parts. Determines the order of the sum."""
-
+LANES = 8  # numbers in a vector, and parts of a sum, whose order it determines
 BLOCK = 512
 """Numbers of each update that are widened and compared at a time: 4 KiB of second-level cache per
 update; a tile fits into the first level. Determines the order of the sum."""
@@ -51,35 +45,27 @@ class NoMachineCodeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """A target of compilation.
-
-    Attributes:
-        features: LLVM's list: "+fma,-sse4a,...".
-        tile: updates on each side of a tile; its sums fit into registers.
-    """
+    """A target of compilation."""
 
     name: str
-    features: str
-    tile: int
+    features: str  # LLVM's list: "+fma,-sse4a,..."
+    tile: int  # updates on each side of a tile; its sums fit into registers
 
 
 @dataclass(frozen=True, slots=True)
 class MachineCode:
-    """The compiled loop.
+    """The compiled loop: add_squares(rows, groups, member groups, start, stop, norms, block, sums).
 
-    Attributes:
-        tile: updates on each side of a tile; numbers of updates are padded to a multiple of it.
-        add_squares: (rows, groups, member groups, start, stop, norms, block, sums) adds the squared
-            distances over [start, stop). `rows` are addresses of groups · tile float32 vectors, the
-            members' first, 0 for a zero vector. `norms` is 0 or the address of each update's
-            float64 divisor. `block` has room for groups · tile · BLOCK float64 numbers, and `sums`
-            has LANES parts for each pair: (member groups · tile, groups · tile, LANES); only pairs
-            in or right of the diagonal's tiles are added.
+    It adds the squared distances over [start, stop). `rows` are addresses of groups · tile float32
+    vectors, the members' first, 0 for a zero vector. `norms` is 0 or the address of each update's
+    float64 divisor. `block` has room for groups · tile · BLOCK float64 numbers, and `sums` has
+    LANES parts for each pair: (member groups · tile, groups · tile, LANES). Only pairs in or right
+    of the diagonal's tiles are added.
     """
 
-    tile: int
+    tile: int  # updates on each side of a tile; numbers of updates are padded to a multiple
     add_squares: Callable[..., None]
-    owner: object
+    owner: object  # holds the function as long as it is referenced
 
 
 def machine_code() -> MachineCode:
@@ -116,15 +102,6 @@ def this_processor() -> Processor:
 
 def compiled(processor: Processor) -> MachineCode:
     """Return the loop for this processor, or an older compatible one."""
-    owner = linked(_written(processor.tile), processor)
-    pointer, number = ctypes.c_void_p, ctypes.c_int64
-    signature = (pointer, number, number, number, number, pointer, pointer, pointer)
-    address = owner.get_function_address(_NAME)
-    return MachineCode(processor.tile, ctypes.CFUNCTYPE(None, *signature)(address), owner)
-
-
-def linked(assembly: str, processor: Processor) -> Any:
-    """Return the engine that holds a module's functions as long as it is referenced."""
     llvm = _llvm()
     try:
         llvm.initialize_native_target()
@@ -133,13 +110,16 @@ def linked(assembly: str, processor: Processor) -> Any:
         machine = llvm.Target.from_default_triple().create_target_machine(
             cpu=processor.name, features=processor.features, opt=3, jit=True
         )
-        module = llvm.parse_assembly(assembly)
+        module = llvm.parse_assembly(str(_Writer(processor.tile).module))
         module.verify()
         owner = llvm.create_mcjit_compiler(module, machine)
         owner.finalize_object()
     except (OSError, RuntimeError) as error:
         raise NoMachineCodeError(f"LLVM: {error}") from error
-    return owner
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    signature = (pointer, number, number, number, number, pointer, pointer, pointer)
+    address = owner.get_function_address(_NAME)
+    return MachineCode(processor.tile, ctypes.CFUNCTYPE(None, *signature)(address), owner)
 
 
 def _llvm() -> Any:
@@ -156,10 +136,6 @@ def _llvm() -> Any:
 
 
 _NAME = "add_squares"
-
-
-def _written(tile: int) -> str:
-    return str(_Writer(tile).module)
 
 
 class _Writer:
@@ -181,16 +157,8 @@ class _Writer:
         pointer, integer = self._pointer, self._integer
         takes = [pointer, integer, integer, integer, integer, pointer, pointer, pointer]
         function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), takes), _NAME)
-        (
-            self._rows,
-            self._groups,
-            self._member_groups,
-            self._start,
-            self._stop,
-            self._norms,
-            self._block,
-            self._sums,
-        ) = function.args
+        self._rows, self._groups, self._member_groups, self._start = function.args[:4]
+        self._stop, self._norms, self._block, self._sums = function.args[4:]
         for argument in function.args:
             if argument.type == pointer:
                 argument.add_attribute("noalias")
@@ -278,9 +246,8 @@ class _Writer:
     ) -> Iterator[tuple[Any, list[Any], list[Any]]]:
         """Repeat the enclosed code for first, first + step, ..., below last.
 
-        Yields:
-            The counter; the carried values, which after the loop are the last ones; and a list for
-            their new values.
+        Yields the counter, the carried values (afterwards the last ones), and a list for new
+        values.
         """
         b = self._b
         before = b.block
@@ -331,8 +298,7 @@ class _Writer:
         self._b.store(value, pointer, align=8)
 
 
-RANGE = 1 << 16
-"""Numbers of an update that one core takes at a time. Determines the order of the sum."""
+RANGE = 1 << 16  # numbers of an update that one core takes at a time; determines the sum's order
 
 
 class StreamedSquares:
@@ -345,11 +311,7 @@ class StreamedSquares:
         updates: Sequence[NDArray[np.float32]],
         members: Sequence[int],
     ) -> None:
-        """Store the updates without copying.
-
-        Args:
-            updates: Δ of every client, each contiguous of shape (d,).
-        """
+        """Store the updates, each contiguous of shape (d,), without copying."""
         self._dimension = len(updates[0])
         self._members = members
         self._code = code
@@ -379,72 +341,48 @@ class StreamedSquares:
     ) -> NDArray[np.float64]:
         """Return the sums of the first `members` addresses with all; address 0 is a zero vector.
 
-        Args:
-            norms: divisor of each update; None for no division.
-
-        Returns:
-            Shape (members, addresses); values left of the diagonal are undefined.
+        Shape (members, addresses); values left of the diagonal are undefined.
         """
-        work = _Work(self._code, addresses, members, norms, self._threads)
-        total = np.zeros((members, len(addresses)))
-        for part in _mapped(work, self._dimension, self._threads):
+        code, tile, count = self._code, self._code.tile, len(addresses)
+        groups, member_groups = -(-count // tile), -(-members // tile)
+        padding = groups * tile - count
+        rows = np.array(addresses + [0] * padding, dtype=np.uintp)
+        divisors = None if norms is None else np.append(norms, np.ones(padding))
+        blocks: SimpleQueue[NDArray[np.float64]] = SimpleQueue()
+        for _ in range(self._threads):
+            blocks.put(np.empty(groups * tile * BLOCK))
+
+        def sums_over(start: int, stop: int) -> NDArray[np.float64]:
+            block, sums = blocks.get(), np.zeros((member_groups * tile, groups * tile, LANES))
+            counts = groups, member_groups, start, stop
+            divisor = 0 if divisors is None else divisors.ctypes.data
+            data = block.ctypes.data, sums.ctypes.data
+            code.add_squares(rows.ctypes.data, *counts, divisor, *data)
+            blocks.put(block)
+            parts = sums[:members, :count]
+            while parts.shape[-1] > 1:
+                half = parts.shape[-1] // 2
+                parts = parts[..., :half] + parts[..., half:]
+            return parts[..., 0]
+
+        total = np.zeros((members, count))
+        for part in _mapped(sums_over, self._dimension, self._threads):
             total += part
         return total
 
 
-def _mapped(work: _Work, stop: int, threads: int) -> Iterator[NDArray[np.float64]]:
+def _mapped(
+    sums_over: Callable[[int, int], NDArray[np.float64]], stop: int, threads: int
+) -> Iterator[NDArray[np.float64]]:
     """Yield the sums over each range, in the order of the ranges."""
     ranges = [(first, min(first + RANGE, stop)) for first in range(0, stop, RANGE)]
     if threads == 1 or len(ranges) < 2:
-        yield from (work(*range_) for range_ in ranges)
+        yield from (sums_over(*range_) for range_ in ranges)
         return
     with ThreadPoolExecutor(threads) as pool:
-        ahead = deque(pool.submit(work, *range_) for range_ in ranges[: 2 * threads])
+        ahead = deque(pool.submit(sums_over, *range_) for range_ in ranges[: 2 * threads])
         for range_ in ranges[2 * threads :]:
             yield ahead.popleft().result()
-            ahead.append(pool.submit(work, *range_))
+            ahead.append(pool.submit(sums_over, *range_))
         while ahead:
             yield ahead.popleft().result()
-
-
-class _Work:
-    """The compiled loop over ranges of the numbers, with one buffer per thread."""
-
-    def __init__(
-        self,
-        code: MachineCode,
-        addresses: list[int],
-        members: int,
-        norms: NDArray[np.float64] | None,
-        threads: int,
-    ) -> None:
-        tile = code.tile
-        self._code = code
-        self._members, self._count = members, len(addresses)
-        self._groups, self._member_groups = -(-self._count // tile), -(-members // tile)
-        padding = self._groups * tile - self._count
-        self._addresses = np.array(addresses + [0] * padding, dtype=np.uintp)
-        self._norms = None if norms is None else np.append(norms, np.ones(padding))
-        self._blocks: SimpleQueue[NDArray[np.float64]] = SimpleQueue()
-        for _ in range(threads):
-            self._blocks.put(np.empty(self._groups * tile * BLOCK))
-
-    def __call__(self, start: int, stop: int) -> NDArray[np.float64]:
-        tile, block = self._code.tile, self._blocks.get()
-        sums = np.zeros((self._member_groups * tile, self._groups * tile, LANES))
-        self._code.add_squares(
-            self._addresses.ctypes.data,
-            self._groups,
-            self._member_groups,
-            start,
-            stop,
-            0 if self._norms is None else self._norms.ctypes.data,
-            block.ctypes.data,
-            sums.ctypes.data,
-        )
-        self._blocks.put(block)
-        parts = sums[: self._members, : self._count]
-        while parts.shape[-1] > 1:
-            half = parts.shape[-1] // 2
-            parts = parts[..., :half] + parts[..., half:]
-        return parts[..., 0]

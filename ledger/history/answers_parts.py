@@ -24,8 +24,7 @@ from ledger.history.fields import (
 from ledger.history.round import DocumentedRound, Documents, HistoryRound, Participation
 from ledger.io.parsing import picked
 from ledger.protocol import encoding
-from ledger.protocol.documents.record import RefusedScores
-from ledger.protocol.documents.vector import Incident
+from ledger.protocol.documents.record import Incident, RefusedScores
 from ledger.protocol.encoding import checksum, to_hex
 from ledger.protocol.judgement import weights_of
 from ledger.protocol.types import ClientId, RefusalReason

@@ -28,8 +28,13 @@ from ledger.history.answers_parts import (
     refusal,
 )
 from ledger.history.fields import Answer, Response, code_of, doc, finite, phase_name
-from ledger.protocol.documents.record import RefusedScores, RoundRecord
-from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, Incident, decode_vector
+from ledger.protocol.documents.record import (
+    MAX_VECTOR_BYTES,
+    Incident,
+    RefusedScores,
+    RoundRecord,
+    decode_vector,
+)
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.inputs import primary_seat

@@ -46,7 +46,6 @@ from ledger.history.round import (
 )
 from ledger.protocol.encoding import registered_client
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.fold import RoundStart, registry_with_bans
 from ledger.protocol.ledger_state import (
     ClientBanned,
     ClientsRegistered,
@@ -55,7 +54,9 @@ from ledger.protocol.ledger_state import (
     LedgerOpened,
     RoundAbandoned,
     RoundDecided,
+    RoundStart,
     UpdatesCommitted,
+    registry_with_bans,
 )
 from ledger.protocol.types import ClientId, Digest, RegisteredClient
 from ledger.storage.blobs import BlobReader

@@ -19,14 +19,17 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ledger.chain.round_ledger import RecordedEvent, RoundHistory
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-from ledger.protocol.documents.record import RoundRecord, decode_record
+from ledger.protocol.documents.record import (
+    Incident,
+    Incidents,
+    RoundRecord,
+    decode_incidents,
+    decode_record,
+)
 from ledger.protocol.documents.run import RunDocument, decode_run
-from ledger.protocol.documents.vector import Incident, Incidents, decode_incidents
 from ledger.protocol.encoding import word_client
 from ledger.protocol.errors import BlobError, EncodingError
-from ledger.protocol.fold import RoundStart, mined_commitments, registry_with_bans
 from ledger.protocol.inputs import (
-    MinedCommitment,
     Participants,
     RoundSizes,
     closing_block,
@@ -36,9 +39,13 @@ from ledger.protocol.inputs import (
 from ledger.protocol.ledger_state import (
     ClientBanned,
     Deployment,
+    MinedCommitment,
     RoundAbandoned,
     RoundDecided,
+    RoundStart,
     UpdatesCommitted,
+    mined_commitments,
+    registry_with_bans,
 )
 from ledger.protocol.types import (
     NO_DIGEST,

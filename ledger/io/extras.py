@@ -17,49 +17,30 @@ if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
 NAME = "cmfl-ledger"
-EXTRAS = {
-    "typer": "cli",
-    "rich": "cli",
-    "torch": "clients",
-    "scipy": "clients",
-    "sklearn": "clients",
-    "safetensors": "clients",
-    "tomli_w": "clients",
-    "llvmlite": "fast",
-    "pyarrow": "data",
-    "PIL": "data",
-    "huggingface_hub": "fetch",
+_MODULES = {
+    "cli": "typer rich",
+    "clients": "torch scipy sklearn safetensors tomli_w",
+    "fast": "llvmlite",
+    "data": "pyarrow PIL",
+    "fetch": "huggingface_hub",
     "ray": "ray",
-    "matplotlib": "plots",
-    "transformers": "transformers",
-    "peft": "transformers",
-    "tokenizers": "transformers",
-    "anyio": "api",
-    "fastapi": "api",
-    "starlette": "api",
-    "uvicorn": "api",
-    "sse_starlette": "api",
-    "prometheus_client": "api",
-    "structlog": "api",
-    "limits": "api",
-    "mlflow": "mlflow",
-    "alembic": "mlflow",
-    "tensorboardX": "tensorboard",
+    "plots": "matplotlib",
+    "transformers": "transformers peft tokenizers",
+    "api": "anyio fastapi starlette uvicorn sse_starlette prometheus_client structlog limits",
+    "mlflow": "mlflow alembic",
+    "tensorboard": "tensorboardX",
     "wandb": "wandb",
-    "fsspec": "remote",
-    "s3fs": "remote",
-    "cryptography": "provenance",
-    "model_signing": "provenance",
-    "securesystemslib": "provenance",
+    "remote": "fsspec s3fs",
+    "provenance": "cryptography model_signing securesystemslib",
 }
-"""The extra that installs an optional module; `pyproject.toml` lists the same packages."""
+# The extra that installs an optional module; `pyproject.toml` lists the same packages.
+EXTRAS = {module: extra for extra, modules in _MODULES.items() for module in modules.split()}
 
 
 def install_command(extra: str) -> str:
     """Return the command that adds an extra to the present installation.
 
-    A checkout or a wheel is installed once more, with the extra. Of any other installation, the
-    packages of the extra are named: no index has `cmfl-ledger`.
+    Without a checkout or wheel it names the extra's packages: no index has `cmfl-ledger`.
     """
     from importlib.metadata import distributions  # noqa: PLC0415 - slow to load, rarely needed
 
@@ -71,7 +52,12 @@ def install_command(extra: str) -> str:
     packages = next(filter(None, (_packages(one.requires or (), extra) for one in found)), None)
     if packages is None:  # the code runs without an installation
         packages = [f"{Path(__file__).parents[2]}[{extra}]"]
-    return shlex.join(["pip", "install", *([p for p in packages if _is_missing(p)] or packages)])
+    missing = [
+        package
+        for package in packages
+        if not any(distributions(name=re.split(r"[^\w.-]", package, maxsplit=1)[0]))
+    ]
+    return shlex.join(["pip", "install", *(missing or packages)])
 
 
 def _source(distribution: Distribution) -> tuple[list[str], Path] | None:
@@ -96,13 +82,6 @@ def _packages(requirements: Iterable[str], extra: str) -> list[str]:
         found += [one for name in names for one in _packages(requirements, name)]
         found += [] if inner else [requirement]
     return [*dict.fromkeys(found)]
-
-
-def _is_missing(requirement: str) -> bool:
-    from importlib.metadata import distributions  # noqa: PLC0415 - as above
-
-    name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
-    return next(iter(distributions(name=name)), None) is None
 
 
 def require_extra(extra: str, purpose: str) -> None:

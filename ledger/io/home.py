@@ -1,21 +1,16 @@
 """Files: the layout of a home, durable and named writing, bounded reading, and locks of folders.
 
 This module alone knows the names `chain.sqlite`, `blobs/`, `runs/<name>/` and their contents, and
-it alone writes files (except SQLite databases). A reader sees a complete file or none, even if
-the writer is killed. A durable file survives a power cut under its name: its bytes are synced, then
-its folder, then the folders above.
+it alone writes files (except SQLite databases). A reader sees a complete file or none, even if the
+writer is killed. A durable file survives a power cut: its bytes are synced, then its folder, then
+the folders above.
 
-A file that a user names for a result may be a device, a pipe or an open descriptor
-(`/dev/stdout`): it is written into, and never replaced. Links are followed. A regular file is
-replaced as a whole: a reader sees the old bytes or the new ones, and a full disk keeps the old
-ones.
-
-A lock is a file that its process holds with flock. The file names the process and its command.
+A device, a pipe or an open descriptor (`/dev/stdout`) that a user names is written into, and never
+replaced. A regular file is replaced as a whole, so that a full disk keeps the old bytes.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -35,16 +30,12 @@ from typing import IO
 from ledger.protocol.errors import ConfigurationError
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-WRITING = ".writing-"
-"""Prefix of the name of an unfinished file."""
-
+WRITING = ".writing-"  # prefix of the name of an unfinished file
 MANIFEST = "deployment.json"
 JOURNAL = "votes.sqlite"
-RUN_LOCK = "run.lock"
 
 _SYNCING_THREADS = 8
-_MOST_NAMED = 4_096
-"""Folders that are remembered; of one that is forgotten it is asked once more."""
+_MOST_NAMED = 4_096  # durable folders that are remembered; a forgotten one is synced again
 
 
 class Disk:
@@ -57,14 +48,13 @@ class Disk:
         self._named: set[Path] = set()  # folders whose own names are durable
 
     def write_whole(self, path: Path, data: bytes | memoryview, *, durable: bool = True) -> None:
-        """Write a file by renaming a temporary one, so that no reader ever sees half of it.
+        """Write a file by renaming a temporary one; its folder is created.
 
-        Args:
-            path: of the file; its folder is created.
-            durable: whether it survives a power cut once this returns; else call `sync` later.
+        A durable file survives a power cut once this returns; for another, call `sync` later.
         """
         with _naming(path):
-            for folder in _missing(path.parent):
+            above = (path.parent, *path.parent.parents)
+            for folder in reversed([each for each in above if not each.exists()]):
                 self.make_folder(folder)
             temporary = self.create(path.parent, data)
             try:
@@ -114,7 +104,7 @@ class Disk:
             path.unlink(missing_ok=True)
 
     def sync_files(self, paths: Collection[Path]) -> None:
-        _in_parallel(_sync_file, paths)
+        _in_parallel(_sync_path, paths)
 
     def sync_folders(self, folders: Collection[Path]) -> None:
         """Make the names in several folders durable; see `sync_folder`."""
@@ -122,22 +112,26 @@ class Disk:
 
     def sync_folder(self, folder: Path) -> None:
         """Make the names in a folder durable."""
-        with _naming(folder):
-            try:
-                _sync_descriptor(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-            except OSError as error:
-                # Some file systems on a network keep names at once and have no way to ask for it.
-                if error.errno not in {errno.EINVAL, errno.ENOTSUP}:
-                    raise
+        try:
+            _sync_path(folder, os.O_DIRECTORY)
+        except OSError as error:
+            # Some network file systems keep names at once, and cannot be asked to.
+            if error.errno not in {errno.EINVAL, errno.ENOTSUP}:
+                raise
 
     def _sync_names(self, paths: Collection[Path]) -> None:
         folders = {path.parent.resolve() for path in paths}
         self.sync_folders(sorted(folders))
-        # Not only those made here: the creator of the others may have been killed.
-        unnamed = {above for folder in folders - self._named for above in _within_device(folder)}
+        # Not only folders made here: the creator of the others may have been killed.
+        unnamed: set[Path] = set()
+        for folder in folders - self._named:
+            device = folder.stat().st_dev
+            for above in (folder, *folder.parents):
+                if above.parent != above and above.parent.stat().st_dev == device:
+                    unnamed.add(above)
         unnamed -= self._named
         for parent in sorted({folder.parent for folder in unnamed} - folders):
-            with contextlib.suppress(PermissionError):  # then no name in it was created here
+            with suppress(PermissionError):  # then no name in it was created here
                 self.sync_folder(parent)
         if len(self._named) + len(unnamed) > _MOST_NAMED:
             self._named.clear()  # each round adds folders of mail
@@ -163,22 +157,14 @@ class RunPaths:
 
     path: Path
 
-    configuration = _Below("config.toml")
-    """The run's whole configuration, as TOML."""
-    metrics = _Below("metrics.jsonl")
-    """One JSON line for each round."""
-    manifest = _Below(MANIFEST)
-    """The deployment: chain, contract and run document."""
-    lock = _Below(RUN_LOCK)
-    """The lock file of the process that deploys or plays the run."""
-    intent = _Below("deployment.intent.json")
-    """The deployment that is being sent, until the manifest exists."""
-    journal = _Below(JOURNAL)
-    """The vote journal of the run's keys."""
-    model = _Below("model.safetensors")
-    """The last model."""
-    environments = _Below("environments.jsonl")
-    """One JSON line for each environment in which a simulation trained, with its round."""
+    configuration = _Below("config.toml")  # all settings
+    metrics = _Below("metrics.jsonl")  # one line for each round
+    manifest = _Below(MANIFEST)  # the deployment: chain, contract and run document
+    intent = _Below("deployment.intent.json")  # the deployment that is being sent
+    lock = _Below("run.lock")  # of the process that deploys or plays the run
+    journal = _Below(JOURNAL)  # votes of the run's keys
+    model = _Below("model.safetensors")  # the last one
+    environments = _Below("environments.jsonl")  # each in which a simulation trained, by round
 
     @property
     def name(self) -> str:
@@ -207,16 +193,11 @@ class Home:
 
     path: Path
 
-    chain = _Below("chain.sqlite")
-    """The embedded chain's file."""
-    blobs = _Below("blobs")
-    """The content-addressed store."""
-    runs = _Below("runs")
-    """The folder with one folder for each run."""
-    event_log = _Below("event_log.sqlite")
-    """The verified events of contracts on nodes; a cache."""
-    lock = _Below("home.lock")
-    """The lock file that writers share."""
+    chain = _Below("chain.sqlite")  # the embedded chain
+    blobs = _Below("blobs")  # the content-addressed store
+    runs = _Below("runs")  # one folder for each run
+    event_log = _Below("event_log.sqlite")  # a cache: verified events of contracts on nodes
+    lock = _Below("home.lock")  # shared by writers
 
     def run(self, name: str) -> RunPaths:
         """Return the paths of a run, which need not exist."""
@@ -245,27 +226,21 @@ class Home:
         with _naming(self.lock):
             descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            with contextlib.suppress(BlockingIOError):
+            with suppress(BlockingIOError):
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self._remove_unfinished()
+                for folder in ("", "runs/*/", "blobs/*/"):
+                    for path in self.path.glob(f"{folder}{WRITING}*"):
+                        path.unlink(missing_ok=True)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             yield
         finally:
             os.close(descriptor)
 
-    def _remove_unfinished(self) -> None:
-        for pattern in (f"{WRITING}*", f"runs/*/{WRITING}*", f"blobs/*/{WRITING}*"):
-            for path in self.path.glob(pattern):
-                path.unlink(missing_ok=True)
-
 
 def read_file(path: Path, limit: int) -> bytes:
-    """Read at most `limit` bytes of a file, and one more if it is longer.
-
-    A pipe or a device under its name does not block.
-    """
+    """Read at most `limit` bytes of a file, and one more if it is longer."""
     with _naming(path), open_file(path) as file:
-        # No more is asked for than there is: Python sets aside all that it is asked for.
+        # Python allocates all that it is asked for, so ask for no more than there is.
         size = os.fstat(file.fileno()).st_size
         data = file.read(min(size, limit) + 1)
         if size < len(data) <= limit:  # it has grown meanwhile
@@ -275,7 +250,7 @@ def read_file(path: Path, limit: int) -> bytes:
 
 @contextmanager
 def open_file(path: Path) -> Iterator[BufferedReader]:
-    """Open a file for reading without blocking on a pipe or a device."""
+    """Open a file for reading; a pipe or a device is refused, and does not block."""
     with _naming(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -288,14 +263,20 @@ def open_file(path: Path) -> Iterator[BufferedReader]:
         os.close(descriptor)
 
 
-def read_text(path: Path, limit: int) -> str:
-    """Return the text of a file that a user named."""
+def read_bounded(path: Path, limit: int) -> bytes:
+    """Return the bytes of a file that a user named."""
     try:
         data = read_file(path, limit)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     if len(data) > limit:
         raise ConfigurationError(f"{path} is over {limit} bytes")
+    return data
+
+
+def read_text(path: Path, limit: int) -> str:
+    """Return the text of a file that a user named."""
+    data = read_bounded(path, limit)
     try:
         return data.decode("utf-8-sig")  # editors may put a byte-order mark before the text
     except UnicodeDecodeError as error:
@@ -313,20 +294,6 @@ def _naming(path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
-def _missing(folder: Path) -> list[Path]:
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    return missing[::-1]
-
-
-def _within_device(folder: Path) -> list[Path]:
-    device = folder.stat().st_dev
-    return [
-        path
-        for path in (folder, *folder.parents)
-        if path.parent != path and path.parent.stat().st_dev == device
-    ]
-
-
 def _in_parallel(sync: Callable[[Path], None], paths: Collection[Path]) -> None:
     """Sync paths side by side: the file system writes its own journal once for many of them."""
 
@@ -342,23 +309,16 @@ def _in_parallel(sync: Callable[[Path], None], paths: Collection[Path]) -> None:
         list(threads.map(sync_share, shares))
 
 
-def _sync_file(path: Path) -> None:
+def _sync_path(path: Path, kind: int = 0) -> None:
     with _naming(path):
-        _sync_descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | kind)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
-def _sync_descriptor(descriptor: int) -> None:
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-_MOST_LINKS = 40
-
-
-_MOVED: dict[int, int] = {}
-"""The descriptor that a standard stream has now, by the usual one."""
+_MOVED: dict[int, int] = {}  # the descriptor that a standard stream has now, by the usual one
 
 
 def move_standard_output(descriptor: int) -> None:
@@ -375,10 +335,13 @@ def write_named(path: Path, data: bytes) -> None:
 @contextmanager
 def writing_named(path: Path) -> Iterator[IO[bytes]]:
     """Open a file that a user named, for its whole new content."""
+    mode = None
     try:
+        with suppress(FileNotFoundError):
+            mode = path.stat().st_mode
         if (descriptor := _descriptor(path)) is not None:
             opening = os.dup(descriptor)
-        elif (mode := _mode(path)) is not None and not stat.S_ISREG(mode):
+        elif mode is not None and not stat.S_ISREG(mode):
             opening = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
         else:
             with _replacing(Path(os.path.realpath(path)), mode) as file:
@@ -423,17 +386,10 @@ def _replacing(target: Path, mode: int | None) -> Iterator[IO[bytes]]:
     DISK.sync_folder(target.parent)
 
 
-def _mode(path: Path) -> int | None:
-    try:
-        return path.stat().st_mode
-    except FileNotFoundError:
-        return None
-
-
 def _descriptor(path: Path) -> int | None:
     """Return the open descriptor of this process that a path names, as /dev/stdout does."""
     own = {Path(f"/proc/{os.getpid()}/fd"), Path("/dev/fd")}
-    for _ in range(_MOST_LINKS):
+    for _ in range(40):  # as many links as the kernel follows
         folder = Path(os.path.realpath(path.parent))
         if folder in own:
             number = int(path.name) if path.name.isdecimal() else None
@@ -445,7 +401,6 @@ def _descriptor(path: Path) -> int | None:
 
 
 _MOST_BYTES = 200
-_PROGRAM = "cmfl"
 
 
 class HeldError(ConfigurationError):
@@ -453,7 +408,10 @@ class HeldError(ConfigurationError):
 
 
 def take_lock(path: Path, mode: int = 0o644) -> int:
-    """Return the descriptor of a lock file, locked until it is closed."""
+    """Return the descriptor of a lock file, locked until it is closed.
+
+    The file names the process and its command.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -515,7 +473,7 @@ def _command() -> str:
     """Return this process's program and subcommand; options and arguments may be secret."""
     program = Path(sys.argv[0]) if sys.argv else Path()
     name = program.parent.name if program.name == "__main__.py" else program.name
-    if name != _PROGRAM:
+    if name != "cmfl":
         return name if name not in {"", "-c"} else "python"
     return " ".join([name, *takewhile(lambda word: not word.startswith("-"), sys.argv[1:2])])
 
@@ -526,8 +484,4 @@ def _holder(descriptor: int) -> str:
         return "another process"
     text = os.pread(descriptor, _MOST_BYTES, 0).decode("utf-8", "replace")
     command = text.partition("\n")[0].partition(" ")[2]
-    return (
-        f"process {process} ({command})"
-        if command.isprintable() and command
-        else (f"process {process}")
-    )
+    return f"process {process}" + (f" ({command})" if command and command.isprintable() else "")

@@ -1,12 +1,11 @@
 """HTTP to untrusted servers: one request, one response, bounded in time and size.
 
-Time-outs of httpx apply to single waits; they only detect a silent server. So that waits cannot add
-up, requests run on an event loop, where one deadline covers name resolution, proxy, TLS, sending,
-headers and the last byte: a server that drips a byte a second blocks no caller. (The system's name
-resolution cannot be cancelled; if it hangs, the end of the program waits for it.) Bytes are counted
-as they arrive, and compressed responses are refused. Redirects are not followed, so that a token
-goes nowhere else, and cookies are dropped. A server's address is shown without user, password, path
-and query, since any of them may be a key.
+Time-outs of httpx apply to single waits. So requests run on an event loop, where one deadline
+covers name resolution, proxy, TLS, sending, headers and the last byte: a server that drips a byte a
+second blocks no caller. (The system's name resolution cannot be cancelled; if it hangs, the end of
+the program waits for it.) Bytes are counted as they arrive, and compressed responses are refused.
+Redirects are not followed, so that a token goes nowhere else, and cookies are dropped. Messages
+show an address without user, password, path and query, since any of them may be a key.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import functools
 import ipaddress
 import logging
 import os
+import re
 import ssl
 import threading
 import weakref
@@ -32,7 +32,6 @@ from ledger.protocol.errors import CmflError
 
 _HIGHEST_PORT = 65_535
 _LONGEST = 100
-_LONGEST_SECONDS = 10  # digits
 # One per process: a forked child has its parent's, but not the thread that it runs on.
 _LOOPS: dict[int, asyncio.AbstractEventLoop] = {}
 _OPEN: set[httpx.AsyncClient] = set()
@@ -50,28 +49,20 @@ class ResponseTooLargeError(HttpFailureError):
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """A server's response.
-
-    Attributes:
-        media_type: of the body, in lower case and without parameters.
-        retry_after_seconds: pause that the server requests; 0 for none.
-    """
+    """A server's response."""
 
     status: int
     body: bytes
-    media_type: str = ""
-    retry_after_seconds: int = 0
+    media_type: str = ""  # in lower case and without parameters
+    retry_after_seconds: int = 0  # pause that the server requests; 0 for none
 
 
 class HttpServer:
-    """A server behind one URL; safe to share between threads and with forked processes.
+    """A server behind one http or https URL; threads and forked processes may share it.
 
-    Args:
-        url: http or https; user and password in it are sent as basic authentication. The
-            environment's proxies are used for all but loopback.
-        token: sent as bearer token with every request; None for none.
-        silence_seconds: how long nothing may come, or go, while a request lasts; None for as long
-            as the request may take.
+    User and password in the URL are sent as basic authentication, a token as bearer token. The
+    environment's proxies are used for all but loopback. `silence_seconds` bounds each single wait;
+    None leaves the deadline alone.
     """
 
     def __init__(
@@ -95,11 +86,7 @@ class HttpServer:
         return self._ask(httpx.Request("GET", self._below(path)), max_bytes)
 
     def save(self, path: str, max_bytes: int, file: IO[bytes]) -> HttpResponse:
-        """Write the body of the response to GET into a file, piece by piece.
-
-        Returns:
-            The response, with an empty body if the status is 200.
-        """
+        """Write the body of a response with status 200 into a file; other bodies are returned."""
         return self._ask(httpx.Request("GET", self._below(path)), max_bytes, file)
 
     def head(self, path: str) -> HttpResponse:
@@ -158,21 +145,29 @@ class HttpServer:
         loop, task = asyncio.get_running_loop(), cast("asyncio.Task[Any]", asyncio.current_task())
         given_up.add_done_callback(lambda _: loop.call_soon_threadsafe(task.cancel))
         opened: list[Any] = []
-        request.extensions["trace"] = functools.partial(_note_opened, opened)
+
+        async def note(event: str, told: dict[str, Any]) -> None:
+            if event == "connection.connect_tcp.complete":
+                opened.append(told["return_value"])
+
+        request.extensions["trace"] = note
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 response = await self._client().send(request, stream=True)
                 try:
-                    is_wanted = file is not None and response.status_code == httpx.codes.OK
                     body = bytearray()
-                    take = _writing_to(file) if file is not None and is_wanted else body.extend
+                    take: Callable[[bytes], object] = body.extend
+                    if file is not None and response.status_code == httpx.codes.OK:
+                        take = functools.partial(_write, file)
                     await self._read(response, most, take)
                     media_type, _, _ = response.headers.get("Content-Type", "").partition(";")
+                    retry_after = response.headers.get("Retry-After", "")
+                    is_number = re.fullmatch("[0-9]{1,10}", retry_after)  # a date counts as 0
                     return HttpResponse(
                         response.status_code,
                         bytes(body),
                         media_type.strip().lower()[:_LONGEST],
-                        _retry_after(response.headers.get("Retry-After", "")),
+                        int(retry_after) if is_number else 0,
                     )
                 finally:
                     await response.aclose()
@@ -225,18 +220,11 @@ class _NotWrittenError(Exception):
         self.why = why
 
 
-def _retry_after(value: str) -> int:
-    """Return the seconds of a `Retry-After` header; 0 for a date or anything else."""
-    is_number = value.isascii() and value.isdigit() and len(value) <= _LONGEST_SECONDS
-    return int(value) if is_number else 0
-
-
 def base_url(url: str) -> str:
     """Return a server's URL in the canonical form that both ends of a connection compare.
 
-    Scheme and host are in lower case, without the scheme's own port, a slash at the end of the
-    path,
-    user, password, query and fragment.
+    Scheme and host are in lower case. The scheme's own port, a last slash, user, password, query
+    and fragment are left out.
     """
     return _base_url(_parsed(url))
 
@@ -246,14 +234,11 @@ def _base_url(url: httpx.URL) -> str:
     return f"{url.scheme}://{url.netloc.decode('ascii')}{path.decode('ascii')}"
 
 
-def _writing_to(file: IO[bytes]) -> Callable[[bytes], None]:
-    def write(piece: bytes) -> None:
-        try:
-            file.write(piece)
-        except OSError as error:
-            raise _NotWrittenError(error) from error
-
-    return write
+def _write(file: IO[bytes], piece: bytes) -> None:
+    try:
+        file.write(piece)
+    except OSError as error:
+        raise _NotWrittenError(error) from error
 
 
 def _authorization(url: httpx.URL, token: str | None) -> dict[str, str]:
@@ -298,11 +283,6 @@ def _new_client(host: str, silence_seconds: float | None) -> httpx.AsyncClient:
         ) from None
 
 
-async def _note_opened(opened: list[Any], event: str, told: dict[str, Any]) -> None:
-    if event == "connection.connect_tcp.complete":
-        opened.append(told["return_value"])
-
-
 @functools.cache
 def _trusted() -> ssl.SSLContext:
     return ssl.create_default_context()
@@ -339,25 +319,25 @@ def _close(clients: dict[int, httpx.AsyncClient]) -> Future[None] | None:
     client, loop = clients.pop(os.getpid(), None), _LOOPS.get(os.getpid())
     if client is None or loop is None:
         return None
-    return asyncio.run_coroutine_threadsafe(_closing(client), loop)
 
+    async def closing() -> None:
+        await client.aclose()
+        _OPEN.discard(client)
 
-async def _closing(client: httpx.AsyncClient) -> None:
-    await client.aclose()
-    _OPEN.discard(client)
+    return asyncio.run_coroutine_threadsafe(closing(), loop)
 
 
 def _loop() -> asyncio.AbstractEventLoop:
     """Return this process's event loop, which runs on a thread until the process ends."""
     running = _LOOPS.get(os.getpid())
-    if running is not None:
-        return running
-    new = asyncio.new_event_loop()
-    running = _LOOPS.setdefault(os.getpid(), new)
-    if running is new:
-        threading.Thread(target=_run, args=(new, _OPEN), name="bounded-http", daemon=True).start()
-    else:
-        new.close()
+    if running is None:
+        new = asyncio.new_event_loop()
+        running = _LOOPS.setdefault(os.getpid(), new)
+        if running is new:
+            arguments = (new, _OPEN)
+            threading.Thread(target=_run, args=arguments, name="bounded-http", daemon=True).start()
+        else:
+            new.close()
     return running
 
 

@@ -1,11 +1,8 @@
 """JSON that others may have written, with bounded nesting, and TOML.
 
-Python's parser recurses in C. Libraries of the EVM raise the interpreter's recursion limit so far
-that a deep document ends the process, not the parsing.
-
-The time of `tomllib` grows with the square of the number of parts of a dotted key. So the dots of a
-line are counted before parsing; those in strings and comments count too, since recognising them
-needs a parser.
+Python's JSON parser recurses in C. Libraries of the EVM raise the interpreter's recursion limit so
+far that a deep document ends the process. The time of `tomllib` grows with the square of the number
+of parts of a dotted key, so the dots of a line are counted before parsing, those in strings too.
 """
 
 from __future__ import annotations
@@ -34,11 +31,7 @@ def parse_json(
     *,
     unique_keys: bool = False,
 ) -> Any:
-    """Parse a JSON document, in UTF-8 if it is bytes.
-
-    Args:
-        refuse_constant: raises ValueError at NaN and Infinity; None accepts them.
-    """
+    """Parse a JSON document, in UTF-8 if bytes; `refuse_constant` raises at NaN and Infinity."""
     text = data if isinstance(data, str) else data.decode("utf-8")
     # Nothing is nested more deeply than it has brackets; most documents have few.
     if text.count("[") + text.count("{") > DEEPEST:
@@ -103,13 +96,9 @@ def picked(names: str, source: object, **given: object) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
-    match value:
-        case bytes():
-            return f"0x{value.hex()}"
-        case tuple():
-            return [_plain(each) for each in value]
-        case _:
-            return value
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return f"0x{value.hex()}" if isinstance(value, bytes) else value
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -129,8 +118,6 @@ def _require_shallow(text: str) -> None:
 
 MAX_TOML_BYTES = 100_000
 MAX_DOTS = 64
-_BYTE_ORDER_MARK = "\ufeff"
-"""Editors put it before the text."""
 
 
 def parse_toml(text: str) -> dict[str, Any]:
@@ -145,7 +132,7 @@ def parse_toml(text: str) -> dict[str, Any]:
                 f"not readable as TOML: line {number} has {dots} dots, more than {MAX_DOTS}"
             )
     try:
-        return tomllib.loads(text.removeprefix(_BYTE_ORDER_MARK))
+        return tomllib.loads(text.removeprefix("\ufeff"))  # editors put a byte-order mark there
     # TOMLDecodeError is a ValueError; so is what a number of thousands of digits raises.
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"not TOML: {error}") from error

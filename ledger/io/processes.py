@@ -3,11 +3,10 @@
 Children of a computation are spawned, not forked: threads of this process cannot leave locks behind
 in them, and some need environment variables from their first instruction on.
 
-Commands are forked from a server that has imported their modules. To import torch takes seconds of
-one core, and a network that is killed and restarted in every round would pay for it again each
-time. A forked command still has its own session, memory, log files and exit code, and can be killed
-outright. All commands end with this process, however it ends: the server follows it, and the kernel
-kills them with the server (Linux).
+Commands are forked from a server that has imported their modules, since importing torch takes
+seconds. A forked command still has its own session, memory, log files and exit code, and can be
+killed. All commands end with this process: the server follows it, and the kernel kills them with
+the server (Linux).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from multiprocessing.context import ForkServerProcess, SpawnProcess
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
+from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.errors import CmflError
@@ -69,24 +68,36 @@ def follow_parent() -> None:
     # Locks that libraries make (tqdm, for torch.fx) have no name that way: a killed process would
     # leave it behind, and the resource tracker complain.
     multiprocessing.set_start_method("fork", force=True)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+    def end_with_parent() -> None:
+        # A pool's workers wait for ever on a queue that they keep open themselves, so that a parent
+        # killed outright would leave them behind.
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            wait([parent.sentinel])
+            os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def _end_with_parent() -> None:
-    # A pool's workers wait for ever on a queue that they keep open themselves, so that a parent
-    # killed outright would leave them behind.
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set variables for the processes that start meanwhile."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @contextmanager
 def interrupts_blocked() -> Iterator[None]:
-    """Start processes that no interrupt of the terminal reaches, not even while they import.
-
-    Blocked and not ignored: an interrupt that comes meanwhile waits for this process.
-    """
+    """Start processes that no interrupt of the terminal reaches; this one gets it afterwards."""
     resource_tracker.ensure_running()  # which would unblock them
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINAL)
     try:
@@ -97,11 +108,7 @@ def interrupts_blocked() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Child:
-    """A child process and the connection to it.
-
-    Attributes:
-        connection: this end of the pipe; the child has the other one.
-    """
+    """A child process and this end of the pipe to it."""
 
     process: SpawnProcess
     connection: Connection[Any, Any]
@@ -131,26 +138,21 @@ class Child:
 def start_child(
     target: Callable[..., None], *arguments: object, environment: Mapping[str, str] | None = None
 ) -> Child:
-    """Start a process.
+    """Start a process that calls a module's function with the arguments and the child's connection.
 
-    Args:
-        target: function of a module; called with the arguments and the child's connection. It
-            should call `follow_parent` first.
-        environment: variables that it starts with, where the user has not set them.
+    The function should call `follow_parent` first. The environment's variables are set where the
+    user has not set them.
     """
     added = {name: value for name, value in (environment or {}).items() if name not in os.environ}
     ours, theirs = _SPAWN.Pipe()
-    os.environ.update(added)
     try:
-        with theirs, interrupts_blocked():  # the child alone holds its end, which tells of its end
+        # The child alone holds its end, so that its end closes the pipe.
+        with theirs, _environment(added), interrupts_blocked():
             process = _SPAWN.Process(target=target, args=(*arguments, theirs), daemon=True)
             process.start()
     except BaseException:
         ours.close()
         raise
-    finally:
-        for name in added:
-            del os.environ[name]
     return Child(process, ours)
 
 
@@ -188,11 +190,10 @@ class TaskPool:
         items: Sequence[Item],
         on_report: Callable[[Report], None],
     ) -> list[Result]:
-        """Return the result of each item, in the order of the items.
+        """Return the result of each item, in order; `task` is a module's function.
 
-        Args:
-            task: function of a module; called with an item and a function for reports, which
-                raises `StoppedError` where the caller was interrupted.
+        It is called with an item and a function for reports, which raises `StoppedError` where the
+        caller was interrupted.
         """
         if self._pool is None or self._reports is None:
             return [task(item, on_report) for item in items]
@@ -200,30 +201,22 @@ class TaskPool:
         waiting, missing = set(futures), 0
         while waiting or missing > 0:
             done, waiting = wait_for_futures(waiting, 0, FIRST_COMPLETED)
-            missing += sum(future.result().reports for future in done)
-            missing -= _deliver(self._reports, on_report)
-        return [future.result().result for future in futures]
-
-
-def _deliver(reports: Queue[Any], on_report: Callable[[Any], None]) -> int:
-    """Deliver the reports that are there, or come within a moment; return how many."""
-    delivered, timeout = 0, _POLL_SECONDS
-    while True:
-        try:
-            report = reports.get(timeout=timeout)
-        except queue.Empty:
-            return delivered
-        on_report(report)
-        delivered, timeout = delivered + 1, 0.0
+            missing += sum(future.result()[1] for future in done)
+            timeout = _POLL_SECONDS
+            with suppress(queue.Empty):
+                while True:
+                    report = self._reports.get(timeout=timeout)
+                    missing, timeout = missing - 1, 0.0
+                    on_report(report)
+        return [future.result()[0] for future in futures]
 
 
 @contextmanager
 def task_pool(processes: int) -> Iterator[TaskPool]:
     """Open processes for tasks that report as they go on; all end with the context.
 
-    Args:
-        processes: how many items are done at once; 1 does all in this process. A script that asks
-            for more must guard its main part by `if __name__ == "__main__"`.
+    One process does all here. A script that asks for more must guard its main part by
+    `if __name__ == "__main__"`.
     """
     if processes == 1:
         yield TaskPool()
@@ -234,14 +227,6 @@ def task_pool(processes: int) -> Iterator[TaskPool]:
             yield TaskPool(pool, reports)
         finally:
             stop.set()
-
-
-@dataclass(frozen=True, slots=True)
-class _TaskResult(Generic[Result]):
-    """The result of a task, and how many reports it sent."""
-
-    result: Result
-    reports: int
 
 
 class _Worker:
@@ -258,9 +243,10 @@ class _Worker:
     @classmethod
     def run(
         cls, task: Callable[[Item, Callable[[Report], None]], Result], item: Item
-    ) -> _TaskResult[Result]:
+    ) -> tuple[Result, int]:
+        """Return a task's result, and how many reports it has sent."""
         cls.sent = 0
-        return _TaskResult(task(item, cls.report), cls.sent)
+        return task(item, cls.report), cls.sent
 
     @classmethod
     def report(cls, report: object) -> None:
@@ -271,10 +257,6 @@ class _Worker:
 
 
 POLL_SECONDS = 0.02
-PROGRAM_NOT_FOUND = 127
-"""The exit code of a program that does not exist, as in shells."""
-
-_PR_SET_PDEATHSIG = 1
 _INTERNAL_ERROR = 70
 # With more threads than cores, processes that compute at the same time only wait for each other.
 _ONE_THREAD = dict.fromkeys(
@@ -291,15 +273,10 @@ class CommandError(CmflError):
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """The command that a forked process becomes.
+    """The command that a forked process becomes."""
 
-    Attributes:
-        entry: `module:function` to call with `arguments` as `sys.argv`; None for a program.
-        arguments: the first one is the program's name or path.
-    """
-
-    entry: str | None
-    arguments: tuple[str, ...]
+    entry: str | None  # `module:function`; None for a program
+    arguments: tuple[str, ...]  # the first one is the program's name or path
     log: Path
     output: Path
     folder: Path
@@ -362,18 +339,18 @@ class CommandRunner:
     """Starts commands by name, each with its own log files. Safe to share between threads."""
 
     def __init__(self, entry: str, logs: Path, modules: Sequence[str] = ()) -> None:
-        """Start the server, which imports while this process prepares.
+        """Start the server, which imports the modules while this process prepares.
 
-        Args:
-            modules: imported once by the server. All runners of a process share the server; the
-                first one's modules count.
+        All runners of a process share the server; the first one's modules count.
         """
         logs.mkdir(parents=True, exist_ok=True)
         self._entry = entry
         self._logs = logs
         self._started: list[CommandProcess] = []
-        with _LOCK:
-            _ensure_server(modules)
+        with _LOCK, _environment(_ONE_THREAD), interrupts_blocked():
+            # The main module too, which each command would else import again.
+            forkserver.set_forkserver_preload(["__main__", __name__, *modules])
+            forkserver.ensure_running()
         # Before multiprocessing's own hook, which waits for children that still run.
         atexit.register(self.close)
 
@@ -385,12 +362,7 @@ class CommandRunner:
         environment: dict[str, str] | None = None,
         is_program: bool = False,
     ) -> CommandProcess:
-        """Start a command.
-
-        Args:
-            arguments: of the entry point, without its name; of a program, all of them.
-            is_program: whether to execute a program instead of the entry point.
-        """
+        """Start a command: a program with all its arguments, or the entry point's arguments."""
         words = [str(word) for word in arguments]
         log, output = self._logs / f"{name}.log", self._logs / f"{name}.out"
         command = _Command(
@@ -441,22 +413,6 @@ class CommandRunner:
         self.close()
 
 
-def _ensure_server(modules: Sequence[str]) -> None:
-    # The main module too, which each command would else import again.
-    forkserver.set_forkserver_preload(["__main__", __name__, *modules])
-    before = {name: os.environ.get(name) for name in _ONE_THREAD}
-    os.environ.update(_ONE_THREAD)
-    try:
-        with interrupts_blocked():
-            forkserver.ensure_running()
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
 def _start(command: _Command) -> ForkServerProcess:
     """Fork a process, and return once nothing of the server is left in it."""
     ready, writer = _FORKSERVER.Pipe(duplex=False)
@@ -478,7 +434,15 @@ def _become(command: _Command, ready: Connection) -> NoReturn:
     code = _INTERNAL_ERROR
     try:
         _leave_server()
-        _redirect(command)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        for target, path, mode in (
+            (0, os.devnull, os.O_RDONLY),
+            (1, command.output, flags),
+            (2, command.log, flags),
+        ):
+            descriptor = os.open(path, mode, 0o600)
+            os.dup2(descriptor, target)
+            os.close(descriptor)
         ready.close()
         os.chdir(command.folder)
         os.environ.update(command.environment)
@@ -498,7 +462,7 @@ def _leave_server() -> None:
     # Children hold the server's life line open by default, so that it would outlive its owner.
     os.close(forkserver._forkserver._forkserver_alive_fd)  # type: ignore[attr-defined]
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     owner = multiprocessing.parent_process()
     if owner is not None and not owner.is_alive():
         os._exit(_INTERNAL_ERROR)
@@ -509,25 +473,13 @@ def _leave_server() -> None:
     gc.freeze()  # imported modules stay shared with the server: no collection writes to their pages
 
 
-def _redirect(command: _Command) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    for path, mode, target in (
-        (os.devnull, os.O_RDONLY, 0),
-        (command.output, flags, 1),
-        (command.log, flags, 2),
-    ):
-        descriptor = os.open(path, mode, 0o600)
-        os.dup2(descriptor, target)
-        os.close(descriptor)
-
-
 def _call(command: _Command) -> int:
     if command.entry is None:
         try:
             os.execv(command.arguments[0], command.arguments)  # noqa: S606 - no shell is wanted
         except OSError as error:
             sys.stderr.write(f"{command.arguments[0]}: {error.strerror}\n")
-            return PROGRAM_NOT_FOUND
+            return 127  # as in shells, where there is no such program
     sys.argv = list(command.arguments)
     module, _, function = command.entry.partition(":")
     entry = getattr(importlib.import_module(module), function)

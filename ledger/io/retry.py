@@ -13,14 +13,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Pauses that grow with each failure in a row.
-
-    Attributes:
-        factor: by which each pause is longer than the one before.
-    """
+    """Pauses that grow with each failure in a row."""
 
     first_seconds: float
-    factor: float = 2.0
+    factor: float = 2.0  # by which each pause is longer than the one before
     longest_seconds: float = math.inf
 
     def pause(self, failures: int) -> float:
@@ -31,20 +27,13 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """A bound on attempts, in number and in time, for operations that fail for a moment.
-
-    Attributes:
-        attempts: how many at most; None for as many as the deadline allows.
-        deadline_seconds: no attempt begins later than this after the first one.
-        sleep: waits for a number of seconds.
-        clock: seconds that only go forward.
-    """
+    """A bound on attempts, in number and in time, for operations that fail for a moment."""
 
     backoff: Backoff
-    attempts: int | None = None
-    deadline_seconds: float = math.inf
+    attempts: int | None = None  # at most; None for as many as the deadline allows
+    deadline_seconds: float = math.inf  # no attempt begins later than this after the first one
     sleep: Callable[[float], None] = time.sleep
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = time.monotonic  # seconds that only go forward
 
     def call(
         self,
@@ -56,10 +45,8 @@ class RetryPolicy:
     ) -> T:
         """Return the first lasting result, or the result of the last attempt.
 
-        Args:
-            attempt: may be carried out several times.
-            is_transient: whether an error may be gone at the next attempt.
-            least_pause: seconds to wait after an error, if more than the backoff's pause.
+        `is_transient` says whether an error may be gone at the next attempt. `least_pause` is in
+        seconds.
         """
         end, failures = self.clock() + self.deadline_seconds, 0
         while True:
@@ -79,11 +66,7 @@ class RetryPolicy:
             self.sleep(pause)
 
     def poll(self, probe: Callable[[], T | None]) -> T | None:
-        """Return the first result that is not None; None once the deadline has passed.
-
-        Args:
-            probe: looks once; what it raises ends the polling.
-        """
+        """Return the first result that is not None; None once the deadline has passed."""
         end, failures = self.clock() + self.deadline_seconds, 0
         while (result := probe()) is None:
             failures += 1

@@ -1,11 +1,9 @@
 """A user's own code: functions and classes in files or installed packages, and own rules.
 
-Naming code runs it, as `python file.py` would: a configuration or an option must be trusted like a
-program, and nothing on a chain or in a blob can name a file. Each process runs exactly the bytes
-whose sha256 is recorded.
-
-A run document names a rule by label and digest. No code is run because a document names it: only
-what the caller names is loaded, and only if its digest is the document's.
+Naming code runs it, as `python file.py` would: trust a configuration or an option like a program.
+Nothing on a chain or in a blob can name a file. A run document names a rule by label and digest; a
+rule is loaded only if the caller names it, and only if its digest is the document's. Each process
+runs exactly the bytes whose sha256 is recorded.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from symtable import SymbolTable, symtable
@@ -31,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from ledger.io.home import DISK, read_file
+from ledger.io.home import DISK, read_bounded
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.inputs import source_of_package
 from ledger.protocol.parameters import Parameters
@@ -39,27 +37,17 @@ from ledger.protocol.rules.distance import OWN_DISTANCES, OwnDistance, OwnRuleNa
 from ledger.protocol.types import Digest
 
 MAX_FILE_BYTES = 1 << 20
-MAX_REFERENCE = 4096
-"""Characters of a reference, which is mostly a path."""
 _FILE = ".py"
-_LONGEST = 300
-_ROOT = Path(__file__).parents[2]
-_OURS = tuple(f"{_ROOT / package}/" for package in ("ledger", "clients", "cmfl", "api"))
-_LIBRARIES = ("torch", "numpy")
+_LONGEST = 300  # characters of a message
 
 
 @dataclass(frozen=True, slots=True)
 class UserCode:
-    """A function or class of a user's; pickled by name, so each process loads the code itself.
+    """A function or class of a user's; pickled by name, so each process loads the code itself."""
 
-    Attributes:
-        place: absolute path of a file, or the name of a package.
-        sha256: of the file, in hex; None for a package.
-    """
-
-    place: str
+    place: str  # absolute path of a file, or the name of a package
     name: str
-    sha256: str | None = None
+    sha256: str | None = None  # of the file, in hex; None for a package
 
     @property
     def label(self) -> str:
@@ -81,7 +69,11 @@ class UserCode:
         return source_of_package(package, version, f"{self.place}.{self.name}")
 
     def load(self, kind: str) -> Any:
-        code = _package(self.place) if self.sha256 is None else _file(self.place, self.sha256)
+        if self.sha256 is not None:
+            code = _file(self.place, self.sha256)
+        else:
+            with as_configuration_error(f"{self.place} cannot be imported"):
+                code = importlib.import_module(self.place)
         with as_configuration_error(f"{self.place}: {self.name}"):  # it may have a __getattr__
             value = getattr(code, self.name, None)
         if value is None:
@@ -89,22 +81,18 @@ class UserCode:
         return value
 
     def load_function(self, setting: str) -> Callable[..., Any]:
-        """Return the function, which must be the code's own."""
+        """Return the function; the code must define it, not import it."""
         function = self.load("function")
-        if not isinstance(function, FunctionType) or not self._defines(function):
-            raise ConfigurationError(
-                f"{setting} = {self.label!r}: is no function that is defined there"
-            )
-        return function
-
-    def _defines(self, function: FunctionType) -> bool:
-        """Return whether the code defines a function, and has not imported it.
-
-        A document names the function, and only the user the file or package.
-        """
-        if self.sha256 is not None:
-            return function.__code__.co_filename == self.place
-        return _top(str(function.__module__)) == _top(self.place)
+        if isinstance(function, FunctionType):
+            if self.sha256 is not None:
+                is_own = function.__code__.co_filename == self.place
+            else:
+                is_own = _top(str(function.__module__)) == _top(self.place)
+            if is_own:
+                return function
+        raise ConfigurationError(
+            f"{setting} = {self.label!r}: is no function that is defined there"
+        )
 
 
 def is_reference(name: str) -> bool:
@@ -116,12 +104,9 @@ def user_code(setting: str, reference: str, kind: str = "function") -> UserCode:
     """Return the code that `file.py:name` or `package:name` names, with the file's digest."""
     place, _, name = reference.rpartition(":")
     is_file = place.endswith(_FILE)
-    is_too_long = len(reference) > MAX_REFERENCE or "\0" in reference
-    if (
-        is_too_long
-        or not name.isidentifier()
-        or not (is_file or all(map(str.isidentifier, place.split("."))))
-    ):
+    is_place = is_file or all(map(str.isidentifier, place.split(".")))
+    is_short = len(reference) <= 4096 and "\0" not in reference
+    if not (is_short and is_place and name.isidentifier()):
         raise ConfigurationError(
             f"{setting} = {reference[:_LONGEST]!r}: must be file.py:{kind} or package:{kind}, and "
             f"{kind} a name"
@@ -129,20 +114,13 @@ def user_code(setting: str, reference: str, kind: str = "function") -> UserCode:
     if not is_file:
         return UserCode(place, name)
     path = Path(place).absolute()
-    return UserCode(str(path), name, hashlib.sha256(_source(path)).hexdigest())
+    return UserCode(str(path), name, hashlib.sha256(read_bounded(path, MAX_FILE_BYTES)).hexdigest())
 
 
 def named_code(setting: str, group: str, name: str) -> UserCode | None:
-    """Return the code behind a name: a reference, or an installed package's plain name.
-
-    Returns:
-        None if no package offers the plain name.
-    """
-    return user_code(setting, name) if is_reference(name) else entry_point(group, name)
-
-
-def entry_point(group: str, name: str) -> UserCode | None:
-    """Return the code that an installed package offers under a plain name; None without any."""
+    """Return the code behind a reference or a plain name; None if no package offers the name."""
+    if is_reference(name):
+        return user_code(setting, name)
     points = importlib.metadata.entry_points(group=group, name=name)
     values = sorted({point.value for point in points})
     if len(values) > 1:
@@ -153,12 +131,9 @@ def entry_point(group: str, name: str) -> UserCode | None:
 def code_reference(obj: Any, folder: Path) -> str:
     """Return the text that names a function or class in a configuration.
 
-    What a module has is named by its file, or by its installed package. What a script's or
-    notebook's `__main__` has is written to a file of its own first, with what it uses: to load the
-    script again would run it again.
-
-    Args:
-        folder: for such files, which are named by their digest.
+    A module's object is named by its file, or by its installed package. To load a script or
+    notebook again would run it again, so an object of `__main__` is written to a file in `folder`
+    first, with what it uses; its digest is in the file's name.
     """
     name = str(getattr(obj, "__qualname__", ""))
     if not isinstance(obj, FunctionType | type) or not name.isidentifier():
@@ -170,20 +145,15 @@ def code_reference(obj: Any, folder: Path) -> str:
     if obj.__module__ != "__main__" and file and getattr(module, name, None) is obj:
         is_installed = _top(obj.__module__) in _distributions()
         return f"{obj.__module__ if is_installed else Path(file).absolute()}:{name}"
-    source = portable_source(obj).encode()
+    imports: set[str] = set()
+    parts: dict[str, str] = {}
+    _collect(obj, imports, parts)
+    head = "\n".join(["from __future__ import annotations", *sorted(imports)])
+    source = ("\n\n\n".join([head, *parts.values()]) + "\n").encode()
     path = folder / f"{name}-{hashlib.sha256(source).hexdigest()[:12]}{_FILE}"
     if not path.exists():
         DISK.write_whole(path.absolute(), source)
     return f"{path.absolute()}:{name}"
-
-
-def portable_source(obj: Any) -> str:
-    """Return a file's text that defines a function or class with everything that it uses."""
-    imports: set[str] = set()
-    parts: dict[str, str] = {}
-    _collect(obj, imports, parts)
-    head = ["from __future__ import annotations", *sorted(imports)]
-    return "\n".join(head) + "\n\n\n" + "\n\n\n".join(parts.values()) + "\n"
 
 
 def package_of(module: str) -> tuple[str, str]:
@@ -205,14 +175,17 @@ def as_configuration_error(subject: str) -> Iterator[None]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise ConfigurationError(f"{subject}: {describe_error(error)}") from error
+        raise ConfigurationError(f"{subject}: {_sentence(error)}") from error
 
 
-def describe_error(error: BaseException) -> str:
+def _sentence(error: BaseException) -> str:
     """Return an error's kind, its first line, and file and line in the user's code."""
     message = next(iter(message_of(error).splitlines()), "")[:_LONGEST]
     sentence = f"{type(error).__name__}: {message}" if message else type(error).__name__
-    skipped = (*_OURS, *_library_folders(), "<")
+    root = Path(__file__).parents[2]
+    ours = [f"{root / package}/" for package in ("ledger", "clients", "cmfl", "api")]
+    files = [getattr(sys.modules.get(name), "__file__", None) for name in ("torch", "numpy")]
+    skipped = (*ours, *(str(Path(file).parent) for file in files if file), "<")
     lines = [
         f"{Path(frame.f_code.co_filename).name}, line {line}"
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -232,52 +205,27 @@ def message_of(error: BaseException) -> str:
 
 
 def _distributions() -> Mapping[str, list[str]]:
-    return _distributions_in(tuple((folder, _last_change(folder)) for folder in sys.path))
+    """Return all that is installed: looked up once, and again after a folder has changed."""
+    changes = []
+    for folder in sys.path:
+        with suppress(OSError):
+            changes.append((folder, os.stat(folder or ".").st_mtime_ns))  # noqa: PTH116 - in a loop
+    return _distributions_in(tuple(changes))
 
 
 @functools.lru_cache(maxsize=1)
 def _distributions_in(_folders: tuple[tuple[str, int], ...]) -> Mapping[str, list[str]]:
-    """Look through all that is installed, which takes half a second: again after a change only."""
-    return importlib.metadata.packages_distributions()
-
-
-def _last_change(folder: str) -> int:
-    try:
-        return os.stat(folder or ".").st_mtime_ns  # noqa: PTH116 - called for each folder
-    except OSError:
-        return 0
-
-
-def _library_folders() -> Iterator[str]:
-    for name in _LIBRARIES:
-        file = getattr(sys.modules.get(name), "__file__", None)
-        if file:
-            yield str(Path(file).parent)
+    return importlib.metadata.packages_distributions()  # takes half a second
 
 
 def _top(module: str) -> str:
     return module.partition(".")[0]
 
 
-def _source(path: Path) -> bytes:
-    try:
-        source = read_file(path, MAX_FILE_BYTES)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    if len(source) > MAX_FILE_BYTES:
-        raise ConfigurationError(f"{path} is over {MAX_FILE_BYTES} bytes")
-    return source
-
-
-def _package(name: str) -> ModuleType:
-    with as_configuration_error(f"{name} cannot be imported"):
-        return importlib.import_module(name)
-
-
 @functools.cache
 def _file(path: str, sha256: str) -> ModuleType:
     """Return the module in a file, executed once per process without writing a cache."""
-    source = _source(Path(path))
+    source = read_bounded(Path(path), MAX_FILE_BYTES)
     current = hashlib.sha256(source).hexdigest()
     if current != sha256:
         raise ConfigurationError(f"{path} has changed: its sha256 was {sha256}, and is {current}")
@@ -314,13 +262,16 @@ def _collect(obj: Any, imports: set[str], parts: dict[str, str]) -> None:
                 parts[other] = f"{other} = {value.__qualname__}"
         elif module is not None and hasattr(value, "__qualname__"):
             imports.add(f"from {module} import {value.__qualname__} as {other}")
-        elif _is_constant(value):
-            parts[other] = f"{other} = {value!r}"
         else:
-            raise ConfigurationError(
-                f"{name}: uses {other!r}, which is no module, function, class or plain constant: "
-                f"put {name} into a file with it, and name it as file.py:{name}"
-            )
+            parts[other] = f"{other} = {value!r}"
+            is_constant = False
+            with suppress(ValueError, SyntaxError):
+                is_constant = bool(ast.literal_eval(repr(value)) == value)
+            if not is_constant:
+                raise ConfigurationError(
+                    f"{name}: uses {other!r}, which is no module, function, class or plain "
+                    f"constant: put {name} into a file with it, and name it as file.py:{name}"
+                )
     del parts[name]  # which comes after what it uses
     parts[name] = text
 
@@ -358,28 +309,14 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from _statements(getattr(statement, part, []))
 
 
-def _is_constant(value: object) -> bool:
-    try:
-        return bool(ast.literal_eval(repr(value)) == value)
-    except (ValueError, SyntaxError):
-        return False
-
-
-DISTANCE_GROUP = "cmfl.distances"
-"""Entry points of packages that offer distances."""
+DISTANCE_GROUP = "cmfl.distances"  # entry points of packages that offer distances
 _SETTING = "protocol.distance"
-_TRIAL_REFERENCES = 3
-_TRIAL_MARGIN = 1e-9
 
 
 def own_rule(reference: str) -> str | None:
     """Load the distance that a setting names, and return the rule's name in parameters.
 
-    Args:
-        reference: `file.py:name`, `package:name`, or a plain name that a package offers.
-
-    Returns:
-        None if no package offers the plain name.
+    None if no package offers the plain name.
     """
     code = named_code(_SETTING, DISTANCE_GROUP, reference)
     if code is None:
@@ -408,11 +345,7 @@ def use_rule(name: OwnRuleName, reference: str) -> None:
 def use_rules(parameters: Parameters, sources: Sequence[str]) -> frozenset[str]:
     """Load the own rule of parameters from the files or packages that an auditor names.
 
-    Args:
-        sources: paths of files, or names of packages; none loads nothing.
-
-    Returns:
-        The names of the rules that may be computed.
+    Returns the names of the rules that may be computed; none without a source.
     """
     name = OwnRuleName.of(parameters.distance)
     for source in sources:
@@ -429,20 +362,17 @@ def use_rules(parameters: Parameters, sources: Sequence[str]) -> frozenset[str]:
 
 
 def sources_of(parameters: Parameters, sources: Sequence[str]) -> tuple[str, ...]:
-    """Return those of an operator's sources that have a rule of a run; others are of other runs.
-
-    Args:
-        sources: paths of files, or names of packages; one that cannot be read has no rule.
-    """
+    """Return those of an operator's sources that have a run's rule; an unreadable one has none."""
     name = OwnRuleName.of(parameters.distance)
-    return tuple(source for source in sources if name is not None and _has_rule(source, name))
-
-
-def _has_rule(source: str, name: OwnRuleName) -> bool:
-    try:
-        return user_code("--rules", f"{source}:{name.function}").digest().hex() == name.digest
-    except ConfigurationError:
-        return False
+    if name is None:
+        return ()
+    found = []
+    for source in sources:
+        with suppress(ConfigurationError):
+            code = user_code("--rules", f"{source}:{name.function}")
+            if code.digest().hex() == name.digest:
+                found.append(source)
+    return tuple(found)
 
 
 def require_source(source: str) -> None:
@@ -458,7 +388,7 @@ def try_rules(parameters: Parameters) -> None:
     measure, subject = parameters.distance_rule.between, f"{_SETTING} = {name.label!r}"
     assert isinstance(measure, OwnDistance)
     update = rng.standard_normal(parameters.dimension)
-    references = rng.standard_normal((_TRIAL_REFERENCES, parameters.dimension))
+    references = rng.standard_normal((3, parameters.dimension))
     for array in (update, references):
         array.flags.writeable = False
     together, again = (measure.all(update, references) for _ in range(2))
@@ -467,7 +397,7 @@ def try_rules(parameters: Parameters) -> None:
             f"{subject}: is not the same twice; must follow from its arguments alone"
         )
     alone = [measure.all(update, reference[None])[0] for reference in references]
-    if not np.allclose(together, alone, rtol=_TRIAL_MARGIN, atol=_TRIAL_MARGIN):
+    if not np.allclose(together, alone, rtol=1e-9, atol=1e-9):
         raise ConfigurationError(
             f"{subject}: a distance depends on the other references; must depend on the update "
             f"and its own reference alone"
@@ -475,13 +405,11 @@ def try_rules(parameters: Parameters) -> None:
 
 
 def _load(name: OwnRuleName, code: UserCode) -> None:
-    function = _guarded(f"{_SETTING} = {name.label!r}", code.load_function(_SETTING))
-    OWN_DISTANCES.setdefault(str(name), own_distance(name, function))
+    subject = f"{_SETTING} = {name.label!r}"
+    function = code.load_function(_SETTING)
 
-
-def _guarded(subject: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*arguments: Any) -> Any:
+    def guarded(*arguments: Any) -> Any:
         with as_configuration_error(f"{subject}: it fails, or changes its input"):
             return function(*arguments)
 
-    return call
+    OWN_DISTANCES.setdefault(str(name), own_distance(name, guarded))

@@ -7,7 +7,7 @@ depend neither on Python's recursion limit nor on the depth of the caller's stac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from itertools import pairwise
 from typing import Any, NoReturn, TypeVar, cast
@@ -19,17 +19,12 @@ from ledger.protocol.types import PROTOCOL_VERSION, ClientId, Digest
 
 T = TypeVar("T")
 Code = TypeVar("Code", bound=IntEnum)
-
-MAX_DOCUMENT_BYTES = 1_000_000
-"""A run of 12,288 clients takes 400 kB."""
-
+MAX_DOCUMENT_BYTES = 1_000_000  # a run of 12,288 clients takes 400 kB
 MAX_CONTAINERS = 65_536
 """Maps and lists of a document, and entries of each: a million of them, of a byte each, would be
 160 MB in memory and 2 s of work."""
 
-MAX_NESTING = 16
-"""Maps and lists inside one another; a round's record has six."""
-
+MAX_NESTING = 16  # maps and lists inside one another; a round's record has six
 _PLAIN = frozenset({bool, int, float, str, bytes, type(None)})
 
 
@@ -45,16 +40,24 @@ def decode(
     containers: int = MAX_CONTAINERS,
     longest: int = MAX_CONTAINERS,
 ) -> dict[str, Any]:
-    """Return the map behind canonical bytes.
+    """Return the map behind canonical bytes, at most `limit` of them.
 
-    Args:
-        limit: largest size that is decoded.
-        containers: maps and lists that it may have, itself one of them.
-        longest: entries that each of them may have.
+    It may have so many maps and lists, itself one of them, and each so many entries.
     """
     if len(data) > limit:
         raise EncodingError(f"a document of {len(data)} bytes is over the bound of {limit}")
-    counted = _counting(containers)
+    left = containers
+
+    def counted(container: T) -> T:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise ValueError(f"more than {containers} maps and lists")
+        return container
+
+    def refuse_extension(code: int, _: bytes) -> NoReturn:
+        raise TypeError(f"extension {code} is not plain data")
+
     try:
         value = msgpack.unpackb(
             data,
@@ -62,7 +65,7 @@ def decode(
             strict_map_key=True,
             list_hook=counted,
             object_hook=counted,
-            ext_hook=_refuse_extension,
+            ext_hook=refuse_extension,
             max_array_len=longest,
             max_map_len=longest,
         )
@@ -73,25 +76,6 @@ def decode(
     if not same:
         raise EncodingError("not a canonical msgpack map")
     return cast("dict[str, Any]", value)
-
-
-def _counting(most: int) -> Callable[[T], T]:
-    """Return what is called with each map and list as it is read."""
-    left = most
-
-    def count(container: T) -> T:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise ValueError(f"more than {most} maps and lists")
-        return container
-
-    return count
-
-
-def _refuse_extension(code: int, _: bytes) -> NoReturn:
-    """Refuse an extension type; raises TypeError."""
-    raise TypeError(f"extension {code} is not plain data")
 
 
 def _sorted(value: object, depth: int) -> object:
@@ -130,11 +114,7 @@ def other_version(name: str, version: object) -> str:
 
 
 def require_version(name: str, value: object) -> None:
-    """Reject a document of another protocol version.
-
-    Args:
-        value: the document; one without a version is rejected later, for its fields.
-    """
+    """Reject a document of another protocol version; `exact_fields` rejects one without."""
     version = value.get("version") if isinstance(value, Mapping) else None
     if type(version) is int and version != PROTOCOL_VERSION:
         raise EncodingError(other_version(name, version))
@@ -149,21 +129,21 @@ def versioned_fields(
 
 
 def row(value: object, length: int) -> list[Any]:
-    """Return a list of this length; raises EncodingError."""
+    """Return a list of this length; like all readers below, it raises EncodingError."""
     if type(value) is not list or len(value) != length:
         raise EncodingError(f"{value!r:.80} is not a list of {length}")
     return value
 
 
 def unsigned(name: str, value: object, bits: int) -> int:
-    """Return an integer of at most `bits` bits; raises EncodingError."""
+    """Return an integer of at most `bits` bits."""
     if type(value) is not int or not 0 <= value < 1 << bits:
         raise EncodingError(f"{name} {value!r:.80} is not a whole number of {bits} bits")
     return value
 
 
 def code(kind: type[Code], name: str, value: object) -> Code:
-    """Return the member of an enumeration with this number of 8 bits; raises EncodingError."""
+    """Return the member of an enumeration with this number of 8 bits."""
     try:
         return kind(unsigned(name, value, 8))
     except ValueError as error:
@@ -171,29 +151,29 @@ def code(kind: type[Code], name: str, value: object) -> Code:
 
 
 def client_id(value: object) -> ClientId:
-    """Return a client's index of 32 bits; raises EncodingError."""
+    """Return a client's index of 32 bits."""
     return ClientId(unsigned("client", value, 32))
 
 
 def fixed_bytes(name: str, value: object, length: int) -> bytes:
-    """Return bytes of this length; raises EncodingError."""
+    """Return bytes of this length."""
     if type(value) is not bytes or len(value) != length:
         raise EncodingError(f"{name} {value!r:.80} is not {length} bytes")
     return value
 
 
 def digest(value: object) -> Digest:
-    """Return a digest of 32 bytes; raises EncodingError."""
+    """Return a digest of 32 bytes."""
     return Digest(fixed_bytes("digest", value, 32))
 
 
 def signature(value: object) -> bytes:
-    """Return a signature of 65 bytes; raises EncodingError."""
+    """Return a signature of 65 bytes."""
     return fixed_bytes("signature", value, 65)
 
 
 def require_ascending(name: str, values: Iterable[Any]) -> None:
-    """Refuse keys that do not ascend strictly; raises EncodingError."""
+    """Refuse keys that do not ascend strictly."""
     if any(first >= second for first, second in pairwise(values)):
         raise EncodingError(f"{name} are not strictly ascending")
 

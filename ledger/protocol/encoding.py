@@ -1,13 +1,9 @@
 """Bytes and digests of protocol version 3 (docs/protocol.md, "Encodings").
 
 Integers are big-endian of fixed width; a list of clients is the join of their u32; what the
-contract recomputes follows Solidity's ABI encoding, so that both hash the same bytes.
-
-Ethereum addresses are 20 bytes inside the ledger's chain, EIP-55 text everywhere else. Every one
-from outside passes `eip55` or `to_canonical` once; afterwards equal addresses are equal texts.
-
-eth-hash takes pycryptodome first wherever both are there. Its `keccak` is one object that all
-Ethereum libraries share, the EVM too, so what is chosen here is chosen for all of them.
+contract recomputes follows Solidity's ABI encoding, so that both hash the same bytes. Ethereum
+addresses are 20 bytes inside the ledger's chain, EIP-55 text everywhere else: each one from outside
+passes `eip55` or `to_canonical` once.
 """
 
 from __future__ import annotations
@@ -52,9 +48,7 @@ def prefer_pysha3(shared: Keccak256) -> None:
 
 prefer_pysha3(keccak)
 
-
-INFINITY_BITS = 0x7FF0_0000_0000_0000
-"""Bit pattern of +infinity: every finite non-negative float64 has a smaller one."""
+INFINITY_BITS = 0x7FF0_0000_0000_0000  # of +infinity; a finite float64 >= 0 has a smaller one
 
 
 def sha256(data: bytes | memoryview) -> Digest:
@@ -118,10 +112,7 @@ def float_from_bits(bits: int) -> float:
 
 
 def ranking_word(distance: float, client: ClientId) -> int:
-    """Return distance and client as one integer that sorts by distance, then by client.
-
-    float64 bits << 32 | client, below 2**96.
-    """
+    """Return float64 bits << 32 | client, below 2**96: it sorts by distance, then by client."""
     bits = float_bits(distance)
     if bits >= INFINITY_BITS:
         raise EncodingError(f"distance {distance!r} of client {client} is not finite and >= 0")
@@ -164,9 +155,10 @@ def commitments_digest(previous: Digest, client: ClientId, commitment: Digest) -
     return keccak256(previous + u32(client) + commitment)
 
 
-def commitments_chain(commitments: Iterable[tuple[ClientId, Digest]]) -> Digest:
-    """Return the running digest of a round's commitments, in chain order."""
-    digest = NO_DIGEST
+def commitments_chain(
+    commitments: Iterable[tuple[ClientId, Digest]], digest: Digest = NO_DIGEST
+) -> Digest:
+    """Return the running digest of a round's commitments after more of them, in chain order."""
     for client, commitment in commitments:
         digest = commitments_digest(digest, client, commitment)
     return digest
@@ -179,27 +171,18 @@ def reveal_of(payloads: Mapping[ClientId, Digest], ranked: Iterable[ClientId]) -
 
 @dataclass(frozen=True, slots=True)
 class ResultPreimage:
-    """Preimage of an aggregation result; see `aggregation_result`.
+    """Preimage of an aggregation result; see `aggregation_result`."""
 
-    Attributes:
-        model: sha256 of the next model.
-        reveal: digest of the ranked trainers' payload digests.
-        record: sha256 of the round's record.
-    """
-
-    model: Digest
+    model: Digest  # sha256 of w_{t+1}
     updates_root: Digest
     scores_root: Digest
     ranking_digest: Digest
-    reveal: Digest
-    record: Digest
+    reveal: Digest  # of the ranked trainers' payload digests
+    record: Digest  # sha256 of the round's record
 
 
 def aggregation_result(opening: ResultPreimage) -> Digest:
-    """Return the result that the committee votes on: keccak256 of the preimage's ABI encoding.
-
-    It binds the record, so that no sender can replace it.
-    """
+    """Return the result that the committee votes on: keccak256 of the preimage's ABI encoding."""
     return keccak256(
         words(
             opening.model,
@@ -213,10 +196,7 @@ def aggregation_result(opening: ResultPreimage) -> Digest:
 
 
 def domain_salt(config: Digest, registry: Digest, beacon: Digest) -> Digest:
-    """Return the salt of a contract's EIP-712 domain: it tells two runs of one address apart.
-
-    The beacon is the hash of the parent of the deploying block; zeros with `beacon = none`.
-    """
+    """Return the salt of a contract's EIP-712 domain: it tells two runs of one address apart."""
     return keccak256(config + registry + beacon)
 
 
@@ -229,7 +209,7 @@ def next_seed(seed: Digest, reveal: Digest, beacon: Digest) -> Digest:
     """Return seed_{t+1} after a decided round.
 
     The reveal is of the ranked trainers' payload digests: it has no score, model or order of votes,
-    which the last to act could influence. The beacon is 32 zero bytes, or the parent block's hash.
+    which the last to act could influence.
     """
     return keccak256(seed + reveal + beacon)
 

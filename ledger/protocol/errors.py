@@ -27,12 +27,7 @@ class CmflError(Exception):
 
 
 class ParametersError(CmflError):
-    """A setting breaks an invariant of the protocol; the message names value and rule.
-
-    Attributes:
-        rule: what follows name and value in the message, all of it where there is no name.
-        name: of the parameter; None where it is not a single one.
-    """
+    """A setting breaks an invariant of the protocol; the message is name, value and rule."""
 
     def __init__(self, rule: str, name: str | None = None, value: object = None) -> None:
         self.rule, self.name, self.value = rule, name, value

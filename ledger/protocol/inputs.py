@@ -3,9 +3,8 @@
 Trainers are the clients with the smallest keys, read from a SHAKE-256 stream; the first committee
 and one after an abandoned round are drawn by keccak256, which the contract can repeat.
 
-The run document has three of them: `model_source`, `frozen_state` and `data_root`. With the same
-code, frozen tensors and samples an update can be repeated bit for bit; a participant with others
-is warned before the first round (docs/protocol/environments.md).
+With the run document's `model_source`, `frozen_state` and `data_root`, an update can be repeated
+bit for bit (docs/protocol/environments.md).
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ledger.protocol import merkle
 from ledger.protocol.encoding import commitments_chain, keccak256, sha256, u8, u32, u64
-from ledger.protocol.ledger_state import Deployment
+from ledger.protocol.ledger_state import Deployment, MinedCommitment
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import FLOAT32, Payload, PayloadForm
 from ledger.protocol.types import (
@@ -47,8 +46,8 @@ def sample_trainers(
 ) -> tuple[ClientId, ...]:
     """Return S_b, ascending: the n clients outside `excluded` with the smallest keys.
 
-    Algorithm 3, line 16. S_c and the clients banned when the round opened are excluded; if
-    fewer than n remain, all of them train.
+    Algorithm 3, line 16. S_c and the clients banned when the round opened are excluded; if fewer
+    than n remain, all of them train.
     """
     outside = set(range(clients)).difference(excluded)
     stream = hashlib.shake_256(seed + b"sample").digest(8 * clients)
@@ -75,10 +74,7 @@ def drawn_committee(
 
 
 def primary_seat(seed: Digest, phase: Phase, view: int, members: int) -> int:
-    """Return the primary's seat in [0, C), random as the seed (Algorithm 2, line 2).
-
-    View 0 is the first; each later one follows a primary that did not bring consensus.
-    """
+    """Return the primary's seat in [0, C), random as the seed (Algorithm 2, line 2)."""
     return int.from_bytes(keccak256(seed + u8(phase) + u32(view))) % members
 
 
@@ -93,15 +89,6 @@ def training_seed(seed: Digest, client: ClientId) -> Digest:
 
 
 @dataclass(frozen=True, slots=True)
-class MinedCommitment:
-    """A commitment as the chain holds it."""
-
-    block: int
-    client: ClientId
-    commitment: Digest
-
-
-@dataclass(frozen=True, slots=True)
 class RoundClosing:
     """The closing block of a round and its consequences."""
 
@@ -110,8 +97,7 @@ class RoundClosing:
     commitments: dict[ClientId, Digest]
 
 
-RoundSizes: TypeAlias = Parameters | Deployment
-"""Sizes of a round; a run's parameters and its deployment both have them."""
+RoundSizes: TypeAlias = Parameters | Deployment  # both have the sizes of a round
 
 
 def window_end(sizes: RoundSizes, opened_block: int) -> int:
@@ -127,8 +113,8 @@ def round_closing(
 ) -> RoundClosing | None:
     """Return the closing of a round, None while its closing block is not final.
 
-    It follows from the chain alone: the block with the commitment of the last expected client, or
-    the `end` of the window, whichever is first. A stray's commitment moves neither.
+    It is the block with the commitment of the last expected client, or the `end` of the window,
+    whichever is first. A stray's commitment moves neither.
     """
     last = closing_block(end, expected, commitments)
     if last > final_block:
@@ -151,17 +137,11 @@ def closing_block(
 
 @dataclass(frozen=True, slots=True)
 class Participants:
-    """Participants of a round, as they follow from chain and seed.
+    """Participants of a round, as they follow from chain and seed."""
 
-    Attributes:
-        committee: S_c, by seats.
-        trainers: S_b, ascending.
-        banned: members that were banned when the round opened: their seats are vacant.
-    """
-
-    committee: tuple[ClientId, ...]
-    trainers: tuple[ClientId, ...]
-    banned: frozenset[ClientId]
+    committee: tuple[ClientId, ...]  # S_c, by seats
+    trainers: tuple[ClientId, ...]  # S_b, ascending
+    banned: frozenset[ClientId]  # members banned when the round opened: their seats are vacant
 
     @property
     def active(self) -> tuple[ClientId, ...]:
@@ -199,11 +179,7 @@ def participants_of(
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Inputs of a round that the chain has closed before the vote.
-
-    Attributes:
-        domain: the contract and chain that signatures are bound to.
-    """
+    """Inputs of a round that the chain has closed before the vote."""
 
     parameters: Parameters
     domain: Domain
@@ -226,21 +202,13 @@ def needs_displacement(parameters: Parameters, round_number: int) -> bool:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Published payloads, vectors and models of a round, as far as they are available.
+    """Published payloads, vectors and models of a round, as far as they are available."""
 
-    Attributes:
-        model: w_t, shape (d,); None if it is unavailable.
-        payloads: each client's payload, whose digest opens the client's commitment.
-        vectors: bytes of score vectors, by sha256.
-        dimension: d, to be given only where the model is unavailable.
-        displacement: w_s − w_t, shape (d,); None if it is unavailable, or not needed.
-    """
-
-    model: NDArray[np.float32] | None
-    payloads: Mapping[ClientId, Payload]
-    vectors: Mapping[Digest, bytes]
-    dimension: int = 0
-    displacement: NDArray[np.float32] | None = None
+    model: NDArray[np.float32] | None  # w_t, shape (d,)
+    payloads: Mapping[ClientId, Payload]  # each opens its client's commitment
+    vectors: Mapping[Digest, bytes]  # bytes of score vectors, by sha256
+    dimension: int = 0  # d, given only where the model is unavailable
+    displacement: NDArray[np.float32] | None = None  # w_s − w_t, shape (d,); or not needed
     form: PayloadForm = FLOAT32
 
     def __post_init__(self) -> None:
@@ -255,17 +223,16 @@ class Evidence:
 
     def with_vectors(self, vectors: Mapping[Digest, bytes]) -> Evidence:
         """Return the same payloads with other vectors; no payload is decoded again."""
-        return self._with_updates(replace(self, vectors=vectors), self.updates)
+        return self._with(self.updates, vectors=vectors)
 
     def with_payloads(self, payloads: Mapping[ClientId, Payload]) -> Evidence:
         """Return more payloads; none of the old is decoded again."""
         updates = {**self.updates, **self._updates_of(payloads)}
-        return self._with_updates(replace(self, payloads={**self.payloads, **payloads}), updates)
+        return self._with(updates, payloads={**self.payloads, **payloads})
 
     def without(self, clients: Collection[ClientId]) -> Evidence:
         payloads = {c: payload for c, payload in self.payloads.items() if c not in clients}
-        updates = {client: self.updates[client] for client in payloads}
-        return self._with_updates(replace(self, payloads=payloads), updates)
+        return self._with({c: self.updates[c] for c in payloads}, payloads=payloads)
 
     def usable(self, clients: Iterable[ClientId]) -> dict[ClientId, NDArray[np.float32]]:
         """Return the updates of these clients, as far as they are there and well formed."""
@@ -287,41 +254,32 @@ class Evidence:
             for client, payload in payloads.items()
         }
 
-    @staticmethod
-    def _with_updates(
-        evidence: Evidence, updates: Mapping[ClientId, NDArray[np.float32] | None]
+    def _with(
+        self, updates: Mapping[ClientId, NDArray[np.float32] | None], **changes: Any
     ) -> Evidence:
+        evidence = replace(self, **changes)
         evidence.__dict__["updates"] = updates
         return evidence
 
 
 @dataclass(frozen=True, slots=True)
 class NamedArray:
-    """Numbers with a name, as they are hashed.
-
-    Attributes:
-        name: of a parameter or buffer, or what else tells it from the others.
-        dtype: name of the type as NumPy and PyTorch have it: float32, int64, bfloat16.
-        shape: sizes, of which a single number has none.
-    """
+    """A parameter, a buffer or other numbers with a name, as they are hashed."""
 
     name: str
-    dtype: str
+    dtype: str  # as NumPy and PyTorch name it: float32, int64, bfloat16
     shape: tuple[int, ...]
     data: bytes | memoryview
 
     def head(self) -> bytes:
         """Return what is hashed before the numbers: their name, type and shape."""
         name = self.name.encode()
-        sizes = b"".join(u64(size) for size in self.shape)
+        sizes = b"".join(map(u64, self.shape))
         return u32(len(name)) + name + self.dtype.encode() + u32(len(self.shape)) + sizes
 
 
 def frozen_state(arrays: Iterable[NamedArray]) -> Digest:
-    """Return the digest of a model's frozen parameters and buffers, as constructed.
-
-    sha256 over head and numbers of each, ascending by the UTF-8 of its name; zeros without any.
-    """
+    """Return the digest of a model's frozen parameters and buffers, ascending by UTF-8 name."""
     ordered = sorted(arrays, key=lambda array: array.name.encode())
     return _digest_of(b"", ordered) if ordered else NO_DIGEST
 

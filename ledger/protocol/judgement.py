@@ -1,8 +1,7 @@
 """Everything that follows from a record: distances, ranking, sets, roots and model.
 
 A primary composes a record, the other members judge it before they reply, and the audit judges it
-again: all by the functions of this module and of `validation.py`, which can also be compared stage
-by stage where some of the evidence is gone.
+again, stage by stage where some of the evidence is gone:
 
     record -> claims      who is in it, commitments opened, signatures        `validate_claims`
            -> updates     each payload usable, or rightly left out            `validate_updates`
@@ -23,14 +22,15 @@ from numpy.typing import NDArray
 
 from ledger.protocol import encoding, merkle
 from ledger.protocol.documents.record import (
+    MAX_VECTOR_BYTES,
     NO_CLIENT,
     Dropout,
     RefusedScores,
     RoundRecord,
+    ScoreVector,
     UsableUpdate,
     encode_record,
 )
-from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, ScoreVector
 from ledger.protocol.inputs import Evidence, Inputs, RoundSizes
 from ledger.protocol.parameters import Parameters, accepted_size
 from ledger.protocol.rules.direction import clip_factors
@@ -69,17 +69,11 @@ from ledger.protocol.validation import (
 
 
 class Ranking(NamedTuple):
-    """Trainers by distance, and the sets that the contract derives from that.
+    """Trainers by distance, and the sets that the contract derives from that, in ranking order."""
 
-    Attributes:
-        words: distance and client of each trainer, best first.
-        accepted: S_a, in ranking order.
-        candidates: clients from which the next committee is elected, in ranking order.
-    """
-
-    words: tuple[int, ...]
-    accepted: tuple[ClientId, ...]
-    candidates: tuple[ClientId, ...]
+    words: tuple[int, ...]  # distance and client of each trainer, best first
+    accepted: tuple[ClientId, ...]  # S_a
+    candidates: tuple[ClientId, ...]  # for the next committee
 
     def voted_on(self, phase: Phase) -> tuple[ClientId, ...]:
         return self.accepted if phase is Phase.AGGREGATION else self.candidates
@@ -91,15 +85,11 @@ class Ranking(NamedTuple):
 
 @dataclass(frozen=True)
 class Judgement:
-    """Everything that follows from a record.
-
-    Attributes:
-        model: w_{t+1}, shape (d,).
-    """
+    """Everything that follows from a record."""
 
     record: RoundRecord
     ranking: Ranking
-    model: NDArray[np.float32]
+    model: NDArray[np.float32]  # w_{t+1}, shape (d,)
     opening: encoding.ResultPreimage
 
     @property
@@ -126,11 +116,7 @@ def judge(
     evidence: Evidence,
     distances: Distances = plain_distances,
 ) -> tuple[Judgement | None, tuple[Violation, ...]]:
-    """Return what follows from a record, or every violation in it.
-
-    Returns:
-        The judgement and no violations, or None and at least one.
-    """
+    """Return what follows from a record, or None and every violation in it."""
     violations = [*validate_claims(inputs, record), *validate_updates(record, evidence)]
     if violations:
         return None, tuple(violations)
@@ -157,11 +143,9 @@ def compose_record(
     claims: Iterable[SignedScores],
     distances: Distances = plain_distances,
 ) -> RoundRecord:
-    """Return the record that a primary composes.
+    """Return the record that a primary composes from the signed vectors that it holds.
 
-    Args:
-        claims: signed vectors that it holds; those for another set, and those over
-            `MAX_VECTOR_BYTES`, are skipped.
+    Vectors for another set, and those over `MAX_VECTOR_BYTES`, are skipped.
     """
     updates = tuple(
         UsableUpdate(client, evidence.payloads[client].digest)
@@ -209,14 +193,9 @@ def score_updates(
     member: ClientId,
     distances: Distances = plain_distances,
 ) -> ScoreVector | None:
-    """Return a member's score vector for a set of updates (Algorithm 1, lines 1-4).
+    """Return a member's score vector for an ascending set of updates (Algorithm 1, lines 1-4).
 
-    Args:
-        evidence: payloads that it holds: at least the set's.
-        clients: the set, ascending.
-
-    Returns:
-        The vector; None for a member whose own update is missing or has no informative distances.
+    None if the member's own update is missing or has no informative distances.
     """
     table = DistanceTable(inputs, evidence.usable(clients), distances, evidence.displacement)
     if not table.can_score(member):
@@ -252,10 +231,7 @@ def counted_vectors(record: RoundRecord, evidence: Evidence) -> list[ScoreVector
 
 
 def rank_trainers(parameters: Parameters, vectors: Sequence[ScoreVector]) -> Ranking:
-    """Return the ranking and both sets (Algorithm 1, line 6).
-
-    The vectors are those that count, ascending by member, all of the same trainers.
-    """
+    """Return the ranking and both sets (Algorithm 1, line 6) from the vectors that count."""
     combined = mean_distances(np.array([vector.distances for vector in vectors]))
     words = rank(zip(vectors[0].trainers, combined.tolist(), strict=True))
     return sets_of(parameters, words)
@@ -267,15 +243,10 @@ def next_model(
     accepted: Sequence[ClientId],
     updates: Mapping[ClientId, NDArray[np.float32]],
 ) -> NDArray[np.float32]:
-    """Return w_{t+1}, the aggregate of the accepted updates.
+    """Return w_{t+1}, shape (d,), the aggregate of the accepted updates.
 
-    Strategy 3 shortens long updates, and all weigh the same; the others weigh by samples.
-
-    Args:
-        model: w_t, shape (d,).
-        accepted: S_a.
-        updates: of the record's set, each of shape (d,); those of S_a are enough for strategies 1
-            and 2.
+    Strategy 3 shortens long updates by the lengths of all of the record's set, and all weigh the
+    same. Strategies 1 and 2 weigh by samples, and need the updates of S_a alone.
     """
     chosen = {client: updates[client] for client in accepted}
     rate = inputs.parameters.server_rate
@@ -288,10 +259,7 @@ def next_model(
 def weights_of(
     form: AcceptanceForm, registry: Sequence[RegisteredClient], accepted: Sequence[ClientId]
 ) -> dict[ClientId, int]:
-    """Return n_k of each accepted client, or 1 for strategy 3; shares are parts of the sum.
-
-    The number of samples is its owner's word, which strategy 3 does not take.
-    """
+    """Return n_k of each accepted client, or 1 for strategy 3, which trusts no claimed number."""
     if form is AcceptanceForm.BELOW_TWO:
         return dict.fromkeys(accepted, 1)
     return {client: registry[client].samples for client in accepted}
@@ -318,10 +286,7 @@ def result_preimage(
 def update_leaves(
     ranking: Sequence[int], accepted: Sequence[ClientId], payloads: Mapping[ClientId, Digest]
 ) -> list[merkle.Leaf]:
-    """Return the leaves of the updates root, one per ranked trainer, by rank.
-
-    Each is (client, payload, rank, distance bits, accepted).
-    """
+    """Return (client, payload, rank, distance bits, accepted) of each ranked trainer, by rank."""
     chosen = set(accepted)
     clients = [encoding.word_client(word) for word in ranking]
     return [

@@ -1,17 +1,22 @@
-"""The constructor's arguments, those of the contract's transactions, and its events.
+"""Arguments of the contract's constructor and transactions, its events, and the fold of these.
 
-`fold.py` has the state that they lead to, and `rounds.py` the transitions; together they specify
-`contracts/committee_ledger.vy`.
+`rounds.py` has the transitions; together they specify `contracts/committee_ledger.vy`, and the twin
+tests compare both with it.
+
+Heads, and the running digest of a round's commitments, are chains of hashes. History, index,
+workers, audit and proofs recompute them here and never take them from an event, so events that lead
+to the contract's own state are complete, and nothing that a head commits to was altered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
-from typing import Self
+from typing import Any, Self, TypeAlias
 
 from ledger.protocol import encoding
+from ledger.protocol.encoding import keccak256, u32, u64
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -40,14 +45,7 @@ class LedgerStage(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """The constructor's arguments: everything that never changes.
-
-    Attributes:
-        form: from which S_a follows from the ranking.
-        commit_blocks: blocks after the opening one in which commitments are taken.
-        deadline_blocks: blocks after which an undecided round may be abandoned.
-        model: digest of w_1.
-    """
+    """The constructor's arguments: everything that never changes."""
 
     config: Digest
     registry: Digest
@@ -55,40 +53,31 @@ class Deployment:
     trainers: int
     members: int
     aggregation_ppm: int
-    form: AcceptanceForm
+    form: AcceptanceForm  # S_a follows from the ranking by it
     rounds: int
-    commit_blocks: int
-    deadline_blocks: int
+    commit_blocks: int  # after the opening one, in which commitments are taken
+    deadline_blocks: int  # after which an undecided round may be abandoned
     replies: int
     beacon: Beacon
-    model: Digest
+    model: Digest  # digest of w_1
 
 
 @dataclass(frozen=True, slots=True)
 class BlockContext:
-    """Context of a transaction: its block, and how it reached the ledger.
-
-    Attributes:
-        sent_by_account: False if a contract passed the transaction on.
-        is_delegated: True if the sender has code (EIP-7702).
-    """
+    """Context of a transaction: its block, and how it reached the ledger."""
 
     number: int
     parent_hash: Digest
-    sent_by_account: bool = True
-    is_delegated: bool = False
+    sent_by_account: bool = True  # False if a contract passed the transaction on
+    is_delegated: bool = False  # the sender has code (EIP-7702)
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumCertificate:
-    """A decision's proof: the primary's request and a quorum of equal replies.
-
-    Attributes:
-        replies: of other members, in the order of the committee.
-    """
+    """A decision's proof: the primary's request and a quorum of equal replies."""
 
     request: SignedVote
-    replies: tuple[SignedVote, ...]
+    replies: tuple[SignedVote, ...]  # of other members, in the order of the committee
 
     @property
     def vote(self) -> Vote:
@@ -102,39 +91,28 @@ class QuorumCertificate:
 
 @dataclass(frozen=True, slots=True)
 class SubmittedCertificate:
-    """A certificate as a transaction carries it.
-
-    Attributes:
-        replies: their signatures, by ascending seat.
-    """
+    """A certificate as a transaction carries it."""
 
     view: int
     set_digest: Digest
     request: bytes
     signers: int
-    replies: tuple[bytes, ...]
+    replies: tuple[bytes, ...]  # their signatures, by ascending seat
 
 
 @dataclass(frozen=True, slots=True)
 class SubmittedDecision:
-    """The arguments of `decide` apart from round and certificates.
+    """The arguments of `decide` apart from round and certificates."""
 
-    Attributes:
-        committee: S_c, by seats.
-        model: digest of w_{t+1}.
-        reveal: digest of the ranked trainers' payload digests.
-        incidents: digest of the incidents document, 32 zero bytes without one; unsigned.
-    """
-
-    committee: tuple[ClientId, ...]
+    committee: tuple[ClientId, ...]  # S_c, by seats
     ranking: tuple[int, ...]
     base: Digest
-    model: Digest
+    model: Digest  # digest of w_{t+1}
     updates_root: Digest
     scores_root: Digest
-    reveal: Digest
+    reveal: Digest  # of the ranked trainers' payload digests
     record: Digest
-    incidents: Digest
+    incidents: Digest  # digest of the document, zeros without one; unsigned
 
     @classmethod
     def of(
@@ -182,9 +160,7 @@ class SignedStatement:
 class EquivocationReport:
     """Two different signed statements of one client for one place: the proof that bans it.
 
-    Attributes:
-        first: a vote or a score claim, and its signature.
-        second: another for the same slot, or the same round, base and clients.
+    Both are votes for one slot, or score claims for one round, base and clients.
     """
 
     client: ClientId
@@ -290,6 +266,15 @@ class ClientBanned:
     head: Digest
 
 
+@dataclass(frozen=True, slots=True)
+class MinedCommitment:
+    """A commitment as the chain holds it."""
+
+    block: int
+    client: ClientId
+    commitment: Digest
+
+
 Event = (
     LedgerDeployed
     | ClientsRegistered
@@ -342,10 +327,7 @@ def deployment_of(
 def registry_batches(
     words: Sequence[int], size: int = 256
 ) -> tuple[Digest, tuple[tuple[tuple[int, ...], Digest], ...]]:
-    """Return a registry's digest, and (words, rest) of each batch that registers it.
-
-    Every batch carries the digest of the batches after it.
-    """
+    """Return a registry's digest, and (words, rest) of each batch that registers it."""
     batches: list[tuple[tuple[int, ...], Digest]] = []
     rest = NO_DIGEST
     for start in reversed(range(0, len(words), size)):
@@ -371,3 +353,226 @@ _SHARED_FIELDS = tuple(
 def _opening(decided: SubmittedDecision | RoundDecided) -> encoding.ResultPreimage:
     named = {name: getattr(decided, name) for name in _SHARED_FIELDS}
     return encoding.ResultPreimage(ranking_digest=encoding.ranking_digest(decided.ranking), **named)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundStart:
+    """The start of a round."""
+
+    round: int
+    committee: tuple[ClientId, ...]  # by rank; shorter than C if too few clients are left: the end
+    seed: Digest
+    opened_block: int
+
+    @staticmethod
+    def of(event: Event, block_number: int) -> RoundStart | None:
+        """Return the round that an event opens, None for an event that opens none."""
+        if isinstance(event, LedgerOpened):
+            return RoundStart(1, event.committee, event.seed, block_number)
+        if isinstance(event, RoundDecided | RoundAbandoned):
+            return RoundStart(event.round + 1, event.next_committee, event.next_seed, block_number)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionLink:
+    """The part of a head that a decision adds."""
+
+    round: int
+    seed: Digest
+    commitments: Digest  # the commitments digest when the decision ran
+    accepted: Digest  # set digest of S_a
+    committee: Digest
+    result: Digest
+    votes: Digest
+
+    def head_after(self, head: Digest) -> Digest:
+        begin = head + u64(self.round) + self.seed + self.commitments
+        return keccak256(begin + self.accepted + self.committee + self.result + self.votes)
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonmentLink:
+    """The part of a head that an abandoned round adds; `committee` is the drawn one's digest."""
+
+    round: int
+    seed: Digest
+    commitments: Digest
+    committee: Digest
+
+    def head_after(self, head: Digest) -> Digest:
+        begin = head + u64(self.round) + self.seed
+        return keccak256(begin + b"abandoned" + self.commitments + self.committee)
+
+
+@dataclass(frozen=True, slots=True)
+class BanLink:
+    """The part of a head that a ban adds."""
+
+    round: int
+    client: ClientId
+
+    def head_after(self, head: Digest) -> Digest:
+        return keccak256(head + u64(self.round) + b"banned" + u32(self.client))
+
+
+EndLink: TypeAlias = DecisionLink | AbandonmentLink
+Link: TypeAlias = DecisionLink | AbandonmentLink | BanLink
+HeadEvent: TypeAlias = RoundDecided | RoundAbandoned | ClientBanned  # the events that move the head
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerView:
+    """The contract's state, as far as its events give it."""
+
+    deployment: Deployment
+    stage: LedgerStage
+    round: int  # t; 0 before the first
+    opened_block: int
+    seed: Digest
+    committee: tuple[ClientId, ...]  # S_c
+    model: Digest  # digest of w_t
+    head: Digest
+    registry: tuple[RegisteredClient, ...] = ()
+    mined: tuple[MinedCommitment, ...] = ()  # of the round, in chain order
+    commitments: Digest = NO_DIGEST
+    batches: tuple[int, ...] = ()  # sizes of the registrations, over which the registry's digest is
+    deployments: int = 0
+
+    @classmethod
+    def at_deployment(cls, deployment: Deployment, **more: Any) -> Self:
+        """Return the state that the constructor leaves, before its own event."""
+        start = LedgerStage.REGISTERING, 0, 0, NO_DIGEST, ()
+        return cls(deployment, *start, deployment.model, deployment.config, **more)
+
+    def head_after(self, event: HeadEvent) -> Digest:
+        """Return the next head, as it follows from this state and an event's other fields."""
+        return self.link_of(event).head_after(self.head)
+
+    def link_of(self, event: HeadEvent) -> Link:
+        """Return what an event adds to the head."""
+        if isinstance(event, ClientBanned):
+            return BanLink(self.round, event.client)
+        committee = encoding.set_digest(event.next_committee)
+        before = self.round, self.seed, self.commitments
+        if isinstance(event, RoundAbandoned):
+            return AbandonmentLink(*before, committee)
+        accepted = encoding.set_digest(event.accepted)
+        votes = encoding.votes_digest(event.views, event.signers, event.incidents)
+        return DecisionLink(*before, accepted, committee, event.result(), votes)
+
+    def after(self, event: Event, block_number: int) -> Self:
+        """Return the state after the next event.
+
+        Round, head and commitments follow from the events before it; `expected_fields` gives what
+        its own must be.
+        """
+        match event:
+            case LedgerDeployed():
+                return replace(self, deployments=self.deployments + 1)
+            case ClientsRegistered(_, words):
+                registered = tuple(map(encoding.registered_client, words))
+                batches = (*self.batches, len(words))
+                return replace(self, registry=self.registry + registered, batches=batches)
+            case LedgerOpened(_, seed, committee, model):
+                is_last = len(committee) < self.deployment.members
+                start = RoundStart(self.round + 1, committee, seed, block_number)
+                return replace(self, model=model).started(start, is_last=is_last)
+            case UpdatesCommitted():
+                mined = mined_commitments(event, block_number)
+                counted = [(each.client, each.commitment) for each in mined]
+                digest = encoding.commitments_chain(counted, self.commitments)
+                return replace(self, mined=self.mined + mined, commitments=digest)
+            case ClientBanned():
+                registry = registry_with_bans(self.registry, [replace(event, round=self.round)])
+                return replace(self, registry=registry, head=self.head_after(event))
+            case RoundDecided() | RoundAbandoned():
+                is_last = self.round >= self.deployment.rounds
+                number = self.round if is_last else self.round + 1
+                model = event.model if isinstance(event, RoundDecided) else self.model
+                if isinstance(event, RoundAbandoned):
+                    is_last |= len(event.next_committee) < self.deployment.members
+                start = RoundStart(number, event.next_committee, event.next_seed, block_number)
+                ended = replace(self, head=self.head_after(event), model=model)
+                return ended.started(start, is_last=is_last)
+
+    def started(self, start: RoundStart, *, is_last: bool = False) -> Self:
+        """Return the state in which a round starts; no round is open after the last."""
+        return replace(
+            self,
+            stage=LedgerStage.FINISHED if is_last else LedgerStage.OPEN,
+            round=start.round,
+            opened_block=start.opened_block,
+            seed=start.seed,
+            committee=start.committee,
+            mined=(),
+            commitments=NO_DIGEST,
+        )
+
+    def expected_fields(self, event: Event) -> dict[str, object]:
+        """Return the fields of the next event that follow from the events before it, by name.
+
+        A round that takes neither commitments nor an end is numbered 0.
+        """
+        open_round = self.round if self.stage is LedgerStage.OPEN else 0
+        match event:
+            case ClientsRegistered():
+                return {"first": len(self.registry)}
+            case LedgerOpened():
+                return {"config": self.deployment.config, "model": self.deployment.model}
+            case UpdatesCommitted():
+                return {"round": open_round}
+            case ClientBanned():
+                return {"round": self.round, "head": self.head_after(event)}
+            case RoundDecided() | RoundAbandoned():
+                return {"round": open_round, "head": self.head_after(event)}
+            case _:
+                return {}
+
+    def registry_digest(self, rest: Digest) -> Digest:
+        """Return the digest of all clients to register, given that of those who are missing yet."""
+        end = len(self.registry)
+        for size in reversed(self.batches):
+            batch = self.registry[end - size : end]
+            words = [encoding.registry_word(replace(client, banned_in=0)) for client in batch]
+            rest, end = encoding.registry_digest(words, rest), end - size
+        return rest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerState(LedgerView):
+    """The contract's state with the fields that no event gives."""
+
+    domain: Domain
+    registry_rest: Digest  # digest that the next batch of clients must match
+
+    @property
+    def committed(self) -> frozenset[ClientId]:
+        return frozenset(mined.client for mined in self.mined)
+
+
+def mined_commitments(event: Event, block_number: int) -> tuple[MinedCommitment, ...]:
+    """Return the commitments of an event with the block that holds them; of most events none."""
+    if not isinstance(event, UpdatesCommitted):
+        return ()
+    pairs = zip(event.clients, event.commitments, strict=True)
+    return tuple(MinedCommitment(block_number, *pair) for pair in pairs)
+
+
+def links_of(view: LedgerView, events: Iterable[Event]) -> Iterator[Link]:
+    """Yield the links that events add to the head, given the state before them."""
+    for event in events:
+        if isinstance(event, HeadEvent):
+            yield view.link_of(event)
+        view = view.after(event, view.opened_block)
+
+
+def registry_with_bans(
+    registry: Sequence[RegisteredClient], bans: Iterable[ClientBanned]
+) -> tuple[RegisteredClient, ...]:
+    """Return clients with bans; a ban of a client that is not registered is passed over."""
+    clients = list(registry)
+    for ban in bans:
+        if ban.client < len(clients):
+            clients[ban.client] = replace(clients[ban.client], banned_in=ban.round)
+    return tuple(clients)

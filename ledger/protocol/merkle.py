@@ -16,12 +16,8 @@ from ledger.protocol.types import NO_DIGEST, Digest
 UPDATE_LEAF = ("uint32", "bytes32", "uint32", "uint64", "bool")
 """client, payload digest, rank from 0, distance bits, accepted."""
 
-SCORES_LEAF = ("uint32", "bytes32")
-"""member, digest of its score vector."""
-
-DATA_LEAF = ("uint32", "uint64", "bytes32")
-"""client, number and digest of its training samples."""
-
+SCORES_LEAF = ("uint32", "bytes32")  # member, digest of its score vector
+DATA_LEAF = ("uint32", "uint64", "bytes32")  # client, number and digest of its training samples
 _BELOW = {"uint32": 2**32, "uint64": 2**64, "bool": 2}
 
 Leaf = tuple[Any, ...]
@@ -30,7 +26,12 @@ Leaf = tuple[Any, ...]
 def leaf_hash(types: Sequence[str], leaf: Leaf) -> Digest:
     """Return the double hash of a leaf's ABI encoding."""
     for kind, value in zip(types, leaf, strict=True):
-        _require_kind(kind, value)
+        if kind == "bytes32":
+            is_kind = isinstance(value, bytes) and len(value) == 32
+        else:
+            is_kind = isinstance(value, int) and 0 <= value < _BELOW[kind]
+        if not is_kind:
+            raise ValueError(f"{value!r:.80} is no {kind}")
     return keccak256(keccak256(words(*leaf)))
 
 
@@ -70,15 +71,6 @@ def _layers(types: Sequence[str], leaves: Sequence[Leaf]) -> list[Digest]:
     for node in range(len(hashes) - 2, -1, -1):
         tree[node] = _parent(tree[2 * node + 1], tree[2 * node + 2])
     return tree
-
-
-def _require_kind(kind: str, value: int | bytes) -> None:
-    if kind == "bytes32":
-        is_kind = isinstance(value, bytes) and len(value) == 32
-    else:
-        is_kind = isinstance(value, int) and 0 <= value < _BELOW[kind]
-    if not is_kind:
-        raise ValueError(f"{value!r:.80} is no {kind}")
 
 
 def _parent(one: Digest, other: Digest) -> Digest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from decimal import Decimal
 from math import isfinite, prod
@@ -21,8 +22,7 @@ from ledger.protocol.types import AcceptanceForm, Beacon, Quorum
 
 MILLION = 1_000_000
 MIN_MEMBERS = 3
-MIN_ACTIVE = 2 * MIN_MEMBERS
-"""Each member of the next committee is one of this round's trainers."""
+MIN_ACTIVE = 2 * MIN_MEMBERS  # each member of the next committee is one of this round's trainers
 MINIMUM_FEDERATION = (
     f"the least federation has {MIN_ACTIVE} active clients, {MIN_MEMBERS} members and "
     f"{MIN_ACTIVE - MIN_MEMBERS} trainers"
@@ -34,17 +34,11 @@ MAX_ROUNDS = 2**32 - 1
 MAX_DIMENSION = 2**28
 MAX_BLOCKS = 2**32 - 1
 MAX_VIEW_SECONDS = 2**20
-
-MAX_VIEWS = 32
-"""Views after which a committee gives up; the last would begin after 2^32 times `view_seconds`."""
-
-COMMIT_BLOCKS = 4
+MAX_VIEWS = 32  # a committee gives up; the last would begin after 2^32 times `view_seconds`
+COMMIT_BLOCKS = 4  # this one and the next two are defaults
 DEADLINE_BLOCKS = 64
 VIEW_SECONDS = 10
-"""Defaults."""
-
-STRATEGIES = {1: "I", 2: "II", 3: "III"}
-"""The paper's two, and ours, with their names; a strategy determines every rule."""
+STRATEGIES = {1: "I", 2: "II", 3: "III"}  # the paper's two, and ours, with names
 
 RANGES = {
     "clients": (1, MAX_CLIENTS),
@@ -63,40 +57,39 @@ RANGES = {
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The parameters of a run's rounds; immutable from deployment on.
-
-    Attributes:
-        active_ppm: share of the clients that are active in a round, in millionths.
-        committee_ppm: ω, share of the active clients on the committee, in millionths.
-        aggregation_ppm: α, share of the ranked trainers that strategies I and II accept.
-        strategy: 1, 2 or 3; determines distance, score, selection, weights, clip and election.
-        distance: of strategies 1 and 2: "squared", or the name of a user's own function,
-            `file.py:function@sha256:DIGEST`.
-        beacon: what else flows into the next seed.
-        commit_blocks: blocks after the opening one in which commitments are taken.
-        deadline_blocks: blocks after which an undecided round may be abandoned.
-        view_seconds: how long view 0 lasts; every later one lasts twice as long.
-    """
+    """The parameters of a run's rounds; immutable from deployment on."""
 
     clients: int
-    active_ppm: int
-    committee_ppm: int
-    aggregation_ppm: int
+    active_ppm: int  # share of the clients that are active in a round, in millionths
+    committee_ppm: int  # ω, share of the active clients on the committee, in millionths
+    aggregation_ppm: int  # α, share of the ranked trainers that strategies I and II accept
     rounds: int
     dimension: int
-    strategy: int = 1
-    distance: str = SQUARED.name
+    strategy: int = 1  # determines distance, score, selection, weights, clip and election
+    distance: str = SQUARED.name  # or a user's own: `file.py:function@sha256:DIGEST`
     quorum: Quorum = Quorum.PAPER
     server_rate: float = 1.0
-    beacon: Beacon = Beacon.NONE
-    commit_blocks: int = COMMIT_BLOCKS
-    deadline_blocks: int = DEADLINE_BLOCKS
-    view_seconds: int = VIEW_SECONDS
+    beacon: Beacon = Beacon.NONE  # a further input of the next seed
+    commit_blocks: int = COMMIT_BLOCKS  # after the opening one, in which commitments are taken
+    deadline_blocks: int = DEADLINE_BLOCKS  # after which an undecided round may be abandoned
+    view_seconds: int = VIEW_SECONDS  # length of view 0; each later one lasts twice as long
     payload: str = "float32"
 
     def __post_init__(self) -> None:
-        self._require_ranges()
-        self._require_rules()
+        # One block to decide in after the window, before the one that may abandon.
+        deadline = {"deadline_blocks": (self.commit_blocks + 2, MAX_BLOCKS)}
+        for name, (least, most) in (RANGES | deadline).items():
+            is_within = least <= getattr(self, name) <= most
+            self._require(name, is_within, f" is not in [{least}, {most}]")
+        is_positive = isfinite(self.server_rate) and self.server_rate > 0
+        self._require("server_rate", is_positive, " is not a positive number")
+        self._require_listed("strategy", STRATEGIES)
+        self._require_listed("payload", PAYLOAD_FORMS)
+        if self.distance != SQUARED.name:
+            rule = " cannot be set with strategy 3, which compares directions; omit it"
+            self._require("distance", not self.compares_directions, rule)
+            rule = f" is neither {SQUARED.name} nor a function, file.py:function@sha256:DIGEST"
+            self._require("distance", OwnRuleName.of(self.distance) is not None, rule)
         self._require_sizes()
 
     @property
@@ -146,63 +139,36 @@ class Parameters:
         """Form from which the contract derives S_a."""
         return AcceptanceForm(self.strategy)
 
-    def _require_ranges(self) -> None:
-        # One block to decide in after the window, before the one that may abandon.
-        deadline = {"deadline_blocks": (self.commit_blocks + 2, MAX_BLOCKS)}
-        for name, (least, most) in (RANGES | deadline).items():
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise ParametersError(f" is not in [{least}, {most}]", name, value)
-        if not (isfinite(self.server_rate) and self.server_rate > 0):
-            raise ParametersError(" is not a positive number", "server_rate", self.server_rate)
-
-    def _require_rules(self) -> None:
-        for name, value, listed in (
-            ("strategy", self.strategy, STRATEGIES),
-            ("payload", self.payload, PAYLOAD_FORMS),
-        ):
-            if value not in listed:
-                choices = ", ".join(str(choice) for choice in listed)
-                raise ParametersError(f" is none of {choices}", name, value)
-        if self.distance == SQUARED.name:
-            return
-        if self.compares_directions:
-            fault = " cannot be set with strategy 3, which compares directions; omit it"
-            raise ParametersError(fault, "distance", self.distance)
-        if OwnRuleName.of(self.distance) is None:
-            fault = f" is neither {SQUARED.name} nor a function, file.py:function@sha256:DIGEST"
-            raise ParametersError(fault, "distance", self.distance)
-
     def _require_sizes(self) -> None:
         least = f"; {MINIMUM_FEDERATION}" if self.active < MIN_ACTIVE else ""
-        if self.members < MIN_MEMBERS:
-            raise ParametersError(
-                f": the committee has C = {self.members} members, and needs at least "
-                f"{MIN_MEMBERS} (K = {self.clients}, {self.active} active{least})",
-                "committee_ppm",
-                self.committee_ppm,
-            )
-        if self.trainers < self.members:
-            raise ParametersError(
-                f": n = {self.trainers} trainers are fewer than C = {self.members} members; "
-                f"the ranking cannot fill the next committee{least}",
-                "committee_ppm",
-                self.committee_ppm,
-            )
-        for name, value, bound in (
-            ("members", self.members, MAX_MEMBERS),
-            ("trainers", self.trainers, MAX_TRAINERS),
-        ):
-            if value > bound:
-                fault = f": {name} = {value} is over the contract's bound of {bound}"
-                raise ParametersError(fault, "active_ppm", self.active_ppm)
+        self._require(
+            "committee_ppm",
+            self.members >= MIN_MEMBERS,
+            f": the committee has C = {self.members} members, and needs at least "
+            f"{MIN_MEMBERS} (K = {self.clients}, {self.active} active{least})",
+        )
+        self._require(
+            "committee_ppm",
+            self.trainers >= self.members,
+            f": n = {self.trainers} trainers are fewer than C = {self.members} members; "
+            f"the ranking cannot fill the next committee{least}",
+        )
+        for name, bound in (("members", MAX_MEMBERS), ("trainers", MAX_TRAINERS)):
+            value = getattr(self, name)
+            rule = f": {name} = {value} is over the contract's bound of {bound}"
+            self._require("active_ppm", value <= bound, rule)
+
+    def _require_listed(self, name: str, listed: Collection[object]) -> None:
+        choices = ", ".join(map(str, listed))
+        self._require(name, getattr(self, name) in listed, f" is none of {choices}")
+
+    def _require(self, name: str, holds: bool, rule: str) -> None:
+        if not holds:
+            raise ParametersError(rule, name, getattr(self, name))
 
 
 def parts_per_million(name: str, rate: float) -> int:
-    """Return floor(10⁶ · rate + 1/2), so that contract and Python agree exactly.
-
-    The rate, called `name` in the error, is read as its shortest decimal.
-    """
+    """Return floor(10⁶ · rate + 1/2) of a rate's shortest decimal; `name` is for the error."""
     if not 0 <= rate <= 1:
         raise ParametersError(" is not in [0, 1]", name, rate)
     return int(Decimal(repr(float(rate))) * MILLION + Decimal("0.5"))
@@ -221,8 +187,8 @@ def accepted_size(aggregation_ppm: int, ranked: int) -> int:
 def replies_needed(members: int, quorum: Quorum) -> int:
     """Return the number of equal replies from members other than the primary that decide.
 
-    `paper`: floor(C/2) + 1; `bft`: with the request a Byzantine quorum of ceil((C + f + 1) / 2),
-    f = floor((C - 1) / 3).
+    `paper`: floor(C/2) + 1; `bft`: with the request a Byzantine quorum of ceil((C + f + 1) / 2), f
+    = floor((C - 1) / 3).
     """
     if quorum is Quorum.PAPER:
         return majority(members)

@@ -22,19 +22,14 @@ from ledger.protocol.types import Digest
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """Published bytes of a client, usually its update in the run's form.
+    """Published bytes: a client's update in the run's form, a model or a record.
 
-    Models and records are passed on like this, too. Digest and update are trusted, and two payloads
-    with one digest are equal; so bytes from elsewhere go through `of`.
-
-    Attributes:
-        data: the bytes; a view into memory that is owned elsewhere.
-        digest: their sha256.
-        update: what they say, shape (d,), where this process has decoded them already.
+    Digest and update are trusted, and two payloads with one digest are equal; so bytes from
+    elsewhere go through `of`.
     """
 
     data: bytes | memoryview = field(compare=False, repr=False)
-    digest: Digest
+    digest: Digest  # sha256 of the data
     update: NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -46,24 +41,12 @@ class Payload:
         return cls(data, sha256(data))
 
 
-FORM = 2
-"""First byte of the form."""
-
-BLOCK = 64
-"""Numbers that share an exponent."""
-
-LEAST_EXPONENT = -126
-"""Of the least normal float32, 2^-126."""
-
-MOST_EXPONENT = 121
-"""127 · 2^121 is the largest number, and 128 · 2^121 is beyond float32."""
-
-MOST_OFFSET = 10
-"""From the exponent of the largest block down, 2^10 = 1024 steps: smaller blocks lose digits."""
-
-NOT_ENCODABLE = bytes([FORM])
-"""Payload of an update that has no encoding; it is malformed."""
-
+FORM = 2  # first byte of the form
+BLOCK = 64  # numbers that share an exponent
+LEAST_EXPONENT = -126  # of the least normal float32, 2^-126
+MOST_EXPONENT = 121  # 127 · 2^121 is the largest number, and 128 · 2^121 is beyond float32
+MOST_OFFSET = 10  # down from the largest block's exponent; smaller blocks lose digits
+NOT_ENCODABLE = bytes([FORM])  # payload of an update that has no encoding; it is malformed
 _HEAD = struct.Struct(">Bh")
 _ROW = 1 + BLOCK
 _LEAST_LARGEST = 64
@@ -153,10 +136,7 @@ def _padded(update: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _needed_exponents(blocks: NDArray[np.float32]) -> NDArray[np.int32]:
-    """Return the least exponent with which each block's numbers round to 127 at most.
-
-    `LEAST_EXPONENT` of a block of zeros, over `MOST_EXPONENT` of one that is not finite.
-    """
+    """Return the least exponent with which each block's numbers round to 127 at most."""
     largest = np.empty(len(blocks), np.float32)
     for part in _chunks(len(blocks)):
         largest[part] = np.maximum(blocks[part].max(axis=1), -blocks[part].min(axis=1))
@@ -182,15 +162,12 @@ def _chunks(blocks: int) -> Iterator[slice]:
 class PayloadForm:
     """A form of payloads.
 
-    Attributes:
-        size: from d to the bytes of a payload.
-        encode: from an update of shape (d,) to its payload, which is malformed if the update has a
-            number that the form cannot hold.
-        decode: from a payload and d to the update, read-only; EncodingError if it is malformed.
+    `encode` makes a malformed payload of an update that the form cannot hold. `decode` returns
+    a read-only update, or raises EncodingError.
     """
 
     name: str
-    size: Callable[[int], int]
+    size: Callable[[int], int]  # from d to the bytes of a payload
     encode: Callable[[NDArray[np.float32]], bytes | memoryview]
     decode: Callable[[bytes | memoryview, int], NDArray[np.float32]]
     sentence: str

@@ -3,19 +3,17 @@
 Every function takes the state and a transaction's arguments and returns the next state and the
 events, or raises the `ProtocolRefusal` that the contract reverts with. Guards are in the contract's
 order. `contracts/committee_ledger.vy` is the twin of this file; a Hypothesis state machine drives
-both side by side. A transition checks its arguments and makes its events, which are in
-`ledger_state.py`; `fold.py` gives the state that follows.
+both side by side. `ledger_state.py` has the events and gives the state that follows them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from ledger.protocol import encoding
 from ledger.protocol.errors import ProtocolRefusal, RefusalCode
-from ledger.protocol.fold import HeadEvent, LedgerState
-from ledger.protocol.inputs import drawn_committee, primary_seat
+from ledger.protocol.inputs import drawn_committee, primary_seat, window_end
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import (
     BlockContext,
@@ -24,15 +22,17 @@ from ledger.protocol.ledger_state import (
     Deployment,
     EquivocationReport,
     Event,
+    HeadEvent,
     LedgerOpened,
     LedgerStage,
+    LedgerState,
     RoundAbandoned,
     RoundDecided,
     SubmittedCertificate,
     SubmittedDecision,
     UpdatesCommitted,
 )
-from ledger.protocol.signing import GROUP_ORDER, is_signed_by
+from ledger.protocol.signing import GROUP_ORDER, Message, is_signed_by
 from ledger.protocol.types import (
     NO_DIGEST,
     Beacon,
@@ -40,6 +40,7 @@ from ledger.protocol.types import (
     Digest,
     Domain,
     Phase,
+    RegisteredClient,
     Scores,
     SignedCommitment,
     Vote,
@@ -51,15 +52,8 @@ Step = tuple[LedgerState, tuple[Event, ...]]
 
 def deployed(deployment: Deployment, domain: Domain) -> LedgerState:
     """Return the state after the constructor."""
-    start = LedgerStage.REGISTERING, 0, 0, NO_DIGEST, ()
-    return LedgerState(
-        deployment,
-        *start,
-        deployment.model,
-        deployment.config,
-        domain=domain,
-        registry_rest=deployment.registry,
-    )
+    rest = deployment.registry
+    return LedgerState.at_deployment(deployment, domain=domain, registry_rest=rest)
 
 
 def register_clients(
@@ -67,27 +61,21 @@ def register_clients(
 ) -> Step:
     """Register the next batch of clients; the last batch opens round 1.
 
-    Anyone may send it: the deployment fixed the clients by digest.
-
-    Args:
-        words: registry word of each client, addresses ascending.
-        rest: digest of the batches after this one.
+    Anyone may send it, since the deployment fixed the clients by digest. `rest` is the digest of
+    the batches after this one.
     """
     deployment = state.deployment
     _require_account(block)
-    if state.stage is not LedgerStage.REGISTERING:
-        raise ProtocolRefusal(RefusalCode.NOT_REGISTERING)
-    if encoding.registry_digest(words, rest) != state.registry_rest:
-        raise ProtocolRefusal(RefusalCode.REGISTRY_MISMATCH)
-    count = len(state.registry) + len(words)
-    if count > deployment.clients or (rest == NO_DIGEST) != (count == deployment.clients):
-        raise ProtocolRefusal(RefusalCode.REGISTRY_END)
+    _require(state.stage is LedgerStage.REGISTERING, RefusalCode.NOT_REGISTERING)
+    digest, count = encoding.registry_digest(words, rest), len(state.registry) + len(words)
+    _require(digest == state.registry_rest, RefusalCode.REGISTRY_MISMATCH)
+    is_end = (rest == NO_DIGEST) == (count == deployment.clients)
+    _require(count <= deployment.clients and is_end, RefusalCode.REGISTRY_END)
     previous = int.from_bytes(state.registry[-1].address) if state.registry else 0
     for word in words:
-        if word >> 224 or not word & 0xFFFF_FFFF_FFFF_FFFF:
-            raise ProtocolRefusal(RefusalCode.MALFORMED_CLIENT)
-        if word >> 64 <= previous:
-            raise ProtocolRefusal(RefusalCode.CLIENTS_NOT_ASCENDING)
+        has_samples = word & 0xFFFF_FFFF_FFFF_FFFF > 0
+        _require(word >> 224 == 0 and has_samples, RefusalCode.MALFORMED_CLIENT)
+        _require(word >> 64 > previous, RefusalCode.CLIENTS_NOT_ASCENDING)
         previous = word >> 64
     registered = ClientsRegistered(ClientId(len(state.registry)), tuple(words))
     state = replace(state, registry_rest=rest).after(registered, block.number)
@@ -109,29 +97,24 @@ def commit_updates(
     """
     _require_account(block)
     _require_open(state, round_number)
-    if block.number > state.opened_block + state.deployment.commit_blocks:
-        raise ProtocolRefusal(RefusalCode.COMMITMENTS_CLOSED)
-    if not signed:
-        raise ProtocolRefusal(RefusalCode.NO_COMMITMENTS)
+    last = window_end(state.deployment, state.opened_block)
+    _require(block.number <= last, RefusalCode.COMMITMENTS_CLOSED)
+    _require(len(signed) > 0, RefusalCode.NO_COMMITMENTS)
     committed = set(state.committed)
     accepted: list[tuple[ClientId, Digest]] = []
     for entry in signed:
         client = entry.commitment.client
-        if client >= state.deployment.clients:
-            raise ProtocolRefusal(RefusalCode.UNKNOWN_CLIENT)
+        _require(client < state.deployment.clients, RefusalCode.UNKNOWN_CLIENT)
         registered = state.registry[client]
-        if registered.is_banned_in(round_number):
-            raise ProtocolRefusal(RefusalCode.CLIENT_BANNED)
+        _require(not registered.is_banned_in(round_number), RefusalCode.CLIENT_BANNED)
         if client in committed:
             continue
-        _require_canonical(entry.signature)
         commitment = replace(entry.commitment, round=round_number)
-        if not is_signed_by(registered.address, state.domain, commitment, entry.signature):
-            raise ProtocolRefusal(RefusalCode.COMMITMENT_NOT_SIGNED)
+        code = RefusalCode.COMMITMENT_NOT_SIGNED
+        _require_signed(state, registered, commitment, entry.signature, code)
         committed.add(client)
         accepted.append((client, commitment.commitment))
-    if not accepted:
-        raise ProtocolRefusal(RefusalCode.NOTHING_TAKEN)
+    _require(len(accepted) > 0, RefusalCode.NOTHING_TAKEN)
     clients, commitments = zip(*accepted, strict=True)
     event = UpdatesCommitted(round_number, clients, commitments)
     return state.after(event, block.number), (event,)
@@ -148,54 +131,39 @@ def decide(
     ranking = decision.ranking
     _require_account(block)
     _require_open(state, round_number)
-    if decision.committee != state.committee:
-        raise ProtocolRefusal(RefusalCode.WRONG_COMMITTEE)
+    _require(decision.committee == state.committee, RefusalCode.WRONG_COMMITTEE)
     _require_ranking(state, ranking, block)
     derived = sets_of(state.deployment, ranking)
     result = encoding.aggregation_result(decision.opening())
     sets = (encoding.set_digest(derived.accepted), encoding.set_digest(derived.candidates))
     inputs = (decision.base, result)
-    if certificates[0].set_digest != sets[0]:
-        raise ProtocolRefusal(RefusalCode.WRONG_AGGREGATION_SET)
+    _require(certificates[0].set_digest == sets[0], RefusalCode.WRONG_AGGREGATION_SET)
     first = _require_certificate(state, Phase.AGGREGATION, certificates[0], *inputs)
-    if certificates[1].set_digest != sets[1]:
-        raise ProtocolRefusal(RefusalCode.WRONG_CANDIDATES)
+    _require(certificates[1].set_digest == sets[1], RefusalCode.WRONG_CANDIDATES)
     second = _require_certificate(state, Phase.ELECTION, certificates[1], *inputs)
-    views = (certificates[0].view, certificates[1].view)
-    signers = (certificates[0].signers, certificates[1].signers)
     seed = encoding.next_seed(state.seed, decision.reveal, _beacon(state, block))
-    next_committee = derived.elected(state.deployment.members, seed)
+    shared = {field.name: getattr(decision, field.name) for field in fields(decision)}
+    del shared["committee"]
     event = RoundDecided(
         round=round_number,
-        ranking=ranking,
         accepted=derived.accepted,
-        next_committee=next_committee,
-        base=decision.base,
-        model=decision.model,
-        updates_root=decision.updates_root,
-        scores_root=decision.scores_root,
-        reveal=decision.reveal,
-        record=decision.record,
-        incidents=decision.incidents,
-        views=views,
+        next_committee=derived.elected(state.deployment.members, seed),
+        views=(certificates[0].view, certificates[1].view),
         primaries=(first, second),
-        signers=signers,
+        signers=(certificates[0].signers, certificates[1].signers),
         next_seed=seed,
         head=NO_DIGEST,
+        **shared,
     )
     return _with_head(state, event, block)
 
 
 def abandon_round(state: LedgerState, round_number: int, block: BlockContext) -> Step:
-    """End an undecided round after its deadline; the model stays, a committee is drawn.
-
-    Returns:
-        The next state and its event; finished if no committee can be drawn any more.
-    """
+    """End an undecided round after its deadline; the model stays, a committee is drawn."""
     _require_account(block)
     _require_open(state, round_number)
-    if block.number < state.opened_block + state.deployment.deadline_blocks:
-        raise ProtocolRefusal(RefusalCode.DEADLINE_NOT_REACHED)
+    deadline = state.opened_block + state.deployment.deadline_blocks
+    _require(block.number >= deadline, RefusalCode.DEADLINE_NOT_REACHED)
     seed = encoding.seed_after_abandoned(state.seed, _beacon(state, block))
     banned = {ClientId(i) for i, client in enumerate(state.registry) if client.banned_in}
     deployment = state.deployment
@@ -212,23 +180,18 @@ def report_equivocation(
     the last round a proof is still taken: the head is then all that it moves.
     """
     _require_account(block)
-    if state.stage is LedgerStage.REGISTERING:
-        raise ProtocolRefusal(RefusalCode.NOT_OPENED)
+    _require(state.stage is not LedgerStage.REGISTERING, RefusalCode.NOT_OPENED)
     client = report.client
-    if client >= state.deployment.clients:
-        raise ProtocolRefusal(RefusalCode.UNKNOWN_CLIENT)
+    _require(client < state.deployment.clients, RefusalCode.UNKNOWN_CLIENT)
     accused = state.registry[client]
-    if accused.banned_in:
-        raise ProtocolRefusal(RefusalCode.CLIENT_BANNED)
+    _require(not accused.banned_in, RefusalCode.CLIENT_BANNED)
     first, second = report.first.statement, report.second.statement
-    if first == second:
-        raise ProtocolRefusal(RefusalCode.STATEMENTS_EQUAL)
-    if isinstance(first, Scores) and isinstance(second, Scores) and first.clients != second.clients:
-        raise ProtocolRefusal(RefusalCode.SCORES_DIFFER)
-    for signed in (report.first, report.second):
-        _require_canonical(signed.signature)
-        if not is_signed_by(accused.address, state.domain, signed.statement, signed.signature):
-            raise ProtocolRefusal(RefusalCode.STATEMENT_NOT_SIGNED)
+    _require(first != second, RefusalCode.STATEMENTS_EQUAL)
+    if isinstance(first, Scores) and isinstance(second, Scores):
+        _require(first.clients == second.clients, RefusalCode.SCORES_DIFFER)
+    for each in (report.first, report.second):
+        code = RefusalCode.STATEMENT_NOT_SIGNED
+        _require_signed(state, accused, each.statement, each.signature, code)
     return _with_head(state, ClientBanned(state.round, client, NO_DIGEST), block)
 
 
@@ -238,49 +201,42 @@ def _with_head(state: LedgerState, event: HeadEvent, block: BlockContext) -> Ste
     return state.after(event, block.number), (event,)
 
 
+def _require(holds: bool, code: RefusalCode) -> None:
+    """Refuse a transaction as the contract's `assert` does."""
+    if not holds:
+        raise ProtocolRefusal(code)
+
+
 def _require_account(block: BlockContext) -> None:
     """Refuse a transaction from a contract or a delegated account: votes are in call data."""
-    if not block.sent_by_account:
-        raise ProtocolRefusal(RefusalCode.NOT_SENT_BY_ACCOUNT)
-    if block.is_delegated:
-        raise ProtocolRefusal(RefusalCode.DELEGATED_ACCOUNT)
+    _require(block.sent_by_account, RefusalCode.NOT_SENT_BY_ACCOUNT)
+    _require(not block.is_delegated, RefusalCode.DELEGATED_ACCOUNT)
 
 
 def _require_open(state: LedgerState, round_number: int) -> None:
-    if state.stage is not LedgerStage.OPEN:
-        raise ProtocolRefusal(RefusalCode.NO_ROUND_OPEN)
-    if round_number != state.round:
-        raise ProtocolRefusal(RefusalCode.WRONG_ROUND)
+    _require(state.stage is LedgerStage.OPEN, RefusalCode.NO_ROUND_OPEN)
+    _require(round_number == state.round, RefusalCode.WRONG_ROUND)
 
 
 def _require_ranking(state: LedgerState, ranking: Sequence[int], block: BlockContext) -> None:
     deployment = state.deployment
-    if len(ranking) > deployment.trainers:
-        raise ProtocolRefusal(RefusalCode.RANKING_TOO_LONG)
-    if len(ranking) < deployment.members:
-        raise ProtocolRefusal(RefusalCode.RANKING_TOO_SHORT)
-    is_early = block.number <= state.opened_block + deployment.commit_blocks
-    if is_early and len(ranking) < deployment.trainers:  # nobody is late while there is time
-        raise ProtocolRefusal(RefusalCode.RANKING_TOO_EARLY)
+    _require(len(ranking) <= deployment.trainers, RefusalCode.RANKING_TOO_LONG)
+    _require(len(ranking) >= deployment.members, RefusalCode.RANKING_TOO_SHORT)
+    if block.number <= window_end(deployment, state.opened_block):  # no client is late yet
+        _require(len(ranking) >= deployment.trainers, RefusalCode.RANKING_TOO_EARLY)
     members, committed = set(state.committee), state.committed
     ranked, previous = set[int](), -1
     for word in ranking:
-        if word <= previous:
-            raise ProtocolRefusal(RefusalCode.RANKING_NOT_SORTED)
+        _require(word > previous, RefusalCode.RANKING_NOT_SORTED)
         client = encoding.word_client(word)
-        if client >= deployment.clients:
-            raise ProtocolRefusal(RefusalCode.UNKNOWN_CLIENT)
-        if client in members:
-            raise ProtocolRefusal(RefusalCode.MEMBER_RANKED)
-        if client in ranked:
-            raise ProtocolRefusal(RefusalCode.REPEATED_CLIENT)
-        if client not in committed:
-            raise ProtocolRefusal(RefusalCode.NO_COMMITMENT)
+        _require(client < deployment.clients, RefusalCode.UNKNOWN_CLIENT)
+        _require(client not in members, RefusalCode.MEMBER_RANKED)
+        _require(client not in ranked, RefusalCode.REPEATED_CLIENT)
+        _require(client in committed, RefusalCode.NO_COMMITMENT)
         ranked.add(client)
         previous = word
     # The words ascend, so the last distance bounds them all.
-    if previous >> 32 >= encoding.INFINITY_BITS:
-        raise ProtocolRefusal(RefusalCode.DISTANCE_NOT_FINITE)
+    _require(previous >> 32 < encoding.INFINITY_BITS, RefusalCode.DISTANCE_NOT_FINITE)
 
 
 def _require_certificate(
@@ -293,22 +249,12 @@ def _require_certificate(
     """Return the primary if its request and enough other members' replies are signed."""
     committee, signers = state.committee, certificate.signers
     place = primary_seat(state.seed, phase, certificate.view, len(committee))
-    request = Vote(
-        VoteKind.REQUEST,
-        state.round,
-        phase,
-        certificate.view,
-        base,
-        certificate.set_digest,
-        result,
-    )
+    what = certificate.view, base, certificate.set_digest, result
+    request = Vote(VoteKind.REQUEST, state.round, phase, *what)
     _require_vote(state, committee[place], request, certificate.request)
-    if signers >> len(committee):
-        raise ProtocolRefusal(RefusalCode.SIGNERS_OUT_OF_RANGE)
-    if signers >> place & 1:
-        raise ProtocolRefusal(RefusalCode.PRIMARY_REPLIES)
-    if len(certificate.replies) < state.deployment.replies:
-        raise ProtocolRefusal(RefusalCode.QUORUM_NOT_REACHED)
+    _require(signers >> len(committee) == 0, RefusalCode.SIGNERS_OUT_OF_RANGE)
+    _require(signers >> place & 1 == 0, RefusalCode.PRIMARY_REPLIES)
+    _require(len(certificate.replies) >= state.deployment.replies, RefusalCode.QUORUM_NOT_REACHED)
     reply = replace(request, kind=VoteKind.REPLY)
     signed = iter(certificate.replies)
     for member in range(len(committee)):
@@ -317,25 +263,28 @@ def _require_certificate(
             if signature is None:
                 raise ProtocolRefusal(RefusalCode.SIGNATURE_COUNT)
             _require_vote(state, committee[member], reply, signature)
-    if next(signed, None) is not None:
-        raise ProtocolRefusal(RefusalCode.SIGNATURE_COUNT)
+    _require(next(signed, None) is None, RefusalCode.SIGNATURE_COUNT)
     return committee[place]
 
 
 def _require_vote(state: LedgerState, member: ClientId, vote: Vote, signature: bytes) -> None:
     registered = state.registry[member]
-    if registered.is_banned_in(state.round):
-        raise ProtocolRefusal(RefusalCode.MEMBER_BANNED)
-    _require_canonical(signature)
-    if not is_signed_by(registered.address, state.domain, vote, signature):
-        if vote.kind is VoteKind.REQUEST:
-            raise ProtocolRefusal(RefusalCode.REQUEST_NOT_SIGNED)
-        raise ProtocolRefusal(RefusalCode.REPLY_NOT_SIGNED)
+    _require(not registered.is_banned_in(state.round), RefusalCode.MEMBER_BANNED)
+    is_request = vote.kind is VoteKind.REQUEST
+    code = RefusalCode.REQUEST_NOT_SIGNED if is_request else RefusalCode.REPLY_NOT_SIGNED
+    _require_signed(state, registered, vote, signature, code)
 
 
-def _require_canonical(signature: bytes) -> None:
-    if int.from_bytes(signature[32:64]) > GROUP_ORDER // 2:
-        raise ProtocolRefusal(RefusalCode.SIGNATURE_NOT_CANONICAL)
+def _require_signed(
+    state: LedgerState,
+    client: RegisteredClient,
+    message: Message,
+    signature: bytes,
+    code: RefusalCode,
+) -> None:
+    is_canonical = int.from_bytes(signature[32:64]) <= GROUP_ORDER // 2
+    _require(is_canonical, RefusalCode.SIGNATURE_NOT_CANONICAL)
+    _require(is_signed_by(client.address, state.domain, message, signature), code)
 
 
 def _beacon(state: LedgerState, block: BlockContext) -> Digest:

@@ -1,10 +1,8 @@
 """EIP-712 typed data and secp256k1 signatures of messages and of registrations.
 
 A signature is 65 bytes r ‖ s ‖ v with v 27 or 28 and s in the lower half of the group order, so
-that no third party can turn a valid signature into another valid one.
-
-Both have an EIP-712 domain without a chain and a contract, so that neither can be taken for
-anything that a ledger accepts.
+that no third party can turn a valid signature into another valid one. A registration's domain has
+no chain and contract, so that no ledger accepts its signature.
 """
 
 from __future__ import annotations
@@ -65,13 +63,7 @@ TYPE_HASHES = {
 
 Message = Commitment | Scores | Vote | Upload | EnvironmentStatement | ReplayStatement
 
-_NAMES = {
-    Commitment: "Commitment",
-    Scores: "Scores",
-    Upload: "Upload",
-    EnvironmentStatement: "Environment",
-    ReplayStatement: "Replay",
-}
+_NAMES = {EnvironmentStatement: "Environment", ReplayStatement: "Replay"}
 
 
 class Signer(Protocol):
@@ -143,7 +135,8 @@ def _struct_hash(message: Message) -> Digest:
         where = (message.round, message.phase, message.view, message.base)
         return _hash_of(message.kind.value, *where, message.set_digest, message.result)
     values = (getattr(message, name) for name in type(message).__slots__)
-    return _hash_of(_NAMES[type(message)], *values)
+    kind = type(message)
+    return _hash_of(_NAMES.get(kind, kind.__name__), *values)
 
 
 def _hash_of(name: str, *values: int | bytes | str) -> Digest:
@@ -156,24 +149,15 @@ def _address(public_key: coincurve.PublicKey) -> Address:
     return Address(keccak256(public_key.format(compressed=False)[1:])[12:])
 
 
-DOMAIN_FIELDS = "string name,string version"
-
-
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """An owner's word that it wants to take part.
-
-    Attributes:
-        samples: n_k, how many it trains on.
-        data: digest of these samples, `inputs.samples_digest` behind the client's own salt;
-            zeros where it discloses none.
-    """
+    """An owner's statement that it wants to take part."""
 
     run: str
     configuration: Digest
     client: Address
-    samples: int
-    data: Digest = NO_DIGEST
+    samples: int  # n_k, as many as it trains on
+    data: Digest = NO_DIGEST  # `inputs.samples_digest` behind the client's salt, or undisclosed
 
 
 def registration_digest(registration: Registration) -> Digest:
@@ -191,7 +175,7 @@ def data_salt(signer: Signer) -> bytes:
     """Return the secret salt of the digest of a client's samples.
 
     It is the digest of a deterministic signature (RFC 6979) that never leaves the owner's machine:
-    no one else can try guesses of small data, and there is no file of it to lose.
+    others cannot try guesses of small data, and there is no file of it to lose.
     """
     return keccak256(signer.sign(_typed(_hash_of("DataSalt", int.from_bytes(signer.address)))))
 
@@ -207,6 +191,6 @@ def registry_digest_of(registry: Sequence[RegisteredClient]) -> Digest:
 
 
 def _typed(struct_hash: Digest) -> Digest:
-    domain = keccak256(f"EIP712Domain({DOMAIN_FIELDS})".encode())
+    domain = keccak256(b"EIP712Domain(string name,string version)")
     separator = keccak256(words(domain, keccak256(NAME.encode()), keccak256(VERSION.encode())))
     return keccak256(b"\x19\x01" + separator + struct_hash)

@@ -11,47 +11,32 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from ledger.protocol import canonical
-from ledger.protocol.canonical import unsigned, versioned_fields
 from ledger.protocol.encoding import keccak256, sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import PROTOCOL_VERSION, Address, Digest
 
 MAX_ENVIRONMENT_BYTES = 1_000
-MAX_ENVIRONMENT_TEXT = 100
-"""Characters of each text of an environment."""
-
+MAX_ENVIRONMENT_TEXT = 100  # characters of each text of an environment
 _TEXTS = ("torch", "path", "processor", "isa", "device")
 
 
 class ReplayVerdict(IntEnum):
     """Result of repeating one update."""
 
-    SAME = 1
-    """Bit for bit the update that the chain has."""
-    OTHER = 2
-    """Another vector, in the environment that was recorded."""
-    NOT_CHECKABLE = 3
-    """Something that the update follows from is missing or differs."""
+    SAME = 1  # bit for bit the update that the chain has
+    OTHER = 2  # another vector, in the environment that was recorded
+    NOT_CHECKABLE = 3  # something that the update follows from is missing or differs
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingEnvironment:
-    """Class of environments in which equal inputs give an update of equal bytes.
+    """Class of environments in which equal inputs give an update of equal bytes."""
 
-    Attributes:
-        torch: version of PyTorch with its build: 2.13.0+cpu.
-        processor: kind of the machine: its architecture, with maker and model where kernels are
-            chosen by them: "x86_64 AuthenticAMD family 26 model 2", "arm64".
-        isa: the instruction set in force: a cap ("avx512", "avx2", "default"), or what was chosen
-            without one ("avx512 uncapped").
-        device: cpu, or the kind of the GPU, with the versions of what computes on it.
-    """
-
-    torch: str
+    torch: str  # version of PyTorch with its build: 2.13.0+cpu
     path: str
-    processor: str
-    isa: str
-    device: str
+    processor: str  # "x86_64 AuthenticAMD family 26 model 2", "arm64"
+    isa: str  # a cap ("avx512", "avx2", "default"), or "avx512 uncapped"
+    device: str  # cpu, or the kind of the GPU, with its libraries' versions
     threads: int
 
     @property
@@ -75,7 +60,7 @@ def decode_environment(data: bytes) -> TrainingEnvironment:
     """Return the environment in untrusted bytes."""
     types = dict.fromkeys(_TEXTS, str) | {"threads": int}
     fields = canonical.decode(data, MAX_ENVIRONMENT_BYTES, containers=1)
-    value = versioned_fields("training environment", fields, types)
+    value = canonical.versioned_fields("training environment", fields, types)
     texts = {name: value[name] for name in _TEXTS}
     for name, text in texts.items():
         if not (1 <= len(text) <= MAX_ENVIRONMENT_TEXT and text.isascii() and text.isprintable()):
@@ -83,7 +68,7 @@ def decode_environment(data: bytes) -> TrainingEnvironment:
                 f"{name} {text!r:.80} of an environment: 1 to {MAX_ENVIRONMENT_TEXT} printable "
                 f"ASCII characters"
             )
-    return TrainingEnvironment(**texts, threads=unsigned("threads", value["threads"], 32))
+    return TrainingEnvironment(**texts, threads=canonical.unsigned("threads", value["threads"], 32))
 
 
 def replay_witness(auditor: Address, losses: bytes) -> Digest:

@@ -1,7 +1,4 @@
-"""Types of the protocol: participants, signed messages, decisions, and codes with their words.
-
-Programs write them in lower case, so that equal digests are equal texts; people may type any case.
-"""
+"""Types of the protocol: participants, signed messages, decisions, and codes with their words."""
 
 from __future__ import annotations
 
@@ -9,33 +6,16 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import NewType
 
-BARE = "[0-9a-f]{64}"
-"""A blob's name, as `sha256sum` prints it."""
+BARE = "[0-9a-f]{64}"  # a blob's name, as `sha256sum` prints it
+PREFIXED = f"0x{BARE}"  # a digest in an answer or in a document
+BARE_ANY_CASE = "[0-9a-fA-F]{64}"  # people may type any case; programs write lower case
+PREFIXED_ANY_CASE = f"0x{BARE_ANY_CASE}"  # a head that a user has copied from an audit
+EITHER_FORM_ANY_CASE = f"(0x)?{BARE_ANY_CASE}"  # a digest in a search
 
-PREFIXED = f"0x{BARE}"
-"""A digest in an answer or in a document."""
-
-BARE_ANY_CASE = "[0-9a-fA-F]{64}"
-
-PREFIXED_ANY_CASE = f"0x{BARE_ANY_CASE}"
-"""A head that a user has copied from an audit."""
-
-EITHER_FORM_ANY_CASE = f"(0x)?{BARE_ANY_CASE}"
-"""A digest in a search."""
-
-
-PROTOCOL_VERSION = 3
-"""In every document and in the EIP-712 domain (docs/protocol.md)."""
-
-ClientId = NewType("ClientId", int)
-"""Index of a registered client, in [0, K)."""
-
-Digest = NewType("Digest", bytes)
-"""A 32-byte hash: sha256 of a blob, or keccak256 of something the contract computes."""
-
-Address = NewType("Address", bytes)
-"""A 20-byte Ethereum address."""
-
+PROTOCOL_VERSION = 3  # in every document and in the EIP-712 domain (docs/protocol.md)
+ClientId = NewType("ClientId", int)  # index of a registered client, in [0, K)
+Digest = NewType("Digest", bytes)  # 32 bytes: sha256 of a blob, or keccak256 as in the contract
+Address = NewType("Address", bytes)  # a 20-byte Ethereum address
 NO_DIGEST = Digest(bytes(32))
 
 
@@ -106,16 +86,11 @@ class IncidentKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RegisteredClient:
-    """One client as the contract keeps it.
-
-    Attributes:
-        samples: n_k, as claimed at deployment.
-        banned_in: the round in which its ban was recorded, 0 without one.
-    """
+    """One client as the contract keeps it."""
 
     address: Address
-    samples: int
-    banned_in: int = 0
+    samples: int  # n_k, as claimed at deployment
+    banned_in: int = 0  # the round in which its ban was recorded, 0 without one
 
     def is_banned_in(self, round_number: int) -> bool:
         """Say whether the client was banned before this round: a ban counts from the next."""
@@ -124,16 +99,11 @@ class RegisteredClient:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """The EIP-712 domain: one run's contract on one chain.
+    """The EIP-712 domain: one run's contract on one chain."""
 
-    Attributes:
-        chain_id: EIP-155.
-        salt: `encoding.domain_salt`; on a restarted chain both of the above come again.
-    """
-
-    chain_id: int
+    chain_id: int  # EIP-155
     contract: Address
-    salt: Digest
+    salt: Digest  # `encoding.domain_salt`; a restarted chain has the same id and address
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,34 +117,23 @@ class Commitment:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """A member's claim of its score vector.
-
-    Attributes:
-        base: the round's commitments digest after its closing block.
-        clients: set digest, ascending, of all usable updates that the vector is for.
-        digest: sha256 of the vector's blob.
-    """
+    """A member's claim of its score vector."""
 
     round: int
     member: ClientId
-    base: Digest
-    clients: Digest
-    digest: Digest
+    base: Digest  # the round's commitments digest after its closing block
+    clients: Digest  # set digest, ascending, of all usable updates
+    digest: Digest  # sha256 of the vector's blob
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A client's wish that a store keeps some bytes; no contract ever reads it.
-
-    Attributes:
-        url: where they are put, as the client was given the store's URL; `base_url` writes it.
-        digest: sha256 of the bytes.
-    """
+    """A client's wish that a store keeps some bytes; no contract ever reads it."""
 
     round: int
     client: ClientId
-    url: str
-    digest: Digest
+    url: str  # of the store, as `base_url` writes it
+    digest: Digest  # sha256 of the bytes
     size: int
 
 
@@ -189,18 +148,13 @@ class EnvironmentStatement:
 
 @dataclass(frozen=True, slots=True)
 class ReplayStatement:
-    """An auditor's statement that it has repeated an update, and what came of it.
+    """An auditor's statement that it has repeated an update, with the result."""
 
-    Attributes:
-        run: sha256 of the run document.
-        environment: digest of a `training_replay.TrainingEnvironment`, of the repetition.
-    """
-
-    run: Digest
+    run: Digest  # sha256 of the run document
     round: int
     client: ClientId
     verdict: int
-    environment: Digest
+    environment: Digest  # digest of the repetition's `TrainingEnvironment`
     witness: Digest
 
 
@@ -217,20 +171,14 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """A request or a reply of Algorithm 2: one set of clients and one result in one view.
-
-    Attributes:
-        base: the round's commitments digest after its closing block, in the place of the
-            paper's time stamp: it says which inputs the vote speaks of.
-        set_digest: digest of the set that is voted on.
-    """
+    """A request or a reply of Algorithm 2: one set of clients and one result in one view."""
 
     kind: VoteKind
     round: int
     phase: Phase
     view: int
-    base: Digest
-    set_digest: Digest
+    base: Digest  # the round's commitments digest; the paper's time stamp
+    set_digest: Digest  # of the set that is voted on
     result: Digest
 
     @property

@@ -7,7 +7,7 @@ record that passes them. A violation is a code and the clients that it concerns.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
@@ -16,8 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.protocol import encoding
-from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord
-from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, ScoreVector, decode_vector
+from ledger.protocol.documents.record import (
+    MAX_VECTOR_BYTES,
+    RefusedScores,
+    RoundRecord,
+    ScoreVector,
+    decode_vector,
+)
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.inputs import Evidence, Inputs
 from ledger.protocol.parameters import majority
@@ -33,14 +38,9 @@ from ledger.protocol.types import (
     SignedScores,
 )
 
-REFUSAL_MARGINS = 1.0
-"""Number of margins from which a distance may be refused."""
-
-PRIMARY_MARGINS = 1.5
-"""Number of margins from which a primary refuses, so that others' sums agree with it."""
-
-COUNTING_MARGINS = 2.0
-"""Number of margins up to which a distance may count; beyond, an audit names the member."""
+REFUSAL_MARGINS = 1.0  # margins from which a distance may be refused
+PRIMARY_MARGINS = 1.5  # a primary refuses from here on, so that others' sums agree with it
+COUNTING_MARGINS = 2.0  # a distance may count up to here; beyond, an audit names the member
 
 
 class DistanceTable:
@@ -53,11 +53,7 @@ class DistanceTable:
         distances: Distances = plain_distances,
         displacement: NDArray[np.float32] | None = None,
     ) -> None:
-        """Take the updates in hand; nothing is computed.
-
-        Args:
-            displacement: w_s − w_t, shape (d,), where the distances depend on it.
-        """
+        """Store the updates, and w_s − w_t where the distances depend on it."""
         if inputs.needs_displacement and displacement is None:
             raise ValueError(f"the distances of round {inputs.round} need an unknown displacement")
         self._rule = inputs.parameters.distance_rule
@@ -81,24 +77,18 @@ class DistanceTable:
         truth = self.between(client, member)
         if claim == truth:
             return False
-        tolerance = RELATIVE_TOLERANCE * truth + self._absolute_margin(client)
-        return abs(claim - truth) >= margins * tolerance
+        if self._rule.between is not None:
+            absolute = self._rule.absolute_tolerance
+        else:
+            if self._margins is None:
+                self._margins = direction_distances(self._updates, self._travel).margins
+            absolute = float(self._margins[self._columns[client]])
+        return abs(claim - truth) >= margins * (RELATIVE_TOLERANCE * truth + absolute)
 
     def can_score(self, member: ClientId) -> bool:
-        """Return whether the member has a usable update that it can score by.
-
-        Zeros have no direction, so strategy III does not count the vector of their owner.
-        """
-        if member not in self._rows:
-            return False
-        return self._rule.between is not None or bool(self._updates[member].any())
-
-    def _absolute_margin(self, client: ClientId) -> float:
-        if self._rule.between is not None:
-            return self._rule.absolute_tolerance
-        if self._margins is None:
-            self._margins = direction_distances(self._updates, self._travel).margins
-        return float(self._margins[self._columns[client]])
+        """Return whether the member has a usable update; for strategy III, one with a direction."""
+        is_used = self._rule.between is not None
+        return member in self._rows and (is_used or bool(self._updates[member].any()))
 
 
 @lru_cache(maxsize=256)
@@ -138,15 +128,11 @@ class ViolationCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One violation of a rule by a record.
-
-    Attributes:
-        reason: the true or the given reason, for rules of scores.
-    """
+    """One violation of a rule by a record."""
 
     code: ViolationCode
     clients: tuple[ClientId, ...] = ()
-    reason: RefusalReason | None = None
+    reason: RefusalReason | None = None  # the true or the given reason, for rules of scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,19 +153,27 @@ def validate_claims(inputs: Inputs, record: RoundRecord) -> list[Violation]:
         odd = tuple(sorted(set(listed) ^ set(inputs.participants.active)))
         violations.append(Violation(ViolationCode.NOT_THE_ACTIVE_CLIENTS, odd))
     commitments = inputs.closing.commitments
+
+    def opens(client: ClientId, payload: Digest) -> bool:
+        return commitments.get(client) == encoding.commitment_of(client, payload)
+
     violations += [
         Violation(ViolationCode.OPENS_NO_COMMITMENT, (update.client,))
         for update in record.updates
-        if not _opens(commitments, update.client, update.payload)
+        if not opens(update.client, update.payload)
     ]
-    violations += [
-        violation
-        for dropout in record.dropouts
-        for violation in _dropout_violations(commitments, dropout)
-    ]
-    return violations + [
-        violation for signed in record.claims for violation in validate_score_claim(inputs, signed)
-    ]
+    for dropout in record.dropouts:
+        client = dropout.client
+        if dropout.reason is DropoutReason.NO_COMMITMENT:
+            if client in commitments:
+                violations.append(Violation(ViolationCode.HAS_COMMITTED, (client,)))
+        elif client not in commitments:
+            violations.append(Violation(ViolationCode.HAS_NOT_COMMITTED, (client,)))
+        elif dropout.payload is not None and not opens(client, dropout.payload):
+            violations.append(Violation(ViolationCode.OPENS_NO_COMMITMENT, (client,)))
+    for signed in record.claims:
+        violations += validate_score_claim(inputs, signed)
+    return violations
 
 
 def validate_updates(record: RoundRecord, evidence: Evidence) -> list[Violation]:
@@ -205,12 +199,11 @@ def validate_scores(
 ) -> list[Violation]:
     """Return the violations about counted and refused score vectors.
 
-    Args:
-        table: true distances; None leaves out what needs the updates.
+    Without the true distances of a table, violations that need the updates are not found.
     """
     violations = []
     for signed in record.scores:
-        violations += _counted_violations(inputs, record, signed, evidence, table)
+        violations += _vector_violations(inputs, record, signed, None, evidence, table)
     entries = Counter(entry.signed.scores.member for entry in record.refused)
     counted = {signed.scores.member for signed in record.scores}
     for entry in record.refused:
@@ -219,10 +212,10 @@ def validate_scores(
         if (entry.reason is RefusalReason.TWO_VECTORS) != is_pair or member in counted:
             violations.append(Violation(ViolationCode.REFUSAL_UNFOUNDED, (member,), entry.reason))
         elif not is_pair:
-            violations += _refused_violations(inputs, record, entry, evidence, table)
+            violations += _vector_violations(inputs, record, entry.signed, entry, evidence, table)
     if len(record.scores) < majority(inputs.parameters.members):
         violations.append(Violation(ViolationCode.TOO_FEW_SCORES))
-    if len(_ranked(inputs, record)) < inputs.parameters.members:
+    if len(set(record.clients) & set(inputs.participants.trainers)) < inputs.parameters.members:
         violations.append(Violation(ViolationCode.TOO_FEW_TRAINERS))
     return violations
 
@@ -239,13 +232,13 @@ def validate_omissions(
     ]
     named = {signed.scores for signed in record.scores}
     refused = {entry.signed.scores for entry in record.refused}
-    pairs = {entry.signed.scores.member for entry in record.refused}
+    refusals = Counter(entry.signed.scores.member for entry in record.refused)
     clients = record.clients_digest
     for signed in claims:
         scores = signed.scores
         if scores.base != record.base or scores.clients != clients:
             continue
-        is_third = scores.member in pairs and _has_two(record, scores.member)
+        is_third = refusals[scores.member] == 2
         if scores not in named and scores not in refused and not is_third:
             violations.append(Violation(ViolationCode.VECTOR_LEFT_OUT, (scores.member,)))
     return violations
@@ -272,12 +265,8 @@ def find_score_fault(
 ) -> ScoreFault | None:
     """Return the lowest reason why a vector cannot count for a set of usable updates, or None.
 
-    Args:
-        clients: the usable updates, ascending, that the claim names.
-        vector: decoded; None if the bytes are not a vector.
-        table: true distances; None where the updates are unavailable, so that reason 6, and whether
-            an update is only zeros, are not checked.
-        margins: number of margins from which a distance is false.
+    The vector is None if the bytes are not one. Without a table, reason 6, and whether an update is
+    only zeros, are not checked. A distance is false from so many margins on.
     """
     simple = _simple_fault(inputs, clients, claim, vector)
     if simple is not None and simple <= RefusalReason.NO_USABLE_UPDATE:
@@ -303,95 +292,48 @@ def scored_clients(
     return trainers, tuple(c for c in clients if c in committee and c != member)
 
 
-def _length_violations(signed: SignedScores, evidence: Evidence) -> list[Violation]:
-    data = evidence.vectors.get(signed.scores.digest)
-    if data is None:
-        return [Violation(ViolationCode.VECTOR_MISSING, (signed.scores.member,))]
-    if len(data) > MAX_VECTOR_BYTES:
-        return [Violation(ViolationCode.VECTOR_TOO_LONG, (signed.scores.member,))]
-    return []
-
-
-def _opens(commitments: Mapping[ClientId, Digest], client: ClientId, payload: Digest) -> bool:
-    return commitments.get(client) == encoding.commitment_of(client, payload)
-
-
-def _dropout_violations(
-    commitments: Mapping[ClientId, Digest], dropout: Dropout
-) -> list[Violation]:
-    client = dropout.client
-    if dropout.reason is DropoutReason.NO_COMMITMENT:
-        return [Violation(ViolationCode.HAS_COMMITTED, (client,))] if client in commitments else []
-    if client not in commitments:
-        return [Violation(ViolationCode.HAS_NOT_COMMITTED, (client,))]
-    if dropout.payload is not None and not _opens(commitments, client, dropout.payload):
-        return [Violation(ViolationCode.OPENS_NO_COMMITMENT, (client,))]
-    return []
-
-
-def _counted_violations(
+def _vector_violations(
     inputs: Inputs,
     record: RoundRecord,
     signed: SignedScores,
+    refusal: RefusedScores | None,
     evidence: Evidence,
     table: DistanceTable | None,
 ) -> list[Violation]:
-    member = signed.scores.member
-    if violations := _length_violations(signed, evidence):
-        return violations
-    vector = parse_vector(evidence.vectors[signed.scores.digest])
-    fault = find_score_fault(inputs, record.clients, signed.scores, vector, table, COUNTING_MARGINS)
-    if fault is None:
+    """Return the violations about one vector, which the record counts if it does not refuse it."""
+    scores, member = signed.scores, signed.scores.member
+    data = evidence.vectors.get(scores.digest)
+    if data is None:
+        return [Violation(ViolationCode.VECTOR_MISSING, (member,))]
+    if len(data) > MAX_VECTOR_BYTES:
+        return [Violation(ViolationCode.VECTOR_TOO_LONG, (member,))]
+    vector = parse_vector(data)
+    margins = COUNTING_MARGINS if refusal is None else REFUSAL_MARGINS
+    fault = find_score_fault(inputs, record.clients, scores, vector, table, margins)
+    if refusal is None:
+        if fault is None:
+            return []
+        named = (member,) if fault.client is None else (member, fault.client)
+        return [Violation(ViolationCode.SCORES_DO_NOT_COUNT, named, fault.reason)]
+    reason = refusal.reason
+    if table is None and _needs_updates(reason, fault):
         return []
-    named = (member,) if fault.client is None else (member, fault.client)
-    return [Violation(ViolationCode.SCORES_DO_NOT_COUNT, named, fault.reason)]
-
-
-def _refused_violations(
-    inputs: Inputs,
-    record: RoundRecord,
-    entry: RefusedScores,
-    evidence: Evidence,
-    table: DistanceTable | None,
-) -> list[Violation]:
-    scores = entry.signed.scores
-    if violations := _length_violations(entry.signed, evidence):
-        return violations
-    vector = parse_vector(evidence.vectors[scores.digest])
-    fault = find_score_fault(inputs, record.clients, scores, vector, table, REFUSAL_MARGINS)
-    if table is None and _needs_updates(entry.reason, fault):
-        return []
-    holds = fault is not None and fault.reason is entry.reason
-    if holds and entry.reason is RefusalReason.FALSE_DISTANCE:
+    holds = fault is not None and fault.reason is reason
+    if holds and reason is RefusalReason.FALSE_DISTANCE:
         # Any false distance may be the one that is named, not only the first.
         assert vector is not None
         assert table is not None
-        claims = vector.claims()
-        named = entry.client
-        holds = named in claims and table.is_off(
-            named, scores.member, claims[named], REFUSAL_MARGINS
-        )
-    if holds:
-        return []
-    return [Violation(ViolationCode.REFUSAL_UNFOUNDED, (scores.member,), entry.reason)]
+        claim = vector.claims().get(refusal.client)
+        holds = claim is not None and table.is_off(refusal.client, member, claim, margins)
+    return [] if holds else [Violation(ViolationCode.REFUSAL_UNFOUNDED, (member,), reason)]
 
 
 def _needs_updates(reason: RefusalReason, fault: ScoreFault | None) -> bool:
     """Return whether a reason could hold by updates that one does not have."""
     if reason is RefusalReason.FALSE_DISTANCE:
         return fault is None
-    if reason is RefusalReason.NO_USABLE_UPDATE:
-        return fault is None or fault.reason > reason
-    return False
-
-
-def _ranked(inputs: Inputs, record: RoundRecord) -> list[ClientId]:
-    trainers = set(inputs.participants.trainers)
-    return [client for client in record.clients if client in trainers]
-
-
-def _has_two(record: RoundRecord, member: ClientId) -> bool:
-    return sum(entry.signed.scores.member == member for entry in record.refused) == 2
+    is_unusable = reason is RefusalReason.NO_USABLE_UPDATE
+    return is_unusable and (fault is None or fault.reason > reason)
 
 
 def _simple_fault(

@@ -1,4 +1,4 @@
-"""All of logs and witnesses that touches disks and servers.
+"""Publishing a log, the state of a witness, and the collection of checkpoints: disks and servers.
 
 A publisher writes a run's log as static files, and asks witnesses to cosign it:
 
@@ -6,18 +6,16 @@ A publisher writes a run's log as static files, and asks witnesses to cosign it:
     FOLDER/checkpoint.signed      the newest one that the log's key has signed
     FOLDER/tile/...               tiles and bundles of entries
 
-A key signs no tree that contradicts one that it has signed: a signed checkpoint is durable before a
-witness sees it, and the next has to continue it. Where the folder was lost witnesses have another.
+A signed checkpoint is durable before a witness sees it, and the next has to continue it: a key
+signs no tree that contradicts an earlier one. If the folder is lost, witnesses have a checkpoint.
 
 A witness stores the newest checkpoint that it has cosigned of each log:
 
     FOLDER/<sha256 of the origin>/checkpoint          as it is served
     FOLDER/<sha256 of the origin>/evidence/<sha256>   the log has signed two trees of one size
 
-A checkpoint is durable before its cosignature is given away. A witness whose folder is restored
-from a backup may cosign what contradicts its own word: it needs a new key.
-
-An auditor collects the checkpoints of a run from logs and witnesses.
+A checkpoint is durable before its cosignature is sent. A witness whose folder is restored from a
+backup may cosign a contradiction: it needs a new key.
 """
 
 from __future__ import annotations
@@ -26,6 +24,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
@@ -36,22 +35,20 @@ from ledger.io.home import DISK, Disk, read_file
 from ledger.io.http import HttpFailureError, HttpResponse, HttpServer
 from ledger.protocol.encoding import sha256, to_hex
 from ledger.protocol.types import Digest
-from ledger.transparency.checkpoints import (
-    Checkpoint,
-    Cosignature,
-    SignedCheckpoint,
-    open_checkpoint,
-    sign_checkpoint,
-)
 from ledger.transparency.notes import (
     MAX_NOTE_BYTES,
+    Checkpoint,
+    Cosignature,
     LogConflictError,
     NoteError,
+    SignedCheckpoint,
     SignedNote,
     SigningKey,
     VerifierKey,
     WitnessError,
+    open_checkpoint,
     parse_note,
+    sign_checkpoint,
     signature_lines,
 )
 from ledger.transparency.policy import (
@@ -75,10 +72,6 @@ from ledger.transparency.witness import AddCheckpoint, WitnessReply, answer, ori
 T = TypeVar("T")
 
 TIMEOUT_SECONDS = 20.0
-MAX_SIDE_BY_SIDE = 16
-"""Servers that are asked at once."""
-
-_SIZE = re.compile(b"(0|[1-9][0-9]{0,18})\n")
 _SHOWN = 200
 
 
@@ -94,9 +87,13 @@ class NoAnswerError(WitnessError):
     """A server does not answer: to ask it again now costs the same time again."""
 
 
+class WithheldError(WitnessError):
+    """A witness names a larger checkpoint, and does not show it."""
+
+
 def ask_all(requests: Sequence[Callable[[], T]]) -> list[T]:
     """Return all answers in order; servers are asked side by side, since some may be silent."""
-    with ThreadPoolExecutor(MAX_SIDE_BY_SIDE) as pool:
+    with ThreadPoolExecutor(16) as pool:
         return list(pool.map(lambda request: request(), requests))
 
 
@@ -118,17 +115,6 @@ def file_at(place: str, path: str, limit: int = MAX_FILE_BYTES) -> bytes:
     return response.body
 
 
-def newest_of_witness(url: str, origin: str) -> bytes | None:
-    """Return the newest checkpoint of a log that a witness has cosigned; None if it has none."""
-    path = f"/{origin_hash(origin)}/{CHECKPOINT}"
-    response = _answered(url, lambda server: server.get(path, MAX_NOTE_BYTES))
-    if response.status == HTTPStatus.NOT_FOUND:
-        return None
-    if response.status != HTTPStatus.OK:
-        raise WitnessError(f"{shown(url)}: answers {response.status} for its newest checkpoint")
-    return response.body
-
-
 def cosigned_by(
     witness: PolicyKey, signed: SignedCheckpoint, old_size: int, proof: Sequence[Digest] = ()
 ) -> Cosignature:
@@ -139,7 +125,9 @@ def cosigned_by(
         witness.url or "",
         lambda server: server.post("/add-checkpoint", body, headers, MAX_NOTE_BYTES),
     )
-    if response.status == HTTPStatus.CONFLICT and (size := _SIZE.fullmatch(response.body)):
+    if response.status == HTTPStatus.CONFLICT and (
+        size := re.fullmatch(b"(0|[1-9][0-9]{0,18})\n", response.body)
+    ):
         raise OtherSizeError(witness.name, int(size[1]))
     if response.status != HTTPStatus.OK:
         message = response.body[:_SHOWN].decode("utf-8", "replace").strip()
@@ -199,11 +187,8 @@ def collect(
     """Ask logs and witnesses for their newest checkpoints of a run, and weigh them.
 
     Each witness with a URL is also asked to cosign the largest checkpoint again, or its own newest
-    one: its answer says as of now that it has seen no larger one.
-
-    Args:
-        places: URLs, folders or files with checkpoints, beside those of the policy.
-        clock: seconds since 1970.
+    one: its answer says as of now that it has seen no larger one. `places` are further URLs,
+    folders or files with checkpoints; the clock counts seconds since 1970.
     """
     keys = [log.key for log in logs]
     sources = [*places, *(log.url for log in logs if log.url is not None)]
@@ -226,45 +211,44 @@ def collect(
             for signed in largest.values()
         ]
     )
+    failures = [each for each in answers if isinstance(each, WitnessError)]
     signed_ones = [each for each in answers if isinstance(each, SignedCheckpoint)]
-    failures = [each for each in answers if isinstance(each, _Failure)]
     evidence = weigh(policy, signed_ones, clock(), max_age_seconds)
     return replace(
         evidence,
-        failures=(*dict.fromkeys(each.sentence for each in failures), *evidence.failures),
-        withheld=tuple(each.sentence for each in failures if each.is_withheld),
+        failures=(*dict.fromkeys(map(str, failures)), *evidence.failures),
+        withheld=tuple(str(each) for each in failures if isinstance(each, WithheldError)),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """The reason why there is no checkpoint.
-
-    Attributes:
-        is_withheld: whether a witness names a larger one, and does not show it.
-    """
-
-    sentence: str
-    is_withheld: bool = False
-
-
-_Answer: TypeAlias = "SignedCheckpoint | _Failure | None"
+_Answer: TypeAlias = "SignedCheckpoint | WitnessError | None"
 
 
 def _opened(keys: Sequence[VerifierKey], source: str, read: Callable[[], bytes | None]) -> _Answer:
-    """Return a checkpoint that a log of the run has signed, or why there is none."""
+    """Return a checkpoint that a known log has signed, or why there is none."""
     try:
         note = read()
         return None if note is None else open_checkpoint(note, keys)
     except NoteError as error:
-        return _Failure(f"{source}: {error}")
+        return WitnessError(f"{source}: {error}")
     except WitnessError as error:
-        return _Failure(str(error))
+        return error
 
 
 def _newest(keys: Sequence[VerifierKey], witness: PolicyKey, origin: str) -> _Answer:
-    source = f"{witness.name}, of {origin}"
-    return _opened(keys, source, partial(newest_of_witness, witness.url or "", origin))
+    """Return the newest checkpoint of a log that a witness has cosigned; None if it has none."""
+
+    def read() -> bytes | None:
+        path = f"/{origin_hash(origin)}/{CHECKPOINT}"
+        url = witness.url or ""
+        response = _answered(url, lambda server: server.get(path, MAX_NOTE_BYTES))
+        if response.status == HTTPStatus.NOT_FOUND:
+            return None
+        if response.status != HTTPStatus.OK:
+            raise WitnessError(f"{shown(url)}: answers {response.status} for its newest checkpoint")
+        return response.body
+
+    return _opened(keys, f"{witness.name}, of {origin}", read)
 
 
 def _cosigned_again(
@@ -277,18 +261,18 @@ def _cosigned_again(
     except OtherSizeError as other:
         newest = _newest(keys, witness, origin)
         if not isinstance(newest, SignedCheckpoint) or newest.checkpoint.size < other.size:
-            # The log has gone on meanwhile, or somebody is hiding that it has.
-            sentence = f"{other}, and the largest checkpoint here has {size}"
-            return _Failure(sentence, is_withheld=other.size > size)
+            # The log has gone on meanwhile, or the witness hides that it has.
+            kind = WithheldError if other.size > size else WitnessError
+            return kind(f"{other}, and the largest checkpoint here has {size}")
         if newest.checkpoint.size >= size:
             return newest
-        try:
-            # Nobody has shown it the largest one: a publisher may have been killed.
-            return _cosigned_now(witness, newest)
-        except WitnessError as error:
-            return _Failure(str(error))
     except WitnessError as error:
-        return _Failure(str(error))
+        return error
+    try:
+        # The witness has not seen the largest one: a publisher may have been killed.
+        return _cosigned_now(witness, newest)
+    except WitnessError as error:
+        return error
 
 
 def _cosigned_now(witness: PolicyKey, signed: SignedCheckpoint) -> SignedCheckpoint:
@@ -301,17 +285,12 @@ SIGNED = "checkpoint.signed"
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What came of a publication.
-
-    Attributes:
-        failures: why others have not, a sentence for each.
-        is_published: whether they are a quorum, so that the checkpoint is the log's newest.
-    """
+    """The result of a publication."""
 
     checkpoint: Checkpoint
     cosigned: tuple[str, ...]
-    failures: tuple[str, ...]
-    is_published: bool
+    failures: tuple[str, ...]  # a sentence for each witness that has not cosigned
+    is_published: bool  # a quorum has cosigned: the checkpoint is the log's newest
 
 
 def publish(
@@ -325,25 +304,23 @@ def publish(
 ) -> Publication:
     """Write a log's files, have its checkpoint cosigned, and put that in place.
 
-    Args:
-        folder: of the files; no other process writes there.
-        policy: the witnesses to ask, and how many are enough; None for none.
-        is_first: whether the key has signed nothing before. Else a folder without a checkpoint
-            needs a quorum of witnesses that answer which checkpoint they have seen.
+    No other process writes in the folder. A key that has signed before needs a checkpoint in the
+    folder, or a quorum of witnesses that answer which checkpoint they have seen.
     """
     leaves = [leaf_hash(entry) for entry in entries]
     witnesses = () if policy is None else policy.witnesses.values()
     asked = [witness for witness in witnesses if witness.url is not None]
     own = _signed_before(folder, key.verifier)
-    answers = ask_all([partial(_seen_by, witness, key.verifier) for witness in asked])
+    verifier = [key.verifier]
+    answers = ask_all([partial(_newest, verifier, witness, key.name) for witness in asked])
     seen = {witness.name: answer for witness, answer in zip(asked, answers, strict=True)}
-    for before in (own, *seen.values()):
-        if isinstance(before, Checkpoint):
-            _require_continued(before, leaves)
+    for before in (own, *answers):
+        if isinstance(before, SignedCheckpoint):
+            _require_continued(before.checkpoint, leaves)
     if own is None and policy is not None and not is_first:
         _require_quorum(policy, seen, folder)
-    for file in (*tiles_of(leaves), *bundles_of(entries)):
-        _write(disk, folder / file.path, file.data)
+    for path, data in (*tiles_of(leaves), *bundles_of(entries)):
+        _write(disk, folder / path, data)
     checkpoint = Checkpoint(key.name, len(leaves), root_of(leaves))
     signed = sign_checkpoint(checkpoint, key)
     _write(disk, folder / SIGNED, signed.note.encoded())
@@ -363,15 +340,12 @@ def _cosigned(
     witness: PolicyKey,
     signed: SignedCheckpoint,
     leaves: Sequence[Digest],
-    seen: Checkpoint | WitnessError | None,
+    seen: _Answer,
 ) -> Cosignature | WitnessError:
-    """Return a witness's cosignature, or why there is none.
-
-    A witness that has cosigned another size last is asked once more, and a silent one not again.
-    """
+    """Return a witness's cosignature, or why there is none; a silent one is not asked again."""
     if isinstance(seen, NoAnswerError):
         return seen
-    known_size = seen.size if isinstance(seen, Checkpoint) else 0
+    known_size = seen.checkpoint.size if isinstance(seen, SignedCheckpoint) else 0
     try:
         try:
             return cosigned_by(witness, signed, known_size, consistency_proof(known_size, leaves))
@@ -387,20 +361,7 @@ def _cosigned(
         return error
 
 
-def _seen_by(witness: PolicyKey, key: VerifierKey) -> Checkpoint | WitnessError | None:
-    """Return the newest checkpoint of this key that a witness shows; None if it has none."""
-    try:
-        note = newest_of_witness(witness.url or "", key.name)
-        return None if note is None else open_checkpoint(note, [key]).checkpoint
-    except NoteError as error:
-        return WitnessError(f"{witness.name}: {error}")
-    except WitnessError as error:
-        return error
-
-
-def _require_quorum(
-    policy: WitnessPolicy, seen: Mapping[str, Checkpoint | WitnessError | None], folder: Path
-) -> None:
+def _require_quorum(policy: WitnessPolicy, seen: Mapping[str, _Answer], folder: Path) -> None:
     """Require a quorum of answers before a key signs whose last checkpoint is not at hand."""
     failures = [str(answer) for answer in seen.values() if isinstance(answer, WitnessError)]
     answered = [name for name, answer in seen.items() if not isinstance(answer, WitnessError)]
@@ -422,11 +383,11 @@ def _in_place(folder: Path, signed: SignedCheckpoint) -> SignedNote:
     return note if note.text == signed.note.text else signed.note
 
 
-def _signed_before(folder: Path, key: VerifierKey) -> Checkpoint | None:
+def _signed_before(folder: Path, key: VerifierKey) -> SignedCheckpoint | None:
     """Return the newest checkpoint that the key has signed in a folder; None if there is none."""
     for path in (folder / SIGNED, folder / CHECKPOINT):
         try:
-            return open_checkpoint(read_file(path, MAX_NOTE_BYTES), [key]).checkpoint
+            return open_checkpoint(read_file(path, MAX_NOTE_BYTES), [key])
         except FileNotFoundError:
             continue
         except NoteError as error:
@@ -452,24 +413,19 @@ def _require_continued(before: Checkpoint, leaves: Sequence[Digest]) -> None:
 
 def _write(disk: Disk, path: Path, data: bytes) -> None:
     """Write a file durably, unless it is there as it should be."""
-    try:
+    with suppress(FileNotFoundError):
         if read_file(path, len(data)) == data:
             return
-    except FileNotFoundError:
-        pass
     disk.write_whole(path, data)
 
 
-MAX_EVIDENCE = 16
-"""Notes of one log that are stored as evidence; one is enough to prove its misbehaviour."""
+MAX_EVIDENCE = 16  # stored notes of one log; one is enough to prove its misbehaviour
 
 
 class WitnessFolder:
-    """Answers requests one by one, and remembers what it has cosigned. Safe to share.
+    """Answers requests one by one, and remembers what it has cosigned. Threads may share it.
 
-    Args:
-        folder: of the state; one process may have it.
-        clock: seconds since 1970.
+    One process may have the folder. The clock counts seconds since 1970.
     """
 
     def __init__(
@@ -496,7 +452,11 @@ class WitnessFolder:
             if reply.cosigned is not None:
                 self._disk.write_whole(self._path(origin), reply.cosigned)
             if reply.evidence is not None:
-                self._store_evidence(origin, reply.evidence)
+                folder = self._path(origin).parent / "evidence"
+                path = folder / sha256(reply.evidence).hex()
+                stored = len(list(folder.iterdir())) if folder.is_dir() else 0
+                if stored < MAX_EVIDENCE and not path.exists():
+                    self._disk.write_whole(path, reply.evidence)
         return reply
 
     def newest_note(self, name: str) -> bytes | None:
@@ -516,13 +476,6 @@ class WitnessFolder:
             return open_checkpoint(note, self._logs).checkpoint
         except NoteError as error:
             raise WitnessError(f"{self._path(origin)}: {error}; nothing is cosigned") from error
-
-    def _store_evidence(self, origin: str, note: bytes) -> None:
-        folder = self._path(origin).parent / "evidence"
-        path = folder / sha256(note).hex()
-        stored = len(list(folder.iterdir())) if folder.is_dir() else 0
-        if stored < MAX_EVIDENCE and not path.exists():
-            self._disk.write_whole(path, note)
 
     def _path(self, origin: str) -> Path:
         return self._folder / origin_hash(origin) / CHECKPOINT

@@ -1,7 +1,11 @@
-"""Keys and signed notes (c2sp.org/signed-note).
+"""Keys, notes, checkpoints and cosignatures (C2SP signed-note, tlog-checkpoint, -cosignature).
 
 A signing key is derived from the secret of a keystore, the key's use and its name: one keystore
 serves any number of logs, no two of which share a key, and never signs twice as two cosigners.
+
+A signature of the log alone binds it: two trees of one size, or a tree that the run does not have,
+contradict. A quorum of witnesses states, as of the time of their cosignatures, that nothing newer
+exists; so these may be neither old nor from the future.
 """
 
 from __future__ import annotations
@@ -13,16 +17,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from Crypto.Signature import eddsa
 
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import CmflError, EncodingError
 from ledger.protocol.types import Digest
-
-if TYPE_CHECKING:
-    from Crypto.PublicKey.ECC import EccKey
 
 
 class NoteError(EncodingError):
@@ -47,21 +48,15 @@ class WitnessError(CmflError):
 
 MAX_NAME = 255
 HASH_BYTES = 32
-MAX_PROOF = 63
-"""Hashes of a Merkle proof in a tree of fewer than 2^63 leaves."""
-_DERIVATION = b"cmfl-ledger note key v1\n"
-_KEY_ID = re.compile("[0-9a-f]{8}")
+MAX_PROOF = 63  # hashes of a Merkle proof in a tree of fewer than 2^63 leaves
 _SHOWN = 80
-_COFACTOR = 8
 
 
 class KeyUse(IntEnum):
     """What a key signs, by the signature type's byte."""
 
-    NOTE = 1
-    """Ed25519 over a note's text: a log's checkpoints."""
-    COSIGNATURE = 4
-    """A witness's Ed25519 cosignature, version 1, with the time."""
+    NOTE = 1  # Ed25519 over a note's text: a log's checkpoints
+    COSIGNATURE = 4  # a witness's Ed25519 cosignature, version 1, with the time
 
 
 _OWNERS = {KeyUse.NOTE: "a log", KeyUse.COSIGNATURE: "a witness"}
@@ -69,16 +64,11 @@ _OWNERS = {KeyUse.NOTE: "a log", KeyUse.COSIGNATURE: "a witness"}
 
 @dataclass(frozen=True, slots=True)
 class VerifierKey:
-    """A public key with its name.
+    """A public key with its name."""
 
-    Attributes:
-        name: of the key; a log's is the origin of its checkpoints.
-        public_key: 32 bytes, RFC 8032.
-    """
-
-    name: str
+    name: str  # a log's is the origin of its checkpoints
     use: KeyUse
-    public_key: bytes
+    public_key: bytes  # 32 bytes, RFC 8032
 
     @property
     def key_id(self) -> bytes:
@@ -102,32 +92,27 @@ class VerifierKey:
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A private key with its name.
-
-    Attributes:
-        seed: the private key of RFC 8032, 32 bytes.
-    """
+    """A private key with its name."""
 
     name: str
     use: KeyUse
-    seed: bytes
+    seed: bytes  # the private key of RFC 8032, 32 bytes
 
     @classmethod
     def derived(cls, secret: bytes, use: KeyUse, name: str) -> Self:
-        message = _DERIVATION + bytes([use]) + require_key_name(name).encode()
+        prefix = b"cmfl-ledger note key v1\n" + bytes([use])
+        message = prefix + require_key_name(name).encode()
         return cls(name, use, hmac.digest(secret, message, "sha256"))
 
     @property
     def verifier(self) -> VerifierKey:
-        public_key = self._private().public_key().export_key(format="raw")
+        public_key = eddsa.import_private_key(self.seed).public_key().export_key(format="raw")
         return VerifierKey(self.name, self.use, bytes(public_key))
 
     def sign(self, message: bytes) -> bytes:
         """Return the 64 bytes of a signature."""
-        return bytes(eddsa.new(self._private(), "rfc8032").sign(message))
-
-    def _private(self) -> EccKey:
-        return eddsa.import_private_key(self.seed)
+        private_key = eddsa.import_private_key(self.seed)
+        return bytes(eddsa.new(private_key, "rfc8032").sign(message))
 
     def __repr__(self) -> str:
         """The key without its secret."""
@@ -135,15 +120,11 @@ class SigningKey:
 
 
 def parse_vkey(text: str, use: KeyUse | None = None) -> VerifierKey:
-    """Return a public key from its text, `name+id+key`.
-
-    Args:
-        use: that it must have; None for any.
-    """
+    """Return a public key from its text, `name+id+key`; it must have the use that is given."""
     name, _, rest = text.partition("+")
     key_id, _, encoded = rest.partition("+")
     data = decode_base64(encoded)
-    if not _KEY_ID.fullmatch(key_id) or not data:
+    if not re.fullmatch("[0-9a-f]{8}", key_id) or not data:
         raise NoteError(f"{_shown(text)} is no verifier key: name+id+key is")
     require_key_name(name)
     if data[0] not in set(KeyUse):
@@ -151,7 +132,12 @@ def parse_vkey(text: str, use: KeyUse | None = None) -> VerifierKey:
             f"the key {_shown(text)} has signature type {data[0]:#04x}: 0x01 (a log's Ed25519) and "
             f"0x04 (a witness's) are read"
         )
-    if not _is_public_key(data[1:]):
+    try:
+        point = eddsa.import_public_key(data[1:]).pointQ
+        is_key = not (point * 8).is_point_at_infinity()  # under a key of small order all verify
+    except ValueError:
+        is_key = False
+    if not is_key:
         raise NoteError(f"the key {_shown(text)} is no Ed25519 public key")
     key = VerifierKey(name, KeyUse(data[0]), data[1:])
     if use is not None and key.use is not use:
@@ -202,46 +188,28 @@ def encode_hashes(hashes: Iterable[Digest]) -> list[str]:
     return [base64.b64encode(each).decode() for each in hashes]
 
 
-def _is_public_key(data: bytes) -> bool:
-    """Say whether bytes are a point that has a private key: under one of small order all verify."""
-    try:
-        point = eddsa.import_public_key(data).pointQ
-    except ValueError:
-        return False
-    return not (point * _COFACTOR).is_point_at_infinity()
-
-
 def _shown(text: str) -> str:
     return ascii(text[:_SHOWN])
 
 
 MAX_NOTE_BYTES = 100_000
-MAX_SIGNATURES = 300
-"""More than a policy has witnesses, for a checkpoint may have the cosignatures of all of them."""
+MAX_SIGNATURES = 300  # more than a policy has witnesses: all of them may cosign
 _DASH = "— "
 _KEY_ID_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class NoteSignature:
-    """One signature line.
-
-    Attributes:
-        key_id: its four bytes.
-        signature: the bytes after the key id.
-    """
+    """One signature line."""
 
     name: str
-    key_id: bytes
-    signature: bytes
+    key_id: bytes  # four bytes
+    signature: bytes  # the bytes after the key id
 
     def __str__(self) -> str:
         """The line, with its newline."""
         encoded = base64.b64encode(self.key_id + self.signature).decode()
         return f"{_DASH}{self.name} {encoded}\n"
-
-    def is_of(self, key: VerifierKey) -> bool:
-        return (self.name, self.key_id) == (key.name, key.key_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +230,8 @@ class SignedNote:
     def by(self, keys: Sequence[VerifierKey]) -> list[tuple[VerifierKey, NoteSignature]]:
         """Return the lines that name one of some keys, each once; they are not verified."""
         lines = dict.fromkeys(self.signatures)
-        return [(key, line) for line in lines for key in keys if line.is_of(key)]
+        named = [(line, (line.name, line.key_id)) for line in lines]
+        return [(k, line) for line, name in named for k in keys if (k.name, k.key_id) == name]
 
 
 def parse_note(data: bytes) -> SignedNote:
@@ -282,21 +251,20 @@ def parse_signatures(lines: str) -> tuple[NoteSignature, ...]:
         raise NoteError("a note ends with one signature line or more, each with a newline")
     if len(parts) > MAX_SIGNATURES:
         raise NoteError(f"a note has at most {MAX_SIGNATURES} signatures, not {len(parts)}")
-    return tuple(map(_signature_of, parts))
+    signatures = []
+    for line in parts:
+        name, _, encoded = line.removeprefix(_DASH).partition(" ")
+        data = decode_base64(encoded)
+        if not line.startswith(_DASH) or len(data) <= _KEY_ID_BYTES:
+            raise NoteError(f"the line {line[:80]!a} is no signature: — name base64 is")
+        require_key_name(name)
+        signatures.append(NoteSignature(name, data[:_KEY_ID_BYTES], data[_KEY_ID_BYTES:]))
+    return tuple(signatures)
 
 
 def signature_lines(data: bytes) -> tuple[NoteSignature, ...]:
     """Return the signatures of a witness's answer."""
     return parse_signatures(_text_of(data))
-
-
-def _signature_of(line: str) -> NoteSignature:
-    name, _, encoded = line.removeprefix(_DASH).partition(" ")
-    data = decode_base64(encoded)
-    if not line.startswith(_DASH) or len(data) <= _KEY_ID_BYTES:
-        raise NoteError(f"the line {line[:80]!a} is no signature: — name base64 is")
-    require_key_name(name)
-    return NoteSignature(name, data[:_KEY_ID_BYTES], data[_KEY_ID_BYTES:])
 
 
 def _text_of(data: bytes) -> str:
@@ -307,3 +275,107 @@ def _text_of(data: bytes) -> str:
     if any(sign < " " and sign != "\n" for sign in text):
         raise NoteError("a note has no control characters but newlines")
     return text
+
+
+MAX_SIZE = 2**63 - 1  # most leaves of a tree, and the largest time of a cosignature
+_TIME_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The head of a log's tree."""
+
+    origin: str
+    size: int
+    root: Digest
+
+    @property
+    def text(self) -> str:
+        """The text that a log signs."""
+        return f"{self.origin}\n{self.size}\n{base64.b64encode(self.root).decode()}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Cosignature:
+    """A witness's statement that it saw no larger tree of a log at some time."""
+
+    key: VerifierKey
+    time: int  # seconds since 1970
+    line: NoteSignature
+
+
+@dataclass(frozen=True, slots=True)
+class SignedCheckpoint:
+    """A checkpoint with its log's signature, which was verified."""
+
+    checkpoint: Checkpoint
+    note: SignedNote
+    by_log: tuple[NoteSignature, ...]
+
+    def alone(self) -> SignedNote:
+        return replace(self.note, signatures=self.by_log)
+
+    def cosignatures(self, witnesses: Sequence[VerifierKey]) -> list[Cosignature]:
+        """Return the cosignatures of known witnesses, the newest of each; others are ignored."""
+        newest: dict[VerifierKey, Cosignature] = {}
+        for key, line in self.note.by(witnesses):
+            cosignature = Cosignature(key, _verified_time(self.note.text, key, line), line)
+            if key not in newest or newest[key].time < cosignature.time:
+                newest[key] = cosignature
+        return list(newest.values())
+
+
+def sign_checkpoint(checkpoint: Checkpoint, key: SigningKey) -> SignedCheckpoint:
+    """Return a checkpoint with its log's signature alone."""
+    signature = key.sign(checkpoint.text.encode())
+    line = NoteSignature(key.name, key.verifier.key_id, signature)
+    return SignedCheckpoint(checkpoint, SignedNote(checkpoint.text, (line,)), (line,))
+
+
+def cosign(text: str, key: SigningKey, time: int) -> NoteSignature:
+    """Return a witness's signature line; the time is in seconds since 1970."""
+    signature = key.sign(_cosigned_message(text, time))
+    return NoteSignature(key.name, key.verifier.key_id, time.to_bytes(_TIME_BYTES) + signature)
+
+
+def open_checkpoint(data: bytes, logs: Sequence[VerifierKey]) -> SignedCheckpoint:
+    """Return a checkpoint that is signed by a known log of its origin."""
+    note = parse_note(data)
+    checkpoint = parse_checkpoint(note.text)
+    keys = [key for key in logs if key.name == checkpoint.origin and key.use is KeyUse.NOTE]
+    if not keys:
+        raise NoteError(f"the checkpoint is of another log, {checkpoint.origin[:200]!a}")
+    lines = note.by(keys)
+    for key, line in lines:
+        if not key.is_signed(note.text.encode(), line.signature):
+            raise NoteError(f"the signature of {key.name} does not hold for this checkpoint")
+    if not lines:
+        raise NoteError(f"the checkpoint of {checkpoint.origin} has no signature of that log's key")
+    return SignedCheckpoint(checkpoint, note, tuple(line for _, line in lines))
+
+
+def parse_checkpoint(text: str) -> Checkpoint:
+    """Return the checkpoint in a note's text; what follows its three lines is not looked at."""
+    lines = text.removesuffix("\n").split("\n")
+    if len(lines) < 3 or not all(lines):
+        raise NoteError("a checkpoint has three lines or more, none empty: origin, size and root")
+    origin, size, root = lines[:3]
+    if not re.fullmatch("0|[1-9][0-9]{0,18}", size) or int(size) > MAX_SIZE:
+        raise NoteError(f"the size of a checkpoint is {size[:40]!a}, no number below 2^63")
+    digest = decode_base64(root)
+    if len(digest) != HASH_BYTES:
+        raise NoteError(f"the root of a checkpoint is {root[:60]!a}, not 32 bytes of base64")
+    return Checkpoint(origin, int(size), Digest(digest))
+
+
+def _verified_time(text: str, key: VerifierKey, line: NoteSignature) -> int:
+    time = int.from_bytes(line.signature[:_TIME_BYTES])
+    has_form = len(line.signature) == _TIME_BYTES + 64 and 0 < time <= MAX_SIZE
+    message = _cosigned_message(text, time)
+    if not has_form or not key.is_signed(message, line.signature[_TIME_BYTES:]):
+        raise NoteError(f"the cosignature of {key.name} does not hold for this checkpoint")
+    return time
+
+
+def _cosigned_message(text: str, time: int) -> bytes:
+    return f"cosignature/v1\ntime {time}\n{text}".encode()

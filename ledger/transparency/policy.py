@@ -1,8 +1,4 @@
-"""Trust policies (c2sp.org/tlog-policy): what checkpoints and proofs are worth under them.
-
-In the file of a proof, the `extra` line holds the entry. Nothing trusts it: the proof is of
-its hash.
-"""
+"""Trust policies (c2sp.org/tlog-policy): what checkpoints and proofs are worth under them."""
 
 from __future__ import annotations
 
@@ -13,21 +9,19 @@ from dataclasses import dataclass
 
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Digest
-from ledger.transparency.checkpoints import (
-    Checkpoint,
-    Cosignature,
-    SignedCheckpoint,
-    open_checkpoint,
-)
 from ledger.transparency.notes import (
     MAX_NOTE_BYTES,
+    Checkpoint,
+    Cosignature,
     KeyUse,
     NoteError,
     ProofError,
+    SignedCheckpoint,
     VerifierKey,
     decode_base64,
     decode_hashes,
     encode_hashes,
+    open_checkpoint,
     parse_vkey,
 )
 from ledger.transparency.tree import (
@@ -42,9 +36,6 @@ from ledger.transparency.tree import (
 MAX_POLICY_BYTES = 100_000
 MAX_LINES_OF_A_KIND = 256
 NONE = "none"
-_BLANKS = re.compile("[ \t]+")
-_NUMBER = re.compile("[1-9][0-9]{0,3}")
-_SHOWN = 80
 _FORMS = {
     "log": "log <vkey> [<url>]",
     "witness": "witness <name> <vkey> [<url>]",
@@ -55,50 +46,31 @@ _FORMS = {
 
 @dataclass(frozen=True, slots=True)
 class PolicyKey:
-    """A log or a witness.
+    """A log or a witness."""
 
-    Attributes:
-        name: of a witness, in this policy alone; of a log, its origin.
-        url: where to ask it; None if the policy does not say.
-    """
-
-    name: str
+    name: str  # of a witness, in this policy alone; of a log, its origin
     key: VerifierKey
-    url: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class WitnessGroup:
-    """A group of witnesses and groups."""
-
-    threshold: int
-    members: tuple[str, ...]
+    url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class WitnessPolicy:
-    """Known logs and witnesses, and who of these is enough.
-
-    Attributes:
-        groups: by name; each refers to earlier ones alone.
-        quorum: name of a witness or group; `none` if no cosignature is needed.
-    """
+    """Known logs and witnesses, and how many witnesses are enough."""
 
     logs: tuple[PolicyKey, ...]
     witnesses: Mapping[str, PolicyKey]
-    groups: Mapping[str, WitnessGroup]
-    quorum: str
+    groups: Mapping[str, tuple[int, tuple[str, ...]]]  # threshold and members, defined before
+    quorum: str  # a witness or group; `none` if no cosignature is needed
 
     def is_met(self, cosigned: Collection[str]) -> bool:
         """Say whether some witnesses, by name, are a quorum."""
         return self.quorum == NONE or self._is_member_met(self.quorum, frozenset(cosigned))
 
     def _is_member_met(self, name: str, cosigned: frozenset[str]) -> bool:
-        group = self.groups.get(name)
-        if group is None:
+        if name not in self.groups:
             return name in cosigned
-        met = sum(self._is_member_met(member, cosigned) for member in group.members)
-        return met >= group.threshold
+        threshold, members = self.groups[name]
+        return sum(self._is_member_met(member, cosigned) for member in members) >= threshold
 
 
 def parse_policy(data: bytes) -> WitnessPolicy:
@@ -111,7 +83,7 @@ def parse_policy(data: bytes) -> WitnessPolicy:
     for number, line in enumerate(text.split("\n"), 1):
         if any((sign < " " and sign != "\t") or sign == "\x7f" for sign in line):
             raise ConfigurationError(f"policy line {number}: has a control character")
-        words = [word for word in _BLANKS.split(line) if word]
+        words = [word for word in re.split("[ \t]+", line) if word]
         if words and not words[0].startswith("#"):
             try:
                 parser.take(words)
@@ -126,24 +98,27 @@ class _Parser:
     def __init__(self) -> None:
         self._logs: list[PolicyKey] = []
         self._witnesses: dict[str, PolicyKey] = {}
-        self._groups: dict[str, WitnessGroup] = {}
+        self._groups: dict[str, tuple[int, tuple[str, ...]]] = {}
         self._quorum: str | None = None
         self._grouped: set[str] = set()
 
     def take(self, words: Sequence[str]) -> None:
         match words:
-            case ["log", vkey]:
-                self._take_log(vkey, None)
-            case ["log", vkey, url]:
-                self._take_log(vkey, url)
-            case ["witness", name, vkey]:
-                self._take_witness(name, vkey, None)
-            case ["witness", name, vkey, url]:
-                self._take_witness(name, vkey, url)
+            case ["log", vkey, *url] if len(url) <= 1:
+                key = parse_vkey(vkey, KeyUse.NOTE)
+                self._logs.append(_fresh(PolicyKey(key.name, key, *url), self._logs))
+            case ["witness", name, vkey, *url] if len(url) <= 1:
+                self._require_new(name)
+                new = PolicyKey(name, parse_vkey(vkey, KeyUse.COSIGNATURE), *url)
+                self._witnesses[name] = _fresh(new, self._witnesses.values())
             case ["group", name, count, *members] if members:
                 self._take_group(name, count, members)
             case ["quorum", name]:
-                self._take_quorum(name)
+                if self._quorum is not None:
+                    raise ConfigurationError("there is a quorum line already")
+                if name != NONE:
+                    self._require_known(name)
+                self._quorum = name
             case [kind, *_] if kind in _FORMS:
                 raise ConfigurationError(_FORMS[kind])
             case _:
@@ -155,16 +130,6 @@ class _Parser:
             raise ConfigurationError("the policy has no quorum line")
         return WitnessPolicy(tuple(self._logs), self._witnesses, self._groups, self._quorum)
 
-    def _take_log(self, vkey: str, url: str | None) -> None:
-        key = parse_vkey(vkey, KeyUse.NOTE)
-        self._logs.append(_fresh(PolicyKey(key.name, key, url), self._logs))
-
-    def _take_witness(self, name: str, vkey: str, url: str | None) -> None:
-        self._require_new(name)
-        key = parse_vkey(vkey, KeyUse.COSIGNATURE)
-        others = self._witnesses.values()
-        self._witnesses[name] = _fresh(PolicyKey(name, key, url), others)
-
     def _take_group(self, name: str, count: str, members: Sequence[str]) -> None:
         self._require_new(name)
         for member in members:
@@ -172,22 +137,15 @@ class _Parser:
             if member in self._grouped:
                 raise ConfigurationError(f"{_shown(member)} is a member of a group already")
             self._grouped.add(member)
-        threshold = {"all": len(members), "any": 1}.get(count)
-        if threshold is None:
-            threshold = int(count) if _NUMBER.fullmatch(count) else 0
+        threshold = {"all": len(members), "any": 1}.get(count, 0)
+        if re.fullmatch("[1-9][0-9]{0,3}", count):
+            threshold = int(count)
         if not 1 <= threshold <= len(members):
             raise ConfigurationError(
                 f"the threshold {_shown(count)} must be all, any, or 1 to {len(members)}"
             )
-        self._groups[name] = WitnessGroup(threshold, tuple(members))
+        self._groups[name] = threshold, tuple(members)
         _require_few(self._groups, "groups")
-
-    def _take_quorum(self, name: str) -> None:
-        if self._quorum is not None:
-            raise ConfigurationError("there is a quorum line already")
-        if name != NONE:
-            self._require_known(name)
-        self._quorum = name
 
     def _require_new(self, name: str) -> None:
         if name == NONE or name in self._witnesses or name in self._groups:
@@ -212,40 +170,29 @@ def _require_few(lines: Collection[object], kind: str) -> None:
 
 
 def _shown(text: str) -> str:
-    return ascii(text[:_SHOWN])
+    return ascii(text[:80])
 
 
-SKEW_SECONDS = 300
-"""How far a witness's clock may be ahead of the auditor's."""
+SKEW_SECONDS = 300  # how far a witness's clock may be ahead of the auditor's
 DEFAULT_MAX_AGE_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class WitnessedCheckpoint:
-    """A checkpoint that a quorum has cosigned recently enough.
-
-    Attributes:
-        time: seconds since 1970, as of which a quorum of them says that nothing is newer.
-    """
+    """A checkpoint that a quorum has cosigned recently enough."""
 
     checkpoint: Checkpoint
     witnesses: tuple[str, ...]
-    time: int
+    time: int  # seconds since 1970, as of which a quorum has seen nothing newer
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointEvidence:
-    """What logs and witnesses say of a run.
+    """All that logs and witnesses have signed of a run."""
 
-    Attributes:
-        checkpoints: every tree that a log of the run has signed, each once, the largest first.
-        witnessed: the largest one with a quorum; None if there is none.
-        failures: why something could not be had or does not count, a sentence for each.
-    """
-
-    checkpoints: tuple[Checkpoint, ...]
-    witnessed: WitnessedCheckpoint | None
-    failures: tuple[str, ...] = ()
+    checkpoints: tuple[Checkpoint, ...]  # each tree once, the largest first
+    witnessed: WitnessedCheckpoint | None  # the largest one with a quorum; None if there is none
+    failures: tuple[str, ...] = ()  # a sentence for each missing or uncounted answer
     withheld: tuple[str, ...] = ()
 
     def conflict(self) -> tuple[Checkpoint, Checkpoint] | None:
@@ -264,11 +211,7 @@ def weigh(
     now: float,
     max_age_seconds: float,
 ) -> CheckpointEvidence:
-    """Return what signed checkpoints are worth under a policy.
-
-    Args:
-        now: seconds since 1970.
-    """
+    """Return what signed checkpoints are worth under a policy; `now` is in seconds since 1970."""
     by_text: dict[str, list[SignedCheckpoint]] = {}
     for each in signed:
         by_text.setdefault(each.note.text, []).append(each)
@@ -332,26 +275,17 @@ _FORM = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LoggedHead:
-    """A head, and the proof that a log has it.
+    """A head, and the proof that a log has it, as a file (c2sp.org/tlog-proof)."""
 
-    Attributes:
-        entry: its bytes.
-        index: of the entry, from 0.
-    """
-
-    entry: bytes
-    index: int
+    entry: bytes  # its bytes, in the `extra` line; the proof is of their hash
+    index: int  # of the entry, from 0
     path: tuple[Digest, ...]
     note: bytes
 
     def encoded(self) -> bytes:
-        lines = [
-            "c2sp.org/tlog-proof@v1",
-            f"extra {base64.b64encode(self.entry).decode()}",
-            f"index {self.index}",
-            *encode_hashes(self.path),
-        ]
-        return "\n".join([*lines, "", ""]).encode() + self.note
+        extra = base64.b64encode(self.entry).decode()
+        head = ["c2sp.org/tlog-proof@v1", f"extra {extra}", f"index {self.index}"]
+        return "\n".join([*head, *encode_hashes(self.path), "", ""]).encode() + self.note
 
 
 def prove(entries: Sequence[bytes], index: int, note: bytes) -> LoggedHead:
@@ -377,22 +311,18 @@ def parse_proof(data: bytes) -> LoggedHead:
 def verified_head(proof: LoggedHead, policy: WitnessPolicy) -> tuple[HeadEntry, tuple[str, ...]]:
     """Return the head that a proof proves, and the policy's witnesses that stand for its log.
 
-    That may be fewer than a quorum: `policy.is_met` says.
+    Those may be fewer than a quorum; see `policy.is_met`.
     """
     signed = open_checkpoint(proof.note, [log.key for log in policy.logs])
-    checkpoint = signed.checkpoint
-    leaf = leaf_hash(proof.entry)
-    verify_inclusion(proof.index, checkpoint.size, leaf, proof.path, checkpoint.root)
+    size, origin = signed.checkpoint.size, signed.checkpoint.origin
+    verify_inclusion(proof.index, size, leaf_hash(proof.entry), proof.path, signed.checkpoint.root)
     entry = parse_entry(proof.entry)
     suffix = run_suffix(entry.domain.chain_id, entry.domain.contract)
-    if not checkpoint.origin.endswith(suffix) or entry.round != proof.index + 1:
+    if not origin.endswith(suffix) or entry.round != proof.index + 1:
         raise ProofError(
-            f"the head of round {entry.round} is entry {proof.index} of {checkpoint.origin}: it is "
-            f"of another run, or in another place, than a log of heads has it"
+            f"the head of round {entry.round} is entry {proof.index} of {origin}: it is of another "
+            f"run, or in another place, than a log of heads has it"
         )
-    cosigned = {
-        each.key
-        for each in signed.cosignatures([witness.key for witness in policy.witnesses.values()])
-    }
-    names = [name for name, witness in policy.witnesses.items() if witness.key in cosigned]
-    return entry, tuple(names)
+    keys = [witness.key for witness in policy.witnesses.values()]
+    cosigned = {each.key for each in signed.cosignatures(keys)}
+    return entry, tuple(n for n, witness in policy.witnesses.items() if witness.key in cosigned)

@@ -4,18 +4,10 @@ Roots and proofs are those of RFC 6962, section 2.1; leaves are given as leaf ha
 made by the recursion of RFC 6962 and verified by the loops of RFC 9162, sections 2.1.3.2 and
 2.1.4.2, so that one does not repeat a mistake of the other.
 
-Entry t - 1 names contract, chain, round t and the head that the end of round t led to, as text:
-
-    cmfl-ledger/head/v1
-    chain 31337
-    contract 0x...
-    salt 0x...
-    round 1
-    head 0x...
-
-The head commits to everything before it (docs/protocol.md, "Head"), bans included; a ban after the
-newest end is under the next entry. The salt is that of the contract's EIP-712 domain: on a chain
-that begins anew, chain id and address come again.
+Entry t - 1 names contract, chain, round t and the head that the end of round t led to, as text
+(`HeadEntry`). The head commits to everything before it (docs/protocol.md, "Head"); a ban after the
+newest end is under the next entry. The salt is that of the contract's EIP-712 domain: a restarted
+chain has the same chain id and addresses.
 """
 
 from __future__ import annotations
@@ -28,8 +20,14 @@ from typing import TypeVar
 from ledger.protocol.encoding import sha256, to_hex
 from ledger.protocol.ledger_state import Event, RoundAbandoned, RoundDecided
 from ledger.protocol.types import Address, Digest, Domain
-from ledger.transparency.checkpoints import MAX_SIZE, Checkpoint
-from ledger.transparency.notes import NoteError, ProofError, TileError, require_key_name
+from ledger.transparency.notes import (
+    MAX_SIZE,
+    Checkpoint,
+    NoteError,
+    ProofError,
+    TileError,
+    require_key_name,
+)
 
 EMPTY_ROOT = sha256(b"")
 
@@ -72,11 +70,7 @@ def inclusion_proof(index: int, leaves: Sequence[Digest]) -> tuple[Digest, ...]:
 
 
 def consistency_proof(old_size: int, leaves: Sequence[Digest]) -> tuple[Digest, ...]:
-    """Return the proof that the first leaves of a tree were a tree of `old_size` leaves.
-
-    Args:
-        old_size: 0 to the number of leaves; of both the proof is empty.
-    """
+    """Return the proof that the first `old_size` leaves of a tree were a tree of their own."""
     if old_size in {0, len(leaves)}:
         return ()
     return _subproof(old_size, leaves, is_whole=True)
@@ -85,11 +79,7 @@ def consistency_proof(old_size: int, leaves: Sequence[Digest]) -> tuple[Digest, 
 def verify_inclusion(
     index: int, size: int, leaf: Digest, proof: Sequence[Digest], root: Digest
 ) -> None:
-    """Accept a leaf of a tree.
-
-    Args:
-        index: of the leaf, from 0.
-    """
+    """Accept a leaf of a tree by its index, from 0."""
     if not 0 <= index < size <= MAX_SIZE:
         raise ProofError(f"leaf {index} is not in a tree of {size} leaves")
     computed = leaf
@@ -102,12 +92,7 @@ def verify_inclusion(
 def verify_consistency(
     old_size: int, old_root: Digest, size: int, root: Digest, proof: Sequence[Digest]
 ) -> None:
-    """Accept a tree as a continuation of an older one.
-
-    Args:
-        old_size: number of leaves of the older tree.
-        size: number of leaves of the newer tree.
-    """
+    """Accept a tree as a continuation of an older one; sizes are numbers of leaves."""
     if not 0 <= old_size <= size <= MAX_SIZE:
         raise ProofError(f"a tree of {size} leaves continues none of {old_size}")
     if old_size == 0:
@@ -181,11 +166,7 @@ _ENTRY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class HeadEntry:
-    """The head at the end of a round.
-
-    Attributes:
-        round: t, from 1.
-    """
+    """The head at the end of round t, from 1."""
 
     domain: Domain
     round: int
@@ -227,74 +208,59 @@ def run_suffix(chain_id: int, contract: Address) -> str:
 
 
 def origin_of(prefix: str, domain: Domain) -> str:
-    """Return the origin of a run's log.
-
-    Args:
-        prefix: name of its publisher, such as `example.org/cmfl`.
-    """
+    """Return the origin of a run's log; the prefix names its publisher, as `example.org/cmfl`."""
     publisher = require_key_name(prefix.rstrip("/"))
     return require_key_name(f"{publisher}{run_suffix(domain.chain_id, domain.contract)}")
 
 
 CHECKPOINT = "checkpoint"
-WIDTH = 256
-"""Hashes of a full tile, and entries of a full bundle."""
-MAX_ENTRIES = 1_000_000
-"""Entries of a log that are read: more rounds than any run has had by orders of magnitude."""
-MAX_LOG_BYTES = 1 << 29
-"""Of a log's bundles that are read: those of heads have less, and others' entries may be longer."""
+WIDTH = 256  # hashes of a full tile, and entries of a full bundle
+MAX_ENTRIES = 1_000_000  # that are read: far more rounds than any run has had
+MAX_LOG_BYTES = 1 << 29  # of bundles that are read: those of heads have less
 MAX_ENTRY_BYTES = 0xFFFF
 MAX_FILE_BYTES = WIDTH * (MAX_ENTRY_BYTES + 2)
 _LENGTH_BYTES = 2
 Item = TypeVar("Item", bound=bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class LogFile:
-    """A tile or a bundle."""
-
-    path: str
-    data: bytes
-
-
-def tiles_of(leaves: Sequence[Digest]) -> Iterator[LogFile]:
-    """Yield the tiles of a tree, level by level from the leaves up."""
+def tiles_of(leaves: Sequence[Digest]) -> Iterator[tuple[str, bytes]]:
+    """Yield path and bytes of each tile of a tree, level by level from the leaves up."""
     level, hashes = 0, list(leaves)
     while hashes:
         for index, chunk in enumerate(_chunks(hashes)):
-            yield LogFile(_path(str(level), index, len(chunk)), b"".join(chunk))
-        full = len(hashes) // WIDTH
-        hashes = [root_of(hashes[n * WIDTH : (n + 1) * WIDTH]) for n in range(full)]
+            yield _path(str(level), index, len(chunk)), b"".join(chunk)
+        hashes = [root_of(chunk) for chunk in _chunks(hashes) if len(chunk) == WIDTH]
         level += 1
 
 
-def bundles_of(entries: Sequence[bytes]) -> Iterator[LogFile]:
-    """Yield the bundles of a log's entries, each entry with its length before it."""
+def bundles_of(entries: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
+    """Yield path and bytes of each bundle of entries, each entry with its length before it."""
     for index, chunk in enumerate(_chunks(entries)):
         data = b"".join(len(entry).to_bytes(_LENGTH_BYTES) + entry for entry in chunk)
-        yield LogFile(_path("entries", index, len(chunk)), data)
+        yield _path("entries", index, len(chunk)), data
 
 
 def read_entries(checkpoint: Checkpoint, read: Callable[[str], bytes]) -> list[bytes]:
     """Return the entries of a log, held against every tile and the root of a checkpoint.
 
-    Args:
-        read: returns the file at a path below the log's prefix.
+    `read` returns the file at a path below the log's prefix.
     """
     if checkpoint.size > MAX_ENTRIES:
         raise TileError(f"a log of {checkpoint.size} entries is not read: at most {MAX_ENTRIES}")
     entries: list[bytes] = []
     left = MAX_LOG_BYTES
-    for path, width in _paths("entries", checkpoint.size):
-        bundle = LogFile(path, read(path))
-        left -= len(bundle.data)
+    for index, start in enumerate(range(0, checkpoint.size, WIDTH)):
+        width = min(WIDTH, checkpoint.size - start)
+        path = _path("entries", index, width)
+        bundle = read(path)
+        left -= len(bundle)
         if left < 0:
             raise TileError(f"{path}: a log of over {MAX_LOG_BYTES} bytes is not read")
-        entries += _entries_in(bundle, width)
+        entries += _entries_in(path, bundle, width)
     leaves = [leaf_hash(entry) for entry in entries]
-    for tile in tiles_of(leaves):
-        if read(tile.path) != tile.data:
-            raise TileError(f"{tile.path} does not hash: it is not the tile of the log's entries")
+    for path, tile in tiles_of(leaves):
+        if read(path) != tile:
+            raise TileError(f"{path} does not hash: it is not the tile of the log's entries")
     root = root_of(leaves)
     if root != checkpoint.root:
         raise TileError(
@@ -304,27 +270,21 @@ def read_entries(checkpoint: Checkpoint, read: Callable[[str], bytes]) -> list[b
     return entries
 
 
-def _entries_in(bundle: LogFile, width: int) -> list[bytes]:
+def _entries_in(path: str, bundle: bytes, width: int) -> list[bytes]:
     entries: list[bytes] = []
     at = 0
-    while at + _LENGTH_BYTES <= len(bundle.data) and len(entries) < width:
+    while at + _LENGTH_BYTES <= len(bundle) and len(entries) < width:
         start = at + _LENGTH_BYTES
-        at = start + int.from_bytes(bundle.data[at:start])
-        entries.append(bundle.data[start:at])
-    if at != len(bundle.data) or len(entries) != width:
-        raise TileError(f"{bundle.path} is no bundle of {width} entries")
+        at = start + int.from_bytes(bundle[at:start])
+        entries.append(bundle[start:at])
+    if at != len(bundle) or len(entries) != width:
+        raise TileError(f"{path} is no bundle of {width} entries")
     return entries
 
 
 def _chunks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
     for start in range(0, len(items), WIDTH):
         yield items[start : start + WIDTH]
-
-
-def _paths(kind: str, size: int) -> Iterator[tuple[str, int]]:
-    for index, start in enumerate(range(0, size, WIDTH)):
-        width = min(WIDTH, size - start)
-        yield _path(kind, index, width), width
 
 
 def _path(kind: str, index: int, width: int) -> str:

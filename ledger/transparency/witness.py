@@ -1,7 +1,6 @@
 """A witness's answer to one request (c2sp.org/tlog-witness), without disk, network or clock.
 
 A witness cosigns a checkpoint only if it continues the newest one that it has cosigned of that log.
-It knows nothing of what the log is about: it checks that nothing is taken back.
 """
 
 from __future__ import annotations
@@ -13,22 +12,20 @@ from http import HTTPStatus
 
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import Digest
-from ledger.transparency.checkpoints import (
-    MAX_SIZE,
-    Checkpoint,
-    cosign,
-    open_checkpoint,
-    parse_checkpoint,
-)
 from ledger.transparency.notes import (
     MAX_NOTE_BYTES,
     MAX_PROOF,
+    MAX_SIZE,
+    Checkpoint,
     NoteError,
     ProofError,
     SigningKey,
     VerifierKey,
+    cosign,
     decode_hashes,
     encode_hashes,
+    open_checkpoint,
+    parse_checkpoint,
     parse_note,
 )
 from ledger.transparency.tree import EMPTY_ROOT, verify_consistency
@@ -41,13 +38,9 @@ _OLD = re.compile("old (0|[1-9][0-9]{0,18})")
 
 @dataclass(frozen=True, slots=True)
 class AddCheckpoint:
-    """A request that a checkpoint be cosigned.
+    """A request that a checkpoint be cosigned."""
 
-    Attributes:
-        old_size: size of the checkpoint that the witness is thought to have cosigned last.
-    """
-
-    old_size: int
+    old_size: int  # of the checkpoint that the witness is thought to have cosigned last
     proof: tuple[Digest, ...]
     note: bytes
 
@@ -58,21 +51,14 @@ class AddCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class WitnessReply:
-    """An answer, and what has to be durable before it is given.
-
-    Attributes:
-        origin: of the log; None where there is nothing to write.
-        cosigned: the note to store as the newest of its log; None to leave what is stored.
-        evidence: a note that, beside the newest one, proves that the log has signed two trees of
-            one size; None for none.
-    """
+    """An answer, and what has to be durable before it is given."""
 
     status: HTTPStatus
     body: bytes
     media_type: str = TEXT_TYPE
-    origin: str | None = None
-    cosigned: bytes | None = None
-    evidence: bytes | None = None
+    origin: str | None = None  # of the log; None where there is nothing to write
+    cosigned: bytes | None = None  # the note to store as the newest of its log; None: no change
+    evidence: bytes | None = None  # a second signed tree of one size
 
 
 def parse_request(body: bytes) -> AddCheckpoint:
@@ -102,11 +88,9 @@ def answer(
     newest: Checkpoint | None,
     now: int,
 ) -> WitnessReply:
-    """Return the answer to a request.
+    """Return the answer to a request at a time in seconds since 1970.
 
-    Args:
-        newest: the checkpoint of the request's log that was cosigned last; None if there is none.
-        now: seconds since 1970.
+    `newest` is the checkpoint of the request's log that was cosigned last.
     """
     origin = origin_in(request)
     if not any(log.name == origin for log in logs):

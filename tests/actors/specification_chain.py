@@ -9,12 +9,12 @@ from ledger.actors.steps import SendCommitment, SendDecision, SendReport
 from ledger.actors.view import ChainView
 from ledger.protocol import rounds
 from ledger.protocol.errors import ProtocolRefusal
-from ledger.protocol.fold import LedgerState
-from ledger.protocol.inputs import MinedCommitment
 from ledger.protocol.ledger_state import (
     BlockContext,
     Event,
     LedgerStage,
+    LedgerState,
+    MinedCommitment,
     RoundDecided,
     UpdatesCommitted,
     deployment_of,

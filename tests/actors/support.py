@@ -40,10 +40,9 @@ from ledger.protocol.documents.envelope import (
 from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
 from ledger.protocol.errors import JournalError
-from ledger.protocol.fold import LedgerState
 from ledger.protocol.inputs import Evidence, Inputs, primary_seat
 from ledger.protocol.judgement import judge, sets_of
-from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.ledger_state import LedgerState, RoundDecided
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import Payload
 from ledger.protocol.rules.direction import displacement

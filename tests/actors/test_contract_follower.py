@@ -14,8 +14,7 @@ from ledger.chain.finality import AncestryCheck
 from ledger.chain.ports import IncompleteLogsError, NotServedError
 from ledger.chain.round_ledger import RoundHistory
 from ledger.protocol.errors import ProtocolRefusal
-from ledger.protocol.fold import LedgerView
-from ledger.protocol.ledger_state import LedgerStage
+from ledger.protocol.ledger_state import LedgerStage, LedgerView
 from tests.actors.branching import SHORT, BranchingLedger, Node
 from tests.faults import times
 

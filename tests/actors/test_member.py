@@ -17,8 +17,7 @@ from ledger.protocol.documents.envelope import (
     PublishedScores,
     Reply,
 )
-from ledger.protocol.documents.record import decode_record
-from ledger.protocol.documents.vector import decode_incidents
+from ledger.protocol.documents.record import decode_incidents, decode_record
 from ledger.protocol.encoding import sha256
 from ledger.protocol.inputs import sending_order
 from ledger.protocol.parameters import MAX_VIEWS

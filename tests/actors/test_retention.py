@@ -19,8 +19,7 @@ from ledger.actors.retention import (
     blobs_named_by_run,
     retention_policy_of,
 )
-from ledger.protocol.documents.record import decode_record
-from ledger.protocol.documents.vector import decode_incidents
+from ledger.protocol.documents.record import decode_incidents, decode_record
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.inputs import primary_seat

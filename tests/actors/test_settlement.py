@@ -21,7 +21,7 @@ from ledger.protocol.documents.envelope import (
     Proposal,
     Reply,
 )
-from ledger.protocol.documents.vector import Incident, decode_incidents
+from ledger.protocol.documents.record import Incident, decode_incidents
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.types import NO_DIGEST, ClientId, IncidentKind, Phase, VoteKind
 from ledger.protocol.validation import Violation, ViolationCode

@@ -20,7 +20,7 @@ from ledger.protocol.documents.envelope import (
     decode_envelope,
     encode_envelope,
 )
-from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, encode_vector
+from ledger.protocol.documents.record import MAX_VECTOR_BYTES, encode_vector
 from ledger.protocol.encoding import aggregation_result, sha256
 from ledger.protocol.inputs import Inputs, primary_seat
 from ledger.protocol.ledger_state import StatementKind

@@ -12,11 +12,10 @@ import pytest
 
 from clients.adversaries.faults import MemberFault
 from ledger.actors.steps import SendCommitment
-from ledger.protocol.documents.vector import Incident, decode_incidents
+from ledger.protocol.documents.record import Incident, decode_incidents
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import RefusalCode
-from ledger.protocol.fold import LedgerState
-from ledger.protocol.ledger_state import ClientBanned, RoundDecided
+from ledger.protocol.ledger_state import ClientBanned, LedgerState, RoundDecided
 from ledger.protocol.types import NO_DIGEST, ClientId, DropoutReason, Phase, RefusalReason
 from tests.actors.support import (
     PARAMETERS,

@@ -22,7 +22,7 @@ from ledger.audit.proofs.verification import TrustedHead, verify_proof
 from ledger.audit.report import AuditOutcome
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.history.answers_signed import score_vector
-from ledger.protocol.documents.vector import ScoreVector, encode_vector
+from ledger.protocol.documents.record import ScoreVector, encode_vector
 from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import MemoryBlobs, ObjectBlobs
 from ledger.storage.http import static_server

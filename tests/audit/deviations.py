@@ -10,6 +10,7 @@ import numpy as np
 
 from ledger.protocol import merkle
 from ledger.protocol.documents.record import (
+    MAX_VECTOR_BYTES,
     Dropout,
     RefusedScores,
     RoundRecord,
@@ -17,7 +18,6 @@ from ledger.protocol.documents.record import (
     decode_record,
     encode_record,
 )
-from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.encoding import (
     commitment_of,
     ranking_digest,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ledger.protocol.documents.vector import Incident
+from ledger.protocol.documents.record import Incident
 from ledger.protocol.encoding import aggregation_result, sha256
 from ledger.protocol.judgement import Judgement
 from ledger.protocol.parameters import Parameters

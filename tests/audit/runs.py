@@ -23,18 +23,18 @@ from ledger.chain.contract.deploy import deploy
 from ledger.chain.contract.ledger import LedgerWriter, Manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import RunPaths
-from ledger.protocol.documents.record import RoundRecord, encode_record
-from ledger.protocol.documents.run import RunDocument, encode_run
-from ledger.protocol.documents.vector import (
+from ledger.protocol.documents.record import (
     Incident,
     Incidents,
+    RoundRecord,
     ScoreVector,
     decode_vector,
     encode_incidents,
+    encode_record,
     encode_vector,
 )
+from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.encoding import commitment_of, set_digest, sha256, vector_bytes
-from ledger.protocol.fold import registry_with_bans
 from ledger.protocol.inputs import (
     Evidence,
     Inputs,
@@ -58,6 +58,7 @@ from ledger.protocol.ledger_state import (
     RoundDecided,
     StatementKind,
     SubmittedDecision,
+    registry_with_bans,
     submitted_certificate,
 )
 from ledger.protocol.parameters import Parameters

@@ -21,8 +21,7 @@ from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, BlobKind
 from ledger.audit.report_text import readable
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-from ledger.protocol.documents.record import encode_record
-from ledger.protocol.documents.vector import Incident
+from ledger.protocol.documents.record import Incident, encode_record
 from ledger.protocol.encoding import ResultPreimage, aggregation_result, set_digest, sha256, to_hex
 from ledger.protocol.judgement import Judgement
 from ledger.protocol.types import (

@@ -26,8 +26,14 @@ from ledger.audit.report_text import readable
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Log, LogQuery, NotServedError
 from ledger.protocol.types import Digest
-from ledger.transparency.checkpoints import Checkpoint, SignedCheckpoint, cosign, sign_checkpoint
-from ledger.transparency.notes import KeyUse, SigningKey
+from ledger.transparency.notes import (
+    Checkpoint,
+    KeyUse,
+    SignedCheckpoint,
+    SigningKey,
+    cosign,
+    sign_checkpoint,
+)
 from ledger.transparency.policy import CheckpointEvidence, parse_policy, weigh
 from ledger.transparency.tree import head_entries, leaf_hash, origin_of, root_of
 from tests.audit.honest import two_fail

@@ -20,12 +20,22 @@ from clients.runs.run_folder import manifest_of
 from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainWriter, Receipt
-from ledger.protocol.documents.record import RoundRecord, decode_record
-from ledger.protocol.documents.vector import Incident, ScoreVector, decode_incidents, decode_vector
+from ledger.protocol.documents.record import (
+    Incident,
+    RoundRecord,
+    ScoreVector,
+    decode_incidents,
+    decode_record,
+    decode_vector,
+)
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.fold import RoundStart, registry_with_bans
 from ledger.protocol.inputs import Participants, participants_of
-from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
+from ledger.protocol.ledger_state import (
+    RoundAbandoned,
+    RoundDecided,
+    RoundStart,
+    registry_with_bans,
+)
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest, Domain
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.revm_history import RevmHistory

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ledger.protocol import encoding, ledger_state
-from ledger.protocol.fold import LedgerState
 from ledger.protocol.inputs import sample_trainers
 from ledger.protocol.judgement import sets_of
-from ledger.protocol.ledger_state import EquivocationReport, SignedStatement, StatementKind
+from ledger.protocol.ledger_state import (
+    EquivocationReport,
+    LedgerState,
+    SignedStatement,
+    StatementKind,
+)
 from ledger.protocol.rules.selection import rank
 from ledger.protocol.types import (
     NO_DIGEST,

@@ -16,8 +16,13 @@ from ledger.chain.ports import ChainWriter, Log, Receipt
 from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.encoding import to_canonical
 from ledger.protocol.errors import ProtocolRefusal, RefusalCode
-from ledger.protocol.fold import LedgerView
-from ledger.protocol.ledger_state import Deployment, LedgerDeployed, domain_of, registry_batches
+from ledger.protocol.ledger_state import (
+    Deployment,
+    LedgerDeployed,
+    LedgerView,
+    domain_of,
+    registry_batches,
+)
 from ledger.protocol.parameters import majority
 from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import (

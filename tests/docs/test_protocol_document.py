@@ -26,11 +26,10 @@ from ledger.audit.checks.common import step_of_field
 from ledger.audit.proofs.documents import BUNDLE, PROOF
 from ledger.audit.proofs.recorded import make_bundle, make_proof
 from ledger.protocol import canonical, inputs, ledger_state, parameters, signing
-from ledger.protocol.documents import envelope, vector
+from ledger.protocol.documents import envelope, record
 from ledger.protocol.documents.envelope import EnvelopeKind, decode_envelope
-from ledger.protocol.documents.record import decode_record
+from ledger.protocol.documents.record import decode_incidents, decode_record, decode_vector
 from ledger.protocol.documents.run import decode_run
-from ledger.protocol.documents.vector import decode_incidents, decode_vector
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import PAYLOAD_FORMS
 from ledger.protocol.types import ClientId
@@ -573,7 +572,7 @@ def test_bounds_are_those_of_the_code() -> None:
     assert f"{inputs.MAX_DRAWS:,} draws" in TEXT
     assert (
         f"deeper than {canonical.MAX_NESTING}, more than {canonical.MAX_DOCUMENT_BYTES:,} bytes "
-        f"(a vector: {vector.MAX_VECTOR_BYTES:,}), more than {canonical.MAX_CONTAINERS:,} maps "
+        f"(a vector: {record.MAX_VECTOR_BYTES:,}), more than {canonical.MAX_CONTAINERS:,} maps "
         f"and lists, or more than {canonical.MAX_CONTAINERS:,} entries"
     ) in TEXT.replace("\n", " ")
     lists, entries = envelope.MAX_ENVELOPE_CONTAINERS, parameters.MAX_MEMBERS

@@ -33,15 +33,18 @@ from ledger.protocol.documents.envelope import (
     Reply,
     encode_envelope,
 )
-from ledger.protocol.documents.record import encode_record
+from ledger.protocol.documents.record import (
+    Incident,
+    Incidents,
+    encode_incidents,
+    encode_record,
+    encode_vector,
+)
 from ledger.protocol.documents.run import RunDocument, encode_run
-from ledger.protocol.documents.vector import Incident, Incidents, encode_incidents, encode_vector
 from ledger.protocol.encoding import sha256, u8, u32
-from ledger.protocol.fold import BanLink, DecisionLink
 from ledger.protocol.inputs import (
     Evidence,
     Inputs,
-    MinedCommitment,
     drawn_committee,
     participants_of,
     round_closing,
@@ -53,7 +56,14 @@ from ledger.protocol.judgement import (
     score_leaves,
     update_leaves,
 )
-from ledger.protocol.ledger_state import deployment_of, domain_of, registry_batches
+from ledger.protocol.ledger_state import (
+    BanLink,
+    DecisionLink,
+    MinedCommitment,
+    deployment_of,
+    domain_of,
+    registry_batches,
+)
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import Payload, decode_q8, encode_q8
 from ledger.protocol.rules.selection import elect

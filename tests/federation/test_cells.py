@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from ledger.history.round import HistoryRound
-from ledger.protocol.fold import RoundStart
+from ledger.protocol.ledger_state import RoundStart
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.types import Address, ClientId, Digest, RegisteredClient
 from tests.federation.cells import (

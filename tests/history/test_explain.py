@@ -9,15 +9,21 @@ from ledger.chain.round_ledger import RecordedEvent
 from ledger.history.explain import explain_round
 from ledger.history.history import FoldedHistory
 from ledger.history.round import NO_DOCUMENTS, Documents, HistoryRound
-from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord, UsableUpdate
-from ledger.protocol.documents.vector import Incident, Incidents
+from ledger.protocol.documents.record import (
+    Dropout,
+    Incident,
+    Incidents,
+    RefusedScores,
+    RoundRecord,
+    UsableUpdate,
+)
 from ledger.protocol.encoding import keccak256, ranking_word, sha256, word_client
-from ledger.protocol.fold import RoundStart
 from ledger.protocol.inputs import Participants
 from ledger.protocol.ledger_state import (
     ClientBanned,
     RoundAbandoned,
     RoundDecided,
+    RoundStart,
     UpdatesCommitted,
     deployment_of,
 )

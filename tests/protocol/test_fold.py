@@ -5,21 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ledger.protocol import rounds
-from ledger.protocol.fold import (
-    LedgerState,
-    LedgerView,
-    RoundStart,
-    links_of,
-    registry_with_bans,
-)
 from ledger.protocol.ledger_state import (
     ClientBanned,
     Event,
     LedgerDeployed,
     LedgerOpened,
+    LedgerState,
+    LedgerView,
     RoundAbandoned,
     RoundDecided,
+    RoundStart,
     UpdatesCommitted,
+    links_of,
+    registry_with_bans,
 )
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest
 from tests.protocol.support import registry_of

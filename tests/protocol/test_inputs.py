@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from ledger.protocol.encoding import commitments_chain, sha256, vector_bytes
 from ledger.protocol.inputs import (
     Evidence,
-    MinedCommitment,
     Participants,
     RoundClosing,
     needs_displacement,
     participants_of,
     round_closing,
 )
+from ledger.protocol.ledger_state import MinedCommitment
 from ledger.protocol.payloads import Q8, Payload
 from ledger.protocol.types import ClientId
 from tests.protocol.support import PENCIL, SEED, f32, registry_of

@@ -17,8 +17,8 @@ from ledger.protocol.documents.record import (
     RoundRecord,
     decode_record,
     encode_record,
+    encode_vector,
 )
-from ledger.protocol.documents.vector import encode_vector
 from ledger.protocol.judgement import (
     counted_vectors,
     judge,

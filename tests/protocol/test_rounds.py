@@ -10,12 +10,16 @@ import pytest
 
 from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.errors import RefusalCode
-from ledger.protocol.fold import AbandonmentLink, BanLink, DecisionLink, LedgerState
-from ledger.protocol.inputs import MinedCommitment, drawn_committee, primary_seat
+from ledger.protocol.inputs import drawn_committee, primary_seat
 from ledger.protocol.ledger_state import (
+    AbandonmentLink,
+    BanLink,
     BlockContext,
+    DecisionLink,
     EquivocationReport,
     LedgerStage,
+    LedgerState,
+    MinedCommitment,
     SignedStatement,
     StatementKind,
     SubmittedCertificate,

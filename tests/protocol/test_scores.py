@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ledger.protocol.documents.vector import ScoreVector, encode_vector
+from ledger.protocol.documents.record import ScoreVector, encode_vector
 from ledger.protocol.encoding import set_digest
 from ledger.protocol.inputs import Evidence
 from ledger.protocol.types import ClientId, RefusalReason

@@ -11,8 +11,14 @@ import numpy as np
 import pytest
 
 from ledger.protocol import encoding
-from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord, UsableUpdate
-from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, ScoreVector
+from ledger.protocol.documents.record import (
+    MAX_VECTOR_BYTES,
+    Dropout,
+    RefusedScores,
+    RoundRecord,
+    ScoreVector,
+    UsableUpdate,
+)
 from ledger.protocol.judgement import judge
 from ledger.protocol.types import ClientId, Digest, DropoutReason, RefusalReason, SignedScores
 from ledger.protocol.validation import (

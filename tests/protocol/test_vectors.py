@@ -15,10 +15,16 @@ from numpy.typing import NDArray
 from ledger.distances.fast import fast_distances
 from ledger.protocol import encoding, inputs, merkle, signing
 from ledger.protocol.errors import ParametersError
-from ledger.protocol.fold import AbandonmentLink, BanLink, DecisionLink
-from ledger.protocol.inputs import MinedCommitment, primary_seat, round_closing
+from ledger.protocol.inputs import primary_seat, round_closing
 from ledger.protocol.judgement import sets_of, weights_of
-from ledger.protocol.ledger_state import Deployment, registry_batches
+from ledger.protocol.ledger_state import (
+    AbandonmentLink,
+    BanLink,
+    DecisionLink,
+    Deployment,
+    MinedCommitment,
+    registry_batches,
+)
 from ledger.protocol.parameters import Parameters, parts_per_million, replies_needed
 from ledger.protocol.rules.direction import (
     clip_factors,

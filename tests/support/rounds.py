@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 from ledger.protocol import encoding
-from ledger.protocol.documents.record import RoundRecord
-from ledger.protocol.documents.vector import ScoreVector, encode_vector
-from ledger.protocol.fold import LedgerState
+from ledger.protocol.documents.record import RoundRecord, ScoreVector, encode_vector
 from ledger.protocol.inputs import Evidence, Inputs, primary_seat
 from ledger.protocol.judgement import (
     Judgement,
@@ -24,6 +22,7 @@ from ledger.protocol.judgement import (
 )
 from ledger.protocol.ledger_state import (
     EquivocationReport,
+    LedgerState,
     QuorumCertificate,
     SignedStatement,
     StatementKind,

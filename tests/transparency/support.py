@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ledger.protocol.types import Address, Digest, Domain
-from ledger.transparency.checkpoints import Checkpoint, SignedCheckpoint, cosign, sign_checkpoint
-from ledger.transparency.notes import KeyUse, SigningKey
+from ledger.transparency.notes import (
+    Checkpoint,
+    KeyUse,
+    SignedCheckpoint,
+    SigningKey,
+    cosign,
+    sign_checkpoint,
+)
 from ledger.transparency.tree import HeadEntry, leaf_hash, origin_of, root_of
 
 NOW = 1_800_000_000

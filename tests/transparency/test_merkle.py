@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import Digest
 from ledger.transparency import tree
-from ledger.transparency.checkpoints import Checkpoint
-from ledger.transparency.notes import ProofError, TileError
+from ledger.transparency.notes import Checkpoint, ProofError, TileError
 from ledger.transparency.tree import (
     EMPTY_ROOT,
     MAX_ENTRIES,
@@ -140,7 +139,7 @@ def test_an_empty_old_tree_has_the_empty_root() -> None:
 
 def paths_of(size: int) -> list[str]:
     leaf = leaf_hash(b"")
-    return [tile.path for tile in tiles_of([leaf] * size)]
+    return [path for path, _ in tiles_of([leaf] * size)]
 
 
 def test_the_specifications_seventy_thousand_entries_have_its_tiles() -> None:
@@ -158,22 +157,22 @@ def test_the_specifications_seventy_thousand_entries_have_its_tiles() -> None:
 def test_a_full_tile_is_a_hash_of_the_level_above() -> None:
     assert paths_of(256) == ["tile/0/000", "tile/1/000.p/1"]
     leaves = [leaf_hash(bytes([number])) for number in range(256)]
-    low, high = tiles_of(leaves)
-    assert low.data == b"".join(leaves)
-    assert high.data == root_of(leaves)
+    (_, low), (_, high) = tiles_of(leaves)
+    assert low == b"".join(leaves)
+    assert high == root_of(leaves)
     assert paths_of(0) == []
     assert paths_of(1) == ["tile/0/000.p/1"]
 
 
 def test_a_bundle_has_each_entry_after_its_length() -> None:
     [bundle] = bundles_of([b"", b"abc"])
-    assert (bundle.path, bundle.data) == ("tile/entries/000.p/2", b"\x00\x00\x00\x03abc")
+    assert bundle == ("tile/entries/000.p/2", b"\x00\x00\x00\x03abc")
 
 
 def files(count: int) -> dict[str, bytes]:
     own = entries(count)
     hashes = tiles_of([leaf_hash(entry) for entry in own])
-    return {file.path: file.data for file in (*hashes, *bundles_of(own))}
+    return dict([*hashes, *bundles_of(own)])
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 256, 257, 600])

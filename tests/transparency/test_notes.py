@@ -14,15 +14,9 @@ from hypothesis import strategies as st
 
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
-from ledger.transparency.checkpoints import (
-    Checkpoint,
-    cosign,
-    open_checkpoint,
-    parse_checkpoint,
-    sign_checkpoint,
-)
 from ledger.transparency.notes import (
     MAX_NOTE_BYTES,
+    Checkpoint,
     KeyUse,
     NoteError,
     NoteSignature,
@@ -30,8 +24,12 @@ from ledger.transparency.notes import (
     SignedNote,
     SigningKey,
     VerifierKey,
+    cosign,
+    open_checkpoint,
+    parse_checkpoint,
     parse_note,
     parse_vkey,
+    sign_checkpoint,
 )
 from ledger.transparency.policy import (
     MAX_LINES_OF_A_KIND,
@@ -362,7 +360,7 @@ def test_a_false_proof_is_refused(false: object) -> None:
 
 def test_a_log_that_holds_another_runs_head_is_refused() -> None:
     """The log's key signs whatever it wants; what it may hold are this run's heads in order."""
-    from ledger.transparency.checkpoints import Checkpoint, sign_checkpoint
+    from ledger.transparency.notes import Checkpoint, sign_checkpoint
     from ledger.transparency.tree import leaf_hash, root_of
     from tests.transparency.support import LOG, ORIGIN
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from ledger.protocol.errors import CmflError
-from ledger.transparency.checkpoints import open_checkpoint
 from ledger.transparency.network import Publication, checkpoint_at, file_at, publish
-from ledger.transparency.notes import LogConflictError, WitnessError
+from ledger.transparency.notes import LogConflictError, WitnessError, open_checkpoint
 from ledger.transparency.policy import WitnessPolicy, parse_policy
 from ledger.transparency.tree import read_entries
 from ledger.transparency.witness import origin_hash

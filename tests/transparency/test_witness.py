@@ -12,9 +12,16 @@ from hypothesis import strategies as st
 
 from ledger.io.home import Disk
 from ledger.protocol.types import Digest
-from ledger.transparency.checkpoints import Checkpoint, open_checkpoint, sign_checkpoint
 from ledger.transparency.network import MAX_EVIDENCE, WitnessFolder
-from ledger.transparency.notes import KeyUse, NoteError, SigningKey, WitnessError
+from ledger.transparency.notes import (
+    Checkpoint,
+    KeyUse,
+    NoteError,
+    SigningKey,
+    WitnessError,
+    open_checkpoint,
+    sign_checkpoint,
+)
 from ledger.transparency.tree import EMPTY_ROOT, consistency_proof
 from ledger.transparency.witness import (
     MAX_REQUEST_BYTES,

@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ledger.transparency.checkpoints import Checkpoint, SignedCheckpoint, cosign, sign_checkpoint
 from ledger.transparency.network import collect, publish
-from ledger.transparency.notes import KeyUse, SigningKey
+from ledger.transparency.notes import (
+    Checkpoint,
+    KeyUse,
+    SignedCheckpoint,
+    SigningKey,
+    cosign,
+    sign_checkpoint,
+)
 from ledger.transparency.policy import SKEW_SECONDS, CheckpointEvidence, parse_policy, weigh
 from ledger.transparency.tree import EMPTY_ROOT, origin_of
 from ledger.transparency.witness import origin_hash

@@ -18,8 +18,7 @@ from ledger.audit.report import (
 )
 from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.protocol.encoding import to_hex, word_client
-from ledger.protocol.fold import LedgerState
-from ledger.protocol.ledger_state import Deployment, LedgerStage, RoundDecided
+from ledger.protocol.ledger_state import Deployment, LedgerStage, LedgerState, RoundDecided
 from ledger.protocol.types import ClientId
 
 CHAIN_UNREADABLE = Fact("chain unreadable", "the chain can be read", "it cannot: {true}")

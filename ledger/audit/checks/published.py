@@ -37,8 +37,7 @@ from ledger.audit.report import (
     StepResult,
     reason_text,
 )
-from ledger.protocol.documents.record import RefusedScores, RoundRecord
-from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
+from ledger.protocol.documents.record import MAX_VECTOR_BYTES, RefusedScores, RoundRecord
 from ledger.protocol.encoding import float_from_bits, to_hex, word_client
 from ledger.protocol.parameters import majority
 from ledger.protocol.signing import typed_digest

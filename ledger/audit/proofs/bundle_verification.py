@@ -59,8 +59,7 @@ from ledger.distances.fast import fast_distances, usable_cores
 from ledger.io.user_code import use_rules
 from ledger.protocol.encoding import aggregation_result, to_hex
 from ledger.protocol.errors import BlobMissingError
-from ledger.protocol.fold import LedgerState
-from ledger.protocol.ledger_state import LedgerStage
+from ledger.protocol.ledger_state import LedgerStage, LedgerState
 from ledger.protocol.rules.distance import Distances
 from ledger.protocol.types import NO_DIGEST, Digest
 from ledger.storage.blobs import MAX_BLOB_BYTES, BlobReader

@@ -43,9 +43,8 @@ from ledger.io.parsing import parse_json
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES, require_ascending, require_version
 from ledger.protocol.encoding import INFINITY_BITS, float_from_bits, sha256, to_hex, word_client
 from ledger.protocol.errors import BlobError, EncodingError
-from ledger.protocol.fold import AbandonmentLink, BanLink, DecisionLink
 from ledger.protocol.judgement import sets_of
-from ledger.protocol.ledger_state import Deployment
+from ledger.protocol.ledger_state import AbandonmentLink, BanLink, DecisionLink, Deployment
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS
 from ledger.protocol.types import (
     NO_DIGEST,

@@ -14,10 +14,19 @@ from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.documents.run import RunDocument, decode_run
 from ledger.protocol.encoding import float_from_bits, word_client
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.fold import BanLink, DecisionLink, EndLink, Link, registry_with_bans
 from ledger.protocol.inputs import Participants, needs_displacement, participants_of
 from ledger.protocol.judgement import sets_of, weights_of
-from ledger.protocol.ledger_state import ClientBanned, Deployment, deployment_of, domain_of
+from ledger.protocol.ledger_state import (
+    BanLink,
+    ClientBanned,
+    DecisionLink,
+    Deployment,
+    EndLink,
+    Link,
+    deployment_of,
+    domain_of,
+    registry_with_bans,
+)
 from ledger.protocol.rules.direction import RIGHT_ANGLE, window_start
 from ledger.protocol.types import (
     NO_DIGEST,

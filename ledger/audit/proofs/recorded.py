@@ -34,14 +34,16 @@ from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import decode_run
 from ledger.protocol.encoding import to_canonical, word_client
 from ledger.protocol.errors import BlobError, ChainError, ConfigurationError, EncodingError
-from ledger.protocol.fold import LedgerView, RoundStart, links_of
 from ledger.protocol.judgement import sets_of, update_leaves
 from ledger.protocol.ledger_state import (
     Deployment,
     Event,
+    LedgerView,
     RoundAbandoned,
     RoundDecided,
+    RoundStart,
     UpdatesCommitted,
+    links_of,
 )
 from ledger.protocol.types import Address, ClientId, Digest, Domain
 from ledger.storage.blobs import BlobReader

@@ -34,10 +34,15 @@ from ledger.protocol import encoding, merkle
 from ledger.protocol.documents.record import RoundRecord
 from ledger.protocol.encoding import to_hex, word_client
 from ledger.protocol.errors import SignatureError
-from ledger.protocol.fold import DecisionLink, EndLink, RoundStart
-from ledger.protocol.inputs import MinedCommitment, drawn_committee, round_closing, window_end
+from ledger.protocol.inputs import drawn_committee, round_closing, window_end
 from ledger.protocol.judgement import score_leaves
-from ledger.protocol.ledger_state import Deployment
+from ledger.protocol.ledger_state import (
+    DecisionLink,
+    Deployment,
+    EndLink,
+    MinedCommitment,
+    RoundStart,
+)
 from ledger.protocol.signing import recover, typed_digest
 from ledger.protocol.types import NO_DIGEST, ClientId, Commitment, Digest, DropoutReason
 

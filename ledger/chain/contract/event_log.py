@@ -43,8 +43,7 @@ from ledger.chain.ports import (
 )
 from ledger.chain.round_ledger import LedgerSnapshot, RecordedEvent
 from ledger.protocol.errors import ChainError
-from ledger.protocol.fold import LedgerView
-from ledger.protocol.ledger_state import LedgerStage
+from ledger.protocol.ledger_state import LedgerStage, LedgerView
 
 _logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from ledger.protocol.canonical import (
     unsigned,
     versioned_fields,
 )
-from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, decode_preimage, preimage_fields
+from ledger.protocol.documents.record import MAX_VECTOR_BYTES, decode_preimage, preimage_fields
 from ledger.protocol.encoding import ResultPreimage, sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import MAX_MEMBERS
@@ -44,8 +44,7 @@ from ledger.protocol.types import (
     VoteKind,
 )
 
-MAX_ENVELOPE_CONTAINERS = 4 + MAX_MEMBERS
-"""Maps and lists of an envelope: itself, its body, a certificate, its replies and each of them."""
+MAX_ENVELOPE_CONTAINERS = 4 + MAX_MEMBERS  # itself, its body, a certificate, its replies
 
 
 class EnvelopeKind(IntEnum):
@@ -69,11 +68,7 @@ class PublishedPayload:
 
 @dataclass(frozen=True, slots=True)
 class PublishedScores:
-    """A signed score vector with its bytes.
-
-    Attributes:
-        signed: the claim; its digest is the sha256 of the vector.
-    """
+    """A signed score vector with its bytes, whose sha256 is the claim's digest."""
 
     signed: SignedScores
     vector: bytes
@@ -81,31 +76,20 @@ class PublishedScores:
 
 @dataclass(frozen=True, slots=True)
 class PhaseCertificate:
-    """The certificate of phase 1 that a request of phase 2 needs.
-
-    Attributes:
-        set_digest: S_a.
-        replies: member and signature of each reply, by ascending seat.
-    """
+    """The certificate of phase 1 that a request of phase 2 needs."""
 
     view: int
-    set_digest: Digest
+    set_digest: Digest  # S_a
     request: bytes
-    replies: tuple[tuple[ClientId, bytes], ...]
+    replies: tuple[tuple[ClientId, bytes], ...]  # member and signature, by ascending seat
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A primary's request with its evidence.
-
-    Attributes:
-        opening: the preimage of its result; in phase 1.
-        record: the bytes of its record; in phase 1.
-        certificate: of phase 1; in phase 2.
-    """
+    """A primary's request with its evidence: opening and record in phase 1, else a certificate."""
 
     request: SignedVote
-    opening: ResultPreimage | None = None
+    opening: ResultPreimage | None = None  # the preimage of its result
     record: bytes | None = None
     certificate: PhaseCertificate | None = None
 
@@ -127,19 +111,13 @@ class PublishedEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class Attestation:
-    """The verdict of an auditor who has repeated the update of the envelope's round and client.
+    """The verdict of an auditor who has repeated the update of the envelope's round and client."""
 
-    Attributes:
-        auditor: the address that signs; it need not be a client's.
-        run: sha256 of the run document.
-        witness: of the losses of all local steps; see `replay_witness`.
-    """
-
-    auditor: Address
-    run: Digest
+    auditor: Address  # the address that signs; it need not be a client's
+    run: Digest  # sha256 of the run document
     verdict: ReplayVerdict
     environment: TrainingEnvironment
-    witness: Digest
+    witness: Digest  # of the losses of all local steps; see `replay_witness`
     signature: bytes
 
     def statement(self, number: int, client: ClientId) -> ReplayStatement:
@@ -161,15 +139,11 @@ Body = (
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """One message of one client in one round, or of an auditor about a client's update.
-
-    Attributes:
-        client: the sender; of an attestation, whose update it is about.
-    """
+    """One message of one client in one round, or of an auditor about a client's update."""
 
     domain: Domain
     round: int
-    client: ClientId
+    client: ClientId  # the sender; in an attestation, the update's client
     body: Body
 
     @property
@@ -206,23 +180,18 @@ def encode_envelope(envelope: Envelope) -> bytes:
 def decode_envelope(data: bytes, domain: Domain) -> Envelope:
     """Return the envelope in untrusted bytes; its signatures are not checked.
 
-    An envelope names only the contract's address and chain: one of an earlier run at that address
+    An envelope names only the contract's address and chain. One of an earlier run at that address
     is decoded, and its signatures are void.
     """
     types = {"chain_id": int, "contract": bytes, "round": int, "kind": int, "client": int}
     fields = canonical.decode(data, containers=MAX_ENVELOPE_CONTAINERS, longest=MAX_MEMBERS)
     value = versioned_fields("envelope", fields, types | {"body": list})
-    named = (
-        unsigned("chain_id", value["chain_id"], 64),
-        fixed_bytes("contract", value["contract"], 20),
-    )
-    if named != (domain.chain_id, domain.contract):
-        raise EncodingError(f"an envelope of contract 0x{named[1].hex()} on chain {named[0]}")
+    chain_id = unsigned("chain_id", value["chain_id"], 64)
+    contract = fixed_bytes("contract", value["contract"], 20)
+    if (chain_id, contract) != (domain.chain_id, domain.contract):
+        raise EncodingError(f"an envelope of contract 0x{contract.hex()} on chain {chain_id}")
     number, client = unsigned("round", value["round"], 64), client_id(value["client"])
-    try:
-        kind = EnvelopeKind(value["kind"])
-    except ValueError as error:
-        raise EncodingError(f"there is no envelope of kind {value['kind']}") from error
+    kind = code(EnvelopeKind, "envelope of kind", value["kind"])
     return Envelope(domain, number, client, _body(kind, number, client, value["body"]))
 
 
@@ -243,7 +212,10 @@ def _from_body(body: Body) -> list[object]:
         found = [int(body.verdict), environment, body.witness, body.signature]
         return [body.auditor, body.run, *found]
     if body.certificate is not None:
-        return [*_from_vote(body.request), _from_certificate(body.certificate)]
+        proof = body.certificate
+        replies = [[member, signed] for member, signed in proof.replies]
+        certificate = [proof.view, proof.set_digest, proof.request, replies]
+        return [*_from_vote(body.request), certificate]
     assert body.opening is not None, "a request of phase 1 opens its result"
     return [*_from_vote(body.request), preimage_fields(body.opening), body.record]
 
@@ -274,8 +246,8 @@ def _environment(data: object) -> TrainingEnvironment:
 
 
 def _attestation(value: list[Any]) -> Attestation:
-    auditor, run, code, environment, witness, signed = value
-    verdict = unsigned("verdict", code, 8)
+    auditor, run, number, environment, witness, signed = value
+    verdict = unsigned("verdict", number, 8)
     if verdict not in {ReplayVerdict.SAME, ReplayVerdict.OTHER}:
         raise EncodingError(f"verdict {verdict} cannot be attested: 1 same, 2 other")
     return Attestation(
@@ -307,21 +279,13 @@ def _proposal(number: int, client: ClientId, value: list[Any]) -> Proposal:
     return Proposal(request, decode_preimage(opening), record)
 
 
-def _from_certificate(certificate: PhaseCertificate) -> list[object]:
-    replies = [[member, signed] for member, signed in certificate.replies]
-    return [certificate.view, certificate.set_digest, certificate.request, replies]
-
-
 def _certificate(value: list[Any]) -> PhaseCertificate:
     view, set_of, request, replies = value
     if type(replies) is not list:
         raise EncodingError("the replies of a certificate are not a list")
-    cast = tuple((client_id(member), signature(signed)) for member, signed in map(_pair, replies))
-    return PhaseCertificate(unsigned("view", view, 32), digest(set_of), signature(request), cast)
-
-
-def _pair(value: object) -> list[Any]:
-    return row(value, 2)
+    pairs = [row(reply, 2) for reply in replies]
+    signed = tuple((client_id(member), signature(by)) for member, by in pairs)
+    return PhaseCertificate(unsigned("view", view, 32), digest(set_of), signature(request), signed)
 
 
 def _from_vote(signed: SignedVote) -> list[object]:

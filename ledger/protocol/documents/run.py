@@ -7,29 +7,15 @@ from dataclasses import dataclass
 from typing import Any, get_type_hints
 
 from ledger.protocol import canonical
-from ledger.protocol.canonical import (
-    digest,
-    exact_fields,
-    fixed_bytes,
-    require_ascending,
-    row,
-    unsigned,
-    versioned_fields,
-)
 from ledger.protocol.errors import EncodingError, ParametersError
 from ledger.protocol.parameters import Parameters, require_layout
 from ledger.protocol.rules.distance import Layout
 from ledger.protocol.types import NO_DIGEST, PROTOCOL_VERSION, Address, Digest, RegisteredClient
 
-MAX_SAMPLES = 2**53
-"""Bound of Σ n_k: sums below it are exact in float64 too."""
-
-MAX_SIZES = 16
-"""Sizes in a tensor's shape; a document full of them would take a minute to multiply."""
-
+MAX_SAMPLES = 2**53  # bound of Σ n_k: sums below it are exact in float64 too
+MAX_SIZES = 16  # sizes in a tensor's shape; a document full of them would take a minute to multiply
 _BOUND = ("model_source", "frozen_state", "data_root")
-_DEFAULTS = {"distance": "squared", "payload": "float32"}
-"""Settings that a document omits at this value, so that a run has one encoding."""
+_DEFAULTS = {"distance": "squared", "payload": "float32"}  # omitted, so a run has one encoding
 _DECLARED: dict[str, type] = get_type_hints(Parameters)
 _TYPES = {
     name: next(plain for plain in (bool, int, float, str) if issubclass(declared, plain))
@@ -40,25 +26,15 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class RunDocument:
-    """The configuration of a run.
-
-    Attributes:
-        registry: every client's address and samples, index by index, addresses ascending.
-        initial_model: sha256 of w_1.
-        layout: the model's tensors, in the order in which a flat vector joins them.
-        experiment: how clients train, as the trainer's own settings; opaque to an auditor.
-        model_source: of the model's code, `inputs.source_of_package` or the sha256 of its
-            file; zeros for a built-in model.
-        frozen_state: `inputs.frozen_state` of the model; zeros if it has none.
-    """
+    """The configuration of a run."""
 
     parameters: Parameters
-    registry: tuple[RegisteredClient, ...]
-    initial_model: Digest
-    layout: Layout
-    experiment: Mapping[str, Any]
-    model_source: Digest = NO_DIGEST
-    frozen_state: Digest = NO_DIGEST
+    registry: tuple[RegisteredClient, ...]  # index by index, addresses ascending
+    initial_model: Digest  # sha256 of w_1
+    layout: Layout  # in the order in which a flat vector joins the tensors
+    experiment: Mapping[str, Any]  # the trainer's own settings; opaque to an auditor
+    model_source: Digest = NO_DIGEST  # sha256 of a file, or `source_of_package`; zeros: built in
+    frozen_state: Digest = NO_DIGEST  # `inputs.frozen_state` of the model; zeros if it has none
     data_root: Digest = NO_DIGEST
 
 
@@ -88,8 +64,8 @@ def decode_run(data: bytes) -> RunDocument:
     """Return the run's configuration behind a blob, with its invariants checked."""
     types = {"parameters": dict, "registry": list, "initial_model": bytes, "layout": list}
     types |= {"experiment": dict} | dict.fromkeys(_BOUND, bytes)
-    value = versioned_fields("run document", canonical.decode(data), types)
-    settings = exact_fields(value["parameters"], _expected(value["parameters"]))
+    value = canonical.versioned_fields("run document", canonical.decode(data), types)
+    settings = canonical.exact_fields(value["parameters"], _expected(value["parameters"]))
     try:
         parameters = Parameters(**{name: _DECLARED[name](v) for name, v in settings.items()})
         layout = tuple(_tensor(entry) for entry in value["layout"])
@@ -97,9 +73,14 @@ def decode_run(data: bytes) -> RunDocument:
     except (ValueError, ParametersError) as error:
         raise EncodingError(f"parameters: {error!s:.200}") from error
     registry = tuple(_client(entry) for entry in value["registry"])
-    _require_registry(registry, parameters.clients)
-    model = digest(value["initial_model"])
-    bound = {name: digest(value[name]) for name in _BOUND}
+    if len(registry) != parameters.clients:
+        raise EncodingError(f"{len(registry)} registered clients are not {parameters.clients}")
+    canonical.require_ascending("addresses", [client.address for client in registry])
+    total = sum(client.samples for client in registry)
+    if total >= MAX_SAMPLES:
+        raise EncodingError(f"the clients claim {total} samples, and fewer than 2^53 can be")
+    model = canonical.digest(value["initial_model"])
+    bound = {name: canonical.digest(value[name]) for name in _BOUND}
     return RunDocument(parameters, registry, model, layout, value["experiment"], **bound)
 
 
@@ -114,27 +95,18 @@ def _expected(settings: Mapping[str, Any]) -> dict[str, type]:
     return {name: plain for name, plain in _TYPES.items() if name not in omitted}
 
 
-def _require_registry(registry: tuple[RegisteredClient, ...], clients: int) -> None:
-    if len(registry) != clients:
-        raise EncodingError(f"{len(registry)} registered clients are not {clients}")
-    require_ascending("addresses", [client.address for client in registry])
-    total = sum(client.samples for client in registry)
-    if total >= MAX_SAMPLES:
-        raise EncodingError(f"the clients claim {total} samples, and fewer than 2^53 can be")
-
-
 def _client(entry: object) -> RegisteredClient:
-    address, samples = row(entry, 2)
-    claimed = unsigned("samples", samples, 64)
+    address, samples = canonical.row(entry, 2)
+    claimed = canonical.unsigned("samples", samples, 64)
     if not claimed:
         raise EncodingError("a registered client claims at least one sample")
-    return RegisteredClient(Address(fixed_bytes("address", address, 20)), claimed)
+    return RegisteredClient(Address(canonical.fixed_bytes("address", address, 20)), claimed)
 
 
 def _tensor(entry: object) -> tuple[str, tuple[int, ...]]:
-    name, shape = row(entry, 2)
+    name, shape = canonical.row(entry, 2)
     if type(name) is not str or type(shape) is not list:
         raise EncodingError(f"{entry!r:.80} is not a tensor's name and shape")
     if len(shape) > MAX_SIZES:
         raise EncodingError(f"a tensor's shape has {len(shape)} sizes, and at most {MAX_SIZES}")
-    return name, tuple(unsigned("size", size, 32) for size in shape)
+    return name, tuple(canonical.unsigned("size", size, 32) for size in shape)

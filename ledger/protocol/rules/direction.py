@@ -1,17 +1,12 @@
 """Strategy III (ours): direction against the round's other updates, crowding, and the clip.
 
 Late in training honest updates are nearly orthogonal, so the distance also compares each update
-with the model's recent travel, which is much longer than any one update and which everybody can
-compute. Attackers who pull together crowd. Length counts only above twice the round's median.
-All members compute the same numbers.
-
-Honest updates are nearly orthogonal to one another apart from the direction in which the model
-moves. Attackers who pull together are not, however small the angle that each shows to a member.
-Everything here is common to all members: it follows from all usable updates of the round's set.
+with the model's recent travel, which is much longer than any one update. Attackers who pull
+together crowd, however small the angle that each shows to a member. Length counts only above twice
+the round's median. All members compute the same numbers, from all usable updates of the round.
 
 The clip decides how much of a long accepted update enters the model. The model is voted on bit for
-bit, so the norms are exact: the square of a float32 number is exact in float64, and the sum of the
-squares is that of real numbers, rounded once. No order of summation is in it.
+bit, so the norms are exact, and no order of summation is in them.
 """
 
 from __future__ import annotations
@@ -25,31 +20,19 @@ from numpy.typing import NDArray
 
 from ledger.protocol.types import ClientId
 
-RESIDUAL_FLOOR = 0.5
-"""Least length ρ of a residual: an update along the server direction stays well-conditioned."""
-
-BASE_FLOOR = 1e-3
-"""Least base B."""
-
-ALLOWANCE = 2.5
-"""Multiples of the base up to which crowding costs nothing."""
-
-CERTAINTY_SLOPE = 1000.0
-"""Median crowding from 1 / 1000 on lets the lonely shift the base in full; below it is rounding."""
+RESIDUAL_FLOOR = 0.5  # least length ρ of a residual, so that an update along the travel is safe
+BASE_FLOOR = 1e-3  # least base B
+ALLOWANCE = 2.5  # multiples of the base up to which crowding costs nothing
+CERTAINTY_SLOPE = 1000.0  # from a median of 1 / 1000 on, the lonely shift the base in full
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Crowding:
-    """Crowding of the updates that have a direction, in the order in which they were given.
+    """Crowding of the updates that have a direction, in the order in which they were given."""
 
-    Attributes:
-        values: q, shape (n,).
-        excess: max(1, q / (2.5 B)), shape (n,).
-    """
-
-    values: NDArray[np.float64]
+    values: NDArray[np.float64]  # q, shape (n,)
     base: float
-    excess: NDArray[np.float64]
+    excess: NDArray[np.float64]  # max(1, q / (2.5 B)), shape (n,)
 
     @property
     def factors(self) -> NDArray[np.float64]:
@@ -61,9 +44,8 @@ class Crowding:
 def crowding_of(cosines: NDArray[np.float64], alignments: NDArray[np.float64]) -> Crowding:
     """Return the crowding of n updates.
 
-    Args:
-        cosines: ⟨u_k, u_j⟩ of all pairs, shape (n, n), clients ascending.
-        alignments: a_k = ⟨u_k, h⟩, shape (n,); zeros without a server direction.
+    `cosines` are ⟨u_k, u_j⟩, shape (n, n), and `alignments` a_k = ⟨u_k, h⟩, shape (n,), zeros
+    without a server direction.
     """
     lengths = np.maximum(RESIDUAL_FLOOR, np.sqrt(np.maximum(0.0, 1.0 - alignments * alignments)))
     residuals = cosines - alignments[:, None] * alignments[None, :]
@@ -76,13 +58,10 @@ def crowding_of(cosines: NDArray[np.float64], alignments: NDArray[np.float64]) -
 
 
 def base_of(values: NDArray[np.float64]) -> float:
-    """Return B, the median crowding of those that are not lonely, made continuous.
+    """Return B, the median of the crowding q of those that are not lonely, made continuous.
 
     Zeros and pure noise are lonely, and would lower a plain median. Each update is lonely to a
     degree: fully below a third of the median, not at all from two thirds of it on.
-
-    Args:
-        values: q of each update, shape (n,).
     """
     count = len(values)
     if count < 2:
@@ -98,32 +77,21 @@ def base_of(values: NDArray[np.float64]) -> float:
 
 
 def median(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the middle value along the last axis, or (a + b) / 2 of the two; at least one value.
-
-    It is ten times as fast as `np.median` on the few numbers of a round.
-    """
+    """Return the median along the last axis; ten times as fast as `np.median` on few numbers."""
     ordered = np.sort(values)
     half = ordered.shape[-1] // 2
     middle = ordered[..., half]
     return np.asarray(middle if ordered.shape[-1] % 2 else (ordered[..., half - 1] + middle) / 2)
 
 
-OPPOSITE_DISTANCE = 4.0
-"""Squared distance of opposite directions; also of an update that has no direction."""
-
-RIGHT_ANGLE = 2.0
-"""Squared distance of orthogonal directions; strategy III accepts what is below."""
-
+OPPOSITE_DISTANCE = 4.0  # squared, of opposite directions, and of an update without one
+RIGHT_ANGLE = 2.0  # squared, of orthogonal directions; strategy III accepts what is below
 ABSOLUTE_TOLERANCE = 1e-9
 """Absolute part of the margin, times f and the fifth power of crowding's excess: g is the fourth,
 and where the base lies between two distant values, g's relative error grows with it once more."""
 
-WINDOW = 20
-"""Rounds of travel that updates are compared with; fewer in the first rounds."""
-
-SLOPE = 5.0
-"""Weight of the travel for each unit of the updates' agreement with it."""
-
+WINDOW = 20  # rounds of travel that updates are compared with; fewer in the first rounds
+SLOPE = 5.0  # weight of the travel for each unit of the updates' agreement with it
 _PART = 1 << 15
 """Numbers of the updates that are multiplied at a time. One sum over all of them would absorb small
 terms: an update that begins with most of its length could be so made that honest members differ."""
@@ -131,15 +99,10 @@ terms: an update that begins with most of its length could be so made that hones
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DirectionDistances:
-    """Distances of a round's updates, clients ascending.
+    """Distances of a round's updates, clients ascending."""
 
-    Attributes:
-        distances: of each update, shape (n,).
-        margins: absolute part of each margin, shape (n,).
-    """
-
-    distances: NDArray[np.float64]
-    margins: NDArray[np.float64]
+    distances: NDArray[np.float64]  # shape (n,)
+    margins: NDArray[np.float64]  # absolute part of each margin, shape (n,)
 
 
 def window_start(round_number: int) -> int:
@@ -148,11 +111,7 @@ def window_start(round_number: int) -> int:
 
 
 def displacement(before: NDArray[np.float32], now: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return w_s − w_t, which points as the updates do that made it.
-
-    Each number is one subtraction in float32; all zeros, which have no direction, where one of
-    them is not finite.
-    """
+    """Return w_s − w_t, one float32 subtraction each; all zeros where one of them is not finite."""
     if before.shape != now.shape:
         raise ValueError(f"models of shapes {before.shape} and {now.shape} differ")
     with np.errstate(over="ignore", invalid="ignore"):
@@ -163,8 +122,7 @@ def displacement(before: NDArray[np.float32], now: NDArray[np.float32]) -> NDArr
 def travel_weight(alignments: NDArray[np.float64]) -> float:
     """Return b = min(1, 5 · max(0, A)), A the median of ⟨u_k, h⟩; 0 without any.
 
-    Updates against the travel, or across it, give it no weight: where attackers once led the
-    model, the travel is theirs.
+    Updates against the travel, or across it, give it no weight: attackers may have led the model.
     """
     agreement = float(median(alignments)) if len(alignments) else 0.0
     return min(1.0, SLOPE * max(0.0, agreement))
@@ -177,10 +135,8 @@ def compared(
 ) -> DirectionDistances:
     """Return (median ‖u_k − u_j‖² + b ‖u_k − h‖²) / (1 + b) + f_k g_k − 1 of each update.
 
-    Args:
-        norms: ‖Δ_k‖, shape (n,).
-        squares: ‖u_k − u_j‖² of all pairs of the updates that are not zeros, shape (n', n').
-        from_travel: ‖u_k − h‖² of these, shape (n',); None without a travel that has a direction.
+    `norms` are ‖Δ_k‖, shape (n,). Of the n' updates that are not zeros, `squares` are ‖u_k − u_j‖²,
+    shape (n', n'), and `from_travel` ‖u_k − h‖², None without a travel that has a direction.
     """
     directed, factors = np.flatnonzero(norms), length_factors(norms)
     alignments = np.zeros(len(directed)) if from_travel is None else 1 - from_travel / 2
@@ -200,9 +156,7 @@ def direction_distances(
 ) -> DirectionDistances:
     """Return the distances of a round's usable updates, by the plain, binding code.
 
-    Args:
-        updates: each of shape (d,).
-        travel: w_s − w_t, shape (d,); None in the first round. Zeros have no effect.
+    The travel is w_s − w_t; zeros have no effect.
     """
     rows = [updates[client] for client in sorted(updates)]
     has_travel = travel is not None and bool(travel.any())
@@ -230,11 +184,7 @@ def length_factors(norms: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def median_from_others(squares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return each update's median squared distance from the others; 0 of one that is alone.
-
-    Args:
-        squares: ‖u_k − u_j‖² of all pairs, shape (n, n).
-    """
+    """Return each update's median squared distance from the others; 0 of one that is alone."""
     count = len(squares)
     if count < 2:
         return np.zeros(count)
@@ -255,15 +205,9 @@ def _parts(update: NDArray[np.float32]) -> Iterator[slice]:
     return (slice(start, start + _PART) for start in range(0, len(update), _PART))
 
 
-_EXACT_PART = 1 << 18
-"""Numbers of an update that are squared at a time."""
-
-_SHORT = 1 << 10
-"""Numbers of an update up to which `math.fsum`, which gives the same bits, is the faster way."""
-
-_ROUGH = 1e-9
-"""Part of a norm by which one that is summed in float64 differs from it at most."""
-
+_EXACT_PART = 1 << 18  # numbers of an update that are squared at a time
+_SHORT = 1 << 10  # numbers up to which `math.fsum` is faster; it gives the same bits
+_ROUGH = 1e-9  # part of a norm by which one that is summed in float64 differs from it at most
 _SCALE = 300
 """The smallest square but 0 is 2^-298; of the exponent field e it is a multiple of 2^(2e − 300)."""
 
@@ -273,12 +217,8 @@ Vectors = Mapping[ClientId, "NDArray[np.float32]"]
 def clip_factors(accepted: Vectors, updates: Vectors) -> dict[ClientId, float]:
     """Return min(1, t / ‖Δ_k‖) of each accepted update, t the two-fifths quantile of all norms.
 
-    Whoever sends half of a round's updates decides which are accepted, but not t: up to three
+    An attacker with half of a round's updates decides which are accepted, but not t: up to three
     fifths that are too long, or two fifths that are too short, leave it between honest lengths.
-
-    Args:
-        accepted: updates of S_a, each of shape (d,).
-        updates: all of the round's set, those of S_a and of members among them.
     """
     # An exact norm takes ten times as long as a rough one, which tells who needs none.
     rough = {client: norm_of(update) for client, update in updates.items()}
@@ -300,11 +240,7 @@ def quantile_place(count: int) -> int:
 
 
 def exact_norm(update: NDArray[np.float32]) -> float:
-    """Return ‖Δ‖, the root of the exact sum of squares, each rounded once to float64.
-
-    Args:
-        update: finite numbers, shape (d,), d at most 2^28.
-    """
+    """Return ‖Δ‖ of d ≤ 2^28 finite numbers: the root of the exact sum of squares, rounded once."""
     if len(update) <= _SHORT:
         return sqrt(fsum(np.square(update.astype(np.float64)).tolist()))
     halves = np.zeros((2, 256))

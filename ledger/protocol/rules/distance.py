@@ -1,11 +1,10 @@
 """The squared distance of Eq. computeScore, and a user's own distance.
 
-A member publishes its distances to all other usable updates of a round. Orders of summation
-differ, so a published distance is true within a margin.
+Orders of summation differ, so a published distance is true within a margin.
 
-Its name in the parameters is `LABEL@sha256:DIGEST`, so that the run document binds the code. The
-functions come from files that each participant and auditor names (`ledger.io.user_code`); without
-its function a rule can be named and explained, and not computed.
+An own distance's name in the parameters is `LABEL@sha256:DIGEST`, so that the run document binds
+the code. The functions come from files that each participant and auditor names
+(`ledger.io.user_code`); without its function a rule can be named, and not computed.
 """
 
 from __future__ import annotations
@@ -18,40 +17,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.protocol.documents.vector import DISTANCE_LIMIT
+from ledger.protocol.documents.record import DISTANCE_LIMIT
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.direction import direction_distances
 from ledger.protocol.types import ClientId
 
-RELATIVE_TOLERANCE = 1e-9
-"""Relative difference allowed between a published distance and the recomputed one."""
-
-Layout = tuple[tuple[str, tuple[int, ...]], ...]
-"""Name and shape of each tensor, in the order in which the flat vector joins them."""
-
-Updates = Mapping[ClientId, NDArray[np.float32]]
-"""Usable updates of one round, each of shape (d,)."""
-
-Travel = NDArray[np.float32] | None
-"""w_s − w_t, shape (d,); None where a round's distances do not depend on it."""
+RELATIVE_TOLERANCE = 1e-9  # between a published distance and the recomputed one
+Layout = tuple[tuple[str, tuple[int, ...]], ...]  # each tensor, in the flat vector's order
+Updates = Mapping[ClientId, NDArray[np.float32]]  # usable updates of one round, each of shape (d,)
+Travel = NDArray[np.float32] | None  # w_s − w_t, shape (d,); None where no distance depends on it
 
 
 @dataclass(frozen=True, slots=True)
 class DistanceRule:
-    """A way to score an update.
+    """A way to score an update."""
 
-    Attributes:
-        name: as in the run document; strategy III's is in none.
-        sentence: name of the distances for a reader: "by ... to the members".
-        between: distance of a client's update from a member's, at least 0; None for strategy III's,
-            which depends on all updates of the round.
-        absolute_tolerance: absolute part of the margin, where `between` is given.
-    """
-
-    name: str
-    sentence: str
+    name: str  # as in the run document; strategy III's is in none
+    sentence: str  # "by ... to the members"
     between: Callable[[NDArray[np.float32], NDArray[np.float32]], float] | None
-    absolute_tolerance: float = 0.0
+    absolute_tolerance: float = 0.0  # absolute part of the margin, where `between` is given
 
 
 Distances = Callable[[DistanceRule, Travel, Updates, Sequence[ClientId]], NDArray[np.float64]]
@@ -61,10 +45,9 @@ Distances = Callable[[DistanceRule, Travel, Updates, Sequence[ClientId]], NDArra
 def plain_distances(
     rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
 ) -> NDArray[np.float64]:
-    """Return the distance of every update from every member's.
+    """Return the distance of every update from every member's, shape (members, updates).
 
-    Returns:
-        Shape (members, updates), members in the order given, clients ascending.
+    Members are in the order given, clients ascend.
     """
     clients = sorted(updates)
     if rule.between is None:
@@ -85,11 +68,8 @@ SQUARED = DistanceRule("squared", "squared distances", squared_distance)
 DIRECTION = DistanceRule("direction", "distances of direction", None)
 
 
-ABSOLUTE_TOLERANCE = 1e-12
-"""Absolute part of the margin: a distance near 0 may be a difference."""
-
-OWN_DISTANCES: dict[str, DistanceRule] = {}
-"""Users' own distances whose functions are loaded in this process; a name determines the code."""
+ABSOLUTE_TOLERANCE = 1e-12  # absolute part of the margin: a distance near 0 may be a difference
+OWN_DISTANCES: dict[str, DistanceRule] = {}  # those that are loaded; a name determines the code
 
 _NAME = re.compile(
     r"(?P<label>[\w.+-]{1,100}:(?P<function>[A-Za-z_]\w{0,99}))@sha256:(?P<digest>[0-9a-f]{64})",
@@ -116,15 +96,11 @@ class OwnRuleViolationError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class OwnRuleName:
-    """The name of an own rule in parameters.
-
-    Attributes:
-        digest: of the code, 64 hex digits.
-    """
+    """The name of an own rule in parameters."""
 
     label: str
     function: str
-    digest: str
+    digest: str  # of the code, 64 hex digits
 
     @classmethod
     def of(cls, name: str) -> OwnRuleName | None:

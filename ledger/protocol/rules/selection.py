@@ -41,8 +41,7 @@ SELECTIONS: dict[AcceptanceForm, Callable[[Sequence[int], int], tuple[ClientId, 
 """From the ranking words (best first) and m to S_a in ranking order."""
 
 
-_SUM_PART = 1 << 15
-"""Numbers of the model that are summed at a time."""
+_SUM_PART = 1 << 15  # numbers of the model that are summed at a time
 
 
 def aggregate(
@@ -52,19 +51,11 @@ def aggregate(
     server_rate: float,
     factors: Mapping[ClientId, float] | None = None,
 ) -> NDArray[np.float32]:
-    """Return w_{t+1} = w_t − η Σ_k p_k s_k Δ_k over S_a, p_k = n_k / Σ n_k.
+    """Return w_{t+1} = w_t − η Σ_k p_k s_k Δ_k over S_a, p_k = n_k / Σ n_k, shape (d,).
 
     Every product and every sum is one IEEE operation in float64, clients ascend, and there is one
-    rounding to float32 at the end: the same bytes on any processor and with any library.
-
-    Args:
-        model: w_t, shape (d,).
-        updates: Δ_k of the aggregation clients, each of shape (d,).
-        samples: n_k of at least these clients.
-        factors: s_k of these clients, for updates that are clipped; None for 1 each.
-
-    Returns:
-        The next model, shape (d,).
+    rounding to float32 at the end: the same bytes on any processor and with any library. Factors
+    are s_k, for updates that are clipped.
     """
     if not updates:
         raise ValueError("there is no update to aggregate")
@@ -91,10 +82,8 @@ def mean_distances(distances: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return each trainer's mean distance (Eq. computeScore), with the same bits everywhere.
 
     The paper ranks by P_k = C / Σ_c D_k^c. Ranking by P, best first, is ranking by the mean
-    distance, nearest first; distances are used here because they exist for D = 0 too.
-
-    Args:
-        distances: shape (members, trainers), members ascending; summed row by row.
+    distance, nearest first; distances are used here because they exist for D = 0 too. They have the
+    shape (members, trainers), members ascending, and are summed row by row.
     """
     if not len(distances):
         raise ValueError("no member's distances are given")
@@ -117,16 +106,11 @@ def score(distance: float) -> float:
 def candidates(
     ranking: Sequence[int], accepted: Sequence[ClientId], members: int, *, by_lot: bool
 ) -> tuple[ClientId, ...]:
-    """Return those of whom the next committee is, in ranking order, which the members vote on.
+    """Return the next committee's candidates in ranking order; members vote on this list.
 
-    In the middle of the ranking there are C, from floor((n − C) / 2) on, and all are elected:
+    They are the C in the middle of the ranking, from floor((n − C) / 2) on, and all are elected:
     neither the nearest (the first committee would steer the model for ever) nor the farthest (where
-    attackers gather). Of a lot they are S_a, and its neighbours in the ranking if it has fewer than
-    C clients.
-
-    Args:
-        accepted: S_a; with a lot, it begins the ranking.
-        by_lot: whether the committee is drawn among S_a.
+    attackers gather). By lot they are S_a, which begins the ranking, or its C first.
     """
     if len(ranking) < members:
         raise ValueError(f"{len(ranking)} ranked clients cannot fill {members} places")
@@ -140,12 +124,8 @@ def candidates(
 def elect(candidates: Sequence[ClientId], members: int, next_seed: Digest) -> tuple[ClientId, ...]:
     """Return S_c of the next round in ranking order: C of the candidates.
 
-    Each set of C has the same chance: a candidate is drawn with that of the places still empty
-    among the candidates still to come (selection sampling, Knuth's Algorithm S). The seed comes
-    after the votes, so that whoever votes cannot choose who is drawn.
-
-    Args:
-        next_seed: seed_{t+1}.
+    Each set of C has the same chance (selection sampling, Knuth's Algorithm S). The seed seed_{t+1}
+    comes after the votes, so no voter can choose the committee.
     """
     elected: list[ClientId] = []
     for place, client in enumerate(candidates):

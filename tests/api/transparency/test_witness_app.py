@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from api.transparency import create_witness
-from ledger.transparency.checkpoints import open_checkpoint
 from ledger.transparency.network import WitnessFolder, checkpoint_at, file_at, publish
+from ledger.transparency.notes import open_checkpoint
 from ledger.transparency.tree import consistency_proof, read_entries
 from ledger.transparency.witness import MAX_REQUEST_BYTES, AddCheckpoint, origin_hash
 from tests.api.conftest import refused

@@ -35,8 +35,7 @@ from ledger.audit.report import AuditOutcome
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import set_digest, sha256
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.fold import BanLink
-from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.ledger_state import BanLink, RoundDecided
 from ledger.protocol.types import ClientId
 from tests.audit.proofs.mutations import FUZZ, changed, paths
 from tests.audit.runs import CLIENTS, Run

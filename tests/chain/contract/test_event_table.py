@@ -36,7 +36,7 @@ from ledger.chain.ports import (
 from ledger.chain.round_ledger import RecordedEvent
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256
-from ledger.protocol.fold import LedgerView
+from ledger.protocol.ledger_state import LedgerView
 from tests.actors.branching import SHORT
 from tests.actors.support import LAYOUT, registry_of
 from tests.audit.forged_chain import ForgedChain, forged

@@ -18,7 +18,7 @@ from clients.adversaries.faults import (
     member_with,
 )
 from ledger.protocol.documents.envelope import PublishedScores
-from ledger.protocol.documents.vector import ScoreVector, decode_vector
+from ledger.protocol.documents.record import ScoreVector, decode_vector
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.ledger_state import RoundDecided

@@ -26,22 +26,20 @@ from ledger.protocol.documents.envelope import (
 )
 from ledger.protocol.documents.record import (
     Dropout,
-    RefusedScores,
-    RoundRecord,
-    UsableUpdate,
-    decode_record,
-    encode_record,
-)
-from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
-from ledger.protocol.documents.vector import (
     Incident,
     Incidents,
+    RefusedScores,
+    RoundRecord,
     ScoreVector,
+    UsableUpdate,
     decode_incidents,
+    decode_record,
     decode_vector,
     encode_incidents,
+    encode_record,
     encode_vector,
 )
+from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.encoding import ResultPreimage, set_digest, sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import Parameters

@@ -11,21 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.protocol.documents.record import (
+    MAX_VECTOR_BYTES,
+    VOTES_OF,
     Dropout,
     RefusedScores,
     RoundRecord,
-    UsableUpdate,
-    decode_record,
-    encode_record,
-)
-from ledger.protocol.documents.vector import (
-    MAX_VECTOR_BYTES,
-    VOTES_OF,
     ScoreVector,
+    UsableUpdate,
     decode_incidents,
     decode_preimage,
+    decode_record,
     decode_vector,
     encode_incidents,
+    encode_record,
     encode_vector,
     preimage_fields,
 )

@@ -16,8 +16,8 @@ from ledger.protocol.documents.envelope import (
     decode_envelope,
     encode_envelope,
 )
+from ledger.protocol.documents.record import MAX_VECTOR_BYTES
 from ledger.protocol.documents.run import MAX_SIZES, RunDocument, decode_run, encode_run
-from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import MAX_MEMBERS
