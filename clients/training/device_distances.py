@@ -1,12 +1,8 @@
 """The distances that members publish: compiled on the processor, or by torch on a GPU.
 
 On a GPU, too, they are direct differences in float64. The Gram form a·a + b·b − 2a·b loses all
-digits of similar updates, and after centring it loses them to one attacker with a huge update. No
-matrix product is involved, so TF32 has no effect.
-
-Updates that are still on the device that trained them stay there; all others are sent once. Slices
-of all of them fit into a card's cache together, so that an update's numbers come from its memory
-once.
+digits of similar updates, and after centring it loses them to one attacker with a huge update.
+Updates that are still on the device that trained them stay there; all others are sent once.
 """
 
 from __future__ import annotations
@@ -28,36 +24,28 @@ _LINE = 128
 """Numbers in 512 bytes, torch's alignment on CUDA: a kernel may sum in another order at another
 alignment, and the bytes of an update would depend on its row."""
 
-_SHARE = 2
-"""Part of a card's memory that they may take: one in so many."""
-
 
 class ResidentUpdates:
     """Updates on a device, found by the rows of this machine's memory that hold the same numbers.
 
-    A row must not be written by anybody else until the next training: it would not be what is on
-    the device. Engines hand out read-only views.
+    A row must stay unchanged until the next training; engines hand out read-only views.
 
     Args:
         most_bytes: that they may take; None for half of the card's memory.
     """
 
     def __init__(self, device: torch.device, dimension: int, most_bytes: int | None = None) -> None:
-        self._device = device
-        self._dimension = dimension
-        self._most_bytes = most_bytes
+        self._device, self._dimension, self._most_bytes = device, dimension, most_bytes
         self._stride = -(-dimension // _LINE) * _LINE
         self._matrix: torch.Tensor | None = None
         self._places: dict[int, int] = {}
 
     def reserve(self, count: int) -> torch.Tensor | None:
-        """Forget all updates; return room for others, shape (count, d), or None.
-
-        Returns:
-            None if they would take too much of the card's memory, or more than is free.
-        """
+        """Forget all updates; return room for others, shape (count, d), None if there is none."""
         self._places = {}
-        if 4 * count * self._stride > self._limit():
+        if self._most_bytes is None:
+            self._most_bytes = torch.cuda.get_device_properties(self._device).total_memory // 2
+        if 4 * count * self._stride > self._most_bytes:
             self._matrix = None
         elif self._matrix is None or len(self._matrix) < count:
             self._matrix = None  # its memory is free for the new one
@@ -79,12 +67,6 @@ class ResidentUpdates:
         """Return the numbers [start, stop) of the updates at some places, one row each."""
         assert self._matrix is not None, "a place was returned"
         return self._matrix[:, start:stop].index_select(0, places)
-
-    def _limit(self) -> int:
-        if self._most_bytes is None:
-            memory: int = torch.cuda.get_device_properties(self._device).total_memory
-            self._most_bytes = memory // _SHARE
-        return self._most_bytes
 
 
 def _address(row: NDArray[np.float32]) -> int:
@@ -108,9 +90,7 @@ def engine_distances(
 ) -> Distances:
     """Return the counterpart of `plain_distances` on a device, equal within each rule's tolerance.
 
-    Args:
-        threads: number of cores; ignored on a GPU.
-        resident: updates that are on the GPU already; None for none.
+    On the processor it uses so many cores, on a GPU the updates that are there already.
     """
     torch_device = device_named(device)
     if torch_device.type == "cpu":
@@ -140,7 +120,7 @@ def torch_distances(device: torch.device, resident: ResidentUpdates | None = Non
 
 
 class TorchSquares:
-    """Squared distances of one round's updates, on a device."""
+    """Squared distances of one round's updates on a device: some are there, others are sent."""
 
     def __init__(
         self,
@@ -150,50 +130,8 @@ class TorchSquares:
         members: Sequence[int],
     ) -> None:
         """Store the updates Δ of every client, each of shape (d,), without copying."""
-        self._dimension = len(updates[0])
-        self._members = members
-        self._device = device
-        self._updates = updates
-        self._blocks = UpdateBlocks(device, resident, updates)
-
-    def squares(self, norms: NDArray[np.float64] | None = None) -> Matrix:
-        """Return the squared distances, shape (members, clients); see `PairSquares.squares`."""
-        divisors = None if norms is None else torch.tensor(norms, device=self._device)
-        shape = len(self._members), len(self._updates)
-        with reproducible(self._device), torch.no_grad():
-            members = torch.tensor(self._members, device=self._device)
-            total = torch.zeros(shape, dtype=torch.float64, device=self._device)
-            for part in self._slices(0, self._dimension):
-                deltas = part if divisors is None else part.div_(divisors[:, None])
-                total += torch.cdist(deltas[members], deltas, compute_mode=_DIRECT).square_()
-            return total.numpy(force=True)
-
-    def norms(self) -> NDArray[np.float64]:
-        with reproducible(self._device), torch.no_grad():
-            total = torch.zeros(len(self._updates), dtype=torch.float64, device=self._device)
-            for deltas in self._slices(0, self._dimension):
-                total += deltas.square_().sum(1)
-            return total.sqrt_().numpy(force=True)
-
-    def _slices(self, start: int, stop: int) -> Iterator[torch.Tensor]:
-        """Yield [start, stop) of all updates in float64, shape (clients, numbers), anew each."""
-        for first in range(start, stop, BLOCK):
-            block = self._blocks.columns(first, min(first + BLOCK, stop))
-            for part in block.split(SLICE, dim=1):
-                yield part.double()
-
-
-class UpdateBlocks:
-    """Columns of updates on a device: of some that are there, and of others that are sent."""
-
-    def __init__(
-        self,
-        device: torch.device,
-        resident: ResidentUpdates | None,
-        updates: Sequence[NDArray[np.float32]],
-    ) -> None:
-        self._device = device
-        self._resident = resident
+        self._device, self._members, self._resident = device, members, resident
+        self._clients, self._dimension = len(updates), len(updates[0])
         places = [None if resident is None else resident.place_of(update) for update in updates]
         here = [row for row, place in enumerate(places) if place is not None]
         sent = [row for row, place in enumerate(places) if place is None]
@@ -201,10 +139,36 @@ class UpdateBlocks:
         self._places = torch.tensor(
             [place for place in places if place is not None], device=device, dtype=torch.int64
         )
-        # Rows of those that are there, and then of the others, into the updates' order.
+        # Rows of the updates that are there, and then of the others, into the updates' order.
         self._order = torch.tensor(np.argsort([*here, *sent]), device=device)
 
-    def columns(self, start: int, stop: int) -> torch.Tensor:
+    def squares(self, norms: NDArray[np.float64] | None = None) -> Matrix:
+        """Return the squared distances, shape (members, clients); see `PairSquares.squares`."""
+        divisors = None if norms is None else torch.tensor(norms, device=self._device)
+        shape = len(self._members), self._clients
+        with reproducible(self._device), torch.no_grad():
+            members = torch.tensor(self._members, device=self._device)
+            total = torch.zeros(shape, dtype=torch.float64, device=self._device)
+            for part in self._slices():
+                deltas = part if divisors is None else part.div_(divisors[:, None])
+                total += torch.cdist(deltas[members], deltas, compute_mode=_DIRECT).square_()
+            return total.numpy(force=True)
+
+    def norms(self) -> NDArray[np.float64]:
+        with reproducible(self._device), torch.no_grad():
+            total = torch.zeros(self._clients, dtype=torch.float64, device=self._device)
+            for deltas in self._slices():
+                total += deltas.square_().sum(1)
+            return total.sqrt_().numpy(force=True)
+
+    def _slices(self) -> Iterator[torch.Tensor]:
+        """Yield new slices of all updates in float64, shape (clients, numbers)."""
+        for first in range(0, self._dimension, BLOCK):
+            block = self._columns(first, min(first + BLOCK, self._dimension))
+            for part in block.split(SLICE, dim=1):
+                yield part.double()
+
+    def _columns(self, start: int, stop: int) -> torch.Tensor:
         """Return the numbers [start, stop) of all updates in order, shape (clients, numbers)."""
         parts = []
         if self._resident is not None and len(self._places):

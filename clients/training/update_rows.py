@@ -1,11 +1,7 @@
 """The rows of updates in this machine's memory: shared, written, encoded and hashed.
 
 Shared memory is an unlinked file whose descriptor is passed to a worker at its start.
-`multiprocessing`'s own shared memory has names that outlive a killed owner.
-
-A card computes an update much faster than one thread moves its numbers. So each comes down into one
-of a few pinned buffers, and from there a thread copies it to its row while others are trained. The
-row itself is never sent to the card: what it holds is of the round before.
+`multiprocessing`'s shared memory has names that outlive a killed owner.
 
 `hashlib` lets other threads run while it hashes a large buffer, so the digests of a round cost next
 to no time on a machine with a second core.
@@ -40,16 +36,17 @@ _ITEM_BYTES = 4
 
 
 class SharedBytes:
-    """A growing piece of memory that a process may map any number of times.
+    """A growing piece of memory that is used only when it is written.
 
     It can be passed only to a process that is being started.
-
-    Args:
-        size: initial bytes; memory is used only when it is written.
     """
 
     def __init__(self, size: int) -> None:
-        self._descriptor = _nameless_file()
+        if hasattr(os, "memfd_create"):
+            self._descriptor = os.memfd_create("cmfl")
+        else:
+            with tempfile.TemporaryFile() as file:
+                self._descriptor = os.dup(file.fileno())
         self._size = 0
         self._mapped: mmap.mmap | None = None
         self.require(size)
@@ -98,11 +95,7 @@ class ArrayLocation:
 
 
 def share(arrays: Iterable[NDArray[Any]]) -> tuple[SharedBytes, list[ArrayLocation]]:
-    """Return shared memory with copies of arrays, and their locations.
-
-    Args:
-        arrays: of numbers, or of strings of a fixed width.
-    """
+    """Return shared memory with copies of arrays, and their locations."""
     sources, locations, end = list(arrays), [], 0
     for array in sources:
         if array.dtype.hasobject:
@@ -115,21 +108,9 @@ def share(arrays: Iterable[NDArray[Any]]) -> tuple[SharedBytes, list[ArrayLocati
     return memory, locations
 
 
-def _nameless_file() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("cmfl")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
-
-
 @dataclass(frozen=True, slots=True)
 class EncodedRow:
-    """The payload of a row.
-
-    Attributes:
-        digest: sha256 of its bytes.
-        losses: of the training that wrote the row; None if nobody asked.
-    """
+    """The payload of a row, and the losses of the training that wrote it, if they are recorded."""
 
     digest: Digest
     size: int
@@ -140,8 +121,7 @@ class UpdateMatrix:
     """Updates of shape (rows, d) and their payloads, in the same memory round after round."""
 
     def __init__(self, rows: int, dimension: int, form: PayloadForm = FLOAT32) -> None:
-        self._dimension = dimension
-        self._form = form
+        self._dimension, self._form = dimension, form
         self._memory = SharedBytes(rows * dimension * _ITEM_BYTES)
         self._encoded = None if form == FLOAT32 else SharedBytes(rows * form.size(dimension))
 
@@ -198,11 +178,7 @@ class UpdateMatrix:
 
 
 def payload_of(row: NDArray[np.float32], digest: Digest | None = None) -> Payload:
-    """Return a row as a read-only payload of form float32, without copying.
-
-    Args:
-        digest: of its bytes, from the process that wrote them; None to hash them here.
-    """
+    """Return a row as a read-only payload of form float32; hash it here without a digest."""
     data = row.data.toreadonly().cast("B")
     return Payload.of(data) if digest is None else Payload(data, digest)
 
@@ -213,34 +189,20 @@ THREADED_BYTES = 1 << 18
 _MOST_THREADS = 8
 
 
-def hashing_threads(device: str) -> int:
-    """Return the number of threads that keep up with a device's training.
-
-    One core trains an update in ten times the time of its hash; a card trains several in the time
-    of one hash.
-    """
-    return 1 if device == "cpu" else min(_MOST_THREADS, usable_cores())
-
-
 class RowPayloads:
-    """Payloads of some rows of a matrix, each begun when its row is complete. A context manager.
-
-    Args:
-        places: the rows of this call, in order.
-        threads: number of threads that encode and hash.
-    """
+    """Payloads of some rows of a matrix, each begun when its row is complete. A context manager."""
 
     def __init__(
-        self, matrix: UpdateMatrix, count: int, places: Sequence[int], threads: int
+        self, matrix: UpdateMatrix, count: int, places: Sequence[int], device: str
     ) -> None:
-        self._matrix = matrix
-        self._count = count
-        self._places = places
+        self._matrix, self._count, self._places = matrix, count, places
         self._begun: dict[int, Future[EncodedRow]] = {}
-        is_threaded = count > 0 and matrix.rows(count)[0].nbytes >= THREADED_BYTES
-        self._pool = (
-            ThreadPoolExecutor(threads, thread_name_prefix="hashing") if is_threaded else None
-        )
+        self._pool: ThreadPoolExecutor | None = None
+        if count > 0 and matrix.rows(count)[0].nbytes >= THREADED_BYTES:
+            # One core trains an update in ten times the time of its hash; a card trains several in
+            # the time of one hash.
+            threads = 1 if device == "cpu" else min(_MOST_THREADS, usable_cores())
+            self._pool = ThreadPoolExecutor(threads, thread_name_prefix="hashing")
 
     def begin(self, index: int) -> None:
         """Begin with a complete row of the call, if it is worth a thread."""
@@ -279,11 +241,7 @@ what came down."""
 def update_writer(
     device: torch.device, dimension: int, resident: ResidentUpdates | None = None
 ) -> InPlaceWriter | DownloadWriter:
-    """Return the writer of a device.
-
-    Args:
-        resident: keeps the updates on the device as well; None to keep none.
-    """
+    """Return the writer of a device, which keeps the updates there as well if they have room."""
     if device.type == "cpu":
         return InPlaceWriter()
     return DownloadWriter(device, dimension, resident)
@@ -304,13 +262,15 @@ class InPlaceWriter:
             self._written(place)
 
     def finish(self) -> None:
-        """Do nothing: all are there."""
+        pass
 
 
 class DownloadWriter:
     """Copies updates from a device through some buffers, in parallel with it.
 
-    The processor as device is for tests.
+    A card computes an update much faster than one thread moves its numbers. Each comes down into
+    one of a few pinned buffers, and a thread copies it to its row while others are trained. The
+    processor as device is for tests.
     """
 
     _rows: Rows
@@ -350,7 +310,6 @@ class DownloadWriter:
         self._copies[buffer] = self._pool.submit(self._complete, place, buffer, event)
 
     def finish(self) -> None:
-        """Wait until every update is in its row."""
         for copy in self._copies:
             if copy is not None:
                 copy.result()

@@ -184,7 +184,7 @@ def test_large_rows_are_encoded_beside(monkeypatch: pytest.MonkeyPatch, form: Pa
         return encode(count, index)
 
     monkeypatch.setattr(matrix, "encode", counted)
-    with RowPayloads(matrix, 3, (2, 0), 1) as payloads:
+    with RowPayloads(matrix, 3, (2, 0), "cpu") as payloads:
         payloads.begin(1)
         result = payloads.result()
     digests = [form.payload(row).digest for row in numbers.reshape(3, 70)[[2, 0]]]
@@ -195,7 +195,7 @@ def test_large_rows_are_encoded_beside(monkeypatch: pytest.MonkeyPatch, form: Pa
 def test_rows_that_nobody_has_begun_are_hashed_at_the_end() -> None:
     matrix = UpdateMatrix(1, 1 << 17)
     matrix.rows(1)[...] = np.arange(1 << 17)
-    with RowPayloads(matrix, 1, (0,), 1) as payloads:
+    with RowPayloads(matrix, 1, (0,), "cpu") as payloads:
         assert payloads.result()[0].digest == sha256(matrix.rows(1)[0].tobytes())
 
 
