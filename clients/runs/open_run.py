@@ -7,7 +7,7 @@ metrics and model behind, but can be neither audited nor resumed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import Samples
 from clients.models.model_file import facts_of
 from clients.runs.bound_inputs import require_bound_inputs, require_bound_sources
-from clients.runs.flower import Nodes, flower_engine, require_flower
+from clients.runs.flower import FlowerEngine, Nodes, require_flower
 from clients.runs.metrics import TEST, Measure, ModelGauge, RoundMetrics, measured_sets
 from clients.runs.population import Population, populate, run_document, with_training_path
 from clients.runs.run_folder import (
@@ -85,15 +85,18 @@ def open_measure(
         The measure; the engine's worker processes end with the context.
     """
     sets = _sets(configuration, population)
-    parameters = population.parameters
-    with (
-        run_engine(
-            configuration, population.model, population.data, rows or parameters.active, sets
-        ) as local,
-        flower_engine(configuration, local, parameters, nodes)
-        if configuration.machine.engine == "flower"
-        else nullcontext(local) as engine,
-    ):
+    parameters, most = population.parameters, rows or population.parameters.active
+    with ExitStack() as stack:
+        engine = stack.enter_context(
+            run_engine(configuration, population.model, population.data, most, sets)
+        )
+        if configuration.machine.engine == "flower":
+            if nodes is None:
+                require_flower("flwr", "ray")
+                from clients.runs.flower_grid import simulated_nodes  # noqa: PLC0415
+
+                nodes = stack.enter_context(simulated_nodes(configuration))
+            engine = FlowerEngine(engine, nodes, configuration, parameters.dimension)
         gauge = ModelGauge(
             engine=watched(engine),
             section=configuration.evaluation,

@@ -23,7 +23,6 @@ from clients.devices import (
     require_cap,
 )
 from clients.models.model import Model, ParameterVector
-from clients.training.device_distances import ResidentUpdates, engine_distances
 from clients.training.plain_trainer import LocalTraining
 from clients.training.pool_engine import PoolEngine
 from clients.training.port import (
@@ -34,7 +33,7 @@ from clients.training.port import (
     TrainingPath,
 )
 from clients.training.ray_engine import require_reachable
-from clients.training.update_rows import UpdateMatrix
+from clients.training.updates import ResidentUpdates, UpdateMatrix, engine_distances
 from clients.training.workload import JobRunner, Workload, as_training_error, totals_by_set
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payloads import FLOAT32, PayloadForm

@@ -33,9 +33,8 @@ from clients.models.model import (
     training_loss,
 )
 from clients.random_streams import permutations
-from clients.training.device_distances import ResidentUpdates
 from clients.training.port import TrainingJob
-from clients.training.update_rows import update_writer
+from clients.training.updates import ResidentUpdates, update_writer
 from ledger.protocol.errors import ConfigurationError
 
 LARGEST = float(np.finfo(np.float32).max)

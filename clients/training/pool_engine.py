@@ -30,7 +30,7 @@ from clients.training.port import (
     TrainingError,
     TrainingJob,
 )
-from clients.training.update_rows import ArrayLocation, EncodedRow, SharedBytes, UpdateMatrix, share
+from clients.training.updates import ArrayLocation, EncodedRow, SharedBytes, UpdateMatrix, share
 from clients.training.workload import (
     EvaluationBlock,
     JobQueue,

@@ -32,7 +32,6 @@ from clients.datasets.federated_data import (
 )
 from clients.devices import card_failure, device_named, reproducible
 from clients.models.model import Model, ParameterVector, load_vector, score
-from clients.training.device_distances import ResidentUpdates
 from clients.training.plain_trainer import (
     Batch,
     LocalTraining,
@@ -47,7 +46,7 @@ from clients.training.port import (
     TrainingPath,
     UpdateTrainer,
 )
-from clients.training.update_rows import EncodedRow, RowPayloads, UpdateMatrix
+from clients.training.updates import EncodedRow, ResidentUpdates, RowPayloads, UpdateMatrix
 from ledger.io.user_code import message_of
 from ledger.protocol.errors import CmflError
 from ledger.protocol.payloads import FLOAT32, PayloadForm

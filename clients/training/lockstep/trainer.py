@@ -17,7 +17,6 @@ from torch import Tensor
 from clients.datasets.federated_data import Collate, Samples
 from clients.devices import card_gib, device_named, reproducible, without_filling
 from clients.models.model import Model, ParameterVector, class_shift, require_class_labels
-from clients.training.device_distances import ResidentUpdates
 from clients.training.lockstep.network import Chunk, Network
 from clients.training.lockstep.plan import (
     NO_PROXIMAL,
@@ -29,7 +28,7 @@ from clients.training.lockstep.plan import (
 )
 from clients.training.plain_trainer import LocalTraining, batches
 from clients.training.port import TrainingJob
-from clients.training.update_rows import update_writer
+from clients.training.updates import ResidentUpdates, update_writer
 from ledger.protocol.errors import ConfigurationError
 
 # Limit of the steps that are laid out together.

@@ -39,7 +39,7 @@ from clients.training.lockstep.plan import (
 from clients.training.lockstep.trainer import LockstepTrainer
 from clients.training.plain_trainer import LocalTraining, PlainTrainer, step_count
 from clients.training.port import TrainingJob, TrainingPath
-from clients.training.update_rows import DownloadWriter
+from clients.training.updates import DownloadWriter
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.training.lockstep.support import (
     CALIBRATED,

@@ -23,7 +23,7 @@ from clients.training.pool_engine import (
     TrainTask,
 )
 from clients.training.port import Evaluation, TrainingError, TrainingJob
-from clients.training.update_rows import (
+from clients.training.updates import (
     ArrayLocation,
     EncodedRow,
     SharedBytes,
