@@ -2,8 +2,8 @@
 
 ATen, oneDNN and MKL choose their kernels by the processor's instruction set, once in the life of a
 process. Kernels of two sets form sums in another order, so the last bits of an update differ. A cap
-is four environment variables that they read; it holds for processes that start under it. What a
-process sets later counts for the libraries that have not chosen yet, and nobody knows which.
+is four environment variables that they read; it holds for processes that start under it. It is not
+known which libraries a variable affects that a process sets later.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import platform
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -24,32 +24,26 @@ from ledger.protocol.errors import ConfigurationError
 
 InstructionSet = Literal["default", "avx2", "avx512"]
 
-CAPS: dict[InstructionSet, dict[str, str]] = {
+_CAP_VARIABLES = (
+    "ATEN_CPU_CAPABILITY",
+    "ONEDNN_MAX_CPU_ISA",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "MKL_CBWR",
+)
+_CAP_VALUES: dict[InstructionSet, tuple[str, ...]] = {
     # MKL's only branch that Intel documents for the processors of every maker.
-    "default": {
-        "ATEN_CPU_CAPABILITY": "default",
-        "ONEDNN_MAX_CPU_ISA": "SSE41",
-        "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
-        "MKL_CBWR": "COMPATIBLE",
-    },
+    "default": ("default", "SSE41", "SSE4_2", "COMPATIBLE"),
     # MKL_CBWR also makes MKL independent of cache sizes and of the alignment of memory.
-    "avx2": {
-        "ATEN_CPU_CAPABILITY": "avx2",
-        "ONEDNN_MAX_CPU_ISA": "AVX2",
-        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
-        "MKL_CBWR": "AVX2",
-    },
-    "avx512": {
-        "ATEN_CPU_CAPABILITY": "avx512",
-        "ONEDNN_MAX_CPU_ISA": "AVX512_CORE",
-        "MKL_ENABLE_INSTRUCTIONS": "AVX512",
-        "MKL_CBWR": "AVX512",
-    },
+    "avx2": ("avx2", "AVX2", "AVX2", "AVX2"),
+    "avx512": ("avx512", "AVX512_CORE", "AVX512", "AVX512"),
+}
+CAPS = {
+    name: dict(zip(_CAP_VARIABLES, values, strict=True)) for name, values in _CAP_VALUES.items()
 }
 """Environment variables of each cap, the oldest instruction set first."""
 
 VARIABLES = (
-    *CAPS["default"],
+    *_CAP_VARIABLES,
     "DNNL_MAX_CPU_ISA",  # this one and the next: older names that still count
     "MKL_DEBUG_CPU_TYPE",
     "ONEDNN_CPU_ISA_HINTS",
@@ -68,20 +62,17 @@ _NEEDED: dict[InstructionSet, set[str]] = {
 """Flags of the processor that ATen, oneDNN and MKL need for each instruction set."""
 
 SET_LATE = "with variables set after the start"
-"""Ending of the instruction set of a process in which nobody knows what is in force."""
+"""Ending of an instruction set that is not known."""
 
 _MAX_VARIABLES = 60
 _CPUINFO = Path("/proc/cpuinfo")
 _ENVIRON = Path("/proc/self/environ")
 _AT_IMPORT = dict(os.environ)
-"""Environment when this module was imported: the nearest to the start where nothing says it."""
+"""Environment when this module was imported, where the system does not show that at the start."""
 
 
 def processor_kind() -> str:
-    """Return the kind of this machine's processor: its architecture, and maker and model on x86.
-
-    Kernels are also chosen by the maker, and blocks of a sum by the sizes of its caches.
-    """
+    """Return this machine's architecture, and on x86 maker and model: kernels follow from them."""
     first = _first_processor()
     names = ("vendor_id", "cpu family", "model")
     if platform.machine() != "x86_64" or not all(name in first for name in names):
@@ -99,16 +90,11 @@ def available_caps() -> tuple[InstructionSet, ...]:
 def require_cap(name: InstructionSet) -> None:
     """Reject a cap that this processor cannot do."""
     available = available_caps()
-    if name in available:
-        return
-    if not available:
-        raise ConfigurationError(
-            f"machine.isa = {name}: {processor_kind()} has no instruction sets to choose from; "
-            f"leave it out"
-        )
-    raise ConfigurationError(
-        f"machine.isa = {name}: {processor_kind()} can do {', '.join(available)}"
-    )
+    if name not in available:
+        known = f"can do {', '.join(available)}"
+        if not available:
+            known = "has no instruction sets to choose from; leave it out"
+        raise ConfigurationError(f"machine.isa = {name}: {processor_kind()} {known}")
 
 
 def cap_of(environment: Mapping[str, str]) -> InstructionSet | None:
@@ -123,10 +109,7 @@ def cap_named(isa: str) -> InstructionSet | None:
 
 
 def isa_in_force() -> str:
-    """Return the instruction set with which torch computes here, as an environment class names it.
-
-    The capability is the newest instruction set of which ATen makes use.
-    """
+    """Return the instruction set with which torch computes here, as an environment class has it."""
     capability = torch.backends.cpu.get_cpu_capability()
     if _chosen(os.environ) != _chosen(_environment_at_start()):
         return f"{capability.lower()} {SET_LATE}"
@@ -134,11 +117,9 @@ def isa_in_force() -> str:
 
 
 def instruction_set(capability: str, environment: Mapping[str, str]) -> str:
-    """Return the instruction set in force, as an environment class names it.
+    """Return the instruction set in force, given the newest one that ATen uses.
 
-    Returns:
-        The name of a cap, what ATen chose where nothing caps it ("avx512 uncapped"), or that with
-        the variables that someone set otherwise.
+    It is the name of a cap, "avx512 uncapped", or the capability with variables that are set.
     """
     if (cap := cap_of(environment)) is not None and cap == capability.lower():
         return cap
@@ -184,7 +165,6 @@ def _environment_at_start() -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _first_processor() -> dict[str, str]:
-    """Return what the system says of the first processor; nothing where it says it otherwise."""
     try:
         text = _CPUINFO.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -197,20 +177,19 @@ _NAME = re.compile(r"cpu|auto|cuda(?::(?P<index>[0-9]{1,2}))?")
 
 
 def device_named(name: str) -> torch.device:
-    """Return the device of a setting.
-
-    Args:
-        name: "cpu", "cuda" for the first card, "cuda:N" for another, or "auto" for CUDA where
-            available.
-    """
-    index = card_index(name)
-    if index is not None:
-        _require_card(index)
-        return torch.device(name)
-    available = torch.cuda.is_available()
-    if name == "cuda" and not available:
-        raise ConfigurationError("machine.device = cuda: this machine, or this torch, has no CUDA")
-    return torch.device("cuda" if available and name != "cpu" else "cpu")
+    """Return a device: "cpu", "cuda" for the first card, "cuda:N", or "auto" for CUDA if any."""
+    index, available = card_index(name), torch.cuda.is_available()
+    if not available and (index is not None or name == "cuda"):
+        raise ConfigurationError(
+            f"machine.device = {name}: this machine, or this torch, has no CUDA"
+        )
+    if index is None:
+        return torch.device("cuda" if available and name != "cpu" else "cpu")
+    cards = torch.cuda.device_count()
+    if index >= cards:
+        number = "1 CUDA card" if cards == 1 else f"{cards} CUDA cards"
+        raise ConfigurationError(f"machine.device = {name}: this machine has {number}, from cuda:0")
+    return torch.device(name)
 
 
 def card_index(name: str) -> int | None:
@@ -226,8 +205,8 @@ def card_index(name: str) -> int | None:
 def worker_devices(name: str, workers: int) -> list[str]:
     """Return the device of each worker of this machine.
 
-    Workers on "cuda" take turns on the first card and all others of its kind: an update would have
-    other last digits on a card of another kind.
+    Workers on "cuda" take turns on the first card and the others of its kind, since an update has
+    other last digits on another kind.
     """
     if name != "cuda":
         return [name] * workers
@@ -240,10 +219,7 @@ def worker_devices(name: str, workers: int) -> list[str]:
 
 
 def card_gib(device: torch.device) -> int | None:
-    """Return the memory of a card in whole GiB; None of the processor.
-
-    All of it, not what is free: the bytes of an update follow from it, by the size of the chunks.
-    """
+    """Return all memory of a card, from which the plan follows, in GiB; None of the processor."""
     if device.type == "cpu":
         return None
     memory: int = torch.cuda.get_device_properties(device).total_memory
@@ -291,11 +267,10 @@ def without_filling() -> Iterator[None]:
 
 @contextmanager
 def reproducible(device: torch.device) -> Iterator[None]:
-    """Compute with one intra-op thread and deterministic kernels; restore the settings after.
+    """Compute with one intra-op thread, float32 products and deterministic kernels.
 
     The thread count changes the order of sums inside an operation, and so the bytes of a result.
-    Parallelism comes from processes instead, each of which trains whole clients. Nor does a
-    script's choice of a lower precision of products, or of no oneDNN, change them.
+    Parallelism comes from processes instead. All settings are restored after.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -312,12 +287,13 @@ def reproducible(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def _float32_products() -> Iterator[None]:
-    """Multiply as float32 does, with oneDNN, whatever `torch.set_float32_matmul_precision` says."""
     onednn: Any = torch.backends.mkldnn
     cuda: Any = torch.backends.cuda
     operations = (onednn.matmul, onednn.conv, onednn.rnn, cuda.matmul)
     before = [operation.fp32_precision for operation in operations]
-    is_enabled, chosen = onednn.enabled, _matmul_precision()
+    is_enabled, chosen = onednn.enabled, "highest"
+    with suppress(RuntimeError):  # the precision of operations was set one by one
+        chosen = torch.get_float32_matmul_precision()
     onednn.enabled = True
     torch.set_float32_matmul_precision("highest")  # torch refuses to compute if both ways differ
     for operation in operations:
@@ -329,14 +305,6 @@ def _float32_products() -> Iterator[None]:
         torch.set_float32_matmul_precision(chosen)
         for operation, precision in zip(operations, before, strict=True):
             operation.fp32_precision = precision
-
-
-def _matmul_precision() -> str:
-    """Return what `torch.set_float32_matmul_precision` has set, or the default."""
-    try:
-        return torch.get_float32_matmul_precision()
-    except RuntimeError:  # the precision of operations was set one by one
-        return "highest"
 
 
 @contextmanager
@@ -353,14 +321,3 @@ def _deterministic_cuda() -> Iterator[None]:
             yield
     finally:
         torch.use_deterministic_algorithms(before)
-
-
-def _require_card(index: int) -> None:
-    cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if cards == 0:
-        reason = "this machine, or this torch, has no CUDA"
-    elif index >= cards:
-        reason = f"this machine has {cards} CUDA {'card' if cards == 1 else 'cards'}, from cuda:0"
-    else:
-        return
-    raise ConfigurationError(f"machine.device = cuda:{index}: {reason}")

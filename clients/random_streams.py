@@ -17,12 +17,7 @@ from ledger.protocol.signing import KeySigner
 
 
 def named_stream(seed: int | bytes, *names: str | int) -> np.random.Generator:
-    """Return the generator of one purpose under a seed; the same for equal arguments.
-
-    Args:
-        seed: the run's seed, or 32 bytes such as a round's seed.
-        names: of the purpose, such as "attack", 17.
-    """
+    """Return the generator of a named purpose, such as "attack", 17, under a seed."""
     digest = hashlib.sha256(repr((seed, *names)).encode()).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest, "little")))
 
@@ -38,10 +33,8 @@ def permutations(seed: bytes, length: int) -> Iterator[NDArray[np.int64]]:
 
 def simulated_keys(seed: int, clients: int) -> tuple[bytes, ...]:
     """Return TEST KEYS, 32 bytes for each client, by ascending address as in the registry."""
-    keys = [
-        keccak256(b"PUBLIC TEST KEY of a simulated client %d %d" % (seed, client))
-        for client in range(clients)
-    ]
+    name = b"PUBLIC TEST KEY of a simulated client %d %d"
+    keys = [keccak256(name % (seed, client)) for client in range(clients)]
     return tuple(sorted(keys, key=lambda key: KeySigner(key).address))
 
 

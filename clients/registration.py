@@ -4,7 +4,7 @@ A keystore of version 3, as wallets and nodes read it, is the only form of a key
 
 An owner signs its address, its number of samples, and the digest of the proposed configuration. The
 collector can leave an owner out, but change nothing: every owner can compare the registry's digest
-with the contract's.
+with the contract's digest.
 """
 
 from __future__ import annotations
@@ -46,10 +46,8 @@ PUBLIC_PASSWORD = "public"  # noqa: S105 - of public test keys
 class ScryptCost(IntEnum):
     """Cost of scrypt: the time of one try of a password."""
 
-    USUAL = 2**18
-    """About a second, as wallets have it."""
-    OF_TEST_KEYS = 2**12
-    """Next to nothing: for keys that protect nothing."""
+    USUAL = 2**18  # about a second, as wallets have it
+    OF_TEST_KEYS = 2**12  # for keys that protect nothing
 
 
 def write_keystore(
@@ -75,11 +73,7 @@ def write_keystore(
 
 
 def write_test_keystores(folder: Path, keys: Sequence[bytes]) -> list[Path]:
-    """Write keystores of PUBLIC TEST KEYS and their password into a new or empty folder.
-
-    Returns:
-        The keystores, `client-000.json` and so on, in the order of the keys.
-    """
+    """Write `client-000.json` and so on of PUBLIC TEST KEYS, and their password, into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     existing = next(folder.iterdir(), None)
     if existing is not None:
@@ -110,12 +104,7 @@ class RegistryEntry:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """The owners of a run.
-
-    Attributes:
-        configuration: digest of the proposal that they accept.
-        entries: of each client, addresses ascending: client i at index i.
-    """
+    """The owners that accept the digest of a configuration, in ascending order of address."""
 
     run: str
     configuration: Digest
@@ -123,13 +112,11 @@ class Registry:
 
     @property
     def clients(self) -> tuple[RegisteredClient, ...]:
-        """The clients as a contract keeps them."""
         signed = (entry.registration for entry in self.entries)
         return tuple(RegisteredClient(entry.client, entry.samples) for entry in signed)
 
     @property
     def owners(self) -> Owners:
-        """The clients, and what they disclose of their samples."""
         return Owners(self.clients, tuple(entry.registration.data for entry in self.entries))
 
     @property
@@ -163,11 +150,7 @@ def proposal_digest(configuration: Configuration) -> Digest:
 def signed_entry(
     signer: Signer, run: str, configuration: Digest, samples: int, data: Digest = NO_DIGEST
 ) -> RegistryEntry:
-    """Return an owner's signed entry.
-
-    Args:
-        data: their digest with the owner's salt; zeros to disclose none.
-    """
+    """Return an owner's signed entry; `data` is the salted digest of its samples, or zeros."""
     registration = Registration(run, configuration, signer.address, samples, data)
     _require_possible(registration, "the entry")
     return RegistryEntry(registration, signer.sign(registration_digest(registration)))
@@ -203,12 +186,8 @@ def combined_registry(entries: Iterable[tuple[str, RegistryEntry]]) -> Registry:
 
 def encode_entry(entry: RegistryEntry) -> bytes:
     """Return the bytes of an entry's file."""
-    registration = entry.registration
-    named = {
-        "version": PROTOCOL_VERSION,
-        "run": registration.run,
-        "configuration": _shown(registration.configuration),
-    }
+    of = entry.registration
+    named = {"version": PROTOCOL_VERSION, "run": of.run, "configuration": _shown(of.configuration)}
     return _encoded(named | _client_of(entry))
 
 
@@ -276,7 +255,6 @@ def _require_keys(value: object, keys: set[str], where: str) -> None:
 
 
 def _entry(value: dict[str, Any], run: object, configuration: Digest, where: str) -> RegistryEntry:
-    """Return one entry of a file."""
     try:
         client = Address(to_canonical(str(value["client"])))
     except ChainError as error:

@@ -1,13 +1,7 @@
 """A run with all actors in one process, and distances computed early.
 
 The actors are those of separate workers. Only the contract moves the run on, and a killed run
-resumes from chain, blobs and journal. Time is an argument: it jumps to the next moment at which any
-actor may act.
-
-Once all clients of a round are trained, its distances are determined, but they are requested only
-after the chain has closed the inputs. One thread computes them while the transactions are mined. A
-squared distance has the same bytes with any other updates in the call, so members get the same
-result with and without it; directions are taken only of the same updates.
+resumes from chain, blobs and journal. Time jumps to the next moment at which any actor may act.
 """
 
 from __future__ import annotations
@@ -56,13 +50,24 @@ class _Asked(NamedTuple):
         if self.rule.between is None and other.updates.keys() != self.updates.keys():
             return False
         return set(other.members) <= set(self.members) and all(
-            client in self.updates and _are_one(update, self.updates[client])
+            client in self.updates and _are_same(update, self.updates[client])
             for client, update in other.updates.items()
         )
 
 
+def _are_same(update: NDArray[np.float32], other: NDArray[np.float32]) -> bool:
+    here, there = update.__array_interface__["data"][0], other.__array_interface__["data"][0]
+    return bool(here == there and update.shape == other.shape)
+
+
 class EarlyDistances:
-    """A counterpart of the given distances that computes some of them in advance."""
+    """A counterpart of the given distances that computes some of them in advance.
+
+    The distances of a round are determined once all its clients are trained, and requested after
+    the chain has closed the inputs. One thread computes them while the transactions are mined. A
+    squared distance has the same bytes with any other updates in the call, so that members get the
+    same result; directions are taken only of the same updates.
+    """
 
     def __init__(self, distances: Distances) -> None:
         self._distances = distances
@@ -72,16 +77,16 @@ class EarlyDistances:
     def begin(
         self, rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
     ) -> None:
-        """Start to compute the distances of a round, replacing earlier ones.
-
-        Args:
-            travel: w_s − w_t, shape (d,); None where the distances need none.
-            updates: all that may be usable, of one length; unchanged until `drop`.
-            members: clients that may score.
-        """
+        """Start to compute the distances of a round, whose updates are unchanged until `drop`."""
         self.drop()
         asked = _Asked(rule, travel, updates, tuple(members))
-        self._early = asked, self._thread.submit(self._quietly, asked)
+
+        def compute() -> NDArray[np.float64]:
+            # Updates that are not finite are excluded later; their distances are never requested.
+            with np.errstate(all="ignore"):
+                return self._distances(*asked)
+
+        self._early = asked, self._thread.submit(compute)
 
     def drop(self) -> None:
         """Drop the computed distances, once the thread no longer reads the updates."""
@@ -102,20 +107,6 @@ class EarlyDistances:
         columns = [column_of[client] for client in sorted(updates)]
         return matrix.result()[np.ix_(rows, columns)]
 
-    def _quietly(self, asked: _Asked) -> NDArray[np.float64]:
-        # Updates that are not finite are excluded later; their distances are never requested.
-        with np.errstate(all="ignore"):
-            return self._distances(*asked)
-
-
-def _are_one(update: NDArray[np.float32], other: NDArray[np.float32]) -> bool:
-    here, there = update.__array_interface__["data"][0], other.__array_interface__["data"][0]
-    return bool(here == there and update.shape == other.shape)
-
-
-OnModel = Callable[[int, "NDArray[np.float32]"], None]
-OnStep = Callable[[list["Action"]], None]
-
 
 @dataclass(frozen=True, slots=True)
 class SimulatedActors:
@@ -123,7 +114,7 @@ class SimulatedActors:
 
     Attributes:
         overlaps: whether distances are computed in parallel with transactions, on several cores.
-        memory: of the attackers; None unless their attack needs the history of the run.
+        memory: history of the run, if an attack needs it.
     """
 
     population: Population
@@ -163,9 +154,7 @@ class SimulatedActors:
     ) -> tuple[Mapping[ClientId, NDArray[np.float32]], dict[ClientId, Payload]]:
         """Return the update that each active client sends, and its payload: forged or honest.
 
-        Args:
-            model: w_t, shape (d,).
-            travel: w_s − w_t, shape (d,); None where the distances need none.
+        The model is w_t, the travel w_s − w_t of shape (d,), None if the distances need none.
         """
         able = sorted(chain.participants().expected)
         jobs = [TrainingJob(int(c), training_seed(chain.seed, c)) for c in able]
@@ -215,7 +204,7 @@ class Simulation:
 
     Attributes:
         chain: the open round, None after the last.
-        on_step: called with the actions of one actor before they are carried out; None for no call.
+        on_step: called with the actions of one actor before they are carried out.
     """
 
     def __init__(
@@ -223,36 +212,30 @@ class Simulation:
         context: ActorContext,
         cast: SimulatedActors,
         keep: RetentionPolicy = RETAIN_ALL,
-        on_model: OnModel | None = None,
+        on_model: Callable[[int, NDArray[np.float32]], None] | None = None,
         pinned: Collection[Digest] = frozenset(),
     ) -> None:
         """Resume a run at its present state.
 
         Args:
-            on_model: called with the round and the model that it is about to be decided with, once
-                a committee has certified it and before the decision is sent.
-            pinned: blobs that other runs name in the same store: these stay whatever is removed.
+            on_model: called with a round and its certified model before the decision is sent.
+            pinned: blobs that other runs name in the same store, which are never removed.
         """
-        self._context = context
-        self._cast = cast
-        self._on_model = on_model
+        self._context, self._cast, self._on_model = context, cast, on_model
         self._published = PublishedBlobs()
         self._driver = Driver(context, self._published, keep)
         forgets = keep.stored is StoredBlobs.NOTHING
         self._observer = Observer(context, self._published, remembers=forgets)
         self._distances = EarlyDistances(cast.engine.distances)
         self._judge = JudgementCache(self._distances)
-        self._old = (
-            None
-            if keep.rounds is None
-            else PayloadRemover(context.ledger, context.blobs, keep.rounds, pinned)
-        )
         self._model: NDArray[np.float32] | None = None
         self._told: Digest | None = None
-        self.on_step: OnStep | None = None
+        self.on_step: Callable[[list[Action]], None] | None = None
         self.chain: ChainView | None = self._observer.chain()
-        if self._old is not None:
-            # Whoever was killed after a decision has removed nothing.
+        self._old: PayloadRemover | None = None
+        if keep.rounds is not None:
+            self._old = PayloadRemover(context.ledger, context.blobs, keep.rounds, pinned)
+            # A process that was killed after a decision has removed nothing.
             self._old.ended(self.round - 1 if self.chain is not None else self.round, ())
 
     @property
@@ -281,25 +264,26 @@ class Simulation:
         """Play the remaining rounds until the run is over, and call `on_round` with each row."""
         while self.chain is not None and not is_over():
             number = self.chain.round
-            self.play_round()
-            self._require_next(number + 1)
+            later = self.play_round()
+            if later is not None and later.round != number + 1:
+                raise ChainRolledBackError(
+                    f"round {number + 1} should be open, and round {later.round} is: the node has "
+                    f"an older state of its chain, or another chain"
+                )
             on_round(measure.row(self._context.ledger, number, self.model))
 
-    def _require_next(self, number: int) -> None:
-        if self.chain is not None and self.chain.round != number:
-            raise ChainRolledBackError(
-                f"round {number} should be open, and round {self.chain.round} is: the node has an "
-                f"older state of its chain, or another chain"
-            )
-
-    def play_round(self) -> None:
-        """Play the open round to its end: decided, or abandoned at its deadline."""
+    def play_round(self) -> ChainView | None:
+        """Play the open round until it is decided or abandoned, and return the next one."""
         chain = self.chain
         assert chain is not None, "a round is open"
         trainers = self._cast.trainers(chain)
         view = self._closed(chain, trainers)
         self._apply(trainer.publish(view) for trainer in trainers.values())
-        members = self._members(chain, view)
+        context, members = self._context, []
+        for client in chain.participants().members:
+            honest, member = self._cast.member(client, context.journal, self._judge)
+            members.append(member)
+            honest.recall(context.domain, self._observer.envelopes_of(view, client))
         self._vote(view, trainers, members)
         self._model = self._observer.model()
         self._context.mailbox.forget(self._context.domain, chain.round)
@@ -316,6 +300,7 @@ class Simulation:
             payloads = self._published.payloads.values()
             self._old.ended(chain.round, [payload.digest for payload in payloads])
         self._forget()
+        return self.chain
 
     def _forget(self) -> None:
         self._distances.drop()
@@ -352,7 +337,8 @@ class Simulation:
                         self._told = result
                         self._on_model(view.inputs.round, judgement.model)
             if self._apply(steps):
-                if _decides(steps) and not self._context.is_open(view.inputs.round):
+                decides = any(isinstance(each, SendDecision) for step in steps for each in step)
+                if decides and not self._context.is_open(view.inputs.round):
                     return
                 continue
             times = (member.next_time(view, now) for member in members)
@@ -376,14 +362,6 @@ class Simulation:
                 self.on_step(step)
         return self._driver.apply([action for step in all_steps for action in step])
 
-    def _members(self, chain: ChainView, view: RoundView) -> list[MemberActor]:
-        context, members = self._context, []
-        for client in chain.participants().members:
-            honest, member = self._cast.member(client, context.journal, self._judge)
-            members.append(member)
-            honest.recall(context.domain, self._observer.envelopes_of(view, client))
-        return members
-
     def _payloads(self, chain: ChainView) -> dict[ClientId, Payload]:
         self._forget()  # a round that was cut short may have left something
         travel = self._observer.travel(chain.round)
@@ -401,7 +379,3 @@ def _ended_by_another(chain: ChainView) -> ChainError:
         f"process plays this run, or the chain was reorganised; end the other process, and resume "
         f"the run"
     )
-
-
-def _decides(steps: Iterable[list[Action]]) -> bool:
-    return any(isinstance(action, SendDecision) for step in steps for action in step)

@@ -1,7 +1,6 @@
 """Inputs of repeated training: environment, update, settings, model and samples.
 
-What fails its comparison takes only the updates with it that follow from it: a wrong model all of
-them, an owner's wrong file its own.
+A wrong model makes all updates uncheckable, an owner's wrong file only the owner's.
 """
 
 from __future__ import annotations
@@ -64,9 +63,7 @@ _ROUNDS = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
-    """A choice among the updates of a run, and how they are repeated.
-
-    The attributes are the arguments of `cmfl.verify_training`, except for two.
+    """A choice among the updates of a run, and how they are repeated; see `cmfl.verify_training`.
 
     Attributes:
         keys: private keys of owners, from which the salts of their samples follow; their clients
@@ -107,7 +104,7 @@ def of_mailbox(
 ) -> EnvironmentOf:
     """Return the environments that the clients of a federation stated, signed, in each round.
 
-    A mailbox that cannot be read is not asked again, and no more is known.
+    A mailbox that cannot be read is read no more.
     """
     is_readable = True
 
@@ -147,12 +144,7 @@ def _stated(
 
 @dataclass(frozen=True, slots=True)
 class RecordedUpdate:
-    """An update as the chain has it.
-
-    Attributes:
-        commitment: of its payload's digest, on the chain.
-        payload: its digest by the round's record; None where no record names it.
-    """
+    """An update by its commitment on the chain, and its payload's digest if a record has it."""
 
     client: ClientId
     commitment: Digest
@@ -161,11 +153,10 @@ class RecordedUpdate:
 
 @dataclass(frozen=True, slots=True)
 class RoundToRepeat:
-    """An ended round with the updates of it that are to be repeated.
+    """An ended round with its updates to be repeated, ascending by client.
 
     Attributes:
         model: digest of w_t.
-        updates: ascending by client.
         accepted: digests of the payloads that entered the model; none of an abandoned round.
     """
 
@@ -178,11 +169,7 @@ class RoundToRepeat:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """A run with the updates of it that are to be repeated.
-
-    Attributes:
-        rounds: with at least one update each, ascending.
-    """
+    """A run with its updates to be repeated, in ascending rounds of at least one each."""
 
     domain: Domain
     document: RunDocument
@@ -201,14 +188,20 @@ class RecordedRun:
 def recorded_run(
     history: FoldedHistory, domain: Domain, document: RunDocument, request: ReplayRequest
 ) -> RecordedRun:
-    """Return a run with the chosen updates; rounds without one are left out.
+    """Return a run with the chosen updates: each is a commitment that counts.
 
-    Every commitment that counts is one, also of a dropout or of an abandoned round: the digest of a
-    repeated update can be compared with it where the payload is not to be had.
+    A commitment of a dropout or an abandoned round is one too: a repeated update can be compared
+    with it where the payload is missing.
     """
     newest = history.newest()
     ended = [r for r in history.rounds(1, newest) if r.status is not RoundStatus.OPEN]
-    first, last = _bounds(request, len(ended))
+    if not ended:
+        raise ConfigurationError("no round of the run has ended: there is nothing to repeat")
+    first, last = request.rounds or (1, len(ended))
+    if not 1 <= first <= last:
+        raise ConfigurationError(f"rounds {first}..{last}: must be first and last, from 1")
+    if last > len(ended):
+        raise ConfigurationError(f"round {last}: the run has {len(ended)} ended rounds")
     clients = tuple(map(ClientId, request.clients))
     for client in clients:
         if not 0 <= client < history.fixed.clients:
@@ -227,17 +220,6 @@ def recorded_run(
             f"rounds {first} to {last} have no update of {named}: nobody has committed to one"
         )
     return RecordedRun(domain, document, drawn)
-
-
-def _bounds(request: ReplayRequest, ended: int) -> tuple[int, int]:
-    if not ended:
-        raise ConfigurationError("no round of the run has ended: there is nothing to repeat")
-    first, last = request.rounds or (1, ended)
-    if not 1 <= first <= last:
-        raise ConfigurationError(f"rounds {first}..{last}: must be first and last, from 1")
-    if last > ended:
-        raise ConfigurationError(f"round {last}: the run has {ended} ended rounds")
-    return first, last
 
 
 def _recorded(
@@ -280,6 +262,7 @@ class ReplayInputs:
 
     Attributes:
         data: samples of client i at index i; none of clients without samples here.
+        unbound: why a client's samples may not be those that it trained on.
         missing: why the updates of a client cannot be repeated.
     """
 
@@ -335,11 +318,7 @@ def replay_inputs(
 def _shared(
     document: RunDocument, configuration: Configuration, request: ReplayRequest
 ) -> tuple[FederatedData, dict[ClientId, str], str]:
-    """Return a data set that is divided among all clients, poisoned if that is asked for.
-
-    Also returns who claims another number of samples than it has: that takes no other client's
-    updates with it.
-    """
+    """Return a data set that is divided among all clients, and clients whose claims are wrong."""
     choice = configuration.data.choice()
     data_set = data_set_named(choice.name)
     if choice.path is None and data_set.has_path:
@@ -372,7 +351,7 @@ def _owned(
     clients: Sequence[ClientId],
     request: ReplayRequest,
 ) -> tuple[FederatedData, dict[ClientId, str], dict[ClientId, str], str]:
-    """Return the samples of owners, as far as they are given and are those of the run."""
+    """Return the given samples of owners, and why others are unbound or missing."""
     if request.data is None:
         raise InputsMissingError(
             "data not given: name the owner's file, or a folder of several, with --data"
@@ -393,7 +372,8 @@ def _owned(
         except ConfigurationError as error:
             missing[client] = str(error)
             continue
-        if _disclosed(document, client) == NO_DIGEST:
+        disclosed: bytes = document.experiment.get("data", {}).get("digests", b"")
+        if disclosed[32 * client : 32 * client + 32] == NO_DIGEST:
             unbound[client] = "its owner disclosed no digest of its samples"
         elif salt is None:
             unbound[client] = "the salt of its samples' digest is not given"
@@ -409,7 +389,6 @@ def _owned(
 
 
 def _salt_beside(document: RunDocument, client: ClientId, folder: Path) -> bytes | None:
-    """Return the salt in a folder of several owners' files; None if there is none."""
     path = folder / f"0x{document.registry[client].address.hex()}.salt"
     if not path.is_file():
         return None
@@ -418,8 +397,3 @@ def _salt_beside(document: RunDocument, client: ClientId, folder: Path) -> bytes
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}") from error
     return salt_of(text, str(path))
-
-
-def _disclosed(document: RunDocument, client: ClientId) -> bytes:
-    digests: bytes = document.experiment.get("data", {}).get("digests", b"")
-    return digests[32 * client : 32 * client + 32]

@@ -1,9 +1,4 @@
-"""Results of repeated training: a verdict for each update, their report, file and attestations.
-
-A line of the file is one result with all that it follows from: run, round, client, commitment,
-environment, model code and samples. A result counts only for the same. The losses are in it: the
-file is its auditor's own, like a key. Several processes may add to one file.
-"""
+"""Results of repeated training: a verdict for each update, their report, file and attestations."""
 
 from __future__ import annotations
 
@@ -37,7 +32,7 @@ VERDICT_NAMES = {
 }
 
 _MOST_ATTESTATIONS = 20
-"""Others' false attestations that are named: anybody can make keys without end."""
+"""Others' false attestations that are named: keys cost nothing."""
 
 CONFIRMED = "confirmed"
 FALSE = "false"
@@ -50,9 +45,8 @@ class UpdateDifference:
 
     Attributes:
         relative: of the length of the recorded update; None if that is zero.
-        spread: in units of the median distance of the round's honest updates from their mean: of
-            those that were repeated here, or if that is one alone, of the accepted ones; None where
-            fewer than two are to be had, or where all of them are equal.
+        spread: in units of the median distance of the round's honest updates from their mean; None
+            if there are fewer than two, or all of them are equal.
     """
 
     relative: float | None
@@ -68,7 +62,10 @@ class UpdateDifference:
         """Return the distance of two finite updates, each of shape (d,)."""
         distance = _norm(repeated, recorded)
         length = _norm(recorded, np.zeros(1, np.float32))
-        spread = _spread(honest)
+        finite, spread = [update for update in honest if np.isfinite(update).all()], 0.0
+        if len(finite) > 1:
+            mean: NDArray[np.float64] = np.mean(finite, axis=0, dtype=np.float64)
+            spread = float(np.median([_norm(update, mean) for update in finite]))
         return cls(
             relative=distance / length if length else None,
             spread=distance / spread if spread else None,
@@ -90,8 +87,8 @@ class ReplayedUpdate:
     Attributes:
         reason: sentence without a full stop; empty for "same".
         recorded: environment that the update's trainer recorded; None if it did not.
-        losses: float32, little-endian, of every local step that was repeated; None where nothing
-            was trained. They are a secret of who repeats: the witness of an attestation.
+        losses: float32, little-endian, of every repeated local step; None if nothing was trained.
+            They are a secret of the auditor: the witness of an attestation.
         difference: distance from the recorded update; None if the bits are equal, or there is no
             recorded update of the model's length.
     """
@@ -104,11 +101,6 @@ class ReplayedUpdate:
     recorded: TrainingEnvironment | None = None
     losses: bytes | None = None
     difference: UpdateDifference | None = None
-
-    @property
-    def is_attestable(self) -> bool:
-        """True if there is a verdict, and the losses for its witness."""
-        return self.verdict is not ReplayVerdict.NOT_CHECKABLE and self.losses is not None
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON, without the losses."""
@@ -130,11 +122,7 @@ class ReplayedUpdate:
 
 @dataclass(frozen=True, slots=True)
 class ComparedAttestation:
-    """Another's attestation, compared with the own repetition of the update.
-
-    Attributes:
-        reason: sentence without a full stop; empty for a confirmed one.
-    """
+    """Another auditor's attestation, compared with the repetition of the update here."""
 
     round: int
     client: ClientId
@@ -163,13 +151,11 @@ class ComparedAttestation:
 
 @dataclass(frozen=True, slots=True)
 class TrainingReplay:
-    """Results of all updates that were chosen.
+    """Results of all chosen updates, ascending by round and client.
 
     Attributes:
-        updates: ascending by round and client.
         published: number of own attestations that are in the mailbox.
-        unpublished: reason why not all own attestations are there; empty if they are, and where
-            nobody signs.
+        unpublished: reason why some own attestations are not there; empty if there is none.
     """
 
     domain: Domain
@@ -182,7 +168,6 @@ class TrainingReplay:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of updates by verdict, all three of them."""
         counted = Counter(update.verdict for update in self.updates)
         return {name: counted[verdict] for verdict, name in VERDICT_NAMES.items()}
 
@@ -190,10 +175,8 @@ class TrainingReplay:
     def verdict(self) -> ReplayVerdict:
         """Other if any is, else not checkable if any is, else same."""
         verdicts = {update.verdict for update in self.updates}
-        for worst in (ReplayVerdict.OTHER, ReplayVerdict.NOT_CHECKABLE):
-            if worst in verdicts:
-                return worst
-        return ReplayVerdict.SAME
+        worst_first = (ReplayVerdict.OTHER, ReplayVerdict.NOT_CHECKABLE, ReplayVerdict.SAME)
+        return next((each for each in worst_first if each in verdicts), ReplayVerdict.SAME)
 
     @property
     def sentence(self) -> str:
@@ -246,36 +229,23 @@ class TrainingReplay:
         }
 
 
-def _spread(updates: Sequence[NDArray[np.float32]]) -> float | None:
-    """Return the median distance of finite updates from their mean; None of fewer than two."""
-    finite = [update for update in updates if np.isfinite(update).all()]
-    if len(finite) < 2:
-        return None
-    mean: NDArray[np.float64] = np.mean(finite, axis=0, dtype=np.float64)
-    return float(np.median([_norm(update, mean) for update in finite]))
-
-
 def _norm(one: NDArray[np.float32], other: NDArray[np.float32] | NDArray[np.float64]) -> float:
     return float(np.linalg.norm(one.astype(np.float64) - other))
-
-
-_NO_SIGNATURE = bytes(65)
 
 
 def own_attestations(result: TrainingReplay, run: Digest, signer: Signer) -> list[Envelope]:
     """Return signed attestations of all updates of a replay that are the same or other."""
     envelopes = []
     for update in result.updates:
-        if not update.is_attestable:
+        if update.verdict is ReplayVerdict.NOT_CHECKABLE or update.losses is None:
             continue
-        assert update.losses is not None
         attestation = Attestation(
             auditor=signer.address,
             run=run,
             verdict=update.verdict,
             environment=update.environment,
             witness=replay_witness(signer.address, update.losses),
-            signature=_NO_SIGNATURE,
+            signature=bytes(65),
         )
         statement = attestation.statement(update.round, update.client)
         signed = replace(attestation, signature=sign(signer, result.domain, statement))
@@ -286,11 +256,7 @@ def own_attestations(result: TrainingReplay, run: Digest, signer: Signer) -> lis
 def compared_attestations(
     result: TrainingReplay, run: Digest, mailbox: Mailbox
 ) -> list[ComparedAttestation]:
-    """Return what the attestations of a mailbox about the repeated updates are worth.
-
-    One is false if it names the environment of this repetition, and another verdict or losses that
-    are not those of the recorded training in it.
-    """
+    """Compare the attestations of a mailbox with the updates that were repeated here."""
     updates = {(update.round, update.client): update for update in result.updates}
     compared = []
     for number in sorted({update.round for update in result.updates}):
@@ -305,6 +271,7 @@ def compared_attestations(
 
 
 def _compared(attestation: Attestation, update: ReplayedUpdate) -> tuple[str, str]:
+    """Return finding and reason; it is false only if it names the environment of this replay."""
     if attestation.environment != update.environment:
         return NOT_COMPARABLE, f"it is of another environment: {attestation.environment}"
     if update.verdict is ReplayVerdict.NOT_CHECKABLE or update.losses is None:
@@ -321,7 +288,11 @@ MAX_RESULT_BYTES = 1 << 30
 
 
 class ResultFile:
-    """Results by the digest of what they follow from, appended one by one."""
+    """Results by the digest of what they follow from, appended one by one.
+
+    A result counts only for the same run, round, client, commitment, environment, model code and
+    samples. The file has the losses, and is private like a key. Several processes may add to it.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -333,7 +304,14 @@ class ResultFile:
             raise ConfigurationError(f"--log {path}: {error.strerror}") from error
         *lines, torn = data.split(b"\n")
         for number, line in enumerate(lines, 1):
-            self._read(number, line)
+            try:
+                values = parse_json(line)
+                _update(values, TrainingEnvironment("-", "-", "-", "-", "-", 1))
+                self._results[values["origin"]] = values
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise ConfigurationError(
+                    f"--log {path}: line {number} is no result of a replay: name a new file"
+                ) from error
         self._whole = len(data) - len(torn)
 
     def find(self, origin: Digest, environment: TrainingEnvironment) -> ReplayedUpdate | None:
@@ -342,8 +320,7 @@ class ResultFile:
         return None if values is None else _update(values, environment)
 
     def add(self, origin: Digest, update: ReplayedUpdate) -> None:
-        plain = replace(update, losses=None)
-        values = asdict(plain) | {
+        values = asdict(replace(update, losses=None)) | {
             "origin": origin.hex(),
             "environment": None,
             "losses": None if update.losses is None else update.losses.hex(),
@@ -360,17 +337,6 @@ class ResultFile:
                 self._whole = file.tell()
         except OSError as error:
             raise ConfigurationError(f"--log {self._path}: {error.strerror}") from error
-
-    def _read(self, number: int, line: bytes) -> None:
-        try:
-            values = parse_json(line)
-            here = TrainingEnvironment("-", "-", "-", "-", "-", 1)
-            _update(values, here)
-            self._results[values["origin"]] = values
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigurationError(
-                f"--log {self._path}: line {number} is no result of a replay: name a new file"
-            ) from error
 
 
 def _private(path: str, flags: int) -> int:

@@ -47,8 +47,6 @@ from ledger.storage.blobs import BlobReader
 if TYPE_CHECKING:
     from clients.replay.replay_inputs import EnvironmentOf
 
-_DIGEST_BYTES = 32
-
 
 def replay_run(
     run: RecordedRun,
@@ -58,12 +56,7 @@ def replay_run(
     log: ResultFile | None = None,
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> TrainingReplay:
-    """Repeat the chosen updates of a run.
-
-    Args:
-        recorded: environment that the trainer of a round's update recorded, if it did.
-        log: results so far, which are not computed again; None for none.
-    """
+    """Repeat the chosen updates of a run, except for those whose results the log has."""
     configuration = replay_configuration(run.document, request)
     configuration = _under_recorded_cap(configuration, run, recorded)
     here = {"engine": "local", "workers": request.jobs}
@@ -88,7 +81,7 @@ def replay_run(
     repetition = _Repetition(
         request, configuration, inputs, blobs, environment, recorded, log, rows
     )
-    updates = []
+    updates: list[ReplayedUpdate] = []
     try:
         for round_ in run.rounds:
             for update in repetition.of_round(round_):
@@ -101,11 +94,11 @@ def replay_run(
 
 @dataclass(slots=True, eq=False)
 class _Repetition:
-    """Repeats updates, by an engine that goes on after the failure of a user's model.
+    """Repeats updates, by an engine that is replaced after the failure of a user's model.
 
     Attributes:
         rows: most updates of a round.
-        trained: those of the newest round by client.
+        trained: updates of the newest round.
     """
 
     request: ReplayRequest
@@ -121,7 +114,13 @@ class _Repetition:
 
     def of_round(self, round_: RoundToRepeat) -> Iterator[ReplayedUpdate]:
         """Yield the updates of a round with their verdicts, ascending by client."""
-        missing, earlier = dict(self.inputs.missing), self._earlier(round_)
+        missing = dict(self.inputs.missing)
+        earlier: dict[ClientId, ReplayedUpdate] = {}
+        if self.log is not None:
+            for update in (u for u in round_.updates if u.client not in missing):
+                result = self.log.find(self._origin(round_, update), self.environment)
+                if result is not None:
+                    earlier[update.client] = result
         start = self._vector(round_.model, FLOAT32)
         clients = [update.client for update in round_.updates]
         if start is None:
@@ -144,20 +143,10 @@ class _Repetition:
             self.engine.close()
             self.engine = None
 
-    def _earlier(self, round_: RoundToRepeat) -> dict[ClientId, ReplayedUpdate]:
-        if self.log is None:
-            return {}
-        results = {
-            update.client: self.log.find(self._origin(round_, update), self.environment)
-            for update in round_.updates
-            if update.client not in self.inputs.missing
-        }
-        return {client: result for client, result in results.items() if result is not None}
-
     def _origin(self, round_: RoundToRepeat, update: RecordedUpdate) -> Digest:
         """Return a digest of everything that the result of an update follows from."""
         model, recorded = self.inputs.model, self.recorded(round_.round, update.client)
-        samples = samples_digest_of(self.inputs.data.train[update.client], bytes(_DIGEST_BYTES))
+        samples = samples_digest_of(self.inputs.data.train[update.client], bytes(32))
         parts = {
             "update": [round_.round, round_.seed, round_.model, update.client, update.commitment],
             "model": [model.source, model.frozen_state, str(sorted(model.recorded().items()))],
@@ -207,11 +196,7 @@ class _Repetition:
     def _compared(
         self, round_: RoundToRepeat, update: RecordedUpdate, missing: str | None
     ) -> ReplayedUpdate:
-        """Return the verdict on an update.
-
-        Args:
-            missing: why it was not trained here; None if it was.
-        """
+        """Return the verdict on an update, given the reason if it was not trained here."""
         verdict, reason = ReplayVerdict.NOT_CHECKABLE, missing or ""
         losses: bytes | None = None
         difference: UpdateDifference | None = None
@@ -261,8 +246,7 @@ class _Repetition:
     def _difference(self, round_: RoundToRepeat, update: RecordedUpdate) -> UpdateDifference | None:
         """Return the distance of an update from the recorded one.
 
-        The updates that were repeated here are honest. Where they are fewer than two, the accepted
-        ones show how honest updates differ.
+        The updates that were repeated here show how honest ones differ, or else the accepted ones.
         """
         form = self.configuration.protocol.payload_form
         repeated = self.trained[update.client].vector
@@ -278,7 +262,7 @@ class _Repetition:
         return UpdateDifference.between(repeated, recorded, vectors)
 
     def _vector(self, digest: Digest | None, form: PayloadForm) -> NDArray[np.float32] | None:
-        """Return a published model or update; None if it is not to be had, or malformed."""
+        """Return a published model or update; None if it is missing or malformed."""
         dimension = self.inputs.model.dimension
         if digest is None:
             return None
@@ -302,10 +286,7 @@ def _hint(recorded: TrainingEnvironment, here: TrainingEnvironment) -> str:
 def _under_recorded_cap(
     configuration: Configuration, run: RecordedRun, recorded: EnvironmentOf
 ) -> Configuration:
-    """Return a configuration with the cap that all recorded environments of the updates name.
-
-    Without one such cap, or if it cannot be had here, or if another one is set, it stays as it is.
-    """
+    """Return a configuration with the one cap that all recorded environments name, if any."""
     machine = configuration.machine
     if machine.isa is not None or device_named(machine.device).type != "cpu":
         return configuration

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from clients.datasets.federated_data import FederatedData, Samples, parse_settings
+from clients.datasets.federated_data import FederatedData, parse_settings
 from clients.datasets.own import OWN, OwnOptions, trial_data
 from clients.datasets.own_samples import (
     require_bound_files,
@@ -23,7 +23,6 @@ from clients.models.model_file import BOUND_FACTS, OPTIONS, StoredModel, bound_f
 from clients.models.registry import MODELS, model_named
 from clients.random_streams import named_stream
 from clients.runs.metrics import training_samples
-from clients.training.port import Evaluation
 from clients.training.workload import evaluate, majority_rate
 from ledger.io.user_code import user_code
 from ledger.protocol.documents.run import RunDocument
@@ -54,16 +53,16 @@ def require_bound_sources(document: RunDocument, local: RunDocument) -> None:
             f"protocol.distance: the run's rule is {run_rule.label} with sha256 "
             f"{run_rule.digest}, and this is {rule.label} with {rule.digest}: restore it"
         )
+
+    def source(sources: object) -> str:
+        entry = sources.get("attack") if isinstance(sources, dict) else None
+        return " ".join(map(str, entry.values()))[:200] if isinstance(entry, dict) else "none"
+
     was, now = (document.experiment.get("sources"), local.experiment.get("sources"))
     if was != now and was and now:
         raise ConfigurationError(
-            f"malice.attack: its code was {_source(was)}, and is {_source(now)}: restore it"
+            f"malice.attack: its code was {source(was)}, and is {source(now)}: restore it"
         )
-
-
-def _source(sources: object) -> str:
-    entry = sources.get("attack") if isinstance(sources, dict) else None
-    return " ".join(map(str, entry.values()))[:200] if isinstance(entry, dict) else "none"
 
 
 def bound_model(configuration: Configuration, data: FederatedData, document: RunDocument) -> Model:
@@ -94,15 +93,10 @@ def require_bound_model(document: RunDocument, model: Model) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StoredQuality:
-    """Quality of a stored model.
+    """Quality of a stored model on a whole test set; see `Quality` and `majority_rate`.
 
     Attributes:
-        accuracy: share of the whole test set classified right, in [0, 1]; None where numbers are
-            regressed.
-        loss: mean cross-entropy or squared error there; None if it is not finite.
         samples: size of the test set: samples, or tokens with a target.
-        training_loss: mean loss on all clients' training samples; None if it was not asked for, or
-            is not finite.
         perplexity: of a language task, e^loss; None of others.
     """
 
@@ -123,51 +117,38 @@ def quality_of(
 ) -> StoredQuality:
     """Return the quality of a stored model on a configuration's data.
 
-    Args:
-        configuration: of data and model; a file names neither.
-        document: of the run that they must be the inputs of; None for no run.
+    A file names neither data nor model. If there is a run document, they must be its inputs.
     """
-    _require_code_of(configuration.model.name, stored)
+    name, device, facts = configuration.model.name, configuration.machine.device, stored.facts
+
+    def require_fact(fact: str, here: str) -> None:
+        require_same(f"{fact} of model {name!r}", facts.get(fact, "nothing"), here)
+
+    if name not in MODELS and OPTIONS in facts:  # before the code runs
+        require_fact(BOUND_FACTS[0], f"0x{user_code('model.name', name).digest().hex()}")
     data, model = _inputs_of(configuration)
     _require_tensors_of(model, stored)
     if document is not None:
         require_bound_inputs(document, configuration, model, data)
-    here = bound_facts(model.source, model.frozen_state)
-    if OPTIONS in stored.facts:
-        for name in BOUND_FACTS:
-            subject = f"{name} of model {model.name!r}"
-            require_same(subject, stored.facts.get(name, "nothing"), here.get(name, "nothing"))
+    if OPTIONS in facts:
+        bound = bound_facts(model.source, model.frozen_state)
+        for fact in BOUND_FACTS:
+            require_fact(fact, bound.get(fact, "nothing"))
     check_model(model, data)
-
-    def evaluated(samples: Samples) -> Evaluation:
-        device = configuration.machine.device
-        return evaluate(model, stored.vector, samples, data.collate, device)
-
-    test, training = evaluated(data.test), None
+    test, training = evaluate(model, stored.vector, data.test, data.collate, device), None
     if training_loss:
-        training = evaluated(training_samples(data)).mean_loss
+        samples = training_samples(data)
+        training = evaluate(model, stored.vector, samples, data.collate, device).mean_loss
     floor, loss = majority_rate(data.test.y), test.mean_loss
     return StoredQuality(
         test.accuracy, loss, floor, test.samples, training, perplexity(data.form.task, loss)
     )
 
 
-def _require_code_of(name: str, stored: StoredModel) -> None:
-    """Refuse other code than the file names, before the code runs."""
-    if name not in MODELS and OPTIONS in stored.facts:
-        here, source = f"0x{user_code('model.name', name).digest().hex()}", BOUND_FACTS[0]
-        subject = f"{source} of model {name!r}"
-        require_same(subject, stored.facts.get(source, "nothing"), here)
-
-
 def write_adapter(
     vector: ParameterVector, configuration: Configuration, document: RunDocument, folder: Path
 ) -> None:
-    """Write adapters as a folder that `peft.PeftModel.from_pretrained` reads.
-
-    Args:
-        folder: to write; an existing adapter in it is replaced.
-    """
+    """Write adapters, or replace them, in a folder that `peft.PeftModel.from_pretrained` reads."""
     data, model = _inputs_of(configuration)
     require_bound_inputs(document, configuration, model, data)
     module = model.module()
@@ -188,17 +169,12 @@ def _inputs_of(configuration: Configuration) -> tuple[FederatedData, Model]:
 
 
 def _require_tensors_of(model: Model, stored: StoredModel) -> None:
-    pairs = zip(stored.layout, model.layout, strict=False)
-    differing = next(
-        ((stored_tensor, tensor) for stored_tensor, tensor in pairs if stored_tensor != tensor),
-        None,
-    )
-    if differing is not None:
-        stored_tensor, tensor = differing
-        raise ConfigurationError(
-            f"the file holds tensor {stored_tensor[0]!r} of shape {stored_tensor[1]} where model "
-            f"{model.name!r} has {tensor[0]!r} of shape {tensor[1]}"
-        )
+    for found, expected in zip(stored.layout, model.layout, strict=False):
+        if found != expected:
+            raise ConfigurationError(
+                f"the file holds tensor {found[0]!r} of shape {found[1]} where model "
+                f"{model.name!r} has {expected[0]!r} of shape {expected[1]}"
+            )
     if len(stored.layout) != len(model.layout):
         raise ConfigurationError(
             f"the file holds {len(stored.layout)} tensors, and model {model.name!r} has "

@@ -1,16 +1,11 @@
 """Training by the nodes of Flower: messages, partitions, the engine, and what a node answers.
 
-Each node is a partition of the clients of its own: client i belongs to the partition with its
-remainder. A node trains from settings of its own, and updates have the same bytes wherever they are
-trained. Evaluation and distances are computed in the run's process, by the engine that is wrapped.
-
-A SuperNode may be killed at any time. Restarted, it is another node to Flower, with the same
-partition: it describes itself, and gets the work that the lost one had.
+Each node has a partition of the clients: client i belongs to the partition with its remainder. A
+killed SuperNode comes back as another node with the same partition, and gets the work of the lost
+one. Evaluation and distances are computed in the run's process.
 
 Flower carries each message as one array of bytes. Both sides read untrusted bytes: of another
-version, of another run, or of a node that sends something else.
-
-Only `flower_grid` imports Flower, which has an environment of its own.
+version, of another run, or of a node that sends something else. Only `flower_grid` imports Flower.
 """
 
 from __future__ import annotations
@@ -19,8 +14,7 @@ import importlib.util
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Annotated, Any, Protocol, Self
 
@@ -43,7 +37,6 @@ from ledger.io.extras import install_command
 from ledger.protocol import canonical
 from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
 from ledger.protocol.errors import CmflError, ConfigurationError, EncodingError
-from ledger.protocol.parameters import Parameters
 from ledger.protocol.types import Digest
 
 _log = logging.getLogger(__name__)
@@ -53,30 +46,22 @@ MAX_OVERHEAD_BYTES = 1 << 20
 """Of a message beside the models or payloads in it: 16,384 jobs take 0.7 MB."""
 
 MAX_SENTENCE = 500
-_SEED_BYTES = 32
 _STRICT = ConfigDict(strict=True, extra="forbid")
-_Run = Annotated[Digest, Field(min_length=32, max_length=32)]
+_List = Field(strict=False)  # a tuple is a list in a message
+_Octets32 = Annotated[bytes, Field(min_length=32, max_length=32)]
 _Sentence = Annotated[str, AfterValidator(lambda text: " ".join(text.split())[:MAX_SENTENCE])]
 
 
 @dataclass(frozen=True, slots=True, config=_STRICT)
 class NodeQuery:
-    """A question to a node that has just connected.
+    """A question to a node that has just connected, with the `run_digest`."""
 
-    Attributes:
-        run: digest of the settings that an update follows from.
-    """
-
-    run: _Run
+    run: _Octets32
 
 
 @dataclass(frozen=True, slots=True, config=_STRICT)
 class NodeDescription:
-    """The answer of a node.
-
-    Attributes:
-        partition: its number, from 0; it trains the clients with this remainder.
-    """
+    """The answer of a node, which trains the clients whose remainder is its partition, from 0."""
 
     partition: int
     partitions: int
@@ -89,22 +74,23 @@ class NodeDescription:
 
 @dataclass(frozen=True, slots=True, config=_STRICT)
 class TrainingRequest:
-    """Clients to be trained.
+    """Clients to be trained from w_t, little-endian float32, each with the seed of its job."""
 
-    Attributes:
-        start: w_t as little-endian float32.
-    """
-
-    run: _Run
+    run: _Octets32
     start: bytes
-    jobs: tuple[TrainingJob, ...]
+    clients: Annotated[tuple[int, ...], _List]
+    seeds: Annotated[tuple[_Octets32, ...], _List]
+
+    def __post_init__(self) -> None:
+        if len(self.clients) != len(self.seeds):
+            raise ValueError(f"{len(self.clients)} clients and {len(self.seeds)} seeds")
 
 
 @dataclass(frozen=True, slots=True, config=_STRICT)
 class TrainedPayloads:
     """The answer of a node that has trained; its payloads are in the order of the jobs."""
 
-    payloads: Annotated[tuple[bytes, ...], Field(strict=False)]
+    payloads: Annotated[tuple[bytes, ...], _List]
 
 
 @dataclass(frozen=True, slots=True, config=_STRICT)
@@ -126,13 +112,11 @@ _KINDS: dict[str, type[Any]] = {
 def encode(message: object) -> bytes:
     """Return the bytes of a request to a node, or of its answer."""
     kind = next(name for name, one in _KINDS.items() if type(message) is one)
-    values = {field.name: getattr(message, field.name) for field in fields(_KINDS[kind])}
-    if isinstance(message, TrainingRequest):
-        jobs = values.pop("jobs")
-        values |= {"clients": [job.client for job in jobs], "seeds": [job.seed for job in jobs]}
-    if isinstance(message, TrainedPayloads):
-        values["payloads"] = list(message.payloads)
-    return canonical.encode({"version": VERSION, "kind": kind, **values})
+    document: dict[str, object] = {"version": VERSION, "kind": kind}
+    for field in fields(_KINDS[kind]):
+        value = getattr(message, field.name)
+        document[field.name] = list(value) if isinstance(value, tuple) else value
+    return canonical.encode(document)
 
 
 def decode(data: bytes, limit: int, *kinds: type[Any]) -> Any:
@@ -144,19 +128,9 @@ def decode(data: bytes, limit: int, *kinds: type[Any]) -> Any:
     if _KINDS.get(kind) not in kinds:
         raise EncodingError(f"a message of kind {kind:.40} is not expected here")
     try:
-        if kind == "train":
-            values["jobs"] = _jobs(values.pop("clients"), values.pop("seeds"))
         return _KINDS[kind](**values)
-    except (ValidationError, KeyError, TypeError) as error:
+    except (ValidationError, TypeError) as error:
         raise EncodingError(f"a message of kind {kind} has other fields") from error
-
-
-def _jobs(clients: list[Any], seeds: list[Any]) -> tuple[TrainingJob, ...]:
-    if any(type(client) is not int for client in clients) or len(clients) != len(seeds):
-        raise EncodingError("a job has a client's number and a seed")
-    if any(type(seed) is not bytes or len(seed) != _SEED_BYTES for seed in seeds):
-        raise EncodingError(f"a seed has {_SEED_BYTES} bytes")
-    return tuple(map(TrainingJob, clients, seeds))
 
 
 NODE_SECONDS = 600.0
@@ -176,10 +150,7 @@ class UnansweredMessage(str):
 
 
 class Nodes(Protocol):
-    """The nodes that are connected, and messages to them.
-
-    TrainingError where Flower itself fails.
-    """
+    """The nodes that are connected, and messages to them; TrainingError if Flower itself fails."""
 
     def online(self) -> Collection[int]:
         """Return the numbers of the connected nodes."""
@@ -194,10 +165,8 @@ class Nodes(Protocol):
 class Partitions:
     """The nodes by their partition, and requests to several of them."""
 
-    def __init__(self, nodes: Nodes, run: Digest, seconds: float = NODE_SECONDS) -> None:
-        self._nodes = nodes
-        self._run = run
-        self._seconds = seconds
+    def __init__(self, nodes: Nodes, run: Digest) -> None:
+        self._nodes, self._run = nodes, run
         self._asked: dict[str, int] = {}
         self._mute: dict[int, int] = {}
         self._node_of: dict[int, int] = {}
@@ -205,7 +174,7 @@ class Partitions:
 
     def count(self) -> int:
         """Return the number of partitions, once a node has named it."""
-        waiting = _Patience(self._seconds)
+        waiting = _Patience()
         while not self._descriptions:
             if self._describe():
                 break
@@ -215,17 +184,16 @@ class Partitions:
     def ask(self, messages: Mapping[int, bytes], accept: Callable[[int, bytes], None]) -> None:
         """Send a message to each partition, and again where its node is lost.
 
-        Args:
-            accept: takes a partition and its answer; EncodingError if that is none.
+        `accept` takes a partition and its answer, and raises EncodingError for a wrong one.
         """
         left = dict(messages)
         sent: dict[str, tuple[int, int]] = {}
         failures = dict.fromkeys(messages, 0)
-        waiting = _Patience(self._seconds)
+        waiting = _Patience()
         while left:
             if self._describe():
                 waiting.reset()
-            self._drop_lost(sent)
+            sent = {n: (p, node) for n, (p, node) in sent.items() if self._node_of.get(p) == node}
             busy = {partition for partition, _ in sent.values()}
             for partition in left.keys() - busy:
                 node = self._node_of.get(partition)
@@ -234,7 +202,7 @@ class Partitions:
             for name, answer in self._nodes.answers(tuple(sent)).items():
                 partition, node = sent.pop(name)
                 waiting.reset()
-                reason = self._rejected(partition, answer, accept)
+                reason = _rejected(partition, answer, accept)
                 if reason is None:
                     del left[partition]
                     continue
@@ -245,30 +213,10 @@ class Partitions:
             if left:
                 waiting.pause(f"no SuperNode of partition {', '.join(map(str, sorted(left)))}")
 
-    @staticmethod
-    def _rejected(
-        partition: int, answer: bytes | UnansweredMessage, accept: Callable[[int, bytes], None]
-    ) -> str | None:
-        """Return why an answer is of no use; None if it was accepted."""
-        if isinstance(answer, UnansweredMessage):
-            return answer
-        try:
-            accept(partition, answer)
-        except EncodingError as error:
-            return str(error)
-        return None
-
-    def _drop_lost(self, sent: dict[str, tuple[int, int]]) -> None:
-        for name, (partition, node) in list(sent.items()):
-            if self._node_of.get(partition) != node:
-                del sent[name]
-
     def _describe(self) -> bool:
         """Ask new nodes what they are, forget lost ones; return whether one has answered."""
         online = set(self._nodes.online())
-        self._descriptions = {
-            node: description for node, description in self._descriptions.items() if node in online
-        }
+        self._descriptions = {n: one for n, one in self._descriptions.items() if n in online}
         self._node_of = {p: node for p, node in self._node_of.items() if node in online}
         self._asked = {name: node for name, node in self._asked.items() if node in online}
         self._mute = {node: failed for node, failed in self._mute.items() if node in online}
@@ -307,20 +255,30 @@ class Partitions:
         self._node_of[described.partition] = node
 
 
+def _rejected(
+    partition: int, answer: bytes | UnansweredMessage, accept: Callable[[int, bytes], None]
+) -> str | None:
+    if isinstance(answer, UnansweredMessage):
+        return answer
+    try:
+        accept(partition, answer)
+    except EncodingError as error:
+        return str(error)
+    return None
+
+
 class _Patience:
     """Pauses until something has not happened for too long."""
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._since = time.monotonic()
+    def __init__(self) -> None:
+        self.reset()
 
     def reset(self) -> None:
         self._since = time.monotonic()
 
     def pause(self, what: str) -> None:
-        """Wait a moment; raises TrainingError after too many of them."""
-        if time.monotonic() - self._since > self._seconds:
-            raise TrainingError(f"{what} has answered for {self._seconds:g} s")
+        if time.monotonic() - self._since > NODE_SECONDS:
+            raise TrainingError(f"{what} has answered for {NODE_SECONDS:g} s")
         time.sleep(_POLL_SECONDS)
 
 
@@ -353,42 +311,20 @@ def require_flower(*modules: str) -> None:
         )
 
 
-@contextmanager
-def flower_engine(
-    configuration: Configuration, local: Engine, parameters: Parameters, nodes: Nodes | None
-) -> Iterator[Engine]:
-    """Open the engine.
-
-    Args:
-        nodes: those of a ServerApp; None for a simulation that starts with the engine.
-
-    Yields:
-        The engine; a simulation of its own ends with the context.
-    """
-    run = run_digest(configuration)
-    if nodes is not None:
-        yield FlowerEngine(local, Partitions(nodes, run), run, parameters)
-        return
-    require_flower("flwr", "ray")
-    from clients.runs.flower_grid import simulated_nodes  # noqa: PLC0415 - needs Flower
-
-    with simulated_nodes(configuration) as simulated:
-        yield FlowerEngine(local, Partitions(simulated, run), run, parameters)
-
-
 class FlowerEngine(Engine):
-    """Trains on the nodes of Flower."""
+    """Trains on the nodes of Flower; an engine of this process does the rest."""
 
     def __init__(
-        self, local: Engine, partitions: Partitions, run: Digest, parameters: Parameters
+        self, local: Engine, nodes: Nodes, configuration: Configuration, dimension: int
     ) -> None:
-        self.distances = local.distances
-        self._local = local
-        self._partitions = partitions
-        self._run = run
-        self._dimension = parameters.dimension
-        self._clients = parameters.clients
-        self._form = parameters.payload_form
+        self._local, self.distances = local, local.distances
+        self._run = run_digest(configuration)
+        self._partitions = Partitions(nodes, self._run)
+        self._form, self._clients = (
+            configuration.protocol.payload_form,
+            configuration.protocol.clients,
+        )
+        self._dimension = dimension
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
         require_jobs(start, jobs, self._dimension, self._clients)
@@ -396,11 +332,10 @@ class FlowerEngine(Engine):
         work: defaultdict[int, list[TrainingJob]] = defaultdict(list)
         for job in jobs:
             work[job.client % count].append(job)
-        model = vector_bytes(start)
-        messages = {
-            partition: encode(TrainingRequest(self._run, model, tuple(part)))
-            for partition, part in work.items()
-        }
+        messages, model = {}, vector_bytes(start)
+        for partition, part in work.items():
+            clients, seeds = tuple(job.client for job in part), tuple(job.seed for job in part)
+            messages[partition] = encode(TrainingRequest(self._run, model, clients, seeds))
         payloads: dict[int, bytes] = {}
 
         def accept(partition: int, answer: bytes) -> None:
@@ -445,13 +380,10 @@ class TrainingNode:
     """Trains for a ServerApp that has the same settings."""
 
     def __init__(self, configuration: Configuration, engine: Engine, dimension: int) -> None:
-        self._run = run_digest(configuration)
-        machine = configuration.machine
-        self._environment = environment_here(
-            settled_path(configuration), machine.device, machine.isa
-        )
-        self._engine = engine
-        self._dimension = dimension
+        self._run, machine = run_digest(configuration), configuration.machine
+        path = settled_path(configuration)
+        self._environment = environment_here(path, machine.device, machine.isa)
+        self._engine, self._dimension = engine, dimension
 
     @classmethod
     def open(cls, configuration: Configuration) -> Self:
@@ -464,28 +396,28 @@ class TrainingNode:
         return cls(configuration, engine, population.model.dimension)
 
     def answer(self, message: bytes, partition: int, partitions: int) -> bytes:
-        """Return the answer to untrusted bytes; what goes wrong is said in it."""
+        """Return the answer to untrusted bytes, which may be a reason."""
         try:
-            limit = 4 * self._dimension + MAX_OVERHEAD_BYTES
-            answer = self._answer(message, limit, partition, partitions)
+            return encode(self._answer(message, partition, partitions))
         except (CmflError, ValueError) as error:
-            answer = NodeFailure(str(error))
-        return encode(answer)
+            return encode(NodeFailure(str(error)))
 
     def close(self) -> None:
         self._engine.close()
 
     def _answer(
-        self, message: bytes, limit: int, partition: int, partitions: int
-    ) -> NodeDescription | TrainedPayloads | NodeFailure:
+        self, message: bytes, partition: int, partitions: int
+    ) -> NodeDescription | TrainedPayloads:
+        limit = 4 * self._dimension + MAX_OVERHEAD_BYTES
         request: NodeQuery | TrainingRequest = decode(message, limit, NodeQuery, TrainingRequest)
         if request.run != self._run:
-            return NodeFailure(
+            raise ConfigurationError(
                 "the settings of the run differ between ServerApp and SuperNode: install the same "
                 "app on both, with the same run.toml and run configuration"
             )
         if isinstance(request, NodeQuery):
             return NodeDescription(partition, partitions, str(self._environment))
         start = vector_from_bytes(request.start, self._dimension)
-        trained = self._engine.train(start, request.jobs)
+        jobs = list(map(TrainingJob, request.clients, request.seeds))
+        trained = self._engine.train(start, jobs)
         return TrainedPayloads(tuple(bytes(update.payload.data) for update in trained))

@@ -1,8 +1,7 @@
 """The one module that imports Flower: the Grid's nodes, their ClientApp, and a simulation of both.
 
-A simulation begins and ends with its run: `machine.engine = "flower"` without a SuperLink. Flower
-runs the ServerApp in a thread; all it does is to hand out its Grid until the run is over.
-ClientApps are executed by actors of Ray, which load the run's data and model once.
+`machine.engine = "flower"` without a SuperLink is a simulation, which ends with its run. Its
+ServerApp only hands out the Grid. Actors of Ray execute ClientApps, and load data and model once.
 """
 
 from __future__ import annotations
@@ -46,9 +45,8 @@ class GridNodes:
             raise TrainingError(_lost(error)) from error
 
     def send(self, node: int, message: bytes) -> str:
-        content = RecordDict({_RECORD: _record(message)})
         try:
-            names = list(self._grid.push_messages([Message(content, node, TRAIN)]))
+            names = list(self._grid.push_messages([Message(_content(message), node, TRAIN)]))
         except (httpx.HTTPError, RuntimeError, ValueError) as error:
             raise TrainingError(_lost(error)) from error
         if len(names) != 1 or not names[0]:
@@ -77,13 +75,13 @@ def read_message(message: Message) -> bytes:
 
 def reply_to(message: Message, answer: bytes) -> Message:
     """Return the message that answers another."""
-    return Message(RecordDict({_RECORD: _record(answer)}), reply_to=message)
+    return Message(_content(answer), reply_to=message)
 
 
-def _record(data: bytes) -> ArrayRecord:
+def _content(data: bytes) -> RecordDict:
     # Flower cuts arrays into chunks, and nothing else.
     array = Array(dtype="uint8", shape=(len(data),), stype=_FORM, data=data)
-    return ArrayRecord({_RECORD: array})
+    return RecordDict({_RECORD: ArrayRecord({_RECORD: array})})
 
 
 def _answer(message: Message) -> bytes | UnansweredMessage:
@@ -101,11 +99,7 @@ def _lost(error: Exception) -> str:
 
 
 def training_app(node: Callable[[Context], TrainingNode]) -> ClientApp:
-    """Return the app.
-
-    Args:
-        node: opens what answers, once in a process; takes the context of a message.
-    """
+    """Return the app; `node` opens what answers, given the context of a message."""
 
     def answer(message: Message, context: Context) -> Message:
         try:
@@ -138,7 +132,9 @@ _START_SECONDS = 120.0
 @contextmanager
 def simulated_nodes(configuration: Configuration) -> Iterator[GridNodes]:
     """Simulate a SuperNode for each client of a run, on as many cores as it has workers."""
-    app = training_app(_node_of(configuration.to_toml()))
+    text = configuration.to_toml()
+    # The text travels with each message to an actor: the data and the model do not.
+    app = training_app(lambda _: _opened(text))
     server, grids, is_over = ServerApp(), SimpleQueue[Any](), threading.Event()
 
     def hand_out(grid: Grid, context: Context) -> None:  # noqa: ARG001 - Flower's signature
@@ -170,14 +166,6 @@ def simulated_nodes(configuration: Configuration) -> Iterator[GridNodes]:
         finally:
             is_over.set()
             thread.join()
-
-
-def _node_of(text: str) -> Callable[[Context], TrainingNode]:
-    # The text travels with each message to an actor: the data and the model do not.
-    def node(_: Context) -> TrainingNode:
-        return _opened(text)
-
-    return node
 
 
 @cache

@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 
 def with_adversaries(population: Population, configuration: Configuration) -> Population:
-    """Return a population in which clients attack and fail as a configuration says.
-
-    Attackers and faults are drawn from named streams of the run's seed.
-    """
+    """Return a population in which clients attack and fail as a configuration says."""
     seed, malice = configuration.seed, configuration.malice
     malicious = malicious_of(configuration)
     data_attack = DATA_ATTACKS.get(malice.attack or "")

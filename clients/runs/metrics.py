@@ -7,7 +7,7 @@ started beforehand, whose result does not depend on the time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -43,15 +43,19 @@ def measured_sets(
 ) -> dict[str, Samples]:
     """Return the sets of samples to evaluate on, by name; none of them is empty.
 
-    Args:
-        seed: of the run, from which the subset of the test set follows.
-        attack: on training samples, if there is one.
-
-    Returns:
-        `TEST`, `TRAINING` if it is asked for, `BACKDOOR` if the attack has one, and a set of each
-        client with test samples if these are asked for.
+    These are `TEST`, `TRAINING` and the `client_set` of each client as the section says, and
+    `BACKDOOR` if the attack on training samples has one.
     """
-    sets = {TEST: _subset(data.test, section.samples, seed)}
+    test = data.test
+    if section.samples is not None:
+        if section.samples > len(test.y):
+            raise ConfigurationError(
+                f"evaluation.samples = {section.samples}: the test set has {len(test.y)} samples"
+            )
+        stream = named_stream(seed, "evaluation")
+        rows = np.sort(stream.choice(len(test.y), section.samples, replace=False))
+        test = frozen_samples(test.x[rows], test.y[rows])
+    sets = {TEST: test}
     if section.training_loss:
         sets[TRAINING] = training_samples(data)
     if attack is not None and attack.backdoor is not None:
@@ -73,31 +77,15 @@ def training_samples(data: FederatedData) -> Samples:
     return frozen_samples(inputs, np.concatenate([samples.y for samples in data.train]))
 
 
-def _subset(test: Samples, samples: int | None, seed: int) -> Samples:
-    if samples is None:
-        return test
-    if samples > len(test.y):
-        raise ConfigurationError(
-            f"evaluation.samples = {samples}: the test set has {len(test.y)} samples"
-        )
-    chosen = named_stream(seed, "evaluation").choice(len(test.y), samples, replace=False)
-    rows = np.sort(chosen)
-    return frozen_samples(test.x[rows], test.y[rows])
-
-
-Pending = tuple["NDArray[np.float32]", "PendingEvaluation"]
-
-
 @dataclass(frozen=True, slots=True)
 class Quality:
     """Quality of a model; all None if it was not evaluated.
 
     Attributes:
-        accuracy: share of the test set classified right, in [0, 1]: of its samples, or of its
-            tokens with a target; None also where numbers are regressed.
-        loss: mean cross-entropy or squared error there; None also if it is not finite. Of a
-            language task its exponential is the perplexity.
-        client_accuracy: of each client's own test samples; None for one that has none.
+        accuracy: share of the test samples, or of tokens with a target, that is classified
+            correctly, in [0, 1]; None also of a regression.
+        loss: mean cross-entropy or squared error there; None also if it is not finite.
+        client_accuracy: on each client's test samples; None for a client without any.
         backdoor_success: share of the test samples of other classes that are taken for a backdoor's
             target once they have its trigger; None also without a backdoor.
     """
@@ -116,12 +104,9 @@ class RoundMetrics(Quality):
     Attributes:
         head: of the ledger after the round, 0x-hex: it commits to all that was recorded so far.
         decided: False if the round was abandoned; the model is then the one before.
-        trained: S_b, ascending.
+        trained: S_b, ascending; `malicious_trained` of them attack, and so on.
         served: S_c, by places.
         accepted: S_a, in ranking order; empty if abandoned.
-        malicious_trained: how many of S_b attack.
-        malicious_served: how many of S_c attack.
-        malicious_accepted: how many of S_a attack.
         views: in which the aggregation and the election were decided, from 0; None if abandoned.
     """
 
@@ -145,11 +130,7 @@ class RoundMetrics(Quality):
 
 @dataclass(frozen=True, slots=True)
 class ModelGauge:
-    """Evaluates models with an engine that holds the samples.
-
-    Attributes:
-        sizes: number of samples in each of the engine's sets.
-    """
+    """Evaluates models with an engine that holds the samples, so many in each set."""
 
     engine: Engine
     section: EvaluationSection
@@ -162,10 +143,10 @@ class ModelGauge:
 
     def begin(self, vector: NDArray[np.float32]) -> PendingEvaluation:
         """Start evaluating a model, shape (d,)."""
-        return self.engine.evaluate(vector, self._names())
+        return self.engine.evaluate(vector, tuple(self.sizes))
 
     def quality(self, pending: PendingEvaluation) -> Quality:
-        evaluations = dict(zip(self._names(), pending(), strict=True))
+        evaluations = dict(zip(self.sizes, pending(), strict=True))
         accuracy = {name: evaluation.accuracy for name, evaluation in evaluations.items()}
         by_client = tuple(accuracy.get(client_set(client)) for client in range(self.clients))
         return Quality(
@@ -176,9 +157,6 @@ class ModelGauge:
             accuracy.get(BACKDOOR),
         )
 
-    def _names(self) -> Sequence[str]:
-        return tuple(self.sizes)
-
 
 @dataclass(slots=True)
 class Measure:
@@ -188,7 +166,7 @@ class Measure:
     floor: float
     malicious: Collection[ClientId]
     parameters: Parameters
-    _begun: dict[int, Pending] = field(default_factory=dict)
+    _begun: dict[int, tuple[NDArray[np.float32], PendingEvaluation]] = field(default_factory=dict)
 
     def expect(self, round_number: int, vector: NDArray[np.float32]) -> None:
         """Start evaluating the model, shape (d,), that a round is about to be decided with."""
@@ -198,16 +176,16 @@ class Measure:
     def row(
         self, ledger: RoundHistory, round_number: int, vector: NDArray[np.float32] | None
     ) -> RoundMetrics:
-        """Return the row of an ended round.
-
-        Args:
-            vector: the model after it; None only if it is not evaluated.
-        """
+        """Return the row of an ended round; the model after it is None if it is not evaluated."""
         round_ = read_round(ledger, self.parameters, round_number)
         if round_ is None or round_.end is None:
             raise ValueError(f"round {round_number} has not ended")
         decided = round_.decided
         accepted = decided.accepted if decided else ()
+
+        def attackers(clients: Iterable[ClientId]) -> int:
+            return sum(client in self.malicious for client in clients)
+
         return RoundMetrics(
             round=round_number,
             head=f"0x{round_.end.head.hex()}",
@@ -217,9 +195,9 @@ class Measure:
             trained=round_.trainers,
             served=round_.committee,
             accepted=accepted,
-            malicious_trained=self._attackers(round_.trainers),
-            malicious_served=self._attackers(round_.committee),
-            malicious_accepted=self._attackers(accepted),
+            malicious_trained=attackers(round_.trainers),
+            malicious_served=attackers(round_.committee),
+            malicious_accepted=attackers(accepted),
             views=decided.views if decided else None,
         )
 
@@ -232,6 +210,3 @@ class Measure:
         if begun is not None and np.array_equal(begun[0], vector):
             return self.gauge.quality(begun[1])
         return self.gauge.quality(self.gauge.begin(vector))
-
-    def _attackers(self, clients: tuple[ClientId, ...]) -> int:
-        return sum(client in self.malicious for client in clients)

@@ -1,23 +1,19 @@
-"""Runs in a home, started or resumed: chain, blobs and `runs/<name>/`.
-
-A run on the memory ledger follows the same rules to the same heads, and leaves configuration,
-metrics and model behind, but can be neither audited nor resumed.
-"""
+"""Runs in a home, started or resumed: chain, blobs and `runs/<name>/`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clients.configuration.loading import Owners, as_recorded
 from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import Samples
 from clients.models.model_file import facts_of
 from clients.runs.bound_inputs import require_bound_inputs, require_bound_sources
-from clients.runs.flower import Nodes, flower_engine, require_flower
+from clients.runs.flower import FlowerEngine, Nodes, require_flower
 from clients.runs.metrics import TEST, Measure, ModelGauge, RoundMetrics, measured_sets
 from clients.runs.population import Population, populate, run_document, with_training_path
 from clients.runs.run_folder import (
@@ -57,13 +53,8 @@ from ledger.protocol.types import Digest
 from ledger.storage.blobs import BlobReader, BlobStore, MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
 
-if TYPE_CHECKING:
-    Watched = Callable[[Engine], Engine]
-
-
-def unwrapped_engine(engine: Engine) -> Engine:
-    """Return the engine itself."""
-    return engine
+Watched = Callable[[Engine], Engine]
+"""Wraps an engine without another result, to time it, say."""
 
 
 @contextmanager
@@ -71,38 +62,36 @@ def open_measure(
     configuration: Configuration,
     population: Population,
     rows: int | None = None,
-    watched: Watched = unwrapped_engine,
+    watched: Watched | None = None,
     nodes: Nodes | None = None,
 ) -> Iterator[Measure]:
     """Open an engine, and what evaluates models with it.
 
     Args:
         rows: most clients that train in a round; None for the active clients.
-        watched: wraps the engine without another result, to time it, say.
         nodes: of Flower, where they train; None for a simulation that starts with the engine.
-
-    Yields:
-        The measure; the engine's worker processes end with the context.
     """
     sets = _sets(configuration, population)
-    parameters = population.parameters
-    with (
-        run_engine(
-            configuration, population.model, population.data, rows or parameters.active, sets
-        ) as local,
-        flower_engine(configuration, local, parameters, nodes)
-        if configuration.machine.engine == "flower"
-        else nullcontext(local) as engine,
-    ):
+    parameters, most = population.parameters, rows or population.parameters.active
+    with ExitStack() as stack:
+        engine = stack.enter_context(
+            run_engine(configuration, population.model, population.data, most, sets)
+        )
+        if configuration.machine.engine == "flower":
+            if nodes is None:
+                require_flower("flwr", "ray")
+                from clients.runs.flower_grid import simulated_nodes  # noqa: PLC0415
+
+                nodes = stack.enter_context(simulated_nodes(configuration))
+            engine = FlowerEngine(engine, nodes, configuration, parameters.dimension)
         gauge = ModelGauge(
-            engine=watched(engine),
+            engine=engine if watched is None else watched(engine),
             section=configuration.evaluation,
             sizes={name: len(samples.y) for name, samples in sets.items()},
             rounds=parameters.rounds,
             clients=parameters.clients,
         )
-        floor = majority_rate(sets[TEST].y)
-        yield Measure(gauge, floor, population.malicious, parameters)
+        yield Measure(gauge, majority_rate(sets[TEST].y), population.malicious, parameters)
 
 
 @contextmanager
@@ -117,8 +106,7 @@ def prepared(  # noqa: PLR0913, PLR0917 - where to, what, and whose
 ) -> Iterator[tuple[Configuration, Population, Manifest]]:
     """Publish a run's document and first model, deploy its contract, and hold the run's lock.
 
-    Yields:
-        The configuration with a chosen training path, the clients, and the manifest.
+    The configuration comes back with a chosen training path.
     """
     folder = run_folder(home, name, disk)
     population = populate(configuration, owners)
@@ -137,12 +125,11 @@ def prepared(  # noqa: PLR0913, PLR0917 - where to, what, and whose
         else:
             require_unplayed(folder.paths)
             # Before the contract, so that a run killed while it deploys can be resumed.
-            folder.write_configuration(configuration.to_toml())
+            folder.write_configuration(configuration)
         manifest = deploy(chain, document, folder.paths, disk)
         if deployed:
             # Not before `deploy` has found it to be the deployed one, or another takes its place.
-            recorded = as_recorded(configuration, folder.paths.configuration)
-            folder.write_configuration(recorded.to_toml())
+            folder.write_configuration(as_recorded(configuration, folder.paths.configuration))
         yield configuration, population, manifest
 
 
@@ -172,18 +159,17 @@ def _sets(configuration: Configuration, population: Population) -> dict[str, Sam
     rule, task = configuration.early_stop.rule(), population.clean.form.task
     if rule is not None and rule.metric == "accuracy" and task == "regress":
         raise ConfigurationError('early_stop.metric = "accuracy": a regression has a loss alone')
-    clean, attack = population.clean, population.data_attack
-    return measured_sets(clean, configuration.evaluation, configuration.seed, attack)
+    section, attack = configuration.evaluation, population.data_attack
+    return measured_sets(population.clean, section, configuration.seed, attack)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedRun:
-    """A deployed run.
+    """A run; on the memory ledger it has no manifest.
 
     Attributes:
-        manifest: of the deployment; None on the memory ledger.
         without_row: ended rounds that cannot be evaluated any more, since their model is missing.
-        on_row: called with each new row after it is written; None for no call.
+        on_row: called with each new row after it is written.
     """
 
     configuration: Configuration
@@ -197,10 +183,7 @@ class OpenedRun:
     on_row: Callable[[RoundMetrics], None] | None = None
 
     def go_on(self, on_round: Callable[[RoundMetrics], None]) -> list[RoundMetrics]:
-        """Play all remaining rounds, or those until an early stop.
-
-        Each row is written before `on_round` gets it.
-        """
+        """Play the rounds up to the last or an early stop; write each row before `on_round`."""
         rows: list[RoundMetrics] = []
         watch = self.stop_watch()
 
@@ -215,15 +198,12 @@ class OpenedRun:
         try:
             self.simulation.run(self.measure, write, lambda: watch.stop is not None)
         except Exception:
-            self._require_rows()
+            if self.manifest is not None:
+                with suppress(NotServedError):
+                    require_rows(self.folder, self.ledger)
             raise
         self._write_model()
         return rows
-
-    def _require_rows(self) -> None:
-        if self.manifest is not None:
-            with suppress(NotServedError):
-                require_rows(self.folder, self.ledger)
 
     def stop_watch(self) -> StopWatch:
         """Return the run's early-stop rule, applied to all rows so far."""
@@ -250,17 +230,13 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
     *,
     accept_rollback: bool = False,
     disk: Disk = DISK,
-    watched: Watched = unwrapped_engine,
+    watched: Watched | None = None,
     nodes: Nodes | None = None,
 ) -> Iterator[OpenedRun]:
-    """Deploy a run, or resume it.
+    """Deploy a run, or resume it with its recorded configuration.
 
     Args:
-        configuration: of the run, as recorded if it is resumed.
         accept_rollback: continue if the chain lacks rounds of the run's metrics.
-
-    Yields:
-        The run; its worker processes end with the context.
     """
     _require_machine(configuration, nodes)  # before anything is deployed
     with prepared(home, name, configuration, chain, blobs, disk) as deployed:
@@ -279,15 +255,25 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
             journal = FileJournal(folder.paths.journal)
             try:
                 begin_run(journal, manifest.domain())
-                _record_environment(folder, ledger, configuration)
+                state = ledger.state()
+                if state.stage is LedgerStage.OPEN:
+                    is_begun = bool(ledger.commitments(state.round))
+                    environment = environment_of_run(configuration)
+                    folder.record_environment(state.round, environment, is_begun=is_begun)
                 domain, mail = manifest.domain(), MemoryMailbox()
                 context = ActorContext(measure.parameters, domain, ledger, blobs, mail, journal)
                 cast = _cast(configuration, population, measure)
                 simulation = Simulation(context, cast, keep, measure.expect, pinned)
-                opened = OpenedRun(
-                    configuration, folder, manifest, ledger, population, measure, simulation
+                yield OpenedRun(
+                    configuration,
+                    folder,
+                    manifest,
+                    ledger,
+                    population,
+                    measure,
+                    simulation,
+                    without_row,
                 )
-                yield replace(opened, without_row=without_row)
             finally:
                 journal.close()
 
@@ -300,12 +286,11 @@ def open_memory_run(
     disk: Disk = DISK,
     *,
     chain_id: int = DEFAULT_CHAIN_ID,
-    watched: Watched = unwrapped_engine,
+    watched: Watched | None = None,
 ) -> Iterator[OpenedRun]:
     """Start a run on the memory ledger: it can be neither audited nor resumed.
 
-    Yields:
-        The run; its worker processes end with the context.
+    It follows the same rules to the same heads, and leaves configuration, metrics and model behind.
     """
     _require_machine(configuration, None)
     population = populate(configuration)
@@ -319,7 +304,7 @@ def open_memory_run(
         run_lock(folder.paths, disk),
     ):
         require_new(home, name)  # another process may have played it since the command began
-        folder.write_configuration(configuration.to_toml())
+        folder.write_configuration(configuration)
         mail, journal = MemoryMailbox(), MemoryJournal()
         context = ActorContext(measure.parameters, ledger.domain, ledger, blobs, mail, journal)
         cast = _cast(configuration, population, measure)
@@ -333,17 +318,6 @@ def _require_machine(configuration: Configuration, nodes: Nodes | None) -> None:
     require_engine(machine.device, machine.cluster, machine.isa)
     if machine.engine == "flower" and nodes is None:
         require_flower("flwr", "ray")
-
-
-def _record_environment(
-    folder: RunFolder, ledger: LedgerWriter, configuration: Configuration
-) -> None:
-    """Write down in which environment the remaining rounds are trained, as far as it is known."""
-    state = ledger.state()
-    if state.stage is LedgerStage.OPEN:
-        environment = environment_of_run(configuration)
-        is_begun = bool(ledger.commitments(state.round))
-        folder.record_environment(state.round, environment, is_begun=is_begun)
 
 
 def _cast(

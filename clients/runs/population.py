@@ -44,8 +44,7 @@ class Population:
         signers: the key of each client, by ascending address; none of owners from outside.
         registry: address of each client, and the samples that it declares, index by index.
         initial: w_1, shape (d,).
-        malicious: clients that attack: their updates, or their training samples.
-        attack: name of their attack on updates, or None.
+        attack: name of the malicious clients' attack on updates, or None.
         data_attack: their attack on samples, already applied to `data`, or None.
     """
 
@@ -91,13 +90,9 @@ class Population:
 
 
 def populate(configuration: Configuration, owners: Owners | None = None) -> Population:
-    """Return the clients of a run; the same for the same arguments.
+    """Return the clients of a run: owners with their keys, or simulated ones.
 
-    Args:
-        owners: clients with keys of their own; None for simulated clients.
-
-    Returns:
-        Keys, data, model and faults, each from its own named stream of the run's seed.
+    Keys, data, model and faults come from separate named streams of the run's seed.
     """
     seed, clients = configuration.seed, configuration.protocol.clients
     if owners is None:
@@ -113,6 +108,10 @@ def populate(configuration: Configuration, owners: Owners | None = None) -> Popu
     try_rules(parameters)
     addresses = (signer.address for signer in signers)
     registry = map(RegisteredClient, addresses, clean.sample_counts)
+    if clean.name != OWN.name:
+        digests = simulated_digests(clean, seed)
+    else:  # zeros where an owner discloses none
+        digests = (NO_DIGEST,) * clean.clients if owners is None else owners.data
     population = Population(
         parameters=parameters,
         signers=signers,
@@ -120,7 +119,7 @@ def populate(configuration: Configuration, owners: Owners | None = None) -> Popu
         data=clean,
         clean=clean,
         model=model,
-        data_digests=_data_digests(clean, configuration, owners),
+        data_digests=digests,
         initial=model.initial(named_stream(seed, "model")),
     )
     if configuration.malice == MaliceSection():
@@ -144,10 +143,7 @@ def with_training_path(configuration: Configuration, population: Population) -> 
 
 
 def run_document(configuration: Configuration, population: Population) -> RunDocument:
-    """Return the run document, whose digest is on the chain.
-
-    Files are recorded by their sha256, not by their paths, which differ between machines.
-    """
+    """Return the run document, whose digest is on the chain; it has the sha256 of each file."""
     recorded = configuration.recorded()
     recorded["data"] = data_digest(configuration.data.choice())
     if configuration.data.name == OWN.name:
@@ -169,12 +165,3 @@ def run_document(configuration: Configuration, population: Population) -> RunDoc
         frozen_state=population.model.frozen_state,
         data_root=data_root(counts, population.data_digests),
     )
-
-
-def _data_digests(
-    clean: FederatedData, configuration: Configuration, owners: Owners | None
-) -> tuple[Digest, ...]:
-    """Return the digest of each client's training samples, zeros where its owner discloses none."""
-    if clean.name == OWN.name:
-        return (NO_DIGEST,) * clean.clients if owners is None else owners.data
-    return simulated_digests(clean, configuration.seed)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,21 +53,13 @@ class RunFolder:
     """A run's own files."""
 
     def __init__(self, paths: RunPaths, disk: Disk = DISK) -> None:
-        self.paths = paths
-        self._disk = disk
+        self.paths, self.disk = paths, disk
 
-    def write_configuration(self, text: str) -> None:
-        self._disk.write_whole(self.paths.configuration, text.encode())
-
-    def write_metrics(self, lines: list[bytes]) -> None:
-        self._disk.write_whole(self.paths.metrics, b"".join(lines))
-
-    def keep_metrics_aside(self, lines: list[bytes]) -> None:
-        """Write rows that the chain contradicts to a file of their own."""
-        self._disk.write_whole(self.paths.metrics_before_rollback(), b"".join(lines))
+    def write_configuration(self, configuration: Configuration) -> None:
+        self.disk.write_whole(self.paths.configuration, configuration.to_toml().encode())
 
     def append_metrics(self, row: RoundMetrics) -> None:
-        self._disk.append(self.paths.metrics, line_of(row))
+        self.disk.append(self.paths.metrics, line_of(row))
 
     def metrics_lines(self) -> list[bytes]:
         """Return all lines of the metrics, damaged ones included; none without a file."""
@@ -81,9 +73,7 @@ class RunFolder:
     ) -> None:
         """Add the environment that trains from a round on, unless it is the last one's.
 
-        Args:
-            is_begun: whether the chain has commitments in the round, which were then made in
-                another environment: that of the round is recorded as unknown.
+        Of a round that has commitments already, it is recorded as unknown.
         """
         recorded = self.environments()
         if not recorded or recorded[-1][1] != environment:
@@ -91,10 +81,8 @@ class RunFolder:
             if is_begun:
                 mixed = replace(environment, isa=_MIXED)
                 rows = [*recorded, (round_number, mixed), (round_number + 1, environment)]
-            lines = [json.dumps({"round": first} | asdict(known)) for first, known in rows]
-            self._disk.write_whole(
-                self.paths.environments, "".join(f"{x}\n" for x in lines).encode()
-            )
+            lines = [f"{json.dumps({'round': n} | asdict(known))}\n" for n, known in rows]
+            self.disk.write_whole(self.paths.environments, "".join(lines).encode())
 
     def environments(self) -> list[tuple[int, TrainingEnvironment]]:
         """Return the environments in which the run was trained, each with its first round."""
@@ -109,7 +97,7 @@ class RunFolder:
         self, vector: NDArray[np.float32], layout: Layout, facts: Mapping[str, str] | None = None
     ) -> None:
         """Write the model's tensors by name, with facts about them; the vector has shape (d,)."""
-        self._disk.write_whole(self.paths.model, encode_model(vector, layout, facts))
+        self.disk.write_whole(self.paths.model, encode_model(vector, layout, facts))
 
     def read_model(self) -> StoredModel | None:
         """Return the model; None if there is no file of it, or a damaged or older one."""
@@ -144,9 +132,8 @@ def _environment(path: Path, number: int, line: bytes) -> tuple[int, TrainingEnv
 def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()) -> Configuration:
     """Return the configuration of an existing run, to resume it.
 
-    Args:
-        settings: `machine.key=value` or `track.key=value` of each, and the place of each piece of
-            code that the run has besides this program's; all others are fixed.
+    Settings may be `machine.key=value`, `track.key=value`, and the place of code of the run that is
+    not this program's; all others are fixed.
     """
     folder = run_folder(home, name)
     path = folder.paths.configuration
@@ -171,12 +158,11 @@ def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()
 
 def document_of(home: Path, name: str) -> RunDocument | None:
     """Return the run document in a home; None for a run without a contract or that blob."""
-    folder = Home(home)
-    if not folder.run(name).manifest.exists():
+    if not Home(home).run(name).manifest.exists():
         return None
     try:
         digest = Digest(bytes.fromhex(manifest_of(home, name).config.removeprefix("0x")))
-        return decode_run(FolderBlobs(folder.blobs).get(digest, MAX_DOCUMENT_BYTES))
+        return decode_run(FolderBlobs(Home(home).blobs).get(digest, MAX_DOCUMENT_BYTES))
     except (BlobError, ValueError):
         return None
 
@@ -195,14 +181,6 @@ def manifest_of(home: Path, name: str) -> Manifest:
     return read_run_manifest(run_folder(home, name).paths)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedRows:
-    """Lines of a metrics file, by comparison with the chain."""
-
-    borne_out: dict[int, bytes]
-    strange: list[tuple[int, str]]
-
-
 def restore_metrics(
     folder: RunFolder,
     measure: Measure,
@@ -215,52 +193,59 @@ def restore_metrics(
 
     Args:
         accept_rollback: continue if the chain lacks rounds of the rows; these are set aside.
+
+    Returns:
+        Rounds that cannot be evaluated any more, since their model is missing.
     """
     ends = ends_after(ledger, 0)
     lines = folder.metrics_lines()
-    rows = _sorted_out(folder.paths.metrics, lines, ends)
-    if rows.strange:
+    confirmed, strange = _sorted_out(folder.paths.metrics, lines, ends)
+    if strange:
         if not accept_rollback:
-            raise ChainRolledBackError(_sentence(folder, rows.strange, ends))
-        folder.keep_metrics_aside(lines)
+            raise _rolled_back(folder, strange, ends)
+        folder.disk.write_whole(folder.paths.metrics_before_rollback(), b"".join(lines))
     restored: list[bytes] = []
     missing: list[int] = []
     model = ledger.deployment().model
     for end in ends:
         model = end.model if isinstance(end, RoundDecided) else model
-        line = rows.borne_out.get(end.round) or _made(measure, ledger, blobs, end.round, model)
+        line = confirmed.get(end.round) or _made(measure, ledger, blobs, end.round, model)
         if line is None:
             missing.append(end.round)
         else:
             restored.append(line)
     if restored != lines:
-        folder.write_metrics(restored)
+        folder.disk.write_whole(folder.paths.metrics, b"".join(restored))
     return tuple(missing)
 
 
 def require_rows(folder: RunFolder, ledger: RoundHistory) -> None:
     """Reject a chain without a round of the rows; see `restore_metrics`."""
     ends = ends_after(ledger, 0)
-    if strange := _sorted_out(folder.paths.metrics, folder.metrics_lines(), ends).strange:
-        raise ChainRolledBackError(_sentence(folder, strange, ends))
+    _, strange = _sorted_out(folder.paths.metrics, folder.metrics_lines(), ends)
+    if strange:
+        raise _rolled_back(folder, strange, ends)
 
 
-def _sorted_out(path: Path, lines: Sequence[bytes], ends: Sequence[End]) -> CheckedRows:
+def _sorted_out(
+    path: Path, lines: Sequence[bytes], ends: Sequence[End]
+) -> tuple[dict[int, bytes], list[tuple[int, str]]]:
+    """Return the lines that the chain confirms by round, and round and head of all others."""
     heads = {f"0x{end.head.hex()}": end.round for end in ends}
-    rows, doubled = CheckedRows({}, []), list[int]()
+    confirmed, strange, doubled = dict[int, bytes](), list[tuple[int, str]](), list[int]()
     for line in lines:
         row = _row(line)
         if row is None:
-            continue  # cut off or damaged: it tells nothing, and is made again
+            continue  # cut off or damaged: it is made again
         number, head = row
         if head not in heads:
-            rows.strange.append((number, head))
-        elif number in rows.borne_out:
+            strange.append((number, head))
+        elif number in confirmed:
             doubled.append(number)
         elif heads[head] == number:
-            rows.borne_out[number] = line
+            confirmed[number] = line
     warn_of_doubled_rows(path, doubled)
-    return rows
+    return confirmed, strange
 
 
 def _row(line: bytes) -> tuple[int, str] | None:
@@ -288,10 +273,12 @@ def _made(
     return line_of(measure.row(ledger, number, vector))
 
 
-def _sentence(folder: RunFolder, strange: Sequence[tuple[int, str]], ends: Sequence[End]) -> str:
+def _rolled_back(
+    folder: RunFolder, strange: Sequence[tuple[int, str]], ends: Sequence[End]
+) -> ChainRolledBackError:
     number, head = strange[0]
     has = f"0x{ends[number - 1].head.hex()}" if 0 < number <= len(ends) else "no such round"
-    return (
+    return ChainRolledBackError(
         f"{folder.paths.metrics} has round {number} with head {head[:66]}, the chain {has} "
         f"({len(ends)} rounds have ended there): a restored copy, a damaged file or a "
         f"reorganisation has taken rounds back, or it is another chain. Put back the newest copy, "

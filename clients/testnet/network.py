@@ -1,8 +1,7 @@
 """A test network, from nothing to running workers: each part is a separate process.
 
-No process directs the rounds: there are a chain, a contract, a store, and workers that know their
-own keys and the contract's address. Everything ends with the context, and also when this process is
-killed.
+No process directs the rounds: there are a chain, a contract, a store, and workers with their keys
+and the contract's address. All of them end with the context, and when this process is killed.
 """
 
 from __future__ import annotations
@@ -13,15 +12,14 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from clients.configuration.loading import checked
 from clients.configuration.parsing import ALLOW_PREDICTABLE, set_block_beacon
 from clients.configuration.run_configuration import own_code_settings
 from clients.configuration.schema import Configuration
-from clients.random_streams import simulated_keys, simulated_signers
+from clients.random_streams import simulated_keys
 from clients.registration import PASSWORD_FILE, write_test_keystores
 from clients.testnet import ChainKind, StoreKind
 from clients.worker.status import WorkerFolder, WorkerState, read_status
@@ -35,7 +33,10 @@ from ledger.io.processes import CommandError, CommandProcess, CommandRunner
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.encoding import checksum
 from ledger.protocol.errors import ChainError, ConfigurationError
+from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import ClientId
+
+T = TypeVar("T")
 
 ENTRY = "cmfl.commands.main:run"
 """What every process but anvil runs: the command line."""
@@ -68,9 +69,7 @@ class ChainPace:
     Attributes:
         blocks_of_a_client: length of the window for each active client, all of which may train on
             one machine.
-        view_seconds: of view 0, in the chain's seconds.
         deadline_blocks: between the window's end and the deadline.
-        confirmations: of a block before workers act on it.
     """
 
     block_seconds: float
@@ -87,17 +86,16 @@ PACES = {
     ChainKind.ANVIL: ChainPace(1.0, 0.0, 6, 60, 1, 0.25),
 }
 LEAST_WINDOW = 8
-"""Blocks in which commitments are taken at least."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """Settings of a test network.
+    """Settings of a test network, whose clients are divided among worker processes.
 
     Attributes:
-        workers: number of processes that host its clients.
-        pace: of the chain; None for the node's usual one.
-        allow_predictable_seeds: whether workers accept a run whose seeds can be predicted.
+        pace: of the chain; None for the usual one of its kind.
+        anvil: path of the program; None for the one on PATH.
+        serves: whether the audit service runs as well.
     """
 
     home: Path
@@ -118,8 +116,7 @@ class NetworkSettings:
 def fitted_to_pace(values: dict[str, Any], pace: ChainPace) -> Configuration:
     """Return a configuration with a window, deadline and views that suit a chain, unless given.
 
-    Args:
-        values: sections and their keys, as `plain_values` reads them; changed.
+    `values` has sections and keys as `plain_values` reads them, and is changed.
     """
     set_block_beacon(values)
     protocol = values.get("protocol")
@@ -137,29 +134,20 @@ def fitted_to_pace(values: dict[str, Any], pace: ChainPace) -> Configuration:
 
 
 class ChainNode:
-    """A node that can be stopped and restarted on the same port.
-
-    Attributes:
-        key: of an account that can pay for everything; public, for tests.
-    """
+    """A node that can be stopped and restarted on the same port; its key is public, for tests."""
 
     def __init__(self, settings: NetworkSettings, processes: CommandRunner) -> None:
-        self._settings = settings
-        self._processes = processes
+        self._settings, self._processes = settings, processes
         self._process: CommandProcess | None = None
         self._goes = False
         self.kind = settings.chain
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.key = TEST_KEYS[0] if self.kind is ChainKind.EMBEDDED else ANVIL_TEST_KEY
-
-    @property
-    def file(self) -> Path:
-        return self._settings.home / "chain.sqlite"
+        self.file = settings.home / "chain.sqlite"
 
     @property
     def process(self) -> CommandProcess:
-        """The node's process; CommandError if it has not been started."""
         if self._process is None:
             raise CommandError("the node has not been started")
         return self._process
@@ -170,14 +158,29 @@ class ChainNode:
         Until `go`, blocks come with transactions only, one with each, and none at all on anvil
         after `hold`: no window passes while workers start.
         """
+        arguments: list[object]
         if self.kind is ChainKind.ANVIL:
-            self._process = self._processes.start("chain", self._anvil(), is_program=True)
+            program = self._settings.anvil or shutil.which("anvil")
+            if program is None:
+                raise ConfigurationError("there is no anvil on PATH, and CMFL_ANVIL names none")
+            arguments = [program, "--port", self.port, "--silent", "--hardfork", "prague"]
+            arguments += ["--accounts", "1", "--balance", "1000000000"]
         else:
             arguments = ["chain", "serve", "--home", self._settings.home, "--port", self.port]
             if self._goes:
                 arguments += ["--block-time", f"{self._settings.clocks.block_seconds:g}"]
-            self._process = self._processes.start("chain", arguments)
-        return self._answering(self._process)
+        is_program = self.kind is ChainKind.ANVIL
+        process = self._process = self._processes.start("chain", arguments, is_program=is_program)
+
+        def chain_id() -> int | None:
+            try:
+                return int(str(self.ask("eth_chainId")), 16)
+            except ChainError as error:
+                if process.code() is not None:
+                    raise CommandError(f"the node ended: {process.log_tail()}") from error
+                return None
+
+        return _polled(chain_id, f"the node at {self.url} does not answer")
 
     def hold(self) -> None:
         """Accept transactions without making blocks until `go`, on a chain with short windows.
@@ -199,7 +202,7 @@ class ChainNode:
         self.start()
 
     def mine(self, blocks: int) -> None:
-        """Make at least one empty block at once."""
+        """Make empty blocks at once, at least one."""
         self.ask("anvil_mine" if self.kind is ChainKind.ANVIL else "evm_mine", hex(blocks))
 
     def stop(self) -> None:
@@ -207,31 +210,15 @@ class ChainNode:
         self.process.end(30)
 
     def ask(self, method: str, *parameters: object) -> object:
-        """Return the result of one request (ChainError without one)."""
         return HttpTransport(self.url, 30, _MOST_ANSWER_BYTES).ask(method, *parameters)
 
-    def _anvil(self) -> list[object]:
-        program = self._settings.anvil or shutil.which("anvil")
-        if program is None:
-            raise ConfigurationError("there is no anvil on PATH, and CMFL_ANVIL names none")
-        return [
-            *(program, "--port", self.port, "--silent", "--hardfork", "prague"),
-            *("--accounts", "1", "--balance", "1000000000"),
-        ]
 
-    def _answering(self, process: CommandProcess) -> int:
-        def chain_id() -> int | None:
-            try:
-                return int(str(self.ask("eth_chainId")), 16)
-            except ChainError as error:
-                if process.code() is not None:
-                    raise CommandError(f"the node ended: {process.log_tail()}") from error
-                return None
-
-        answer = RetryPolicy(_BACKOFF, deadline_seconds=WORKER_SECONDS).poll(chain_id)
-        if answer is None:
-            raise CommandError(f"the node at {self.url} does not answer")
-        return answer
+def _polled(look: Callable[[], T | None], failure: str, seconds: float = WORKER_SECONDS) -> T:
+    """Return the first answer that is not None, within some seconds."""
+    answer = RetryPolicy(_BACKOFF, deadline_seconds=seconds).poll(look)
+    if answer is None:
+        raise CommandError(failure)
+    return answer
 
 
 def free_port() -> int:
@@ -252,10 +239,9 @@ class NetworkPaths:
 
 
 class WorkerSlot:
-    """A slot in which a worker can be started, killed and restarted.
+    """A slot, numbered from 0, in which a worker can be started, killed and restarted.
 
     Attributes:
-        number: from 0.
         process: the newest one; None before the first start.
 
     Args:
@@ -271,19 +257,11 @@ class WorkerSlot:
         arguments: Sequence[object],
         processes: CommandRunner,
     ) -> None:
-        self.number = number
-        self.clients = clients
-        self.folder = folder
-        self._own = WorkerFolder(folder)
-        self.paths = paths
+        self.number, self.name = number, f"worker-{number:02d}"
+        self.clients, self.folder, self.paths = clients, folder, paths
         self.process: CommandProcess | None = None
-        self._processes = processes
-        self._arguments = arguments
+        self._processes, self._arguments = processes, arguments
         folder.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def name(self) -> str:
-        return f"worker-{self.number:02d}"
 
     def environment(self, folder: Path) -> dict[str, str]:  # noqa: ARG002 - for tests
         return {}
@@ -294,9 +272,9 @@ class WorkerSlot:
 
     def start_with_folder(self, folder: Path, name: str) -> CommandProcess:
         """Start a worker with this slot's keys and another folder."""
-        words: list[object] = ["worker", "--rpc-url", self.paths.chain]
-        words += ["--blobs", self.paths.blobs]
-        words += ["--mailbox", self.paths.mailbox, "--folder", folder, *self._arguments]
+        paths = self.paths
+        words: list[object] = ["worker", "--rpc-url", paths.chain, "--blobs", paths.blobs]
+        words += ["--mailbox", paths.mailbox, "--folder", folder, *self._arguments]
         return self._processes.start(name, words, environment=self.environment(folder))
 
     def kill(self) -> None:
@@ -316,7 +294,7 @@ class WorkerSlot:
     def status(self) -> dict[str, Any]:
         """Return the worker's status; empty if it has written none."""
         try:
-            return read_status(self._own.status)
+            return read_status(WorkerFolder(self.folder).status)
         except ConfigurationError:
             return {}
 
@@ -325,6 +303,7 @@ class LocalNetwork:
     """A test network that runs until its context ends.
 
     Attributes:
+        home: folder of chain, blobs and the run.
         store: server of blobs and mail; None for folders.
     """
 
@@ -335,8 +314,8 @@ class LocalNetwork:
         self, settings: NetworkSettings, say: Callable[[str], None] = lambda _: None
     ) -> None:
         """Prepare a network; `say` is called with a sentence about each step."""
-        self.settings = settings
-        self._say = say
+        self.settings, self._say = settings, say
+        self.home, self.clients = Home(settings.home), settings.configuration.protocol.clients
         self._open = ExitStack()
         self.store: CommandProcess | None = None
         self._store_port = 0
@@ -344,15 +323,6 @@ class LocalNetwork:
         self.processes: CommandRunner
         self.seats: list[WorkerSlot] = []
         self._paths: list[NetworkPaths] = []
-
-    @property
-    def home(self) -> Home:
-        """The folder of chain, blobs and the run."""
-        return Home(self.settings.home)
-
-    @property
-    def clients(self) -> int:
-        return self.settings.configuration.protocol.clients
 
     @property
     def manifest(self) -> Manifest:
@@ -376,7 +346,11 @@ class LocalNetwork:
             seat.start()
         polling = RetryPolicy(_BACKOFF, deadline_seconds=WORKER_SECONDS)
         for seat in self.seats:
-            if not polling.poll(partial(_has_started, seat)):
+
+            def has_started(seat: WorkerSlot = seat) -> bool | None:
+                return seat.has_reported() or (None if seat.is_up() else False)
+
+            if not polling.poll(has_started):
                 tail = "" if seat.process is None else seat.process.log_tail()
                 raise CommandError(f"{seat.name} does not come up: {tail}")
         self._say(f"{len(self.seats)} workers host {self.clients} clients")
@@ -394,14 +368,19 @@ class LocalNetwork:
         if self.store is not None and self.store.code() is None:
             return
         arguments = ["blobs", "serve", "--home", self.settings.home, "--port", self._store_port]
-        arguments += ["--run", RUN, "--rpc-url", self.node.url]
-        arguments += ["--chain-id", self.manifest.chain_id]
-        # A worker signs for the place that it knows, which is its own way to the store.
-        own = f"http://127.0.0.1:{self._store_port}"
-        for url in dict.fromkeys([own, *(path.blobs for path in self._paths)]):
+        arguments += ["--run", RUN, *self._on_node(self.manifest.chain_id)]
+        # A worker signs for the URL that it knows, which may lead through a relay.
+        for url in dict.fromkeys([self._store_url, *(path.blobs for path in self._paths)]):
             arguments += ["--public-url", url]
         self.store = self.processes.start("store", arguments)
         wait_for_port(self._store_port, self.store)
+
+    @property
+    def _store_url(self) -> str:
+        return f"http://127.0.0.1:{self._store_port}"
+
+    def _on_node(self, chain_id: int) -> list[object]:
+        return ["--rpc-url", self.node.url, "--chain-id", chain_id]
 
     def _begin(self) -> None:
         settings = self.settings
@@ -412,15 +391,7 @@ class LocalNetwork:
         self._open.callback(self._end_in_order)
         self._say(f"{settings.chain} chain at {self.node.url}")
         chain_id = self.node.start()
-        file = settings.home / "federation.toml"
-        DISK.write_whole(file, settings.configuration.to_toml().encode())
-        keys = simulated_keys(settings.configuration.seed, self.clients)
-        write_test_keystores(settings.home / "keys", keys)
-        self._pay(chain_id)
-        # After the funds, each of which is a block on some chains: the first window opens here.
-        on_node = ["--rpc-url", self.node.url, "--chain-id", chain_id]
-        arguments = ["deploy", "--home", settings.home, "--run", RUN, "--config", file]
-        self.processes.run("deploy", [*arguments, *on_node], environment=self._payer())
+        self._deploy(chain_id)
         address = self.manifest.address
         self._open.enter_context(run_lock(self.home.run(RUN)))
         # Workers act on what is final, and no block comes by itself before they are there.
@@ -431,55 +402,49 @@ class LocalNetwork:
         self._paths = [self.path() for _ in range(settings.workers)]
         if settings.store is StoreKind.SERVED:
             self.restart_store()
-            self._say(f"blobs and mail at http://127.0.0.1:{self._store_port}")
-        self._settle(chain_id, address)
+            self._say(f"blobs and mail at {self._store_url}")
+        for number, paths in enumerate(self._paths):
+            # The clients are dealt out in turn.
+            hosted = tuple(map(ClientId, range(number, self.clients, settings.workers)))
+            words = worker_arguments(settings, chain_id, address, hosted)
+            folder = settings.home / "workers" / f"{number:02d}"
+            self.seats.append(self.slot(number, hosted, folder, paths, words, self.processes))
         if settings.serves:
-            self._serve(chain_id)
+            port = free_port()
+            arguments = ["serve", "--home", settings.home, "--port", port]
+            arguments += [*self._on_node(chain_id), "--mailbox", self._mailbox]
+            self.processes.start("service", arguments)
+            self._say(f"service and dashboard at http://127.0.0.1:{port}/dashboard/")
+
+    def _deploy(self, chain_id: int) -> None:
+        """Write configuration and keys, pay the clients, and deploy the contract."""
+        settings, on_node = self.settings, self._on_node(chain_id)
+        file = settings.home / "federation.toml"
+        DISK.write_whole(file, settings.configuration.to_toml().encode())
+        keys = simulated_keys(settings.configuration.seed, self.clients)
+        write_test_keystores(settings.home / "keys", keys)
+        payer = {KEY_VARIABLE: self.node.key.hex()}
+        registered = [checksum(KeySigner(key).address) for key in keys]
+        arguments = ["chain", "fund", *registered, "--amount", ETHER_OF_A_CLIENT, *on_node]
+        self.processes.run("fund", arguments, environment=payer)
+        self._say(f"{len(registered)} clients have {ETHER_OF_A_CLIENT} ether each for gas")
+        # After the funds, each of which is a block on some chains: the first window opens here.
+        arguments = ["deploy", "--home", settings.home, "--run", RUN, "--config", file, *on_node]
+        self.processes.run("deploy", arguments, environment=payer)
 
     def _end_in_order(self) -> None:
         """Let the chain close its file; everything else is killed after it."""
         with suppress(CommandError):
             self.node.stop()
 
-    def _pay(self, chain_id: int) -> None:
-        registered = self._addresses()
-        arguments = ["chain", "fund", *registered, "--amount", ETHER_OF_A_CLIENT]
-        on_node = ["--rpc-url", self.node.url, "--chain-id", chain_id]
-        self.processes.run("fund", [*arguments, *on_node], environment=self._payer())
-        self._say(f"{len(registered)} clients have {ETHER_OF_A_CLIENT} ether each for gas")
-
-    def _settle(self, chain_id: int, address: str) -> None:
-        settings, clients = self.settings, self.clients
-        for number, hosted in enumerate(clients_by_worker(clients, settings.workers)):
-            arguments = worker_arguments(settings, chain_id, address, hosted)
-            folder = settings.home / "workers" / f"{number:02d}"
-            paths = self._paths[number]
-            self.seats.append(self.slot(number, hosted, folder, paths, arguments, self.processes))
+    @property
+    def _mailbox(self) -> str:
+        return self._store_url if self._store_port else str(self.settings.home / "mailbox")
 
     def path(self) -> NetworkPaths:
         """Return the paths of the next worker; a test may lead them through relays."""
-        if not self._store_port:
-            return NetworkPaths(
-                self.node.url, str(self.home.blobs), str(self.settings.home / "mailbox")
-            )
-        store = f"http://127.0.0.1:{self._store_port}"
-        return NetworkPaths(self.node.url, store, store)
-
-    def _serve(self, chain_id: int) -> None:
-        port = free_port()
-        arguments = ["serve", "--home", self.settings.home, "--port", port]
-        arguments += ["--rpc-url", self.node.url, "--chain-id", chain_id]
-        store = f"http://127.0.0.1:{self._store_port}" if self._store_port else None
-        arguments += ["--mailbox", store or self.settings.home / "mailbox"]
-        self.processes.start("service", arguments)
-        self._say(f"service and dashboard at http://127.0.0.1:{port}/dashboard/")
-
-    def _payer(self) -> dict[str, str]:
-        return {KEY_VARIABLE: self.node.key.hex()}
-
-    def _addresses(self) -> list[str]:
-        signers = simulated_signers(self.settings.configuration.seed, self.clients)
-        return [checksum(signer.address) for signer in signers]
+        blobs = self._store_url if self._store_port else str(self.home.blobs)
+        return NetworkPaths(self.node.url, blobs, self._mailbox)
 
 
 def worker_arguments(
@@ -501,18 +466,6 @@ def worker_arguments(
     return words if configuration.data.path is None else [*words, "--data", configuration.data.path]
 
 
-def _has_started(slot: WorkerSlot) -> bool | None:
-    """Return whether a worker has reported; False if it has ended, None while it starts."""
-    if slot.has_reported():
-        return True
-    return None if slot.is_up() else False
-
-
-def clients_by_worker(clients: int, workers: int) -> list[tuple[ClientId, ...]]:
-    """Return the clients of each worker, ascending, dealt out in turn."""
-    return [tuple(ClientId(c) for c in range(first, clients, workers)) for first in range(workers)]
-
-
 def wait_for_port(port: int, process: CommandProcess, seconds: float = WORKER_SECONDS) -> None:
     """Return once a process listens on a port of this machine."""
 
@@ -523,5 +476,4 @@ def wait_for_port(port: int, process: CommandProcess, seconds: float = WORKER_SE
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", port)) == 0 or None
 
-    if RetryPolicy(_BACKOFF, deadline_seconds=seconds).poll(is_listening) is None:
-        raise CommandError(f"{process.name} does not listen on port {port}")
+    _polled(is_listening, f"{process.name} does not listen on port {port}", seconds)

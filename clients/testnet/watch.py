@@ -1,8 +1,4 @@
-"""Following a test network: its rounds by chain and blobs, its logs, and processes that end.
-
-A chain in a file and a store are restarted like workers; a chain in memory is lost with its
-process.
-"""
+"""Following a test network: its rounds by chain and blobs, its logs, and processes that end."""
 
 from __future__ import annotations
 
@@ -40,10 +36,9 @@ class WatchedRound:
     """An ended round, by chain and record.
 
     Attributes:
-        views: in which the two phases were decided; None if it was abandoned.
+        views: in which the two phases were decided; None if it was abandoned, as for `model`.
         late: active clients without a commitment by the closing block.
         unusable: active clients with a commitment, whose payload is not in the record.
-        model: digest of w_{t+1}; None if it was abandoned.
         malformed: unusable clients whose payload is not d finite numbers.
     """
 
@@ -73,11 +68,8 @@ class RoundWatch:
         self, ledger: CommitteeLedger, blobs: BlobReader, now: Callable[[], float], first: int = 1
     ) -> None:
         """Start at a round; `now` returns seconds by the watcher's clock."""
-        self.ledger = ledger
-        self._blobs = blobs
-        self._now = now
-        self._next = first
-        self._since = now()
+        self.ledger, self._blobs, self._now = ledger, blobs, now
+        self._next, self._since = first, now()
 
     def is_finished(self) -> bool:
         """Return whether no round is open any more; False if the node does not answer."""
@@ -107,39 +99,32 @@ class RoundWatch:
         if round_ is None or round_.end is None:
             return None
         now = self._now()
-        watched = self._told(round_, now - self._since)
+        watched = self._watched(round_, round_.end.head, now - self._since)
         self._next, self._since = self._next + 1, now
         return watched
 
     def _history(self) -> FoldedHistory:
         return FoldedHistory.of(self.ledger, self._blobs)
 
-    def _told(self, round_: HistoryRound, seconds: float) -> WatchedRound:
-        active = round_.participants.expected
-        end, decided = round_.end, round_.decided
-        assert end is not None, "only ended rounds are returned"
-        documents = read_documents(self._blobs, round_)
-        record = documents.record
-        usable = set() if record is None else {update.client for update in record.updates}
-        refused = (
-            ()
-            if record is None
-            else tuple(sorted({r.signed.scores.member for r in record.refused}))
-        )
-        dropouts = () if record is None else record.dropouts
-        malformed = {d.client for d in dropouts if d.reason is DropoutReason.PAYLOAD_MALFORMED}
-        unusable = round_.counted - usable if record is not None else frozenset()
+    def _watched(self, round_: HistoryRound, head: Digest, seconds: float) -> WatchedRound:
+        documents, decided = read_documents(self._blobs, round_), round_.decided
+        refused, malformed, unusable = set[ClientId](), set[ClientId](), set[ClientId]()
+        if (record := documents.record) is not None:
+            refused = {each.signed.scores.member for each in record.refused}
+            unusable = {*round_.counted} - {update.client for update in record.updates}
+            reason = DropoutReason.PAYLOAD_MALFORMED
+            malformed = {each.client for each in record.dropouts if each.reason is reason}
         return WatchedRound(
             number=round_.round,
             seconds=seconds,
             views=None if decided is None else decided.views,
             accepted=() if decided is None else decided.accepted,
-            late=tuple(sorted(active - round_.counted)),
+            late=tuple(sorted(round_.participants.expected - round_.counted)),
             unusable=tuple(sorted(unusable)),
-            refused=refused,
+            refused=tuple(sorted(refused)),
             banned=round_.banned,
             model=None if decided is None else decided.model,
-            head=end.head,
+            head=head,
             commitments=len({mined.block for mined in round_.mined}),
             malformed=tuple(sorted(malformed)),
             accused=tuple(sorted({i.member for i in documents.reported_incidents if i.votes})),
@@ -172,11 +157,7 @@ class LogFollower:
 
 @dataclass(frozen=True, slots=True)
 class NetworkSummary:
-    """Totals of a test network.
-
-    Attributes:
-        restarts: workers restarted after they ended by themselves.
-    """
+    """Totals of a test network; restarts are of workers that ended by themselves."""
 
     rounds: int
     decided: int
@@ -192,8 +173,7 @@ class NetworkSupervisor:
     """Supervises the processes of a network until its rounds are over; restarts what ends."""
 
     def __init__(self, federation: LocalNetwork, watch: RoundWatch) -> None:
-        self.federation = federation
-        self.watch = watch
+        self.federation, self.watch = federation, watch
         self._ended: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=MOST_RESTARTS))
         self._restarts = 0
 
@@ -231,7 +211,7 @@ class NetworkSupervisor:
         )
 
     def _mind(self) -> None:
-        """Restart what has ended."""
+        """Restart what has ended; a chain in memory is lost with its process."""
         now = time.monotonic()
         for seat in self.federation.seats:
             if seat.process is not None and seat.process.code() not in {None, 0}:

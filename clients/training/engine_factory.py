@@ -1,7 +1,6 @@
 """The engine that a run's settings ask for, and the class of updates that it trains.
 
-On one core or GPU it is one in the caller's process. The environment class is what the bytes of an
-update follow from, beside the inputs.
+The bytes of an update follow from its inputs and from this environment class.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from clients.devices import (
     require_cap,
 )
 from clients.models.model import Model, ParameterVector
-from clients.training.device_distances import ResidentUpdates, engine_distances
 from clients.training.plain_trainer import LocalTraining
 from clients.training.pool_engine import PoolEngine
 from clients.training.port import (
@@ -35,7 +33,7 @@ from clients.training.port import (
     TrainingPath,
 )
 from clients.training.ray_engine import require_reachable
-from clients.training.update_rows import UpdateMatrix
+from clients.training.updates import ResidentUpdates, UpdateMatrix, engine_distances
 from clients.training.workload import JobRunner, Workload, as_training_error, totals_by_set
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payloads import FLOAT32, PayloadForm
@@ -49,11 +47,7 @@ MAX_WORKERS = 256
 
 
 class LocalEngine(Engine):
-    """Trains and evaluates in this process, at once.
-
-    Args:
-        rows: expected number of jobs per call; more cost another allocation.
-    """
+    """Trains and evaluates in this process, at once."""
 
     def __init__(
         self,
@@ -62,8 +56,7 @@ class LocalEngine(Engine):
         distances: Distances,
         resident: ResidentUpdates | None = None,
     ) -> None:
-        self.distances = distances
-        self._workload = workload
+        self.distances, self._workload = distances, workload
         self._updates = UpdateMatrix(rows, workload.model.dimension, workload.form)
         with as_training_error():
             self._runner = JobRunner(workload, self._updates, resident)
@@ -128,7 +121,6 @@ def require_engine(device: str, cluster: str | None, isa: InstructionSet | None 
 
 
 def _require_cappable(isa: InstructionSet, device: str, cluster: str | None) -> None:
-    """Refuse a cap that would not hold."""
     if cluster is not None:
         raise ConfigurationError(
             f"machine.isa = {isa} with machine.engine = ray: actors start with the environment of "
@@ -164,8 +156,8 @@ def open_engine(  # noqa: PLR0913 - what is computed, and seven ways to say how
             script that asks for more, or for a cap, must guard its main part by
             `if __name__ == "__main__"`.
         cluster: address of a Ray cluster; None for this machine without Ray.
-        isa: cap of the instruction set; None for none. One worker, too, is a spawned process,
-            unless this one has started under the same cap.
+        isa: cap of the instruction set. One worker, too, is a spawned process, unless this process
+            has started under the same cap.
         records_losses: whether updates come with the loss of every local step; not on a cluster.
     """
     if not 1 <= workers <= MAX_WORKERS:
@@ -202,46 +194,36 @@ def open_engine(  # noqa: PLR0913 - what is computed, and seven ways to say how
 
 
 _ELSEWHERE = {"ray": "unknown: actors of a cluster", "flower": "unknown: SuperNodes of Flower"}
-_CARDS_ELSEWHERE = "unknown: cards of a cluster"
 
 
 def environment_of(configuration: Configuration) -> TrainingEnvironment:
-    """Return the class of updates that an engine of this process trains for a run.
-
-    Of a cluster's actors and of Flower's nodes it is unknown, and equal to that of no repetition.
-    """
+    """Return the class of updates that a client states for a run; see `environment_of_run`."""
     machine = configuration.machine
-    if trains_on_cluster_cards(configuration):
+    if machine.trains_elsewhere and machine.device != "cpu":
         raise ConfigurationError(
             f"machine.device = {machine.device} with machine.engine = {machine.engine}: which "
             f"cards train is not known in this process, so their environment cannot be stated"
         )
-    here = environment_here(settled_path(configuration), machine.device, machine.isa)
-    return replace(here, isa=_ELSEWHERE.get(machine.engine, here.isa))
+    return environment_of_run(configuration)
 
 
 def environment_of_run(configuration: Configuration) -> TrainingEnvironment:
-    """Return the class that a simulation records; of a cluster's cards it is unknown, too."""
-    if not trains_on_cluster_cards(configuration):
-        return environment_of(configuration)
-    here = environment_here(settled_path(configuration), "cpu")
-    isa = _ELSEWHERE[configuration.machine.engine]
-    return replace(here, isa=isa, device=_CARDS_ELSEWHERE)
+    """Return the class of updates that a simulation records.
 
-
-def trains_on_cluster_cards(configuration: Configuration) -> bool:
-    """Return whether other machines' cards may train: their kind is not known in this process."""
-    return configuration.machine.trains_elsewhere and configuration.machine.device != "cpu"
+    Of a cluster's actors and of Flower's nodes it is unknown, and equal to that of no repetition.
+    """
+    machine, path = configuration.machine, settled_path(configuration)
+    if not machine.trains_elsewhere:
+        return environment_here(path, machine.device, machine.isa)
+    here = environment_here(path, "cpu")
+    device = here.device if machine.device == "cpu" else "unknown: cards of a cluster"
+    return replace(here, isa=_ELSEWHERE[machine.engine], device=device)
 
 
 def environment_here(
     path: TrainingPath, device: str, cap: InstructionSet | None = None
 ) -> TrainingEnvironment:
-    """Return the class of updates that an engine of this process trains.
-
-    Args:
-        cap: that the engine is opened with, which refuses processes that do not compute under it.
-    """
+    """Return the class of updates that an engine of this process trains under its cap."""
     return TrainingEnvironment(
         torch=str(torch.__version__),
         path=path,
@@ -253,7 +235,7 @@ def environment_here(
 
 
 def require_known(environment: TrainingEnvironment) -> None:
-    """Refuse to compare updates with those of an environment of which nobody knows the class."""
+    """Refuse to compare updates with those of an environment whose class is unknown."""
     if environment.isa.endswith(SET_LATE):
         raise ConfigurationError(
             "variables that choose torch's kernels were set after this process had started, so "
@@ -270,7 +252,6 @@ def settled_path(configuration: Configuration) -> TrainingPath:
 
 
 def _device_kind(device: torch.device) -> str:
-    """Return the kind of a device: the processor, or a GPU with what computes on it."""
     if device.type == "cpu":
         return "cpu"
     major, minor = torch.cuda.get_device_capability(device)

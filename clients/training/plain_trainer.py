@@ -1,16 +1,12 @@
-"""The plain path: local SGD of one client after another, for any module.
+"""The settings of local SGD, and its plain path: one client after another, for any module.
 
-A client's training is line 3 of Algorithm 3 and no more: load the parameters, take tau steps of SGD
-on its own batches, and write the difference Δ = w_t − w_end to its destination.
+A client's training is line 3 of Algorithm 3: it takes tau steps of SGD from the global model w_t on
+its own batches, and writes the update Δ = w_t − w_end, a pseudo-gradient. The batch order follows
+from a seed that the client can recompute, so that the owner of an update can repeat it.
 
 A batch has the same bytes wherever the samples are stored. Each is a newly allocated tensor, which
 torch aligns: kernels may sum in another order at another alignment, and an update would then depend
 on the memory address of its samples.
-
-Every active client takes tau steps of SGD from the global model w_t on its own data, and sends the
-update Δ = w_t − w_end (a pseudo-gradient). Its batch order follows from a seed that the client can
-recompute, so the owner of an update can repeat it. The trainers of `clients/training` take the
-steps.
 """
 
 from __future__ import annotations
@@ -37,9 +33,8 @@ from clients.models.model import (
     training_loss,
 )
 from clients.random_streams import permutations
-from clients.training.device_distances import ResidentUpdates
 from clients.training.port import TrainingJob
-from clients.training.update_rows import update_writer
+from clients.training.updates import ResidentUpdates, update_writer
 from ledger.protocol.errors import ConfigurationError
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -48,19 +43,11 @@ LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalTraining:
-    """Settings of the local training: plain SGD, tau steps or whole epochs.
+    """The configuration's section `training` with its rules: plain SGD, tau steps or whole epochs.
 
     With a proximal term it is FedProx (Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith 2020, Algorithm
-    2): every step descends F_k(w) + mu/2 |w - w_t|^2, and so stays near the global model. Error
-    messages name the settings of the configuration's section `training`.
-
-    Attributes:
-        learning_rate: step size, above 0, at most what a float32 holds.
-        batch_size: samples per step; a client with fewer uses all of them.
-        local_steps: tau; None if epochs are counted.
-        local_epochs: passes over the client's data; None if steps are counted.
-        proximal: mu, above 0, at most what a float32 holds; None for no such term.
-        calibrated: whether the loss adds `tasks.class_shift` to the logits.
+    2): every step descends F_k(w) + mu/2 |w - w_t|^2, and so stays near the global model. With
+    `calibrated` the loss adds `class_shift` to the logits.
     """
 
     learning_rate: float
@@ -71,7 +58,6 @@ class LocalTraining:
     calibrated: bool = False
 
     def __post_init__(self) -> None:
-        """Validate the settings."""
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
             raise ConfigurationError(
                 f"training.learning_rate = {self.learning_rate}: must be above 0"
@@ -98,17 +84,11 @@ class LocalTraining:
 
 
 def batches(seed: bytes, samples: int, settings: LocalTraining) -> Iterator[NDArray[np.int64]]:
-    """Yield the sample indices of each SGD step.
+    """Yield the sample indices of each SGD step of a client with at least one sample.
 
     With a number of steps, batches are consecutive slices of an endless sequence of permutations,
-    all of the same size. With epochs, each permutation is cut separately, with a shorter last
-    batch.
-
-    Args:
-        samples: number of the client's samples, at least 1.
-
-    Yields:
-        Indices of one batch, shape (min(batch_size, samples),) or a shorter last one.
+    all of min(batch_size, samples). With epochs, each permutation is cut separately, with a shorter
+    last batch.
     """
     orders = permutations(seed, samples)
     size = min(settings.batch_size, samples)
@@ -146,25 +126,13 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 _ROWS_AT_ONCE = 512
 
 
-def batches_on(
-    device: torch.device, train: Sequence[Samples], collate: Collate, settings: LocalTraining
-) -> CollatedBatches | ResidentBatches:
-    """Return the batches of all clients on a device; client i's samples are at index i."""
-    if device.type == "cpu":
-        return CollatedBatches(train, collate, settings)
-    return ResidentBatches(train, collate, settings, device)
-
-
 class CollatedBatches:
     """Batches collated a few steps at a time, without a second copy of the data in memory."""
 
     def __init__(self, train: Sequence[Samples], collate: Collate, settings: LocalTraining) -> None:
-        self._train = train
-        self._collate = collate
-        self._settings = settings
+        self._train, self._collate, self._settings = train, collate, settings
 
     def of(self, job: TrainingJob) -> Iterator[Batch]:
-        """Yield the batch of each step, in order."""
         x, y = self._train[job.client]
         for group in _grouped(batches(job.seed, len(y), self._settings)):
             rows = np.concatenate(group)
@@ -188,11 +156,9 @@ class ResidentBatches:
     ) -> None:
         self._inputs = [torch.tensor(collate(samples.x), device=device) for samples in train]
         self._labels = [torch.tensor(samples.y, device=device) for samples in train]
-        self._settings = settings
-        self._device = device
+        self._settings, self._device = settings, device
 
     def of(self, job: TrainingJob) -> Iterator[Batch]:
-        """Yield the batch of each step, in order."""
         inputs, labels = self._inputs[job.client], self._labels[job.client]
         for indices in batches(job.seed, len(labels), self._settings):
             rows = torch.tensor(indices, device=self._device)
@@ -214,11 +180,7 @@ def _grouped(steps: Iterable[NDArray[np.int64]]) -> Iterator[list[NDArray[np.int
 
 
 class PlainTrainer:
-    """Trains the clients of one process with one module.
-
-    Attributes:
-        chunk: preferred number of clients per call; more gain nothing.
-    """
+    """Trains the clients of one process with one module; more in one call gain nothing."""
 
     chunk = 1
 
@@ -233,17 +195,17 @@ class PlainTrainer:
     ) -> None:
         if settings.calibrated:
             require_class_labels(model.form.task)
-        self._device = device_named(device)
-        self._task = model.form.task
-        self._train, self._classes = train, model.form.classes
-        self._calibrated = settings.calibrated
+        self._device, self._settings, self._form = device_named(device), settings, model.form
+        self._train = train
         self._module = model.module().to(self._device).train()
         self._parameters = [tensor for _, tensor in trainable(self._module)]
         ends = accumulate((tensor.numel() for tensor in self._parameters), initial=0)
         self._slices = [slice(start, end) for start, end in pairwise(ends)]
-        self._rate = settings.learning_rate
-        self._proximal = settings.proximal
-        self._batches = batches_on(self._device, train, collate, settings)
+        self._batches = (
+            CollatedBatches(train, collate, settings)
+            if self._device.type == "cpu"
+            else ResidentBatches(train, collate, settings, self._device)
+        )
         self._writer = update_writer(self._device, model.dimension, resident)
 
     def train(
@@ -254,7 +216,6 @@ class PlainTrainer:
         losses: Sequence[NDArray[np.float32]] | None = None,
         written: Callable[[int], None] | None = None,
     ) -> None:
-        """Write the update of every job into its row; see `UpdateTrainer.train`."""
         with reproducible(self._device):
             # torch warns about read-only arrays.
             writable = start if start.flags.writeable else start.copy()
@@ -273,26 +234,25 @@ class PlainTrainer:
     def _descend(
         self, job: TrainingJob, w_start: torch.Tensor, losses: list[torch.Tensor] | None
     ) -> None:
-        shift = self._shift(job) if self._calibrated else None
+        settings, shift = self._settings, None
+        if settings.calibrated:
+            per_class = class_shift(self._train[job.client].y, self._form.classes)
+            shift = torch.tensor(per_class, device=self._device)
         for inputs, labels in self._batches.of(job):
             with torch.enable_grad():
-                loss = training_loss(self._task, self._module(inputs), labels, shift)
+                loss = training_loss(self._form.task, self._module(inputs), labels, shift)
             if losses is not None:
                 losses.append(loss.detach())
             loss.backward()
             with torch.no_grad():
                 for tensor, slice_ in zip(self._parameters, self._slices, strict=True):
                     if tensor.grad is not None:  # None: unused in the forward pass
-                        if self._proximal is not None:
+                        if settings.proximal is not None:
                             moved = tensor - w_start[slice_].view_as(tensor)
-                            tensor.grad.add_(moved, alpha=self._proximal)
-                        tensor.sub_(tensor.grad, alpha=self._rate)
+                            tensor.grad.add_(moved, alpha=settings.proximal)
+                        tensor.sub_(tensor.grad, alpha=settings.learning_rate)
                         # Not zeroed: the next backward pass provides its own buffer.
                         tensor.grad = None
-
-    def _shift(self, job: TrainingJob) -> torch.Tensor:
-        shift = class_shift(self._train[job.client].y, self._classes)
-        return torch.tensor(shift, device=self._device)
 
     @torch.no_grad()
     def _write_difference(self, w_start: torch.Tensor, difference: torch.Tensor) -> None:

@@ -2,9 +2,7 @@
 
 A client is trained by one worker on one thread, so its update has the same bytes on any worker.
 Samples, parameters and updates are in memory shared with the parent; only tasks and digests go
-through the pipe. Workers write updates, encode and hash them; the parent does next to nothing per
-update.
-Not safe to share between threads, except for `distances`.
+through the pipe. Workers write updates, encode and hash them.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from clients.training.port import (
     TrainingError,
     TrainingJob,
 )
-from clients.training.update_rows import ArrayLocation, EncodedRow, SharedBytes, UpdateMatrix, share
+from clients.training.updates import ArrayLocation, EncodedRow, SharedBytes, UpdateMatrix, share
 from clients.training.workload import (
     EvaluationBlock,
     JobQueue,
@@ -52,11 +50,7 @@ START, MEASURED = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class TrainTask:
-    """Train some jobs of a call.
-
-    Attributes:
-        rows: number of rows that the call needs.
-    """
+    """Train some jobs of a call, which needs so many rows."""
 
     rows: int
     places: tuple[int, ...]
@@ -92,89 +86,56 @@ class StartReply:
     isa: str
 
 
-@dataclass(frozen=True, slots=True)
-class TrainReply:
-    """The updates are in the shared matrix; `rows` are in the order of the task's jobs."""
-
-    rows: tuple[EncodedRow, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluateReply:
-    """The blocks were evaluated."""
-
-    parts: tuple[Evaluation, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FailureReply:
-    """The task failed."""
-
-    sentence: str
-
-
-Reply = StartReply | TrainReply | EvaluateReply | FailureReply
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SharedWorkload:
-    """A workload with its samples in shared memory, for a starting process.
-
-    Attributes:
-        places: of inputs and labels, client by client and then set by set.
-    """
-
-    bare: Workload
-    memory: SharedBytes
-    places: tuple[ArrayLocation, ...]
-    sets: tuple[str, ...]
-
-    @classmethod
-    def of(cls, workload: Workload) -> SharedWorkload:
-        """Return a workload with its samples copied to shared memory."""
-        samples = [*workload.train, *workload.sets.values()]
-        memory, locations = share([array for part in samples for array in part])
-        bare = replace(workload, train=(), sets={})
-        return cls(bare, memory, tuple(locations), tuple(workload.sets))
-
-    def opened(self) -> Workload:
-        """Return the workload with its samples in place, read-only."""
-        arrays = [self._array(place) for place in self.places]
-        samples = [Samples(x, y) for x, y in zip(arrays[::2], arrays[1::2], strict=True)]
-        clients = len(samples) - len(self.sets)
-        sets = dict(zip(self.sets, samples[clients:], strict=True))
-        return replace(self.bare, train=tuple(samples[:clients]), sets=sets)
-
-    def _array(self, place: ArrayLocation) -> NDArray[Any]:
-        array = self.memory.array(place)
-        array.flags.writeable = False
-        return array
+Reply = StartReply | list[EncodedRow] | list[Evaluation] | TrainingError
+"""Answer to a task: rows in the order of its jobs, evaluations of its blocks, or its failure."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedState:
-    """All shared memory of an engine with workers."""
+    """The workload of an engine with workers, and all shared memory.
 
-    workload: SharedWorkload
+    Attributes:
+        bare: the workload without its samples.
+        places: of inputs and labels, client by client and then set by set.
+        parameters: see `START` and `MEASURED`.
+    """
+
+    bare: Workload
+    samples: SharedBytes
+    places: tuple[ArrayLocation, ...]
+    sets: tuple[str, ...]
     parameters: UpdateMatrix
     updates: UpdateMatrix
 
     @classmethod
     def of(cls, workload: Workload, rows: int) -> SharedState:
-        """Return the memory of an engine that usually has as many jobs as rows."""
+        """Copy the samples of an engine that usually has as many jobs as rows."""
+        samples = [*workload.train, *workload.sets.values()]
+        memory, places = share([array for part in samples for array in part])
         dimension = workload.model.dimension
-        updates = UpdateMatrix(rows, dimension, workload.form)
-        return cls(SharedWorkload.of(workload), UpdateMatrix(2, dimension), updates)
+        return cls(
+            replace(workload, train=(), sets={}),
+            memory,
+            tuple(places),
+            tuple(workload.sets),
+            UpdateMatrix(2, dimension),
+            UpdateMatrix(rows, dimension, workload.form),
+        )
+
+    def workload(self) -> Workload:
+        """Return the workload with its samples in place, read-only."""
+        arrays = [self.samples.array(place) for place in self.places]
+        for array in arrays:
+            array.flags.writeable = False
+        samples = [Samples(x, y) for x, y in zip(arrays[::2], arrays[1::2], strict=True)]
+        clients = len(samples) - len(self.sets)
+        sets = dict(zip(self.sets, samples[clients:], strict=True))
+        return replace(self.bare, train=tuple(samples[:clients]), sets=sets)
 
     def vector(self, which: int) -> NDArray[np.float32]:
         """Return one of the two vectors, for reading or writing."""
         vector: NDArray[np.float32] = self.parameters.rows(2)[which]
         return vector
-
-    def on(self, device: str) -> SharedState:
-        """Return the same memory for a worker that computes on a device of its own."""
-        bare = replace(self.workload.bare, device=device)
-        return replace(self, workload=replace(self.workload, bare=bare))
 
     def close(self) -> None:
         self.parameters.close()
@@ -209,24 +170,21 @@ class TaskRunner:
             with as_training_error():
                 return self._done(task)
         except CmflError as error:
-            return FailureReply(str(error))
+            return TrainingError(str(error))
 
     def _done(self, task: Task) -> Reply:
         shared = self._shared
         match task:
             case StartTask():
-                self._runner = JobRunner(shared.workload.opened(), shared.updates)
+                self._runner = JobRunner(shared.workload(), shared.updates)
                 return StartReply(self._runner.chunk, isa_in_force())
             case TrainTask(rows, places, jobs):
                 # On the processor the other cores are the other workers'.
-                is_on_card = shared.workload.bare.device != "cpu"
+                is_on_card = shared.bare.device != "cpu"
                 start = shared.vector(START)
-                return TrainReply(
-                    self._runner.train(start, jobs, rows, places, hashes_meanwhile=is_on_card)
-                )
+                return self._runner.train(start, jobs, rows, places, hashes_meanwhile=is_on_card)
             case EvaluateTask(sets, chosen):
-                parts = self._runner.evaluate(shared.vector(MEASURED), sets, chosen)
-                return EvaluateReply(tuple(parts))
+                return self._runner.evaluate(shared.vector(MEASURED), sets, chosen)
 
 
 _EXIT_SECONDS = 5.0
@@ -261,11 +219,7 @@ class WorkerHandle:
 
 
 class WorkerGroup:
-    """Worker processes that live until `close`.
-
-    Args:
-        isa: cap of the instruction set under which they start; None for none.
-    """
+    """Worker processes, which start under a cap of the instruction set and live until `close`."""
 
     def __init__(
         self, shared: SharedState, devices: Sequence[str], isa: InstructionSet | None = None
@@ -274,13 +228,14 @@ class WorkerGroup:
         try:
             with capped(isa):
                 for device in devices:
-                    child = start_child(work, shared.on(device), environment=_ENVIRONMENT)
+                    own = replace(shared, bare=replace(shared.bare, device=device))
+                    child = start_child(work, own, environment=_ENVIRONMENT)
                     self.workers.append(WorkerHandle(child, deque([StartTask()])))
         except BaseException:
             self.close()
             raise
 
-    def answers(self) -> Iterator[tuple[WorkerHandle, Task, Reply]]:
+    def answers(self) -> Iterator[tuple[WorkerHandle, Task, Any]]:
         """Wait for workers, and yield their answers, at least one."""
         by_connection = {worker.child.connection: worker for worker in self.workers}
         for ready in wait(list(by_connection)):
@@ -289,8 +244,8 @@ class WorkerGroup:
                 reply = worker.child.connection.recv()
             except (EOFError, OSError) as error:
                 raise TrainingError(_exit_message(worker)) from error
-            if isinstance(reply, FailureReply):
-                raise TrainingError(reply.sentence)
+            if isinstance(reply, TrainingError):
+                raise reply
             yield worker, worker.tasks.popleft(), reply
 
     def close(self) -> None:
@@ -315,8 +270,7 @@ def _exit_message(worker: WorkerHandle) -> str:
 class PoolEngine(Engine):
     """Trains and evaluates in worker processes that share this process's memory.
 
-    Args:
-        isa: cap of the instruction set under which the processes start; None for none.
+    Not safe to share between threads, except for `distances`.
     """
 
     def __init__(
@@ -327,9 +281,7 @@ class PoolEngine(Engine):
         distances: Distances,
         isa: InstructionSet | None = None,
     ) -> None:
-        self.distances = distances
-        self._isa = isa
-        self._workload = workload
+        self.distances, self._isa, self._workload = distances, isa, workload
         self._shared = SharedState.of(workload, rows)
         self._chunk: int | None = None
         self._started = 0
@@ -356,18 +308,22 @@ class PoolEngine(Engine):
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
         self._workload.require_sets(vector, sets)
         with self._closing_on_failure():
-            self._finish(self._evaluation)  # its vector is still being read
+            if self._evaluation is not None:
+                self._finish(self._evaluation)  # its vector is still being read
             self._shared.vector(MEASURED)[...] = vector
             blocks, workers = self._workload.blocks(sets), self._group.workers
-            self._evaluation = RunningEvaluation(self, len(sets), blocks)
+            evaluation = self._evaluation = RunningEvaluation(len(sets), blocks)
             for worker, chosen in zip(workers, shares(blocks, len(workers)), strict=True):
                 if chosen.start < chosen.stop:
                     worker.hand(EvaluateTask(tuple(sets), chosen))
-        return self._evaluation.result
 
-    def finish(self, evaluation: RunningEvaluation) -> None:
-        with self._closing_on_failure():
-            self._finish(evaluation)
+        def result() -> tuple[Evaluation, ...]:
+            if not evaluation.is_finished:
+                with self._closing_on_failure():
+                    self._finish(evaluation)
+            return evaluation.totals()
+
+        return result
 
     def close(self) -> None:
         """End the workers, whatever they are doing, and release the memory."""
@@ -398,18 +354,18 @@ class PoolEngine(Engine):
                     chosen = tuple(jobs[index] for index in taken)
                     worker.hand(TrainTask(len(jobs), tuple(taken), chosen))
             free = []
-            for worker, task, trained in self._answers():
-                results.update(zip(task.places, trained.rows, strict=True))
+            for worker, task, rows in self._answers():
+                results.update(zip(task.places, rows, strict=True))
                 free.append(worker)
         return [results[index] for index in range(len(jobs))]
 
-    def _finish(self, evaluation: RunningEvaluation | None) -> None:
-        while evaluation is not None and not evaluation.finished:
+    def _finish(self, evaluation: RunningEvaluation) -> None:
+        while not evaluation.is_finished:
             self._answers()
 
-    def _answers(self) -> list[tuple[WorkerHandle, TrainTask, TrainReply]]:
+    def _answers(self) -> list[tuple[WorkerHandle, TrainTask, Any]]:
         """Wait for answers; return those to training, and process the others."""
-        trained: list[tuple[WorkerHandle, TrainTask, TrainReply]] = []
+        trained: list[tuple[WorkerHandle, TrainTask, Any]] = []
         for worker, task, reply in self._group.answers():
             if isinstance(reply, StartReply):
                 self._chunk = reply.chunk
@@ -419,10 +375,10 @@ class PoolEngine(Engine):
                         f"machine.isa = {self._isa}: this torch computes with {reply.isa} in a "
                         f"process that started under the cap: leave it out"
                     )
-            elif isinstance(task, EvaluateTask) and isinstance(reply, EvaluateReply):
+            elif isinstance(task, EvaluateTask):
                 assert self._evaluation is not None, "workers evaluate for a started evaluation"
-                self._evaluation.add(task, reply)
-            elif isinstance(task, TrainTask) and isinstance(reply, TrainReply):
+                self._evaluation.add(task.chosen, reply)
+            elif isinstance(task, TrainTask):
                 trained.append((worker, task, reply))
         return trained
 
@@ -430,23 +386,18 @@ class PoolEngine(Engine):
 class RunningEvaluation:
     """An evaluation whose blocks are with the workers."""
 
-    def __init__(self, engine: PoolEngine, sets: int, blocks: Sequence[EvaluationBlock]) -> None:
-        self._engine = engine
-        self._sets = sets
-        self._blocks = blocks
+    def __init__(self, sets: int, blocks: Sequence[EvaluationBlock]) -> None:
+        self._sets, self._blocks = sets, blocks
         self._parts: dict[int, Evaluation] = {}
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         return len(self._parts) == len(self._blocks)
 
-    def add(self, task: EvaluateTask, reply: EvaluateReply) -> None:
-        self._parts.update(zip(range(len(self._blocks))[task.chosen], reply.parts, strict=True))
+    def add(self, chosen: slice, parts: Sequence[Evaluation]) -> None:
+        self._parts.update(zip(range(len(self._blocks))[chosen], parts, strict=True))
 
-    def result(self) -> tuple[Evaluation, ...]:
-        """Wait for the end, and return one evaluation per requested sample set, in order."""
-        if not self.finished:
-            self._engine.finish(self)
-        return totals_by_set(
-            self._sets, self._blocks, [self._parts[i] for i in range(len(self._blocks))]
-        )
+    def totals(self) -> tuple[Evaluation, ...]:
+        """Return one evaluation of each set, in order."""
+        parts = [self._parts[index] for index in range(len(self._blocks))]
+        return totals_by_set(self._sets, self._blocks, parts)

@@ -34,11 +34,7 @@ class TrainingError(CmflError):
 
 @dataclass(frozen=True, slots=True)
 class TrainingJob:
-    """One client's training in one round.
-
-    Attributes:
-        seed: of the batch order, 32 bytes.
-    """
+    """One client's training in one round; its batch order follows from the 32 bytes of seed."""
 
     client: int
     seed: bytes
@@ -50,8 +46,8 @@ class TrainedUpdate:
 
     Attributes:
         payload: its bytes in the run's form, and their digest.
-        losses: float32, little-endian, of every local step, in order; None if nobody asked.
-        numbers: what the payload says, or what was trained if its form cannot hold that, shape
+        losses: float32, little-endian, of every local step; None if they are not recorded.
+        numbers: the payload's numbers, or the trained ones if its form cannot hold them, shape
             (d,); None if the payload's bytes are the float32 numbers themselves.
     """
 
@@ -74,16 +70,12 @@ class TrainedUpdate:
 
     @property
     def vector(self) -> NDArray[np.float32]:
-        """Δ = w_start − w_end, shape (d,), read-only; not finite if SGD diverged.
-
-        In another form than float32 it is rounded: the update is what the payload says.
-        """
+        """Δ = w_start − w_end as the payload has it, shape (d,), read-only; may not be finite."""
         if self.numbers is not None:
             return self.numbers
         return np.frombuffer(self.payload.data, dtype="<f4")
 
     def copy(self) -> Self:
-        """Return the same update in memory of its own."""
         payload = Payload(bytes(self.payload.data), self.payload.digest)
         numbers = None if self.numbers is None else self.numbers.copy()
         return replace(self, payload=payload, numbers=numbers)
@@ -94,8 +86,7 @@ class Evaluation:
     """Quality of a parameter vector on some samples.
 
     Attributes:
-        correct: number of samples, or of tokens, classified correctly; None where numbers are
-            regressed.
+        correct: number of samples, or of tokens, classified correctly; None of a regression.
         loss: sum of their cross-entropies or squared errors; not finite if the parameters are not.
         samples: number of samples, or of tokens with a target.
     """
@@ -106,7 +97,7 @@ class Evaluation:
 
     @property
     def accuracy(self) -> float | None:
-        """Share of the samples, in [0, 1], that is classified right; None where nothing is."""
+        """Share of the samples that is classified correctly, in [0, 1]; None of a regression."""
         return None if self.correct is None else self.correct / self.samples
 
     @property
@@ -136,8 +127,7 @@ class UpdateTrainer(Protocol):
             rows: destination of each update, each of shape (d,).
             losses: destination of the training loss of every local step of each job, each of shape
                 (steps,); None to compute none. The updates are the same either way.
-            written: called with the index of each row that is complete, while others are trained;
-                None for no call.
+            written: called with the index of each row that is complete, while others are trained.
         """
 
 
@@ -151,6 +141,9 @@ It raises TrainingError if a worker ended early.
 class Engine(Protocol):
     """The arithmetic of a run. A context manager: leaving it ends its workers.
 
+    A TrainingError says that a worker ended early, or that the model failed; a ValueError that the
+    arguments are not those of the run.
+
     Attributes:
         distances: counterpart of `plain_distances`, equal within each rule's tolerance.
     """
@@ -158,27 +151,13 @@ class Engine(Protocol):
     distances: Distances
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
-        """Return the update of every job; those of the previous call are overwritten.
+        """Return the update of every job from the global model w_t, shape (d,).
 
-        Args:
-            start: the global model w_t, shape (d,).
-
-        Raises:
-            ValueError: a start of another length, an unknown or repeated client, or a seed that is
-                not 32 bytes.
-            TrainingError: a worker ended early, or the model failed.
+        Updates of the previous call are overwritten.
         """
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
-        """Start to evaluate a parameter vector, in parallel with the caller.
-
-        Args:
-            vector: shape (d,).
-
-        Raises:
-            ValueError: a vector of another length, or an unknown set.
-            TrainingError: a worker has ended, or the model failed.
-        """
+        """Start to evaluate a parameter vector, shape (d,), in parallel with the caller."""
 
     def close(self) -> None:
         """End the workers and wait for them."""

@@ -3,8 +3,6 @@
 Actors take chunks of clients. The model goes to each node once per round through Ray's object
 store; updates return the same way and are hashed on arrival. The work of a lost node is repeated by
 others: an update has the same bytes on any actor.
-
-Ray itself tries an unreachable address for several minutes, with little explanation.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ import math
 import re
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -45,23 +43,20 @@ from ledger.protocol.rules.distance import Distances
 LOCAL = "local"
 """Address of a cluster that starts and ends with its user."""
 
-_RESOLVED_BY_RAY = frozenset({LOCAL, "auto"})
 _ADDRESS = re.compile(r"(?:ray://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
-_MAX_PORT = 2**16 - 1
 _TIMEOUT_SECONDS = 10.0
 
 
 def require_reachable(address: str) -> None:
-    """Reject a cluster that cannot be joined.
+    """Reject a cluster that cannot be joined: Ray tries its address for minutes.
 
-    Args:
-        address: HOST:PORT of a running cluster, "auto" for this machine's own, or "local".
+    The address is HOST:PORT of a running cluster, "auto" for this machine's own, or "local".
     """
     require_extra("ray", "machine.engine = ray needs")
-    if address in _RESOLVED_BY_RAY:
+    if address in {LOCAL, "auto"}:
         return
     match = _ADDRESS.fullmatch(address)
-    if match is None or not 1 <= int(match["port"]) <= _MAX_PORT:
+    if match is None or not 1 <= int(match["port"]) < 2**16:
         raise ConfigurationError(
             f"machine.ray_address = {address}: must be HOST:PORT of a cluster's head, auto or local"
         )
@@ -83,12 +78,8 @@ _START_SECONDS = 120.0
 class RayEngine(Engine):
     """Trains and evaluates on a Ray cluster, with this process as driver.
 
-    Args:
-        workload: model, data and settings; every node needs the same code and, for a user's model,
-            the same file.
-        workers: number of actors, one core each, and on CUDA a card each or an equal share of one.
-        address: of a running cluster, as `ray start` prints it; "local" for one that starts and
-            ends with this engine.
+    Every node needs the same code and, for a user's model, the same file. Each actor has one core,
+    and on CUDA a card or an equal share of one. A cluster at "local" ends with this engine.
     """
 
     def __init__(
@@ -124,14 +115,11 @@ class RayEngine(Engine):
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
         self._workload.require_jobs(start, jobs)
         queue = JobQueue(self._workload.costs(jobs), self._size, chunk=1)
-        chunks: list[list[int]] = []
-        while taken := queue.take():
-            chunks.append(taken)
+        chunks = list(iter(queue.take, []))
         sent = self._ray.put(start)
         payloads: dict[int, NDArray[np.uint8]] = {}
         tasks = [_remote("train", sent, [jobs[i] for i in chunk]) for chunk in chunks]
-        results = self._run(tasks)
-        for chunk, updates in zip(chunks, results, strict=True):
+        for chunk, updates in zip(chunks, self._run(tasks), strict=True):
             payloads.update(zip(chunk, updates, strict=True))
         form, dimension = self._workload.form, self._workload.model.dimension
         return [
@@ -172,7 +160,15 @@ class RayEngine(Engine):
             while queue and free:
                 actor, place = free.pop(), queue.popleft()
                 running[tasks[place](actor)] = (place, actor)
-            answer = self._next_answer(running)
+            # The first answer of a working or a starting actor.
+            timeout = None if running else _START_SECONDS
+            ready, _ = self._ray.wait([*running, *self._starting], num_returns=1, timeout=timeout)
+            if not ready:
+                raise TrainingError(
+                    f"no actor of the cluster came up in {_START_SECONDS:.0f} s: it has no free "
+                    f"core"
+                )
+            answer = ready[0]
             if answer in self._starting:
                 free += self._joined(answer)
                 continue
@@ -199,16 +195,6 @@ class RayEngine(Engine):
             actor = self._actor.remote(self._shared)
             self._starting[actor.ready.remote()] = actor
 
-    def _next_answer(self, running: Mapping[Any, tuple[int, Any]]) -> Any:
-        """Return the first answer of a working or a starting actor."""
-        timeout = None if running else _START_SECONDS
-        ready, _ = self._ray.wait([*running, *self._starting], num_returns=1, timeout=timeout)
-        if not ready:
-            raise TrainingError(
-                f"no actor of the cluster came up in {_START_SECONDS:.0f} s: it has no free core"
-            )
-        return ready[0]
-
     def _joined(self, answer: Any) -> list[Any]:
         """Return the started actor; nothing if it was lost before."""
         actor = self._starting.pop(answer)
@@ -225,10 +211,7 @@ class RayEngine(Engine):
 
 
 def actor_device(name: str, actors: int, cards: float) -> tuple[str, float]:
-    """Return the device of all actors of a cluster, and the share of a card that each asks for.
-
-    All compute on the same kind of device: the bytes of an update follow from it.
-    """
+    """Return the device of all actors of a cluster, and the share of a card that each asks for."""
     if name == "cpu" or (name == "auto" and cards < 1):
         return "cpu", 0.0
     if name not in {"auto", "cuda"}:

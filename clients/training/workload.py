@@ -1,7 +1,5 @@
 """The work of an engine: model, data and settings, its jobs in order, and how a process does them.
 
-A model may be user code: whatever it raises becomes a TrainingError.
-
 A parameter vector is evaluated in blocks that any process may take. Blocks begin at multiples of
 `BLOCK`, and are summed exactly: the result has the same bytes whichever process evaluates each
 block.
@@ -34,7 +32,6 @@ from clients.datasets.federated_data import (
 )
 from clients.devices import card_failure, device_named, reproducible
 from clients.models.model import Model, ParameterVector, load_vector, score
-from clients.training.device_distances import ResidentUpdates
 from clients.training.plain_trainer import (
     Batch,
     LocalTraining,
@@ -49,7 +46,7 @@ from clients.training.port import (
     TrainingPath,
     UpdateTrainer,
 )
-from clients.training.update_rows import EncodedRow, RowPayloads, UpdateMatrix, hashing_threads
+from clients.training.updates import EncodedRow, ResidentUpdates, RowPayloads, UpdateMatrix
 from ledger.io.user_code import message_of
 from ledger.protocol.errors import CmflError
 from ledger.protocol.payloads import FLOAT32, PayloadForm
@@ -66,7 +63,6 @@ class Workload:
     """Everything that a process needs for training and evaluation.
 
     Attributes:
-        device: its name in the settings, of what computes in the process that opens a trainer.
         sizes: number of training samples of each client of the run, also of those whose samples
             are not here; None where all are.
         records_losses: whether updates come with the loss of every local step.
@@ -84,11 +80,7 @@ class Workload:
     form: PayloadForm = FLOAT32
 
     def trainer(self, resident: ResidentUpdates | None = None) -> UpdateTrainer:
-        """Return a new trainer for this process.
-
-        Args:
-            resident: keeps the updates on a GPU as well; None to keep none there.
-        """
+        """Return a new trainer for this process; `resident` keeps the updates on a GPU as well."""
         arguments = (self.model, self.train, self.collate, self.training, self.device)
         if self.path == "plain":
             return PlainTrainer(*arguments, resident)
@@ -101,13 +93,6 @@ class Workload:
         sizes = [len(self.train[job.client].y) for job in jobs]
         return [samples_gone_through(size, self.training) for size in sizes]
 
-    def empty_losses(self, jobs: Sequence[TrainingJob]) -> list[NDArray[np.float32]] | None:
-        """Return the destination of each job's losses; None if none are recorded."""
-        if not self.records_losses:
-            return None
-        sizes = (len(self.train[job.client].y) for job in jobs)
-        return [np.empty(step_count(size, self.training), np.float32) for size in sizes]
-
     def blocks(self, sets: Sequence[str]) -> list[EvaluationBlock]:
         return blocks_of([len(self.sets[name].y) for name in sets])
 
@@ -115,7 +100,7 @@ class Workload:
         require_jobs(start, jobs, self.model.dimension, len(self.train))
 
     def require_sets(self, vector: ParameterVector, sets: Sequence[str]) -> None:
-        require_vector("vector", vector, self.model.dimension)
+        _require_vector("vector", vector, self.model.dimension)
         for name in sets:
             if name not in self.sets:
                 raise ValueError(f"no set of samples {name!r}; there are {', '.join(self.sets)}")
@@ -125,7 +110,7 @@ def require_jobs(
     start: ParameterVector, jobs: Sequence[TrainingJob], dimension: int, clients: int
 ) -> None:
     """Validate the arguments of a training of some clients; raises ValueError."""
-    require_vector("start", start, dimension)
+    _require_vector("start", start, dimension)
     for job in jobs:
         if not 0 <= job.client < clients:
             raise ValueError(f"client {job.client} of {clients}")
@@ -135,8 +120,7 @@ def require_jobs(
         raise ValueError("two jobs of one client in the same call")
 
 
-def require_vector(what: str, vector: ParameterVector, d: int) -> None:
-    """Reject parameters that are not float32 of shape (d,); raises ValueError."""
+def _require_vector(what: str, vector: ParameterVector, d: int) -> None:
     if vector.shape != (d,) or vector.dtype != np.float32:
         raise ValueError(f"{what}: {vector.dtype} {vector.shape}, not float32 ({d},)")
 
@@ -144,10 +128,8 @@ def require_vector(what: str, vector: ParameterVector, d: int) -> None:
 class JobQueue:
     """The jobs of one round that no worker has taken yet: the longest come first.
 
-    The order affects the duration of a round, never an update.
-
-    Args:
-        chunk: number of jobs that a worker prefers to take at once.
+    The order affects the duration of a round, never an update. A worker prefers to take `chunk` at
+    once.
     """
 
     def __init__(self, costs: Sequence[int], workers: int, chunk: int) -> None:
@@ -177,7 +159,7 @@ class JobQueue:
 
 @contextmanager
 def as_training_error() -> Iterator[None]:
-    """Turn any exception of a model or a card into a TrainingError."""
+    """Turn any exception of a model, which may be user code, or a card into a TrainingError."""
     try:
         yield
     except (CmflError, KeyboardInterrupt):
@@ -204,37 +186,48 @@ def evaluate(
     collate: Collate = as_stored,
     device: str = "cpu",
 ) -> Evaluation:
-    """Evaluate a parameter vector on some samples.
-
-    Args:
-        vector: its parameters, shape (d,).
-        samples: stored inputs and labels, at least one.
-    """
+    """Evaluate a parameter vector, shape (d,), on at least one stored sample."""
     if len(samples.y) == 0:
         raise ValueError("nothing to evaluate on")
     torch_device = device_named(device)
     with reproducible(torch_device):
         module = model.module().to(torch_device)
         load_vector(module, torch.tensor(vector))
-        return total(evaluate_part(module, model.form, collate, samples, torch_device))
+        batch = batches_of(samples, collate, torch_device)
+        rows = blocks(len(samples.y))
+        return total(evaluate_block(module, model.form, batch, each) for each in rows)
 
 
-def evaluate_part(
-    module: nn.Module, form: DataForm, collate: Collate, samples: Samples, device: torch.device
-) -> tuple[Evaluation, ...]:
-    """Return the evaluation of each block of some samples, with the module's loaded parameters.
+BatchOf = Callable[[slice], Batch]
+"""Returns the collated inputs and the targets of some rows of a set."""
 
-    A set may be cut at multiples of `BLOCK`; the `total` of all parts' blocks does not change. The
-    module is left in evaluation mode; the caller has made its device `reproducible`.
-    """
-    module.eval()
+
+def batches_of(samples: Samples, collate: Collate, device: torch.device) -> BatchOf:
+    """Return the batches of a set, which is collated as it is read."""
 
     def batch(rows: slice) -> Batch:
         # Copies, which torch aligns: kernels may sum in another order at another alignment.
         inputs = torch.tensor(collate(samples.x[rows]), device=device)
         return inputs, torch.tensor(samples.y[rows], device=device)
 
-    return tuple(_block(module, form, rows, batch) for rows in blocks(len(samples.y)))
+    return batch
+
+
+def evaluate_block(module: nn.Module, form: DataForm, batch: BatchOf, rows: slice) -> Evaluation:
+    """Return the evaluation of some rows with the module's loaded parameters.
+
+    The module is left in evaluation mode; the caller has made its device `reproducible`.
+    """
+    most = rows.stop - rows.start
+    if form.task in PER_TOKEN:
+        most = max(1, MOST_SCORES // (form.input_shape[0] * form.classes))
+    passes = []
+    module.eval()
+    with torch.no_grad():
+        for start in range(rows.start, rows.stop, most):
+            inputs, targets = batch(slice(start, min(start + most, rows.stop)))
+            passes.append(Evaluation(*score(form.task, module(inputs), targets)))
+    return passes[0] if len(passes) == 1 else total(passes)
 
 
 def blocks(samples: int) -> Iterator[slice]:
@@ -258,33 +251,11 @@ def total(blocks_: Iterable[Evaluation]) -> Evaluation:
 
 
 def majority_rate(y: Labels) -> float:
-    """Return the accuracy of always answering the most frequent class, in (0, 1].
-
-    Of tokens only those with a target count; it is 0 where nothing is classified.
-    """
+    """Return the accuracy of always answering the most frequent class; 0 of a regression."""
     if y.dtype.kind == "f":
         return 0.0
     counted = y[y != NO_TARGET] if y.ndim > 1 else y
     return float(np.bincount(counted).max() / len(counted))
-
-
-def _block(
-    module: nn.Module, form: DataForm, rows: slice, batch: Callable[[slice], Batch]
-) -> Evaluation:
-    passes = []
-    with torch.no_grad():
-        for part in _passes(form, rows):
-            inputs, targets = batch(part)
-            passes.append(Evaluation(*score(form.task, module(inputs), targets)))
-    return passes[0] if len(passes) == 1 else total(passes)
-
-
-def _passes(form: DataForm, rows: slice) -> Iterator[slice]:
-    most = rows.stop - rows.start
-    if form.task in PER_TOKEN:
-        most = max(1, MOST_SCORES // (form.input_shape[0] * form.classes))
-    for start in range(rows.start, rows.stop, most):
-        yield slice(start, min(start + most, rows.stop))
 
 
 class EvaluationBlock(NamedTuple):
@@ -312,10 +283,7 @@ def totals_by_set(
 
 
 def shares(blocks: Sequence[EvaluationBlock], workers: int) -> list[slice]:
-    """Return a slice of the blocks for each worker, with about the same number of samples.
-
-    They are assigned in advance: nobody distributes work during an evaluation.
-    """
+    """Return a slice of the blocks for each worker, with about the same number of samples."""
     sizes = [block.rows.stop - block.rows.start for block in blocks]
     middles = [end - size / 2 for end, size in zip(accumulate(sizes), sizes, strict=True)]
     bounds = [bisect_right(middles, sum(sizes) * i / workers) for i in range(1, workers)]
@@ -329,41 +297,30 @@ class Evaluator:
     """
 
     def __init__(self, workload: Workload) -> None:
-        self._workload = workload
-        self._device = device_named(workload.device)
+        self._workload, self._device = workload, device_named(workload.device)
         self._module = workload.model.module().to(self._device)
-        self._keeps = self._device.type != "cpu"
-        self._kept: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._batches: dict[str, BatchOf] = {}
 
     def parts(
         self, vector: ParameterVector, sets: Sequence[str], chosen: slice
     ) -> list[Evaluation]:
-        """Return the evaluation of each chosen block.
-
-        Args:
-            vector: parameters, shape (d,).
-            chosen: slice of their blocks, in the order of `blocks_of`.
-        """
-        chosen_blocks = self._workload.blocks(sets)[chosen]
+        """Return the evaluation of each chosen one of the blocks in the order of `blocks_of`."""
+        form, blocks_ = self._workload.model.form, self._workload.blocks(sets)[chosen]
         with reproducible(self._device):
             load_vector(self._module, torch.tensor(vector))
-            return [part for index, rows in chosen_blocks for part in self._part(sets[index], rows)]
+            return [
+                evaluate_block(self._module, form, self._batches_of(sets[index]), rows)
+                for index, rows in blocks_
+            ]
 
-    def _part(self, name: str, rows: slice) -> tuple[Evaluation, ...]:
-        """Return the evaluation of some rows of a set, a block at most."""
-        samples, collate = self._workload.sets[name], self._workload.collate
-        form = self._workload.model.form
-        if not self._keeps:
-            part = Samples(samples.x[rows], samples.y[rows])
-            return evaluate_part(self._module, form, collate, part, self._device)
-        if name not in self._kept:
-            self._kept[name] = (
-                torch.tensor(collate(samples.x), device=self._device),
-                torch.tensor(samples.y, device=self._device),
-            )
-        inputs, targets = self._kept[name]
-        kept = _block(self._module.eval(), form, rows, lambda rows: (inputs[rows], targets[rows]))
-        return (kept,)
+    def _batches_of(self, name: str) -> BatchOf:
+        if name not in self._batches:
+            samples, collate = self._workload.sets[name], self._workload.collate
+            self._batches[name] = batches_of(samples, collate, self._device)
+            if self._device.type != "cpu":
+                inputs, targets = self._batches[name](slice(None))
+                self._batches[name] = lambda rows: (inputs[rows], targets[rows])
+        return self._batches[name]
 
 
 class JobRunner:
@@ -372,15 +329,10 @@ class JobRunner:
     def __init__(
         self, workload: Workload, updates: UpdateMatrix, resident: ResidentUpdates | None = None
     ) -> None:
-        self._workload = workload
-        self._updates = updates
+        self._workload, self._updates = workload, updates
         self._trainer = workload.trainer(resident)
+        self.chunk = self._trainer.chunk
         self._evaluator: Evaluator | None = None
-
-    @property
-    def chunk(self) -> int:
-        """Number of jobs that the trainer prefers to take at once."""
-        return self._trainer.chunk
 
     def train(
         self,
@@ -390,24 +342,28 @@ class JobRunner:
         places: Sequence[int],
         *,
         hashes_meanwhile: bool,
-    ) -> tuple[EncodedRow, ...]:
+    ) -> list[EncodedRow]:
         """Write the update of each job into its row, and return the payloads of these rows.
 
         Args:
             count: number of rows that the call needs, of which these jobs may be a part.
             hashes_meanwhile: whether rows are encoded while others are trained.
         """
-        matrix, losses = self._updates.rows(count), self._workload.empty_losses(jobs)
-        rows, threads = [matrix[place] for place in places], hashing_threads(self._workload.device)
-        with RowPayloads(self._updates, count, places, threads) as payloads:
+        workload, matrix = self._workload, self._updates.rows(count)
+        losses: list[NDArray[np.float32]] | None = None
+        if workload.records_losses:
+            sizes = (len(workload.train[job.client].y) for job in jobs)
+            losses = [np.empty(step_count(n, workload.training), np.float32) for n in sizes]
+        rows = [matrix[place] for place in places]
+        with RowPayloads(self._updates, count, places, workload.device) as payloads:
             begin = payloads.begin if hashes_meanwhile else None
             self._trainer.train(start, jobs, rows, losses, begin)
             encoded = payloads.result()
         if losses is None:
-            return tuple(encoded)
+            return encoded
         # PyTorch only runs on little-endian machines.
         pairs = zip(encoded, losses, strict=True)
-        return tuple(replace(row, losses=part.tobytes()) for row, part in pairs)
+        return [replace(row, losses=part.tobytes()) for row, part in pairs]
 
     def evaluate(
         self, vector: ParameterVector, sets: Sequence[str], chosen: slice

@@ -1,23 +1,8 @@
 """Time, failures and background work of a worker.
 
-Nothing signed holds a time, and no clock is trusted. The estimate is never behind a block that was
-seen, never goes back, and advances between blocks by the machine's steady clock. Only the time of a
-block that the chain has dropped is forgotten: one time stamp of the far future, by a node's
-mistake, would otherwise keep its owner in the last view of every round.
-
-The offset to the steady clock comes from the newest blocks that arrived while polling: the one seen
-soonest after its time stamp. Older blocks do not count, since a chain may fall behind wall clocks
-gradually (a node that wants a block a second, and needs longer for it); by a wall clock its views
-would be over before they begin. Before the first such block, the wall clock counts; its estimate is
-dropped with that block, or a clock that is set wrong would keep its owner ahead of all rounds. A
-block with the same second as its parent does not count either: a node whose own clock was set back
-dates all of its blocks alike until that has caught up, and the views have to go on.
-
-A silent node, a full disk, an account without funds: none of them ends a worker, and none keeps it
-from what it can still do. Each part of its work is retried on its own, so that many workers do not
-come back at the same time.
-
-Training and sending may take long, and votes are due meanwhile.
+A silent node, a full disk, an account without funds: none of them ends a worker or stops its other
+work. Each part is retried separately, so that many workers do not come back at the same time.
+Training and sending run in threads, since votes are due meanwhile.
 """
 
 from __future__ import annotations
@@ -49,23 +34,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One moment by this machine's clocks.
-
-    Attributes:
-        wall: Unix seconds, as the machine's clock was set.
-        steady: monotonic seconds.
-    """
+    """One moment by this machine's clocks: Unix seconds, and monotonic seconds."""
 
     wall: float
     steady: float
 
 
 COUNTED_BLOCKS = 16
-"""How many of the newest blocks with a second of their own tell the chain's time."""
 
 
 class ChainClock:
-    """An estimate of the chain's time."""
+    """An estimate of the chain's time.
+
+    No clock is trusted. The estimate is never behind a block that was seen, never goes back, and
+    advances between blocks by the machine's steady clock. It forgets the time of a block that the
+    chain has dropped: one time stamp of the far future would keep a worker in the last view of
+    every round.
+
+    The offset to the steady clock comes from the newest `COUNTED_BLOCKS`: the block seen soonest
+    after its time stamp. Older ones do not count, since a chain may fall behind wall clocks slowly.
+    A block with its parent's second does not count either: a node whose clock was set back dates
+    all blocks alike until that has caught up. Before the first such block the wall clock counts;
+    its estimate is dropped then, since it may be set wrong.
+    """
 
     def __init__(self) -> None:
         self._newest: Block | None = None
@@ -135,11 +126,7 @@ class OngoingFailure:
 
 @dataclass(slots=True)
 class FailureTracker:
-    """Failures by part of the work, and when each part is due again.
-
-    Attributes:
-        last: the newest sentence; None if nothing has ever failed.
-    """
+    """Failures by part of the work, and when each part is due again."""
 
     rng: Random
     ongoing: dict[WorkPart, OngoingFailure] = field(default_factory=dict)
@@ -204,7 +191,16 @@ class SingleThreadExecutor(Executor):
 
     def submit(self, task: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Future[T]:
         pending: Future[T] = Future()
-        self._waiting.put(lambda: _carry_out(pending, lambda: task(*arguments, **named)))
+
+        def carry_out() -> None:
+            try:
+                result = task(*arguments, **named)
+            except BaseException as error:  # noqa: BLE001 - raised by the future's result
+                pending.set_exception(error)
+            else:
+                pending.set_result(result)
+
+        self._waiting.put(carry_out)
         return pending
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
@@ -239,21 +235,11 @@ class SingleThreadExecutor(Executor):
                 self._is_busy = False
 
 
-def _carry_out(future: Future[T], task: Callable[[], T]) -> None:
-    try:
-        result = task()
-    except BaseException as error:  # noqa: BLE001 - raised by the future's result
-        future.set_exception(error)
-    else:
-        future.set_result(result)
-
-
 class TransactionSender:
     """Sends batches of transactions in a background thread, one batch at a time.
 
-    A batch that is not accepted now is offered again by the next step, until its effect is on the
-    chain; so nothing is queued, and nothing old is ever sent. Whether a transaction is useful
-    follows from the chain alone: the same batch is not sent twice at one block.
+    The next step offers a batch again until its effect is on the chain, so that nothing old is ever
+    sent. Whether a transaction is useful follows from the chain: a batch is sent once at a block.
     """
 
     def __init__(self, executor: Executor, failures: FailureTracker) -> None:
@@ -274,9 +260,8 @@ class TransactionSender:
         """Send a batch, unless another one is being sent or has just failed.
 
         Args:
-            task: sends it; returns whether that had an effect.
-            about: hash of the chain's newest block, and the batch: the same is sent once at a
-                block, unless it fails. None to send always.
+            task: sends the batch; returns whether that had an effect.
+            about: hash of the chain's newest block, and the batch; None to send always.
         """
         if self._running is not None or self._failures.is_waiting(WorkPart.SENDING, moment):
             return
@@ -308,13 +293,7 @@ class TransactionSender:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredModel:
-    """Quality of the model at a round's start.
-
-    Attributes:
-        accuracy: share of the samples classified right, in [0, 1]; None where numbers are
-            regressed.
-        loss: mean cross-entropy or squared error; None if it is not finite.
-    """
+    """Quality of the model at a round's start; see `Evaluation`."""
 
     round: int
     accuracy: float | None
@@ -322,13 +301,10 @@ class MeasuredModel:
 
 
 class BackgroundEvaluator:
-    """Evaluates each round's model once, in the training thread after training.
-
-    The samples are local, and the result is for the owner's information only.
-    """
+    """Evaluates each round's model once on local samples, in the training thread after training."""
 
     def __init__(self, engine: Engine, samples: str | None, executor: Executor) -> None:
-        """Prepare evaluations on a named set of samples; none are made without one."""
+        """Prepare evaluations on a named set of samples; None for no evaluation."""
         self._engine = engine
         self._samples = samples
         self._executor = executor
@@ -345,8 +321,6 @@ class BackgroundEvaluator:
         samples = self._samples
         if samples is not None and self._running is None and self._begun != round_number:
             self._begun = round_number
-            self._running = round_number, self._executor.submit(self._evaluated, samples, model)
+            pending = self._executor.submit(lambda: self._engine.evaluate(model, [samples])()[0])
+            self._running = round_number, pending
         return self._running is None
-
-    def _evaluated(self, samples: str, model: NDArray[np.float32]) -> Evaluation:
-        return self._engine.evaluate(model, [samples])()[0]

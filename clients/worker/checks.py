@@ -52,18 +52,10 @@ class FinalityLag:
     final: Block
     newest: Block
 
-    @property
-    def seconds(self) -> int:
-        return self.newest.timestamp - self.final.timestamp
-
     def closed_too_early(self, window: int) -> str | None:
-        """Return advice if a worker would see each round after its window; None otherwise.
+        """Return advice if a worker would see each round after its window of blocks; else None.
 
-        A worker acts on final blocks. If it sees a round open only after its window, it never
-        trains for any client, and no error ever shows that.
-
-        Args:
-            window: blocks after a round's opening one in which commitments are accepted.
+        Such a worker never trains for any client, and no error ever shows that.
         """
         behind = self.newest.number - self.final.number
         if behind < window:
@@ -78,37 +70,29 @@ class FinalityLag:
         """Return a warning if the last commitments are seen after view 0 starts; None otherwise.
 
         Updates are published once their commitments are final, and view 0 begins `view_seconds`
-        after the closing block: a late member is left out of it, and its primary may be silent for
-        that reason only.
+        after the closing block. A late member misses it, and a late primary is silent in it.
         """
-        if self.seconds < view_seconds:
+        seconds = self.newest.timestamp - self.final.timestamp
+        if seconds < view_seconds:
             return None
         return (
-            f"the newest final block is {self.seconds} s older than the newest one, and the first "
+            f"the newest final block is {seconds} s older than the newest one, and the first "
             f"view begins {view_seconds} s after a window has closed: unless no block has come for "
             "a while, the last commitments miss that view, and it may end before any member acts"
         )
 
 
 def finality_lag(chain: ChainReader, confirmations: int | None) -> FinalityLag:
-    """Return the lag on a node's chain.
-
-    Args:
-        confirmations: blocks on top of a final block; None for the chain's own finality.
-    """
+    """Return the lag on a node's chain, by so many confirmations or the chain's own finality."""
     newest = chain.head()
     return FinalityLag(chain.block(final_number(chain, newest, confirmations)), newest)
 
 
 def check_blob_store(place: Location, uploads: UploadSigner, document: bytes, probe: bytes) -> str:
-    """Put a blob, read it back, and return a sentence.
-
-    A server gets the run document, signed as every upload: it has that already, so nothing is
-    added. Anywhere else the probe is put and removed.
-    """
+    """Put a blob, read it back, and return a sentence."""
     store = store_at(place.text, uploads)
     if place.kind is LocationKind.SERVER:
-        store.put(document)
+        store.put(document)  # which it has already: nothing is added
         store.get(sha256(document), len(document))
         return f"{place.shown} takes signed uploads and gives blobs"
     digest = store.put(probe)
@@ -120,10 +104,7 @@ def check_blob_store(place: Location, uploads: UploadSigner, document: bytes, pr
 
 
 def check_mailbox(place: Location, uploads: UploadSigner, round_number: int, probe: bytes) -> str:
-    """Read the mail of a round, test whether a folder is writable, and return a sentence.
-
-    Nothing is put into a mailbox: mail consists of signed envelopes.
-    """
+    """Read the mail of a round, test whether a folder is writable, and return a sentence."""
     mailbox = mailbox_at(place.text, uploads)
     mail = sum(len(mailbox.listed(uploads.domain, round_number, kind)) for kind in EnvelopeKind)
     sentence = f"{place.shown} is read, {mail} letters of round {round_number}"
@@ -131,22 +112,6 @@ def check_mailbox(place: Location, uploads: UploadSigner, round_number: int, pro
         return f"{sentence}; written with your first letter"
     _try_folder(folder_at("mailbox", place), probe)
     return f"{sentence}, and can be written"
-
-
-def check_worker_folder(folder: Path, payload_bytes: int) -> str:
-    """Create a worker's folder, and return a sentence about its free space."""
-    worker = WorkerFolder(folder)
-    worker.make()
-    if worker.is_held():
-        raise ConfigurationError(f"{folder}: a worker runs on it already; one journal is for one")
-    _try_folder(folder, b"probe")
-    free, needed = shutil.disk_usage(folder).free, payload_bytes + SPARE_BYTES
-    if free < needed:
-        raise ConfigurationError(
-            f"{folder}: {free // 1_000_000} MB are free, and {needed // 1_000_000} MB needed"
-        )
-    journal = "has a journal" if worker.journal.exists() else "has no journal yet"
-    return f"{folder} is free, {journal}, {free / 1e9:.1f} GB are left"
 
 
 def _try_folder(folder: Path, probe: bytes) -> None:
@@ -175,13 +140,13 @@ class CheckState(StrEnum):
     NOT_LOOKED_AT = "not-looked-at"
 
 
+Found = tuple[CheckState, str]
+"""Outcome of a check and a sentence; if something is missing, it says what to do."""
+
+
 @dataclass(frozen=True, slots=True)
 class PreflightResult:
-    """Result of one check.
-
-    Attributes:
-        found: a sentence; if something is missing, it says what to do.
-    """
+    """Result of one check."""
 
     check: str
     state: CheckState
@@ -207,7 +172,7 @@ class PreflightChecks:
     open_keys: Callable[[], Sequence[KeySigner]]
     wall: float
     probe: bytes
-    _node: RpcReader | None = None
+    _reader: RpcReader | None = None
     _ledger: CommitteeLedger | None = None
     _state: LedgerSnapshot | None = None
     _signers: dict[ClientId, KeySigner] | None = None
@@ -236,23 +201,28 @@ class PreflightChecks:
                 ("data", self._look_at_data),
                 ("folder", self._look_at_folder),
             ):
-                yield _carried_out(name, look)
+                yield PreflightResult(name, *_carried_out(look))
         finally:
-            if self._node is not None:
-                self._node.close()
+            if self._reader is not None:
+                self._reader.close()
 
-    def _look_at_chain(self) -> tuple[CheckState, str]:
-        self._node = node = self.open_node()
-        head = node.head()
-        sentence = (
-            f"chain {node.chain_id}, genesis 0x{node.genesis_hash.hex()}, block {head.number}"
-        )
-        return CheckState.OK, sentence
+    @property
+    def _node(self) -> RpcReader:
+        return _needed(self._reader)
 
-    def _look_at_contract(self) -> tuple[CheckState, str]:
-        address = eip55(self.asked.contract)
-        require_code(_needed(self._node), address)
-        ledger = CommitteeLedger(_needed(self._node), address)
+    @property
+    def _run(self) -> RunDocument:
+        return _needed(self._document)
+
+    def _look_at_chain(self) -> Found:
+        self._reader = node = self.open_node()
+        genesis, number = node.genesis_hash.hex(), node.head().number
+        return CheckState.OK, f"chain {node.chain_id}, genesis 0x{genesis}, block {number}"
+
+    def _look_at_contract(self) -> Found:
+        address, node = eip55(self.asked.contract), self._node
+        require_code(node, address)
+        ledger = CommitteeLedger(node, address)
         self._state, self._ledger = ledger.state(), ledger
         match self._state.stage:
             case LedgerStage.REGISTERING:
@@ -261,32 +231,30 @@ class PreflightChecks:
             case LedgerStage.FINISHED:
                 raise ConfigurationError(f"{address}: its run is finished, there is no round left")
             case LedgerStage.OPEN:
-                deployment, newest = ledger.deployment(), _needed(self._node).head().number
+                deployment, newest = ledger.deployment(), node.head().number
                 state, sentence = window(
                     self._state, newest, deployment.commit_blocks, deployment.rounds
                 )
                 return state, f"{address}: {sentence}"
 
-    def _look_at_run(self) -> tuple[CheckState, str]:
-        deployment = _needed(self._ledger).deployment()
-        data = store_at(self.asked.blobs).get(deployment.config, MAX_DOCUMENT_BYTES)
-        self._document, self._encoded = deployed_document(data, deployment), data
+    def _look_at_run(self) -> Found:
+        ledger = _needed(self._ledger)
+        of = ledger.deployment()
+        data = store_at(self.asked.blobs).get(of.config, MAX_DOCUMENT_BYTES)
+        self._document, self._encoded = deployed_document(data, of), data
         self._domain = deployed_domain(
-            _needed(self._ledger), allow_unknown_creation=self.asked.allow_unknown_creation
+            ledger, allow_unknown_creation=self.asked.allow_unknown_creation
         )
-        mines_at_once = _needed(self._node).mines_at_once()
+        mines_at_once = self._node.mines_at_once()
         warning = shared_run_warning(self._document, self.asked, mines_at_once=mines_at_once)
         if warning is not None:
             return CheckState.WARNING, warning
-        registry = deployment.registry.hex()
-        sentence = (
-            f"{deployment.clients} clients, {deployment.rounds} rounds, registry 0x{registry}"
-        )
-        return CheckState.OK, sentence
+        registry = of.registry.hex()
+        return CheckState.OK, f"{of.clients} clients, {of.rounds} rounds, registry 0x{registry}"
 
-    def _look_at_clock(self) -> tuple[CheckState, str]:
-        view_seconds = _needed(self._document).parameters.view_seconds
-        newest = _needed(self._node).head()
+    def _look_at_clock(self) -> Found:
+        view_seconds = self._run.parameters.view_seconds
+        newest = self._node.head()
         late = self.wall - newest.timestamp
         sentence = f"block {newest.number} is {late:.0f} s old by this clock"
         if late < 0:
@@ -294,41 +262,35 @@ class PreflightChecks:
         if abs(late) <= view_seconds / 2:
             return CheckState.OK, sentence
         why = "no block has come since" if late > 0 else "the chain makes blocks ahead of time"
-        return (
-            CheckState.WARNING,
-            f"{sentence}, over half of a view's {view_seconds} s: set it, unless {why}",
-        )
+        sentence += f", over half of a view's {view_seconds} s: set it, unless {why}"
+        return CheckState.WARNING, sentence
 
-    def _look_at_finality(self) -> tuple[CheckState, str]:
-        parameters = _needed(self._document).parameters
-        window, confirmations = parameters.commit_blocks, self.asked.confirmations
-        lag = finality_lag(_needed(self._node), confirmations)
-        never = lag.closed_too_early(window)
-        if never is not None:
+    def _look_at_finality(self) -> Found:
+        parameters, confirmations = self._run.parameters, self.asked.confirmations
+        blocks, lag = parameters.commit_blocks, finality_lag(self._node, confirmations)
+        if (never := lag.closed_too_early(blocks)) is not None:
             return CheckState.MISSING, never
-        late = lag.seen_too_late(parameters.view_seconds)
-        if late is not None:
+        if (late := lag.seen_too_late(parameters.view_seconds)) is not None:
             return CheckState.WARNING, late
         how = "what the chain calls final"
         if confirmations is not None:
             how = f"{confirmations} confirmations"
-        return CheckState.OK, f"{how}; a round takes commitments for {window} blocks"
+        return CheckState.OK, f"{how}; a round takes commitments for {blocks} blocks"
 
-    def _look_at_model(self) -> tuple[CheckState, str]:
-        dimension = _needed(self._document).parameters.dimension
-        model = _needed(self._state).model
+    def _look_at_model(self) -> Found:
+        dimension, model = self._run.parameters.dimension, _needed(self._state).model
         blobs = store_at(self.asked.blobs)
         vector_from_bytes(blobs.get(model, 4 * dimension), dimension)
-        blobs.get(_needed(self._document).initial_model, 4 * dimension)
+        blobs.get(self._run.initial_model, 4 * dimension)
         return CheckState.OK, f"0x{model.hex()}, {dimension} parameters, and the initial one"
 
-    def _look_at_keys(self) -> tuple[CheckState, str]:
-        document, ledger = _needed(self._document), _needed(self._ledger)
+    def _look_at_keys(self) -> Found:
+        document, ledger = self._run, _needed(self._ledger)
         signers = signers_by_client(document, self.open_keys())
         for signer in signers.values():
-            require_plain_sender(_needed(self._node), checksum(signer.address))
-        state, banned = _needed(self._state), {}
-        if state.stage is not LedgerStage.REGISTERING:
+            require_plain_sender(self._node, checksum(signer.address))
+        banned = {}
+        if _needed(self._state).stage is not LedgerStage.REGISTERING:
             ban_rounds = {client: ledger.client(client).banned_in for client in sorted(signers)}
             banned = {client: number for client, number in ban_rounds.items() if number}
         sentence = "; ".join(
@@ -341,9 +303,9 @@ class PreflightChecks:
         self._signers = signers
         return CheckState.WARNING if banned else CheckState.OK, sentence
 
-    def _look_at_funds(self) -> tuple[CheckState, str]:
-        signers, node = _needed(self._signers), _needed(self._node)
-        left = _needed(self._document).parameters.rounds - max(_needed(self._state).round, 1) + 1
+    def _look_at_funds(self) -> Found:
+        signers, node = _needed(self._signers), self._node
+        left = self._run.parameters.rounds - max(_needed(self._state).round, 1) + 1
         market, caps = node.market(), RpcSettings().fee_caps
         offer = new_fees(market.base_fee, market.tip, caps)
         if offer is None:
@@ -355,34 +317,46 @@ class PreflightChecks:
         balance = max(node.balance_of(checksum(signer.address)) for signer in signers.values())
         return funds(balance, market.base_fee + offer.tip, offer.fee, left)
 
-    def _look_at_blobs(self) -> tuple[CheckState, str]:
+    def _look_at_blobs(self) -> Found:
         uploads, encoded = self._uploads(), _needed(self._encoded)
         places = parse_locations("blobs", self.asked.blobs)
         sentences = [check_blob_store(place, uploads, encoded, self.probe) for place in places]
         return CheckState.OK, "; ".join(sentences)
 
-    def _look_at_mailbox(self) -> tuple[CheckState, str]:
+    def _look_at_mailbox(self) -> Found:
         uploads, state = self._uploads(), _needed(self._state)
         places = parse_locations("mailbox", self.asked.mailbox)
         sentences = [check_mailbox(place, uploads, state.round, self.probe) for place in places]
         return CheckState.OK, "; ".join(sentences)
 
-    def _look_at_data(self) -> tuple[CheckState, str]:
-        document, signers = _needed(self._document), _needed(self._signers)
-        _, data, model = own_inputs(document, signers, self.asked)
+    def _look_at_data(self) -> Found:
+        signers = _needed(self._signers)
+        _, data, model = own_inputs(self._run, signers, self.asked)
         counts = ", ".join(str(len(data.train[client].y)) for client in sorted(signers))
-        sentence = (
-            f"{counts} samples of {data.name!r}, as registered, {len(data.test.y)} for the test"
+        return CheckState.OK, (
+            f"{counts} samples of {data.name!r}, as registered, {len(data.test.y)} for the test; "
+            f"model {model.name!r} as deployed"
         )
-        return CheckState.OK, f"{sentence}; model {model.name!r} as deployed"
 
-    def _look_at_folder(self) -> tuple[CheckState, str]:
-        parameters, node = _needed(self._document).parameters, _needed(self._node)
-        payload_bytes = parameters.payload_form.size(parameters.dimension)
-        sentence = check_worker_folder(self.folder, KEPT_PAYLOADS * payload_bytes)
+    def _look_at_folder(self) -> Found:
+        folder, worker, parameters = self.folder, WorkerFolder(self.folder), self._run.parameters
+        node = self._node
+        worker.make()
+        if worker.is_held():
+            raise ConfigurationError(
+                f"{folder}: a worker runs on it already; one journal is for one"
+            )
+        _try_folder(folder, b"probe")
+        payloads = KEPT_PAYLOADS * parameters.payload_form.size(parameters.dimension)
+        free, needed = shutil.disk_usage(folder).free, payloads + SPARE_BYTES
+        if free < needed:
+            raise ConfigurationError(
+                f"{folder}: {free // 1_000_000} MB are free, and {needed // 1_000_000} MB needed"
+            )
         # A worker goes on from what it has acted on, and with no other chain.
-        FinalityCheckpoints(WorkerFolder(self.folder).acted_on, node).require_unchanged(node)
-        return CheckState.OK, sentence
+        FinalityCheckpoints(worker.acted_on, node).require_unchanged(node)
+        journal = "has a journal" if worker.journal.exists() else "has no journal yet"
+        return CheckState.OK, f"{folder} is free, {journal}, {free / 1e9:.1f} GB are left"
 
     def _uploads(self) -> UploadSigner:
         """Return a signer of uploads, on behalf of these clients in the open round."""
@@ -392,10 +366,8 @@ class PreflightChecks:
         return uploads
 
 
-def window(
-    open_round: LedgerSnapshot, newest: int, blocks: int, rounds: int
-) -> tuple[CheckState, str]:
-    """Return whether the open round still takes commitments by the newest block, and a sentence."""
+def window(open_round: LedgerSnapshot, newest: int, blocks: int, rounds: int) -> Found:
+    """Return whether the open round still takes commitments by the newest block."""
     number, last = open_round.round, open_round.opened_block + blocks
     if newest < last:
         return CheckState.OK, f"round {number} takes commitments up to block {last}"
@@ -405,8 +377,8 @@ def window(
     return CheckState.WARNING, f"{closed}: who joins takes part from round {number + 1} on"
 
 
-def funds(balance: int, price: int, most: int, rounds: int) -> tuple[CheckState, str]:
-    """Return whether an account can pay for its part, as state and sentence.
+def funds(balance: int, price: int, most: int, rounds: int) -> Found:
+    """Return whether an account can pay for its part.
 
     Args:
         balance: in wei.
@@ -426,22 +398,19 @@ def funds(balance: int, price: int, most: int, rounds: int) -> tuple[CheckState,
     return (CheckState.OK if lasts >= rounds else CheckState.WARNING), sentence
 
 
-def _carried_out(name: str, look: Callable[[], tuple[CheckState, str]]) -> PreflightResult:
+def _carried_out(look: Callable[[], Found]) -> Found:
     try:
-        state, sentence = look()
+        return look()
     except _MissingError as error:
-        return PreflightResult(name, CheckState.NOT_LOOKED_AT, str(error))
+        return CheckState.NOT_LOOKED_AT, str(error)
     except CmflError as error:
-        return PreflightResult(name, CheckState.MISSING, str(error))
+        return CheckState.MISSING, str(error)
     except OSError as error:
-        reason = str(error.strerror or error)
         prefix = f"{error.filename}: " if error.filename else ""
-        return PreflightResult(name, CheckState.MISSING, f"{prefix}{reason}")
-    return PreflightResult(name, state, sentence)
+        return CheckState.MISSING, f"{prefix}{error.strerror or error}"
 
 
 def _needed(value: T | None) -> T:
-    """Return the result of an earlier check (_MissingError: there is none)."""
     if value is None:
         raise _MissingError("needs something that is missing above")
     return value

@@ -1,9 +1,7 @@
 """The process of a worker: its setup, its log and its loop.
 
-Missing parts are waited for: a node that is starting, a blob that has not arrived. Wrong parts end
-the worker at once: another chain, other code at the address, unregistered keys, other data.
-
-They quote answers of nodes and stores, so that no byte may control a terminal.
+A worker waits for missing parts: a node that is starting, a blob that has not arrived. Wrong parts
+end it at once: another chain, other code at the address, unregistered keys, other data.
 """
 
 from __future__ import annotations
@@ -83,12 +81,9 @@ class WorkerTarget:
 
     Attributes:
         rpc_url: of the node, which may hold a secret.
-        contract: its address, EIP-55.
-        data: file or folder of the local training data; None if the run needs none.
         confirmations: blocks on top of a final block; None for the chain's own finality.
         allow_unknown_creation: accept a contract whose creation code is not checkable.
-        seed: of the worker's retry pauses, and of nothing else.
-        behaviour: of its clients; honest, except in tests.
+        seed: of the pauses before retries alone.
     """
 
     rpc_url: str
@@ -138,33 +133,27 @@ def _opened_ledger(chain: ChainWriter, places: WorkerTarget) -> LedgerWriter:
             return ledger
     ledger = LedgerWriter(chain, places.contract)
     if ledger.opening(1, final) is None:
-        if _has_opened(ledger, final):
+        try:
+            has_opened = ledger.state(final).round > 0
+        except ChainError:  # the contract is not there by then, or the node has no such state
+            has_opened = False
+        if has_opened:
             raise IncompleteLogsError(chain.node, f"no log up to block {final} opens round 1")
-        raise NotServedError(_not_final_yet(places, newest.number, final))
+        how = f"one, {places.confirmations} confirmations below block {newest.number}"
+        if places.confirmations is None:
+            how = (
+                f"one as the node has it, with block {newest.number} at its head; if the node "
+                f"names final blocks late or never, give --confirmations N"
+            )
+        raise NotServedError(
+            f"the first round of {places.contract} has not opened by block {final}, the newest "
+            f"final {how}"
+        )
     _log.warning(
         "the node has no old states, so that the contract's creation block is unknown: its events "
         "are searched from block 0"
     )
     return ledger
-
-
-def _has_opened(ledger: LedgerWriter, block: int) -> bool:
-    try:
-        return ledger.state(block).round > 0
-    except ChainError:
-        return False  # it is not there by then, or the node cannot tell
-
-
-def _not_final_yet(places: WorkerTarget, newest: int, final: int) -> str:
-    subject = (
-        f"the first round of {places.contract} has not opened by block {final}, the newest final"
-    )
-    if places.confirmations is None:
-        return (
-            f"{subject} one as the node has it, with block {newest} at its head; if the node "
-            f"names final blocks late or never, give --confirmations N"
-        )
-    return f"{subject} one, {places.confirmations} confirmations below block {newest}"
 
 
 def signers_by_client(
@@ -190,11 +179,9 @@ def signers_by_client(
 def open_worker(
     run: DeployedRun, places: WorkerTarget, signers: Sequence[KeySigner], folder: WorkerFolder
 ) -> Iterator[tuple[Worker, WorkerCounters]]:
-    """Open a worker on its locked folder.
+    """Open a worker on its locked folder, and count what it does.
 
-    Yields:
-        The worker, and what it counts. Training is interrupted when the context ends; sending
-        continues in its thread.
+    Training is interrupted when the context ends; sending continues in its thread.
     """
     document = run.document
     warning = shared_run_warning(document, places, mines_at_once=False)
@@ -302,23 +289,27 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-class TextLines(logging.Formatter):
-    """Time, level and message on one line."""
+class _Lines(logging.Formatter):
+    """One line for each record: a sentence, or a JSON object with the extra fields.
+
+    Messages quote answers of nodes and stores: no byte of them may control a terminal.
+    """
+
+    def __init__(self, style: LogFormat) -> None:
+        super().__init__()
+        self.style = style
 
     def format(self, record: logging.LogRecord) -> str:
-        words = " ".join(record.getMessage().split())
-        sentence = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in words)
-        return f"{_time(record)} {record.levelname.lower():7} {sentence}"
-
-
-class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, logger, event and extra fields."""
-
-    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        level = record.levelname.lower()
+        if self.style is LogFormat.TEXT:
+            words = " ".join(record.getMessage().split())
+            sentence = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in words)
+            return f"{time} {level:7} {sentence}"
         extra = {key: value for key, value in vars(record).items() if key not in _USUAL}
         line = {
-            "time": _time(record),
-            "level": record.levelname.lower(),
+            "time": time,
+            "level": level,
             "logger": record.name,
             "event": record.getMessage(),
             **extra,
@@ -332,7 +323,7 @@ class JsonLines(logging.Formatter):
 def logging_to(stream: TextIO, style: LogFormat, level: int = logging.INFO) -> Iterator[None]:
     """Write this project's log records of at least `level` to a stream, and nowhere else."""
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(JsonLines() if style is LogFormat.JSON else TextLines())
+    handler.setFormatter(_Lines(style))
     loggers = [logging.getLogger(name) for name in LOGGED]
     before = [(logger.level, logger.propagate) for logger in loggers]
     for logger in loggers:
@@ -348,10 +339,6 @@ def logging_to(stream: TextIO, style: LogFormat, level: int = logging.INFO) -> I
             logger.propagate = propagates
 
 
-def _time(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-
-
 T = TypeVar("T")
 
 BACKOFF = Backoff(0.25, longest_seconds=8)
@@ -359,25 +346,22 @@ SHORTEST_PAUSE_SECONDS = 0.01
 _STEP_SECONDS = 0.25
 
 
+@dataclass(slots=True)
 class Startup:
     """Waits for node and blobs, which may be late.
 
     There is no round to finish yet, so that `cmfl leave` ends the worker at once.
 
-    Args:
+    Attributes:
         wait: waits for a number of seconds; returns whether the worker is to end at once.
         wall: Unix seconds now.
     """
 
-    def __init__(
-        self, folder: WorkerFolder, wait: Callable[[float], bool], wall: Callable[[], float]
-    ) -> None:
-        self._folder = folder
-        self._wait = wait
-        self._wall = wall
-        self._file = StatusFile(folder.status)
-        self._says = ""
-        self._times = 0
+    folder: WorkerFolder
+    wait: Callable[[float], bool]
+    wall: Callable[[], float]
+    _reason: str = ""
+    _times: int = 0
 
     def retry_until_ready(self, task: Callable[[], T], backoff: Backoff = BACKOFF) -> T | None:
         """Return a task's result once node and blobs answer; None if the worker is to end."""
@@ -386,35 +370,25 @@ class Startup:
             try:
                 return task()
             except (NotServedError, BlobMissingError, BlobUnreachableError) as error:
-                self._record_failure(str(error))
+                reason = str(error)
+            if reason != self._reason:
+                self._reason = reason
+                _log.warning("waits: %s", reason)
             failures += 1
-            if self._should_end_within(backoff.pause(failures)):
-                self._end()
-                return None
+            self._times += 1
+            self._write(WorkerState.STARTING)
+            left = backoff.pause(failures)
+            while left > 0:
+                step = min(_STEP_SECONDS, left)
+                if self.wait(step) or self.folder.leave.exists():
+                    self._write(WorkerState.ENDED)
+                    self.folder.leave.unlink(missing_ok=True)
+                    return None
+                left -= step
 
-    def _should_end_within(self, seconds: float) -> bool:
-        """Wait; return whether a signal or `cmfl leave` asks the worker to end."""
-        waited = 0.0
-        while waited < seconds:
-            step = min(_STEP_SECONDS, seconds - waited)
-            if self._wait(step) or self._folder.leave.exists():
-                return True
-            waited += step
-        return False
-
-    def _record_failure(self, sentence: str) -> None:
-        self._times += 1
-        if sentence != self._says:
-            self._says = sentence
-            _log.warning("waits: %s", sentence)
-        self._file.write(
-            status_before(WorkerState.STARTING, os.getpid(), sentence, self._times), self._wall()
-        )
-
-    def _end(self) -> None:
-        status = status_before(WorkerState.ENDED, os.getpid(), self._says, self._times)
-        self._file.write(status, self._wall())
-        self._folder.leave.unlink(missing_ok=True)
+    def _write(self, state: WorkerState) -> None:
+        status = status_before(state, os.getpid(), self._reason, self._times)
+        StatusFile(self.folder.status).write(status, self.wall())
 
 
 @dataclass(slots=True)
@@ -445,7 +419,7 @@ class WorkerLoop:
         while not is_told:
             later = self.worker.step(moment())
             self.counts.look(self.worker)
-            if self._is_over():
+            if self._has_ended():
                 break
             self._write(moment())
             pause = self.poll_seconds if later is None else min(later, self.poll_seconds)
@@ -457,18 +431,14 @@ class WorkerLoop:
         # Also a request made while it ended: the next process has not been asked to leave.
         self.folder.leave.unlink(missing_ok=True)
 
-    def _is_over(self) -> bool:
-        worker = self.worker
-        if worker.is_finished:
+    def _has_ended(self) -> bool:
+        """Return whether nothing is left to do, or the worker may leave now if asked to."""
+        if self.worker.is_finished:
             _log.info("the run is finished")
             return True
-        if not worker.can_act:
+        if not self.worker.can_act:
             _log.warning("every client of this worker is banned: it can do nothing more")
             return True
-        return self._has_left()
-
-    def _has_left(self) -> bool:
-        """Return whether the round is over after which the worker was asked to end."""
         chain, seats = self.worker.chain, self.worker.seats
         if self._leaves_after is None and self.folder.leave.exists() and chain is not None:
             self._leaves_after = chain.round

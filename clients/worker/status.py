@@ -8,15 +8,15 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 from clients.worker.background import WorkPart
-from ledger.io.home import DISK, JOURNAL, WRITING, Disk, HeldError, process_in, read_file, take_lock
+from ledger.io.home import DISK, JOURNAL, WRITING, HeldError, process_in, read_file, take_lock
 from ledger.io.http import names_this_host
 from ledger.io.parsing import parse_json
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
@@ -47,7 +47,7 @@ class WorkerFolder:
         self.leave = path / "leave"  # asks the worker to end after its round
 
     def make(self) -> None:
-        """Create the folder, readable for its owner alone, unless it exists."""
+        """Create the folder, readable for its owner alone."""
         try:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         except (FileExistsError, NotADirectoryError) as error:
@@ -80,10 +80,7 @@ class WorkerFolder:
         return self._held()[0]
 
     def holder(self) -> int | None:
-        """Return the process id of the running worker; None if there is none or it is unknown.
-
-        The status file may be of an earlier process: a worker writes it after it has started.
-        """
+        """Return the process id of the running worker; None if there is none or it is unknown."""
         return self._held()[1]
 
     def _held(self) -> tuple[bool, int | None]:
@@ -103,6 +100,16 @@ class WorkerFolder:
 _log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
+
+COUNTED = {
+    "rounds": ("rounds", "Rounds seen to open."),
+    "commitments": ("commitments", "Commitments of the worker's clients on the chain."),
+    "votes": ("votes", "Requests and replies that were said."),
+    "views": ("views", "Views that members have entered."),
+    "bytes_put": ("blob_put_bytes", "Bytes of blobs that were put."),
+    "bytes_got": ("blob_got_bytes", "Bytes of blobs that were got."),
+}
+"""Each count with its name and description as a metric."""
 
 
 @dataclass(slots=True)
@@ -124,8 +131,7 @@ class WorkerCounters:
         return self.said[EnvelopeKind.REQUEST] + self.said[EnvelopeKind.REPLY]
 
     def as_dict(self) -> dict[str, int]:
-        names = ("rounds", "commitments", "votes", "views", "bytes_put", "bytes_got")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in COUNTED}
 
     def look(self, worker: Worker) -> None:
         """Update the counters after a step."""
@@ -141,7 +147,7 @@ class WorkerCounters:
         now_there = {mined.client for mined in chain.commitments if mined.client in hosted}
         self.commitments += len(now_there - self._committed)
         self._committed |= now_there
-        for member, present in worker.present().items():
+        for member, present in worker.present.items():
             if present.span is not None:
                 entered = (member, present.phase, present.span.view)
                 self.views += entered not in self._entered
@@ -192,57 +198,37 @@ class CountingMailbox(Mailbox):
         return is_new
 
 
-_COUNTED = {
-    "rounds": ("rounds", "Rounds seen to open."),
-    "commitments": ("commitments", "Commitments of the worker's clients on the chain."),
-    "votes": ("votes", "Requests and replies that were said."),
-    "views": ("views", "Views that members have entered."),
-    "bytes_put": ("blob_put_bytes", "Bytes of blobs that were put."),
-    "bytes_got": ("blob_got_bytes", "Bytes of blobs that were got."),
-}
-"""Name and description of each count as a metric."""
-
-
+@dataclass(frozen=True, slots=True, eq=False)
 class WorkerMetrics:
-    """Collects a worker's metrics on each request."""
+    """Collects a worker's metrics on each request; `wall` returns Unix seconds."""
 
-    def __init__(self, worker: Worker, counts: WorkerCounters, wall: Callable[[], float]) -> None:
-        """Collect from a worker and its counters; `wall` returns Unix seconds."""
-        self._worker = worker
-        self._counts = counts
-        self._wall = wall
+    worker: Worker
+    counts: WorkerCounters
+    wall: Callable[[], float]
 
     def collect(self) -> Iterator[Metric]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
 
-        worker = self._worker
-        for name, value in self._counts.as_dict().items():
-            metric, about = _COUNTED[name]
-            yield CounterMetricFamily(f"cmfl_worker_{metric}", about, value=value)
+        worker, counts = self.worker, self.counts.as_dict()
+        for name, (metric, about) in COUNTED.items():
+            yield CounterMetricFamily(f"cmfl_worker_{metric}", about, value=counts[name])
         errors = CounterMetricFamily("cmfl_worker_errors", "Failures.", labels=["part"])
         for part in WorkPart:
             errors.add_metric([str(part)], worker.failures.counts[part])
         yield errors
-        newest, chain = worker.newest_block, worker.chain
+        newest, chain = worker.observer.newest, worker.chain
+        age = 0.0 if newest is None else self.wall() - newest.timestamp
         for name, about, level in (
             ("round", "The open round.", 0 if chain is None else chain.round),
             ("block", "The newest block seen.", 0 if newest is None else newest.number),
-            (
-                "behind_seconds",
-                "How old the newest block is by this machine's clock.",
-                0.0 if newest is None else self._wall() - newest.timestamp,
-            ),
+            ("behind_seconds", "How old the newest block is by this machine's clock.", age),
         ):
             yield GaugeMetricFamily(f"cmfl_worker_{name}", about, value=level)
 
 
 @contextmanager
 def serve_metrics(metrics: WorkerMetrics, port: int | None) -> Iterator[int | None]:
-    """Serve metrics while the context is open.
-
-    Args:
-        port: of this machine, 0 for a free one; None not to serve.
-    """
+    """Serve metrics on a port of this machine, 0 for a free one; None not to serve."""
     if port is None:
         yield None
         return
@@ -260,7 +246,15 @@ def serve_metrics(metrics: WorkerMetrics, port: int | None) -> Iterator[int | No
         ) from error
     app = server.get_app()
     assert app is not None, "start_http_server sets the app"
-    server.set_app(_for_this_host(app))
+
+    def answered(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        # A page of another site may use a name that resolves to this machine.
+        if names_this_host(environ.get("HTTP_HOST", "")):
+            return app(environ, start_response)
+        start_response("421 Misdirected Request", [("Content-Type", "text/plain")])
+        return [b"header Host: must be an address or localhost\n"]
+
+    server.set_app(answered)
     _log.info("answers Prometheus on port %d of %s", server.server_port, LOOPBACK)
     try:
         yield int(server.server_port)
@@ -268,18 +262,6 @@ def serve_metrics(metrics: WorkerMetrics, port: int | None) -> Iterator[int | No
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-def _for_this_host(app: WSGIApplication) -> WSGIApplication:
-    """Return an app that refuses a page of another site whose name resolves to this machine."""
-
-    def answered(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        if names_this_host(environ.get("HTTP_HOST", "")):
-            return app(environ, start_response)
-        start_response("421 Misdirected Request", [("Content-Type", "text/plain")])
-        return [b"header Host: must be an address or localhost\n"]
-
-    return answered
 
 
 FORMAT = 1
@@ -311,7 +293,7 @@ def worker_status(
     worker: Worker, counts: WorkerCounters, stand: WorkerState, account: str
 ) -> dict[str, Any]:
     """Return a worker's status after a step; `account` pays, EIP-55."""
-    newest, final, chain = worker.newest_block, worker.final_state, worker.chain
+    newest, final, chain = worker.observer.newest, worker.observer.final, worker.chain
     failures, evaluation = worker.failures, worker.measuring.newest
     return _blank(stand, os.getpid(), counts, failures.counts) | {
         "account": account,
@@ -334,11 +316,7 @@ def worker_status(
 
 
 def status_before(stand: WorkerState, pid: int, says: str = "", times: int = 0) -> dict[str, Any]:
-    """Return the status of a worker that knows no round yet.
-
-    Args:
-        says: what it waits for; empty for nothing.
-    """
+    """Return the status of a worker that knows no round yet, and has this failure if any."""
     status = _blank(stand, pid, WorkerCounters(), {STARTING: times} if times else {})
     if says:
         status["last_error"] = f"{STARTING}: {says}"
@@ -349,7 +327,6 @@ def status_before(stand: WorkerState, pid: int, says: str = "", times: int = 0) 
 def _blank(
     stand: WorkerState, pid: int, counts: WorkerCounters, errors: Mapping[Any, int]
 ) -> dict[str, Any]:
-    """Return a status with all its fields, of a worker that knows no run."""
     unknown = ("view", "head", "model", "block", "final_block", "last_error")
     return {
         "format": FORMAT,
@@ -371,21 +348,17 @@ def _blank(
 class StatusFile:
     """The status file of a worker, written whole but not durably."""
 
-    def __init__(self, path: Path, *, disk: Disk = DISK) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._disk = disk
         self._written: dict[str, Any] | None = None
 
     def write(self, status: dict[str, Any], at: float) -> None:
         """Write a changed status with a time in Unix seconds; a full disk is ignored."""
-        if status == self._written:
-            return
-        data = json.dumps({**status, "at": at}, indent=1).encode() + b"\n"
-        try:
-            self._disk.write_whole(self._path, data, durable=False)
-        except OSError:
-            return
-        self._written = status
+        if status != self._written:
+            data = json.dumps({**status, "at": at}, indent=1).encode() + b"\n"
+            with suppress(OSError):
+                DISK.write_whole(self._path, data, durable=False)
+                self._written = status
 
 
 def read_status(path: Path) -> dict[str, Any]:
@@ -424,20 +397,18 @@ def _role(chain: ChainView, seats: RoundParticipants, client: ClientId) -> Clien
         return ClientRole.BANNED
     if client not in seats.active:
         return ClientRole.IDLE
-    if not seats.is_serving(client):
+    if client not in seats.serving:
         return ClientRole.TRAINER
     return ClientRole.SITS_OUT if client in seats.abstaining else ClientRole.MEMBER
 
 
 def _view(worker: Worker) -> dict[str, Any] | None:
     """Return the position of the most advanced member; None without a member."""
-    present = worker.present().values()
     positions = [
-        (int(position.phase), position.span.view if position.span else None) for position in present
+        (int(position.phase), position.span.view if position.span else -1)
+        for position in worker.present.values()
     ]
     if not positions:
         return None
-    phase, view = max(
-        positions, key=lambda position: (position[0], -1 if position[1] is None else position[1])
-    )
-    return {"phase": phase, "view": view}
+    phase, view = max(positions)
+    return {"phase": phase, "view": None if view < 0 else view}

@@ -1,11 +1,8 @@
 """Training of a worker's clients in a round, and an engine that is replaced after a failure.
 
 An engine of several processes ends all of them if one fails. A worker runs unattended for months:
-a process that the system kills for its memory must not cost its clients all further rounds.
-
-Training starts when a round opens and matters until its window closes. A client that takes longer
-has no update in the round; committee members vote all the same. Nor does one client wait for
-another: if a model fails on the samples of one, the others are trained without it.
+a process that the system kills for its memory must not cost its clients all further rounds. If a
+model fails on the samples of one client, the others are trained without it.
 """
 
 from __future__ import annotations
@@ -18,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -46,7 +44,7 @@ T = TypeVar("T")
 
 
 class RestartingEngine(Engine):
-    """Delegates to an engine. Not safe for several threads, except `distances`."""
+    """Delegates to an engine; not safe for several threads, except `distances`."""
 
     def __init__(self, open_engine: Callable[[], Engine]) -> None:
         self._open = open_engine
@@ -55,11 +53,9 @@ class RestartingEngine(Engine):
         self.distances = self._engine.distances
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
-        """Train; see `Engine.train`. After a failure the next call goes to a new engine."""
         return self._tried(lambda engine: engine.train(start, jobs))
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
-        """Evaluate; see `Engine.evaluate`. After a failure the next call goes to a new engine."""
         return self._tried(lambda engine: engine.evaluate(vector, sets))
 
     def interrupt(self) -> None:
@@ -73,11 +69,11 @@ class RestartingEngine(Engine):
                 os.kill(process, signal.SIGTERM)
 
     def close(self) -> None:
-        """Close the engine and open no other."""
         self._is_closed = True
         self._engine.close()
 
     def _tried(self, task: Callable[[Engine], T]) -> T:
+        """Return a task's result; after a failure the next one goes to a new engine."""
         if self._is_closed:
             raise TrainingError("the worker ends: nothing is trained any more")
         if self._has_failed:
@@ -106,17 +102,12 @@ class LocalUpdates:
     """Durable updates by round, client and origin, written before their commitments are sent.
 
     Between its commitment and the closing block only the client has its update: a process that is
-    killed must not lose it. An origin commits to all inputs of training. Each file name has the
-    update's origin and digest, so that a damaged update is trained again, and the environment in
-    which it was trained, which may be another after a restart.
+    killed must not lose it. Each file name has the update's origin and digest, so that a damaged
+    update is trained again, and the environment in which it was trained.
     """
 
     def __init__(self, folder: Path, environment: Digest = NO_DIGEST, *, disk: Disk = DISK) -> None:
-        """Use a folder of this worker alone; it is created with the first update.
-
-        Args:
-            environment: digest of that in which this process trains.
-        """
+        """Use a folder of this worker alone, in a process that trains in this environment."""
         self._folder = folder
         self._environment = environment
         self._disk = disk
@@ -155,21 +146,13 @@ class LocalUpdates:
                 self._disk.remove(path)
 
     def _kept(self) -> list[tuple[Path, re.Match[str]]]:
-        """Return all update files with the match of their names."""
-        if not self._folder.is_dir():
-            return []
-        matches = ((path, _NAME.fullmatch(path.name)) for path in self._folder.iterdir())
-        return [(path, match) for path, match in matches if match is not None]
+        paths = list(self._folder.iterdir()) if self._folder.is_dir() else []
+        return [(path, match) for path in paths if (match := _NAME.fullmatch(path.name))]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class TrainingAssignment:
-    """The training of a worker's clients in one round.
-
-    Attributes:
-        model: w_t, shape (d,).
-        clients: the active clients of the worker, ascending.
-    """
+    """The training of a worker's active clients, ascending, from the model w_t of a round."""
 
     domain: Domain
     round: int
@@ -178,8 +161,9 @@ class TrainingAssignment:
     clients: tuple[ClientId, ...]
     payload_bytes: int
 
+    @cached_property
     def origin(self) -> Digest:
-        """Return a digest of everything that an update depends on, except data and code."""
+        """The digest of everything that an update depends on, except data and code."""
         where = [self.domain.chain_id, self.domain.contract, self.domain.salt, self.round]
         came_from = [*where, self.seed, sha256(vector_bytes(self.model))]
         return sha256(canonical.encode({"origin": came_from}))
@@ -194,8 +178,7 @@ class RoundTraining:
         self._own = own
         self._executor = executor
         self._about: TrainingAssignment | None = None
-        self._origin: Digest | None = None
-        self._updates: dict[ClientId, Payload] = {}
+        self.held: dict[ClientId, Payload] = {}
         self._running: tuple[TrainingAssignment, Future[TrainingResult]] | None = None
         self._failures: Counter[int] = Counter()
 
@@ -203,18 +186,13 @@ class RoundTraining:
     def is_busy(self) -> bool:
         return self._running is not None and not self._running[1].done()
 
-    @property
-    def held(self) -> Mapping[ClientId, Payload]:
-        """The durable updates of the newest assignment so far."""
-        return self._updates
-
     def updates(self, assigned: TrainingAssignment) -> Mapping[ClientId, Payload] | None:
         """Return the durable update of every assigned client; None while they are being trained."""
         if assigned is not self._about:
             self._begin(assigned)
-        missing = [client for client in assigned.clients if client not in self._updates]
+        missing = [client for client in assigned.clients if client not in self.held]
         if not missing:
-            return self._updates
+            return self.held
         if self._running is None:
             jobs = [TrainingJob(int(c), training_seed(assigned.seed, c)) for c in missing]
             future = self._executor.submit(self._trained, assigned.model, jobs)
@@ -227,25 +205,25 @@ class RoundTraining:
         if running_assignment is not assigned:
             return self.updates(assigned)
         trained, error = running.result()
-        self._keep(assigned, trained)
+        by_client = {int(client): client for client in assigned.clients}
+        updates = {by_client[update.client]: update.payload for update in trained}
+        self._own.keep(assigned.round, assigned.origin, updates)
+        self.held |= updates
+        self._running = None
         if error is not None:
             raise error
-        return self._updates
+        return self.held
 
     def forget(self) -> None:
         """Release the updates: the engine reuses their memory."""
-        self._about, self._origin, self._updates = None, None, {}
+        self._about, self.held = None, {}
 
     def _begin(self, assigned: TrainingAssignment) -> None:
-        origin = assigned.origin()
-        limit = assigned.payload_bytes
-        stored = {
-            client: self._own.find(assigned.round, client, origin, limit)
-            for client in assigned.clients
-        }
-        self._updates = {client: update for client, update in stored.items() if update is not None}
-        self._own.forget(assigned.round)
-        self._about, self._origin = assigned, origin
+        number, limit = assigned.round, assigned.payload_bytes
+        stored = {c: self._own.find(number, c, assigned.origin, limit) for c in assigned.clients}
+        self.held = {client: update for client, update in stored.items() if update is not None}
+        self._own.forget(number)
+        self._about = assigned
 
     def _trained(self, model: NDArray[np.float32], jobs: list[TrainingJob]) -> TrainingResult:
         """Train all clients together; after a failure, one by one."""
@@ -272,13 +250,5 @@ class RoundTraining:
             else:
                 self._failures.pop(job.client, None)
                 updates.append(update.copy())
-        # Whoever has been trained alone after a failure of all is no reason to try again.
+        # If all have been trained alone after a failure of the batch, nothing is tried again.
         return updates, failed if len(updates) < len(jobs) else None
-
-    def _keep(self, assigned: TrainingAssignment, trained: list[TrainedUpdate]) -> None:
-        assert self._origin is not None, "an assignment has begun"
-        by_client = {int(client): client for client in assigned.clients}
-        updates = {by_client[update.client]: update.payload for update in trained}
-        self._own.keep(assigned.round, self._origin, updates)
-        self._updates |= updates
-        self._running = None

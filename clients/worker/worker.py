@@ -11,7 +11,7 @@ owner's environment or folder can make a worker misbehave.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -39,12 +39,10 @@ from ledger.actors.steps import (
     SendCommitment,
     SendDecision,
     SendReport,
-    Transaction,
 )
 from ledger.actors.view import ChainView, RoundView, VotingPosition
 from ledger.chain.finality import AncestryCheck, FinalityCheckpoints
 from ledger.chain.ports import Block, ChainReader
-from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.protocol.documents.envelope import Envelope, PublishedEnvironment
 from ledger.protocol.encoding import keccak256, u64
 from ledger.protocol.errors import JournalError
@@ -65,11 +63,10 @@ _MOST_HEADS = 128
 
 
 class ChainFinalityGuard:
-    """Compares a chain with the final blocks recorded on a worker's own disk."""
+    """Compares a chain with the final blocks recorded on a worker's disk."""
 
     def __init__(self, chain: ChainReader, acted_on: FinalityCheckpoints) -> None:
-        self._chain = chain
-        self._acted_on = acted_on
+        self._chain, self._acted_on = chain, acted_on
         self._accepted: Block | None = None
         self._heads: dict[int, Block] = {}
 
@@ -165,16 +162,17 @@ class RoundParticipants:
     """The hosted clients in one round.
 
     Attributes:
-        active: those that train or serve, ascending.
+        active: clients that train or serve, ascending.
         members: each serving client as honest member and as the actor that is stepped.
         view: the round as it is seen; None until the chain has closed its inputs.
         abstaining: members that stay silent, since their journal may lack what they signed.
-        wait: for how many seconds this worker leaves shared tasks to others.
+        wait: seconds for which this worker leaves shared tasks to others; another rank among all
+            clients in each round, so that no worker always pays for all.
     """
 
     def __init__(self, chain: ChainView, hosting: HostedClients) -> None:
         who = chain.participants()
-        self._key = _key(chain)
+        self.key = round_key(chain)
         self._hosting = hosting
         self.serving = tuple(c for c in who.members if c in hosting.signers)
         self.active = tuple(c for c in sorted(who.expected) if c in hosting.signers)
@@ -184,13 +182,10 @@ class RoundParticipants:
         self.members: list[tuple[Member, MemberActor]] = []
         self.view: RoundView | None = None
         self.abstaining: frozenset[ClientId] = frozenset()
-        self.wait = self._share(chain) * STAGGER_VIEWS * chain.parameters.view_seconds
-
-    def is_for(self, chain: ChainView) -> bool:
-        return self._key == _key(chain)
-
-    def is_serving(self, client: ClientId) -> bool:
-        return client in self.serving
+        clients = len(chain.registry)
+        first = int.from_bytes(keccak256(chain.seed + b"turn")) % clients
+        rank = min((client - first) % clients for client in hosting.signers)
+        self.wait = rank / clients * STAGGER_VIEWS * chain.parameters.view_seconds
 
     def commit(self, chain: ChainView, updates: Mapping[ClientId, Payload]) -> list[Action]:
         """Return the commitments that are still to be made, given the updates trained so far."""
@@ -203,7 +198,7 @@ class RoundParticipants:
             if update is None and client in self.active:
                 continue
             if update is not None:
-                is_member = self.is_serving(client)
+                is_member = client in self.serving
                 update = behaviour.sent(update, chain.parameters, is_member=is_member)
             actions += trainer.commit(chain, update)
         return actions
@@ -224,11 +219,6 @@ class RoundParticipants:
             members.append((honest, behaviour.member(honest, signer, hosted)))
         self.members, self.view = members, view
 
-    def are_announced(self, view: RoundView) -> bool:
-        """Return whether every counted update of these clients has been announced."""
-        counted = view.inputs.closing.commitments
-        return all(c in view.announced for c in self.active if c in counted)
-
     def act(self, view: RoundView, now: float) -> list[Action]:
         """Return the actions due while the committee votes, at a time in the chain's seconds."""
         self.view = view
@@ -240,13 +230,9 @@ class RoundParticipants:
             actions += trainer.act_while_voting(view)
         for _, member in self.members:
             actions += member.step(view, now)
+        if now >= view.closed_at + self.wait:  # this worker's turn
+            actions += reports_of(view)
         return actions
-
-    def reports(self, view: RoundView, now: float) -> list[Action]:
-        """Return proofs of equivocation, once it is this worker's turn to send them."""
-        if now < view.closed_at + self.wait:
-            return []
-        return [*reports_of(view)]
 
     def next_time(self, view: RoundView, now: float) -> float | None:
         """Return when a member may act though nothing new arrives; None for never."""
@@ -256,8 +242,8 @@ class RoundParticipants:
     def _environment(self, view: RoundView, client: ClientId) -> list[PostEnvelope]:
         """Return the client's statement of the environment in which its update was trained.
 
-        There is none of an update that this worker trained before it was restarted in another: who
-        repeats it in this one would call it another update.
+        A worker that was restarted in another environment states nothing of an earlier update:
+        its bits are different here.
         """
         here, domain, number = self._hosting.environment, view.inputs.domain, view.inputs.round
         if not self._hosting.own.is_of_this_environment(number, client):
@@ -278,31 +264,10 @@ class RoundParticipants:
             self._trainers = {c: behaviour.trainer(c, signers[c]) for c in acting}
         return self._behaviour
 
-    def _share(self, chain: ChainView) -> float:
-        """Return this worker's rank among all clients, in [0, 1), drawn anew each round.
 
-        So no worker always pays for all.
-        """
-        clients = len(chain.registry)
-        first = int.from_bytes(keccak256(chain.seed + b"turn")) % clients
-        return min((client - first) % clients for client in self._hosting.signers) / clients
-
-
-def _key(chain: ChainView) -> tuple[object, ...]:
+def round_key(chain: ChainView) -> tuple[object, ...]:
+    """Return what all views of one round have in common, also after a reorganisation."""
     return (chain.domain, chain.round, chain.seed, chain.committee, chain.opened_block)
-
-
-@dataclass(frozen=True, slots=True)
-class VotingResult:
-    """Result of letting every client act on the current view.
-
-    Attributes:
-        next_time: when a client may act though nothing new arrives, in the chain's seconds; None
-            for never.
-    """
-
-    has_effect: bool
-    next_time: float | None
 
 
 class Worker:
@@ -312,6 +277,7 @@ class Worker:
         chain: the open round by the final blocks; None before the first poll, and after the last
             round.
         now: time of the last step, in the chain's seconds.
+        present: position of each member when it last acted; empty before the inputs are closed.
     """
 
     def __init__(
@@ -333,7 +299,7 @@ class Worker:
         self._published = PublishedBlobs()
         self._driver = Driver(context, self._published, mines=False)
         self._lineage = AncestryCheck(context.ledger.block)
-        self._observer = Observer(context, self._published, lineage=self._lineage)
+        self.observer = Observer(context, self._published, lineage=self._lineage)
         self._judge = JudgementCache(hosting.engine.distances)
         self._training = RoundTraining(hosting.engine, hosting.own, hosting.training)
         self._sending = TransactionSender(hosting.sending, failures)
@@ -341,7 +307,7 @@ class Worker:
         self._assigned: TrainingAssignment | None = None
         self._in_course: int | None = None
         self._taken_up: dict[ClientId, int] = {}
-        self._present: dict[ClientId, VotingPosition] = {}
+        self.present: dict[ClientId, VotingPosition] = {}
         self._late_since: float | None = None
         self.measuring = BackgroundEvaluator(hosting.engine, hosting.test_set, hosting.training)
         self.chain: ChainView | None = None
@@ -355,15 +321,6 @@ class Worker:
         if self.is_finished:
             return False
         return self.chain is None or self.hosting.can_act(self.chain.registry, self.chain.round)
-
-    @property
-    def newest_block(self) -> Block | None:
-        return self._observer.newest
-
-    @property
-    def final_state(self) -> LedgerSnapshot | None:
-        """The contract's state after the newest final block seen."""
-        return self._observer.final
 
     def step(self, moment: Moment) -> float | None:
         """Do everything that is due.
@@ -384,10 +341,12 @@ class Worker:
             voting = partial(self._vote, chain, seats, inputs, moment)
             voted = self.failures.attempt(WorkPart.VOTING, moment, voting)
             if voted is not None:
-                has_effect |= voted.has_effect
-                due.append(voted.next_time)
+                has_effect |= voted[0]
+                due.append(voted[1])
         due.append(self._abandon(chain, seats, moment))
-        self._measure(chain, moment)
+        if self._assigned is not None and not self._training.is_busy:
+            measuring = partial(self.measuring.look, chain.round, self._assigned.model)
+            self.failures.attempt(WorkPart.MEASURING, moment, measuring)
         if has_effect or self._sending.collect(moment):
             return 0.0
         times = [time for time in due if time is not None]
@@ -399,13 +358,13 @@ class Worker:
         newest = self._context.ledger.newest_block()
         if self.hosting.finality is not None:
             self.hosting.finality.require_unchanged(newest, self._lineage)
-        chain = self._observer.chain(newest)
+        chain = self.observer.chain(newest)
         self._clock.see(newest, moment)
         self.now = self._clock.now(moment)
         if chain is None:
-            final = self._observer.final
+            final = self.observer.final
             self.is_finished = final is not None and final.stage is LedgerStage.FINISHED
-        elif self.seats is None or not self.seats.is_for(chain):
+        elif self.seats is None or self.seats.key != round_key(chain):
             self._turn_to(chain)
         self.chain = chain
         return chain is not None
@@ -417,7 +376,7 @@ class Worker:
         self._driver.forget()
         self._context.mailbox.forget(self._context.domain, chain.round)
         self._on_round(chain.round)
-        self._assigned, self._late_since, self._present = None, None, {}
+        self._assigned, self._late_since, self.present = None, None, {}
         self.seats = RoundParticipants(chain, self.hosting)
         if self._in_course is None:
             self._in_course = 0 if chain.inputs() is None else chain.round
@@ -428,7 +387,7 @@ class Worker:
             chain.round,
             len(self.seats.active),
             len(self.hosting.signers),
-            sum(map(self.seats.is_serving, self.hosting.clients)),
+            len(self.seats.serving),
             extra={"round": chain.round, "active": [int(c) for c in self.seats.active]},
         )
 
@@ -461,7 +420,7 @@ class Worker:
     ) -> Mapping[ClientId, Payload] | None:
         if self._assigned is None:
             model = self.failures.attempt(
-                WorkPart.MODEL, moment, partial(self._observer.model, chain.final_block)
+                WorkPart.MODEL, moment, partial(self.observer.model, chain.final_block)
             )
             if model is None:
                 return None
@@ -475,8 +434,12 @@ class Worker:
 
     def _vote(
         self, chain: ChainView, seats: RoundParticipants, inputs: Inputs, moment: Moment
-    ) -> VotingResult:
-        """Let every client act on the view, until nothing new results."""
+    ) -> tuple[bool, float | None]:
+        """Let every client act on the view, until nothing new results.
+
+        Return whether anything had an effect, and when a member may act though nothing new
+        arrives, in the chain's seconds.
+        """
         view = seats.view
         # A chain that has taken blocks back may close the same round over other commitments.
         if view is None or view.inputs.closing != inputs.closing:
@@ -491,31 +454,29 @@ class Worker:
                     client,
                     chain.round,
                 )
-            model = self._observer.model(chain.final_block)
-            view = self._observer.opened(inputs, model, chain.final_block)
-            seats.start_voting(view, self._judge, self._context.journal, self._observer)
+            model = self.observer.model(chain.final_block)
+            view = self.observer.opened(inputs, model, chain.final_block)
+            seats.start_voting(view, self._judge, self._context.journal, self.observer)
         elif view.inputs != inputs:
             # A client was banned since, and must not be reported again.
             view = replace(view, inputs=inputs)
         has_effect = False
         for _ in range(MAX_VOTING_PASSES):
-            view = self._looked(view, seats)
-            actions = [*seats.act(view, self.now), *seats.reports(view, self.now)]
-            if not self._apply(actions, moment):
+            counted = view.inputs.closing.commitments
+            if seats.members:
+                view = self.observer.look(view)
+            elif any(c not in view.announced for c in seats.active if c in counted):
+                view = self.observer.look(view, fetches=False)
+            if not self._apply(seats.act(view, self.now), moment):
                 break
             has_effect = True
-        self._present = {
+        self.present = {
             member.client: member.present(view, self.now) for member, _ in seats.members
         }
-        voted = VotingResult(has_effect, seats.next_time(view, self.now))
+        next_time = seats.next_time(view, self.now)
         # When a member first saw a certificate is written down, also where it has nothing to say.
         self._context.journal.sync()
-        return voted
-
-    def _looked(self, view: RoundView, seats: RoundParticipants) -> RoundView:
-        if seats.members:
-            return self._observer.look(view)
-        return view if seats.are_announced(view) else self._observer.look(view, fetches=False)
+        return has_effect, next_time
 
     def _apply(self, actions: list[Action], moment: Moment) -> bool:
         """Post envelopes, send transactions, and return whether anything had an effect."""
@@ -525,14 +486,15 @@ class Worker:
             self.hosting.finality.act_on(self.chain.final_block)
         said = self._driver.publish(actions)
         if said.transactions:
-            what = f"{_told(said.transactions)} of round {self.chain.round}"
+            names = dict.fromkeys(_NAMES[type(transaction)] for transaction in said.transactions)
+            what = f"{' and '.join(names)} of round {self.chain.round}"
             task = partial(self._driver.send, said.transactions)
             self._sending.offer(moment, what, task, self._at_this_block(said.transactions))
         return self._sending.collect(moment) or said.has_new_mail
 
     def _abandon(self, chain: ChainView, seats: RoundParticipants, moment: Moment) -> float | None:
         """Abandon a round after its deadline, at this worker's turn; return when that is."""
-        parameters, newest = chain.parameters, self.newest_block
+        parameters, newest = chain.parameters, self.observer.newest
         if newest is None or newest.number + 1 < chain.opened_block + parameters.deadline_blocks:
             return None
         if self._late_since is None:
@@ -545,19 +507,8 @@ class Worker:
         return turn if turn > self.now else None
 
     def _at_this_block(self, sent: object) -> tuple[bytes, object] | None:
-        newest = self.newest_block
+        newest = self.observer.newest
         return None if newest is None else (newest.hash, sent)
-
-    def _measure(self, chain: ChainView, moment: Moment) -> None:
-        """Evaluate the model of the round once its training is over."""
-        if self._assigned is not None and not self._training.is_busy:
-            model = self._assigned.model
-            measuring = partial(self.measuring.look, chain.round, model)
-            self.failures.attempt(WorkPart.MEASURING, moment, measuring)
-
-    def present(self) -> Mapping[ClientId, VotingPosition]:
-        """Return the position of each member when it last acted, once the inputs are closed."""
-        return self._present
 
 
 _NAMES = {
@@ -565,7 +516,3 @@ _NAMES = {
     SendReport: "a proof of equivocation",
     SendDecision: "the decision",
 }
-
-
-def _told(transactions: Iterable[Transaction]) -> str:
-    return " and ".join(dict.fromkeys(_NAMES[type(transaction)] for transaction in transactions))

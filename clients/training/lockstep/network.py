@@ -4,51 +4,50 @@ from __future__ import annotations
 
 import itertools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from clients.training.lockstep.layers import (
+from clients.training.lockstep.plan import (
     Chain,
-    ChunkLayer,
     Convolution,
+    ExecutionPlan,
+    LayerMethod,
     Linear,
     MaxPool,
-    MaxPoolPart,
-    OrderedMaxPoolPart,
     Relu,
-    ReluPart,
     Reshape,
-    ReshapePart,
     ShapedLayer,
-    TensorViews,
     aligned,
-    channels_last,
-    row_shape,
 )
-from clients.training.lockstep.plan import ExecutionPlan, LayerMethod
+from ledger.protocol.rules.distance import Layout
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
-    """What all layers of a chunk need.
+    """What all layers of a chunk need: its plan, the learning rate of SGD, and tensors by name."""
 
-    Attributes:
-        views: of the tensors in a vector of all parameters.
-        rate: learning rate of SGD.
-    """
-
-    plan: ExecutionPlan
-    views: TensorViews
-    rate: float
-    device: torch.device
+    def __init__(
+        self, plan: ExecutionPlan, layout: Layout, rate: float, device: torch.device
+    ) -> None:
+        self.plan, self.rate, self.device = plan, rate, device
+        self._places: dict[str, tuple[slice, tuple[int, ...]]] = {}
+        first = 0
+        for name, shape in layout:
+            last = first + math.prod(shape)
+            self._places[name] = slice(first, last), tuple(shape)
+            first = last
 
     def zeros(self, *shape: int) -> Tensor:
         """Return a new buffer on the device."""
         return torch.zeros(*shape, device=self.device)
+
+    def view(self, vector: Tensor, name: str) -> Tensor:
+        """Return a tensor as a view of a vector of all parameters, shape (d,)."""
+        place, shape = self._places[name]
+        return vector[place].view(shape)
 
 
 class Network:
@@ -64,8 +63,7 @@ class Network:
         weights: of each sample, shape (rows, 1): one over the size of its batch, or 0.
         active: number of clients, from the first, that still have steps to take.
         shifts: added to the outputs of each sample, shape (rows, classes); None for none.
-        probabilities: of the classes in the newest steps, one of shape (rows, classes) for each,
-            step after step around; none if nobody asked.
+        probabilities: ring of the classes' probabilities, (rows, classes) a step; may be empty.
     """
 
     def __init__(self, chain: Chain, chunk: Chunk, *, calibrated: bool = False) -> None:
@@ -109,6 +107,28 @@ class Network:
             part.write(update, place, steps)
 
 
+class ChunkLayer(ABC):
+    """A layer, or several, with the parameters of each client of a chunk, if it has any.
+
+    Inputs and outputs have one row for each sample, client after client. Images are tensors (rows,
+    channels, height, width) in channels-last memory format.
+    """
+
+    def load(self, start: Tensor) -> None:  # noqa: B027 - most layers have no parameters
+        """Load the start w_t of all clients' training, shape (d,), unchanged until the next one."""
+
+    @abstractmethod
+    def forward(self, x: Tensor, step: int) -> Tensor:
+        """Return the outputs, and store what `backward` needs."""
+
+    @abstractmethod
+    def backward(self, dy: Tensor, step: int) -> Tensor | None:
+        """Take the step of SGD; return the gradient of the inputs, None if not needed."""
+
+    def write(self, update: Tensor, place: int, steps: int) -> None:  # noqa: B027
+        """Write w_start − w_end of one client's parameters into an update, shape (d,)."""
+
+
 def parts_of(
     links: Sequence[ShapedLayer], kinds: Sequence[LayerMethod], chunk: Chunk, *, is_first: bool
 ) -> list[ChunkLayer]:
@@ -140,7 +160,7 @@ def parts_of(
     return parts
 
 
-class _ByClient:
+class _ByClient(ChunkLayer):
     """The first layers of a chain, computed for one client after another.
 
     A client's data stay in the cache from layer to layer, and convolution kernels reach full speed
@@ -171,7 +191,6 @@ class _ByClient:
         return self._y
 
     def backward(self, dy: Tensor, step: int) -> None:
-        """Take the step; nothing is returned, as no layer comes before these."""
         for place in range(self._network.active):
             gradient: Tensor | None = dy[self._rows(place)]
             for part in reversed(self._clients[place]):
@@ -187,7 +206,100 @@ class _ByClient:
         return slice(place * self._batch, (place + 1) * self._batch)
 
 
-class SharedLinear:
+class ReluPart(ChunkLayer):
+    """max(x, 0)."""
+
+    _y: Tensor
+
+    def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        self._y = torch.relu(x)
+        return self._y
+
+    def backward(self, dy: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """Return the gradient of the inputs; it is 0 at 0."""
+        gradient: Tensor = torch.ops.aten.threshold_backward(dy, self._y, 0)
+        return gradient
+
+
+class ReshapePart(ChunkLayer):
+    """Another shape of each sample; its elements stay in the order of channels, rows, columns."""
+
+    def __init__(self, input_shape: tuple[int, ...], output_shape: tuple[int, ...]) -> None:
+        self._before = input_shape
+        self._after = output_shape
+
+    def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        return channels_last(x.reshape(-1, *self._after))
+
+    def backward(self, dy: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        return channels_last(dy.reshape(-1, *self._before))
+
+
+class MaxPoolPart(ChunkLayer):
+    """Max-pooling by torch's own kernel."""
+
+    _x: Tensor
+    _chosen: Tensor
+
+    def __init__(self, layer: MaxPool) -> None:
+        self._windows = [list(layer.kernel), list(layer.stride), list(layer.padding), [1, 1]]
+
+    def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        self._x = x
+        y: Tensor
+        y, self._chosen = torch.ops.aten.max_pool2d_with_indices(x, *self._windows)
+        return y
+
+    def backward(self, dy: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """Return the gradient of the inputs; a window's goes to its first maximum."""
+        gradient: Tensor = torch.ops.aten.max_pool2d_with_indices_backward(
+            dy, self._x, *self._windows, False, self._chosen
+        )
+        return gradient
+
+
+class OrderedMaxPoolPart(ChunkLayer):
+    """Max-pooling with a gradient that is summed in a fixed order, unlike torch's own on CUDA."""
+
+    _best: Tensor
+    _padded_shape: torch.Size
+
+    def __init__(self, layer: MaxPool) -> None:
+        self._layer = layer
+
+    def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        down, right = self._layer.padding
+        padded = functional.pad(x, (right, right, down, down), value=-torch.inf)
+        self._padded_shape = padded.shape
+        candidates = self._offsets(padded)
+        y = next(candidates).clone()
+        self._best = torch.zeros_like(y)
+        for place, candidate in enumerate(candidates, start=1):
+            self._best.masked_fill_(candidate > y, place)
+            torch.maximum(y, candidate, out=y)
+        return y
+
+    def backward(self, dy: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """Return the gradient of the inputs; a window's goes to its first maximum."""
+        padded = dy.new_zeros(self._padded_shape).contiguous(memory_format=torch.channels_last)
+        for place, target in enumerate(self._offsets(padded)):
+            target.add_(dy * (self._best == place))
+        down, right = self._layer.padding
+        height, width = padded.shape[2:]
+        return padded[:, :, down : height - down, right : width - right]
+
+    def _offsets(self, padded: Tensor) -> itertools.chain[Tensor]:
+        """Return, for each position in a window, the elements at that position of all windows."""
+        (tall, wide), (down, right) = self._layer.kernel, self._layer.stride
+        rows = (padded.shape[2] - tall) // down
+        columns = (padded.shape[3] - wide) // right
+        return itertools.chain(
+            padded[:, :, i : i + rows * down + 1 : down, j : j + columns * right + 1 : right]
+            for i, j in itertools.product(range(tall), range(wide))
+        )
+
+
+class SharedLinear(ChunkLayer):
     """Linear layers whose matrices differ from a shared one by a product of two thin factors.
 
     After s steps of SGD on batches of B rows a client's matrix is W_0 − rate · Uᵀ V, where the rows
@@ -214,9 +326,9 @@ class SharedLinear:
 
     def load(self, start: Tensor) -> None:
         self._start = start
-        self._matrix = self._chunk.views.of(start, self._layer.weight)
+        self._matrix = self._chunk.view(start, self._layer.weight)
         if self._layer.bias is not None:
-            self._biases.copy_(self._chunk.views.of(start, self._layer.bias))
+            self._biases.copy_(self._chunk.view(start, self._layer.bias))
 
     def forward(self, x: Tensor, step: int) -> Tensor:
         """Return x W_0ᵀ + b − rate · (x Vᵀ) U."""
@@ -241,14 +353,13 @@ class SharedLinear:
         return None if self._is_first else self._dx
 
     def write(self, update: Tensor, place: int, steps: int) -> None:
-        """Write rate · Uᵀ V, and the difference of the biases."""
         rows = slice(0, steps * self._batch)
-        target = self._chunk.views.of(update, self._layer.weight)
+        target = self._chunk.view(update, self._layer.weight)
         inputs, gradients = self._inputs[place, rows], self._gradients[place, rows]
         torch.addmm(target, gradients.t(), inputs, beta=0, alpha=self._chunk.rate, out=target)
         if self._layer.bias is not None:
-            start, end = self._chunk.views.of(self._start, self._layer.bias), self._biases[place, 0]
-            torch.sub(start, end, out=self._chunk.views.of(update, self._layer.bias))
+            start, end = self._chunk.view(self._start, self._layer.bias), self._biases[place, 0]
+            torch.sub(start, end, out=self._chunk.view(update, self._layer.bias))
 
     def _add_change(self, y: Tensor, x: Tensor, factors: tuple[Tensor, Tensor], step: int) -> None:
         if step:
@@ -260,13 +371,10 @@ class SharedLinear:
         return slice(step * self._batch, (step + 1) * self._batch)
 
 
-class _Stacked:
-    """The matrices [W b 0] of all clients, and the rows [x 1 0] that they multiply.
+class _Stacked(ChunkLayer):
+    """The matrices [W b 0] of all clients, and the rows [x 1 0] that each multiplies.
 
     A layer's kernels are one row of W each: rows, columns and then channels.
-
-    Args:
-        rows: number of rows that each client's matrix multiplies.
     """
 
     _start: Tensor
@@ -275,7 +383,7 @@ class _Stacked:
         self, layer: Linear | Convolution, chunk: Chunk, rows: int, *, is_first: bool
     ) -> None:
         self._weighted, self._chunk, self._is_first = layer, chunk, is_first
-        self._shape = row_shape(layer)
+        self._shape = layer.row_shape
         self._inputs = math.prod(self._shape)
         clients, columns = chunk.plan.chunk, aligned(self._inputs + 1)
         self._rows = chunk.zeros(clients, rows, columns)
@@ -287,14 +395,14 @@ class _Stacked:
         self._start = start
         self._weights(self._matrices).copy_(self._weight(start))
         if self._weighted.bias is not None:
-            bias = self._chunk.views.of(start, self._weighted.bias)
+            bias = self._chunk.view(start, self._weighted.bias)
             self._matrices[:, :, self._inputs] = bias
 
     def write(self, update: Tensor, place: int, steps: int) -> None:  # noqa: ARG002
         end = self._matrices[place]
         torch.sub(self._weight(self._start), self._weights(end), out=self._weight(update))
         if (bias := self._weighted.bias) is not None:
-            start, target = (self._chunk.views.of(v, bias) for v in (self._start, update))
+            start, target = (self._chunk.view(v, bias) for v in (self._start, update))
             torch.sub(start, end[:, self._inputs], out=target)
 
     @property
@@ -314,7 +422,7 @@ class _Stacked:
 
     def _weight(self, vector: Tensor) -> Tensor:
         """Return W of a vector as a view, shape (outputs, *row)."""
-        weight = self._chunk.views.of(vector, self._weighted.weight)
+        weight = self._chunk.view(vector, self._weighted.weight)
         return weight.permute(0, 2, 3, 1) if weight.ndim == 4 else weight
 
     def _weights(self, matrices: Tensor) -> Tensor:
@@ -340,7 +448,7 @@ class StackedLinear(_Stacked):
         return None if dx is None else dx.view(len(dy), -1)
 
 
-class ClientConvolution:
+class ClientConvolution(ChunkLayer):
     """The convolution of one client, by torch's own kernels, channels last."""
 
     _start: Tensor
@@ -353,9 +461,9 @@ class ClientConvolution:
 
     def load(self, start: Tensor) -> None:
         self._start = start
-        self._weight.copy_(self._chunk.views.of(start, self._layer.weight))
+        self._weight.copy_(self._chunk.view(start, self._layer.weight))
         if self._bias is not None and self._layer.bias is not None:
-            self._bias.copy_(self._chunk.views.of(start, self._layer.bias))
+            self._bias.copy_(self._chunk.view(start, self._layer.bias))
 
     def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
         self._x = x
@@ -389,16 +497,12 @@ class ClientConvolution:
     def write(self, update: Tensor, place: int, steps: int) -> None:  # noqa: ARG002
         for name, end in ((self._layer.weight, self._weight), (self._layer.bias, self._bias)):
             if name is not None and end is not None:
-                start = self._chunk.views.of(self._start, name)
-                torch.sub(start, end, out=self._chunk.views.of(update, name))
+                start = self._chunk.view(self._start, name)
+                torch.sub(start, end, out=self._chunk.view(update, name))
 
 
 class StackedConvolution(_Stacked):
-    """Convolutions as matrix products: the elements under a kernel are one row.
-
-    Args:
-        link: the layer with the shapes of its images.
-    """
+    """Convolutions as matrix products: the elements under a kernel are one row."""
 
     def __init__(
         self, link: ShapedLayer, layer: Convolution, chunk: Chunk, *, is_first: bool
@@ -430,7 +534,14 @@ class StackedConvolution(_Stacked):
     def backward(self, dy: Tensor, step: int) -> Tensor | None:  # noqa: ARG002
         by_client = dy.permute(0, 2, 3, 1).reshape(self._clients, -1, dy.shape[1])
         dx = self._descended(by_client)
-        return None if dx is None else self._summed(dx)
+        if dx is None:
+            return None
+        self._dx.zero_()
+        windows, parts = self._windows(self._dx), dx.view(self._windows_shape)
+        # One kernel position after another: the windows of one position never overlap.
+        for i, j in itertools.product(*map(range, self._layer.kernels[2:])):
+            windows[:, :, :, i, j].add_(parts[:, :, :, i, j])
+        return self._dx[self._inside].permute(0, 3, 1, 2)
 
     def _windows(self, images: Tensor) -> Tensor:
         """Return the elements under the kernel at each position, as a view of images."""
@@ -439,11 +550,13 @@ class StackedConvolution(_Stacked):
         strides = (sample, row * down, column * right, row * tall, column * wide, channel)
         return images.as_strided(self._windows_shape, strides)
 
-    def _summed(self, rows: Tensor) -> Tensor:
-        """Return the sum of all windows' elements at each pixel."""
-        self._dx.zero_()
-        windows, parts = self._windows(self._dx), rows.view(self._windows_shape)
-        # One kernel position after another: the windows of one position never overlap.
-        for i, j in itertools.product(*map(range, self._layer.kernels[2:])):
-            windows[:, :, :, i, j].add_(parts[:, :, :, i, j])
-        return self._dx[self._inside].permute(0, 3, 1, 2)
+
+def channels_last(x: Tensor) -> Tensor:
+    """Return images in channels-last memory format, and any other tensor unchanged."""
+    if x.ndim != 4:
+        return x
+    _, channels, height, width = x.shape
+    if channels == 1 and x.is_contiguous():
+        # With one channel both formats are the same memory, and torch would report the other one.
+        return x.as_strided(x.shape, (height * width, 1, width, 1))
+    return x.contiguous(memory_format=torch.channels_last)

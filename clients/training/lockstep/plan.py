@@ -1,15 +1,12 @@
-"""Conversion of a module to a chain of layers, or the reason why it is none.
+"""The layers of a module as a chain, and how lockstep computes them; or why it cannot.
 
 The module is traced by `torch.fx` and run with two batch sizes: on the processor, since a layer on
 the meta device imports torch's compiler, which takes a second and more. A module that mixes
 samples, branches, or has a layer not listed here is rejected.
 
-The updates of the two paths differ in their last digits, so everyone who trains or repeats an
-update has to take the same path: it is chosen once and written into the run document.
-
-The rules are constants that were measured once, never a timing at run time: the plan affects an
-update's last digits and has to be the same on every machine of a run. It depends on the model, the
-training settings and the data alone.
+Path and plan affect an update's last digits, and have to be the same on every machine of a run. The
+path is chosen once and written into the run document. The plan follows from the model, the training
+settings and the data, by constants that were measured once.
 """
 
 from __future__ import annotations
@@ -17,10 +14,10 @@ from __future__ import annotations
 import math
 import operator
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx, nn
@@ -29,23 +26,121 @@ from torch.nn import functional
 from clients.datasets.federated_data import DataForm, FederatedData
 from clients.devices import card_gib, device_named
 from clients.models.model import Model, trainable
-from clients.training.lockstep.layers import (
-    Chain,
-    Convolution,
-    Layer,
-    Linear,
-    MaxPool,
-    Relu,
-    Reshape,
-    ShapedLayer,
-    aligned,
-    pooled_first,
-    row_shape,
-)
+from clients.training.plain_trainer import LocalTraining, step_count
 from clients.training.port import TrainingPath
 
-if TYPE_CHECKING:
-    from clients.training.plain_trainer import LocalTraining
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """y = x Wᵀ + b, by the names of W and b in the module; None without b."""
+
+    weight: str
+    bias: str | None
+    inputs: int
+    outputs: int
+
+    @property
+    def size(self) -> int:
+        """Number of elements of W."""
+        return self.inputs * self.outputs
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row of W."""
+        return (self.inputs,)
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A convolution of images, without groups, padded with zeros.
+
+    Attributes:
+        kernels: shape (outputs, inputs, height, width).
+        dilation: steps between the elements under a kernel, down and right.
+    """
+
+    weight: str
+    bias: str | None
+    kernels: tuple[int, int, int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+
+    @property
+    def size(self) -> int:
+        """Number of elements of all kernels."""
+        return math.prod(self.kernels)
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one kernel, channels last."""
+        _, channels, height, width = self.kernels
+        return (height, width, channels)
+
+
+@dataclass(frozen=True, slots=True)
+class Relu:
+    """max(x, 0)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaxPool:
+    """The maximum of each window of an image, padded with minus infinity."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Reshape:
+    """Another shape of each sample, with its elements in the same order."""
+
+
+Layer = Linear | Convolution | Relu | MaxPool | Reshape
+
+
+@dataclass(frozen=True, slots=True)
+class ShapedLayer:
+    """A layer with the shapes around it."""
+
+    layer: Layer
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+
+
+Chain = tuple[ShapedLayer, ...]
+
+
+def pooled_first(chain: Chain) -> Chain:
+    """Return the same function with each max-pooling before the ReLU that it follows.
+
+    The result is equal to the last bit: max and ReLU preserve order, and for a window without
+    positive elements both orders give 0 and pass no gradient.
+    """
+    layers = list(chain)
+    for i in range(1, len(layers)):
+        relu, pool = layers[i - 1], layers[i]
+        if isinstance(relu.layer, Relu) and isinstance(pool.layer, MaxPool):
+            layers[i - 1] = pool
+            layers[i] = ShapedLayer(relu.layer, pool.output_shape, pool.output_shape)
+    return tuple(layers)
+
+
+_LINE = 16  # float32 numbers in 64 bytes, torch's alignment
+
+
+def aligned(numbers: int) -> int:
+    """Round up a count of float32 numbers to the alignment of memory.
+
+    A kernel may sum in another order at another alignment: the bytes of an update would depend on
+    its client's index in the chunk.
+    """
+    return math.ceil(numbers / _LINE) * _LINE
+
+
+class UnknownLayerError(Exception):
+    """A module is not a chain of known layers; the message gives the reason."""
 
 
 Arguments = dict[str, Any]
@@ -55,23 +150,24 @@ _RESHAPING = {
     "view", "reshape", "flatten", "squeeze", "unsqueeze",
     torch.flatten, torch.reshape, torch.squeeze, torch.unsqueeze,
 }  # fmt: skip
+_RELU = {"relu", functional.relu, torch.relu}
+_CONVOLUTION = ("stride", "padding", "dilation", "groups")
+_POOL = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
 _DIMENSIONS = {Linear: 1, Convolution: 3, MaxPool: 3}
 _SIZES = {"size", "dim", getattr, operator.getitem, operator.mul, operator.floordiv}
-
-
-class UnknownLayerError(Exception):
-    """A module is not a chain of known layers; the message gives the reason."""
 
 
 def chain_of(module: nn.Module, form: DataForm) -> Chain:
     """Return the layers of a module, in order; none of them mixes samples.
 
-    Args:
-        module: the module, on the processor; its buffers may change.
+    The module is on the processor, and its buffers may change.
     """
     if form.input_dtype != "float32":
         raise UnknownLayerError(f"its inputs are {form.input_dtype}")
-    traced = _traced(module.train())
+    try:
+        traced = fx.symbolic_trace(module.train())
+    except (Exception, SystemExit) as error:  # user code may raise anything
+        raise UnknownLayerError(f"its forward cannot be traced: {_line(error)}") from error
     values = [_followed(traced, (batch, *form.input_shape)) for batch in _BATCHES]
     links: list[ShapedLayer] = []
     last: fx.Node | None = None
@@ -85,7 +181,9 @@ def chain_of(module: nn.Module, form: DataForm) -> Chain:
         before, last = last, node
         if node.op == "placeholder":
             continue
-        _require_chain(node, before, _tensors(node, values[0]))
+        inputs = [n for n in node.all_input_nodes if n.op != "get_attr"]
+        tensors = [n for n in inputs if isinstance(values[0][n], torch.Tensor)]
+        _require_chain(node, before, tensors)
         shapes = [_sample_shape(n, values) for n in (before, node) if n is not None]
         layer = _layer(traced, node)
         if len(shapes[0]) != _DIMENSIONS.get(type(layer), len(shapes[0])):
@@ -93,14 +191,6 @@ def chain_of(module: nn.Module, form: DataForm) -> Chain:
         links.append(ShapedLayer(layer, shapes[0], shapes[1]))
     _require_all_used(module, links)
     return tuple(links)
-
-
-def _traced(module: nn.Module) -> fx.GraphModule:
-    # User code may raise anything when it is traced.
-    try:
-        return fx.symbolic_trace(module)
-    except (Exception, SystemExit) as error:
-        raise UnknownLayerError(f"its forward cannot be traced: {_line(error)}") from error
 
 
 class _Follower(fx.Interpreter):
@@ -141,13 +231,6 @@ def _require_chain(node: fx.Node, before: fx.Node | None, inputs: list[Any]) -> 
         raise UnknownLayerError(f"{_name(node)} does not take the output of the layer before alone")
 
 
-def _tensors(node: fx.Node, values: dict[fx.Node, Any]) -> list[fx.Node]:
-    return [
-        n for n in node.all_input_nodes
-        if n.op != "get_attr" and isinstance(values[n], torch.Tensor)
-    ]  # fmt: skip
-
-
 def _sample_shape(node: fx.Node, values: list[dict[fx.Node, Any]]) -> tuple[int, ...]:
     shapes = [tuple(values_[node].shape) for values_ in values]
     whole = all(shape[:1] == (batch,) for shape, batch in zip(shapes, _BATCHES, strict=True))
@@ -175,23 +258,32 @@ def _layer(traced: fx.GraphModule, node: fx.Node) -> Layer:
         return _of_module(node, traced.get_submodule(str(node.target)))
     if node.target in _RESHAPING:
         return Reshape()
-    read = _FUNCTIONS.get(node.target)
-    if read is None:
-        raise UnknownLayerError(f"{_name(node)} is not a supported layer")
-    return read(traced, node)
+    if node.target in _RELU:
+        _arguments(node, ("input", "inplace"))
+        return Relu()
+    if node.target == functional.max_pool2d:
+        return _pool(node, _arguments(node, ("input", *_POOL)))
+    if node.target == functional.linear:
+        arguments = _arguments(node, ("input", "weight", "bias"))
+        names, weight = _parameters(traced, node, arguments)
+        return Linear(*names, inputs=weight.shape[1], outputs=weight.shape[0])
+    if node.target == functional.conv2d:
+        arguments = _arguments(node, ("input", "weight", "bias", *_CONVOLUTION))
+        names, weight = _parameters(traced, node, arguments)
+        return _convolution(node, names, weight, arguments)
+    raise UnknownLayerError(f"{_name(node)} is not a supported layer")
 
 
 def _of_module(node: fx.Node, module: nn.Module) -> Layer:
-    path = str(node.target)
-    # A subclass may compute something else.
-    if isinstance(module, nn.Linear) and type(module) is nn.Linear:
-        return Linear(*_names(path, module), module.in_features, module.out_features)
-    if isinstance(module, nn.Conv2d) and type(module) is nn.Conv2d:
+    path, kind = str(node.target), type(module)  # a subclass may compute something else
+    names = (f"{path}.weight", None if getattr(module, "bias", None) is None else f"{path}.bias")
+    if isinstance(module, nn.Linear) and kind is nn.Linear:
+        return Linear(*names, module.in_features, module.out_features)
+    if isinstance(module, nn.Conv2d) and kind is nn.Conv2d:
         if module.padding_mode != "zeros":
             raise UnknownLayerError(f"{path} is a convolution with a border of other than zeros")
         arguments = {name: getattr(module, name) for name in _CONVOLUTION}
-        return _convolution(node, _names(path, module), module.weight, arguments)
-    kind = type(module)
+        return _convolution(node, names, module.weight, arguments)
     if kind is nn.MaxPool2d:
         return _pool(node, {name: getattr(module, name) for name in _POOL})
     if kind is nn.ReLU:
@@ -201,43 +293,6 @@ def _of_module(node: fx.Node, module: nn.Module) -> Layer:
     if kind is nn.Dropout and getattr(module, "p", None) == 0:
         return Reshape()
     raise UnknownLayerError(f"{path} is a {kind.__name__}, which is not a supported layer")
-
-
-def _names(path: str, module: nn.Linear | nn.Conv2d) -> tuple[str, str | None]:
-    return (f"{path}.weight", None if module.bias is None else f"{path}.bias")
-
-
-def _linear(traced: fx.GraphModule, node: fx.Node) -> Layer:
-    arguments = _arguments(node, ("input", "weight", "bias"))
-    names, weight = _parameters(traced, node, arguments)
-    return Linear(*names, inputs=weight.shape[1], outputs=weight.shape[0])
-
-
-def _conv2d(traced: fx.GraphModule, node: fx.Node) -> Layer:
-    arguments = _arguments(node, ("input", "weight", "bias", *_CONVOLUTION))
-    names, weight = _parameters(traced, node, arguments)
-    return _convolution(node, names, weight, arguments)
-
-
-def _relu(_: fx.GraphModule, node: fx.Node) -> Layer:
-    _arguments(node, ("input", "inplace"))
-    return Relu()
-
-
-def _max_pool2d(_: fx.GraphModule, node: fx.Node) -> Layer:
-    return _pool(node, _arguments(node, ("input", *_POOL)))
-
-
-_CONVOLUTION = ("stride", "padding", "dilation", "groups")
-_POOL = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
-_FUNCTIONS: dict[Any, Callable[[fx.GraphModule, fx.Node], Layer]] = {
-    functional.linear: _linear,
-    functional.conv2d: _conv2d,
-    functional.relu: _relu,
-    torch.relu: _relu,
-    "relu": _relu,
-    functional.max_pool2d: _max_pool2d,
-}
 
 
 def _convolution(
@@ -271,7 +326,6 @@ def _pool(node: fx.Node, arguments: Arguments) -> MaxPool:
 
 
 def _arguments(node: fx.Node, names: tuple[str, ...]) -> Arguments:
-    """Return the arguments of a call by name (UnknownLayerError: there are unknown ones)."""
     arguments = dict(zip(names, node.args, strict=False)) | node.kwargs
     if len(node.args) > len(names) or not set(arguments) <= set(names):
         raise UnknownLayerError(f"{_name(node)} has arguments that are not known here")
@@ -297,11 +351,10 @@ def _pair(value: Any) -> tuple[int, int]:
 
 
 def _name(node: fx.Node) -> str:
-    return node.name if node.op in {"output", "placeholder"} else f"{node.name} ({_called(node)})"
-
-
-def _called(node: fx.Node) -> str:
-    return node.target if isinstance(node.target, str) else node.target.__name__
+    if node.op in {"output", "placeholder"}:
+        return node.name
+    called = node.target if isinstance(node.target, str) else node.target.__name__
+    return f"{node.name} ({called})"
 
 
 NO_PROXIMAL = "training.proximal is set, and lockstep takes steps of plain SGD alone"
@@ -349,14 +402,6 @@ class ExecutionPlan:
     steps: int
 
 
-def most_steps(samples: Sequence[int], settings: LocalTraining) -> int:
-    """Return the most local steps that any client takes, given their numbers of samples."""
-    if settings.local_epochs is None:
-        return settings.local_steps or 0
-    batches = math.ceil(max(samples) / min(settings.batch_size, max(samples)))
-    return settings.local_epochs * batches
-
-
 def execution_plan(
     chain: Chain, samples: Sequence[int], settings: LocalTraining, card_gib: int | None = None
 ) -> ExecutionPlan:
@@ -366,8 +411,7 @@ def execution_plan(
         samples: number of training samples of each client.
         card_gib: memory of the card, in GiB; None on a processor.
     """
-    batch = min(settings.batch_size, max(samples))
-    steps = most_steps(samples, settings)
+    batch, steps = min(settings.batch_size, max(samples)), step_count(max(samples), settings)
     parameters = sum(_size(link.layer) for link in chain)
     is_stacked = parameters < SMALL or card_gib is not None
     kinds = [_kind(link.layer, steps * batch, is_stacked=is_stacked) for link in chain]
@@ -405,7 +449,7 @@ def _kind(layer: Layer, rank: int, *, is_stacked: bool) -> LayerMethod:
 
 
 def _card_bytes(link: ShapedLayer, kind: LayerMethod, batch: int, steps: int) -> int:
-    """Return what a layer takes on a card for each client: parameters, rows and their gradients."""
+    """Return the bytes of each client on a card: parameters, rows and their gradients."""
     layer = link.layer
     inputs, outputs = math.prod(link.input_shape), math.prod(link.output_shape)
     numbers = 2 * batch * (inputs + outputs)
@@ -414,7 +458,7 @@ def _card_bytes(link: ShapedLayer, kind: LayerMethod, batch: int, steps: int) ->
     elif isinstance(layer, Linear):
         numbers += layer.outputs * aligned(layer.inputs + 1)
     elif isinstance(layer, Convolution):
-        columns = aligned(math.prod(row_shape(layer)) + 1)
+        columns = aligned(math.prod(layer.row_shape) + 1)
         positions = math.prod(link.output_shape[1:])
         numbers += (layer.kernels[0] + 2 * batch * positions) * columns
     return 4 * numbers
@@ -453,16 +497,13 @@ def plan(model: Model, data: FederatedData, settings: LocalTraining, device: str
     except UnknownLayerError as error:
         return PathPlan("plain", str(error))
     choice = execution_plan(chain, data.sample_counts, settings, memory)
-    layers = tuple(
-        f"{_described(link.layer)}: {kind.value}"
-        for link, kind in zip(chain, choice.kinds, strict=True)
-        if isinstance(link.layer, Linear | Convolution)
-    )
-    return PathPlan("lockstep", f"{choice.chunk} clients take each step at once", layers)
-
-
-def _described(layer: Linear | Convolution) -> str:
-    if isinstance(layer, Linear):
-        return f"linear {layer.inputs} to {layer.outputs}"
-    outputs, inputs, height, width = layer.kernels
-    return f"convolution {inputs} to {outputs}, {height} × {width}"
+    layers = []
+    for link, kind in zip(chain, choice.kinds, strict=True):
+        layer = link.layer
+        if isinstance(layer, Linear):
+            layers.append(f"linear {layer.inputs} to {layer.outputs}: {kind.value}")
+        elif isinstance(layer, Convolution):
+            outputs, inputs, *sides = layer.kernels
+            size = " × ".join(map(str, sides))
+            layers.append(f"convolution {inputs} to {outputs}, {size}: {kind.value}")
+    return PathPlan("lockstep", f"{choice.chunk} clients take each step at once", tuple(layers))

@@ -7,7 +7,6 @@ updates differ from plain ones in their last digits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -18,8 +17,6 @@ from torch import Tensor
 from clients.datasets.federated_data import Collate, Samples
 from clients.devices import card_gib, device_named, reproducible, without_filling
 from clients.models.model import Model, ParameterVector, class_shift, require_class_labels
-from clients.training.device_distances import ResidentUpdates
-from clients.training.lockstep.layers import TensorViews, pooled_first
 from clients.training.lockstep.network import Chunk, Network
 from clients.training.lockstep.plan import (
     NO_PROXIMAL,
@@ -27,17 +24,17 @@ from clients.training.lockstep.plan import (
     UnknownLayerError,
     chain_of,
     execution_plan,
+    pooled_first,
 )
 from clients.training.plain_trainer import LocalTraining, batches
 from clients.training.port import TrainingJob
-from clients.training.update_rows import update_writer
+from clients.training.updates import ResidentUpdates, update_writer
 from ledger.protocol.errors import ConfigurationError
 
 # Limit of the steps that are laid out together.
 _STAGED_BYTES = 32_000_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
     """The samples of a client, step by step.
 
@@ -46,29 +43,18 @@ class Schedule:
         counts: number of samples of each step's batch, shape (steps,).
     """
 
-    job: TrainingJob
-    samples: Samples
-    rows: NDArray[np.int64]
-    counts: NDArray[np.int64]
-
-    @property
-    def steps(self) -> int:
-        """Number of the client's local steps."""
-        return len(self.counts)
-
-
-def schedule_of(
-    job: TrainingJob, samples: Samples, settings: LocalTraining, batch: int
-) -> Schedule:
-    """Return the schedule of a client."""
-    steps = list(batches(job.seed, len(samples.y), settings))
-    counts = np.fromiter(map(len, steps), dtype=np.int64, count=len(steps))
-    if (counts == batch).all():
-        return Schedule(job, samples, np.stack(steps), counts)
-    rows = np.zeros((len(steps), batch), dtype=np.int64)
-    for row, indices in zip(rows, steps, strict=True):
-        row[: len(indices)] = indices
-    return Schedule(job, samples, rows, counts)
+    def __init__(
+        self, job: TrainingJob, samples: Samples, settings: LocalTraining, batch: int
+    ) -> None:
+        steps = list(batches(job.seed, len(samples.y), settings))
+        self.samples, self.steps = samples, len(steps)
+        self.counts = np.fromiter(map(len, steps), dtype=np.int64, count=len(steps))
+        if (self.counts == batch).all():
+            self.rows = np.stack(steps)
+            return
+        self.rows = np.zeros((len(steps), batch), dtype=np.int64)
+        for row, indices in zip(self.rows, steps, strict=True):
+            row[: len(indices)] = indices
 
 
 class Staging:
@@ -89,11 +75,7 @@ class Staging:
         self._first = 0
 
     def begin(self, step: int, schedules: Sequence[Schedule]) -> None:
-        """Copy the batches of a step into the network.
-
-        Args:
-            step: number of earlier steps; steps come in order, from 0.
-        """
+        """Copy the batches of a step into the network; steps come in order, from 0."""
         if step % self.room == 0:
             self._first = step
             self._inputs.zero_()
@@ -112,8 +94,8 @@ class Staging:
             probabilities: of the classes in these steps, shape (steps, rows, classes).
 
         Returns:
-            Shape (steps, chunk): infinite where the probability of a sample's class is 0 in
-            float32, of no meaning for clients that had no more steps to take.
+            Shape (steps, chunk): infinite where the probability of a class is 0 in float32, without
+            meaning for clients that had no more steps to take.
         """
         steps = len(probabilities)
         targets, weights = self._targets[:steps], self._weights[:steps, :, :, 0]
@@ -156,11 +138,8 @@ class CudaGraphRecorder(Recorder):
     """Captures the work in a CUDA graph.
 
     A step of a small model is a hundred kernels, each shorter than its launch; a graph launches all
-    of them at once. A recording reads and writes the same buffers every time: inputs are copied
-    into them first, and nothing may be allocated or read back meanwhile.
-
-    What a step allocates comes from one pool for all of them: they are replayed one after another,
-    and no step reads what another has allocated. The memory of a step is written before it is read.
+    of them at once. A recording reads and writes the same buffers every time. All steps allocate
+    from one pool: they are replayed in turn, and each writes its memory before it reads it.
     """
 
     def __init__(self) -> None:
@@ -194,17 +173,12 @@ class RecordedSteps:
         self._steps: list[Callable[[], None]] = []
 
     def prepare(self, steps: int, start: Tensor) -> None:
-        """Record the missing steps; the parameters in the network are lost.
-
-        Args:
-            start: any parameters, shape (d,).
-        """
+        """Record the missing steps from any parameters, shape (d,); the network's are lost."""
         for step in range(len(self._steps), steps):
             self._network.load(start)
             self._steps.append(self._recorder.record(partial(self._network.step, step)))
 
     def take(self, step: int) -> None:
-        """Take a step, given the number of earlier ones."""
         self._steps[step]()
 
 
@@ -217,13 +191,10 @@ def recorder_for(device: torch.device) -> Recorder:
 
 
 class LockstepTrainer:
-    """Trains the clients of one process, a chunk at a time.
+    """Trains the clients of one process, a chunk at a time; fewer clients take as long.
 
     The bytes of an update depend on its client, its seed and the start alone, not on the other
     clients of its chunk.
-
-    Attributes:
-        chunk: number of clients per chunk; fewer take as long.
 
     Args:
         sizes: number of training samples of each client of the run; None for those of `train`. The
@@ -244,9 +215,7 @@ class LockstepTrainer:
             raise ConfigurationError(f"training.path = 'lockstep': {NO_PROXIMAL}")
         if settings.calibrated:
             require_class_labels(model.form.task)
-        self._train = train
-        self._settings = settings
-        self._device = device_named(device)
+        self._train, self._settings, self._device = train, settings, device_named(device)
         try:
             chain = pooled_first(chain_of(model.module(), model.form))
         except UnknownLayerError as error:
@@ -254,12 +223,10 @@ class LockstepTrainer:
         if sizes is None:
             sizes = [len(samples.y) for samples in train]
         choice = execution_plan(chain, sizes, settings, card_gib(self._device))
-        self.chunk = choice.chunk
-        self._batch = choice.batch
+        self.chunk, self._batch = choice.chunk, choice.batch
         with torch.inference_mode():
             self._start = torch.empty(model.dimension, device=self._device)
-            views, rate = TensorViews(model.layout), settings.learning_rate
-            chunk = Chunk(choice, views, rate, self._device)
+            chunk = Chunk(choice, model.layout, settings.learning_rate, self._device)
             self._network = Network(chain, chunk, calibrated=settings.calibrated)
             self._staging = Staging(self._network, choice, collate)
         self._steps = RecordedSteps(self._network, recorder_for(self._device))
@@ -274,7 +241,6 @@ class LockstepTrainer:
         losses: Sequence[NDArray[np.float32]] | None = None,
         written: Callable[[int], None] | None = None,
     ) -> None:
-        """Write the update of every job into its row; see `UpdateTrainer.train`."""
         # From the first call that asks on: to keep probabilities is recorded with a step.
         if losses is not None and not self._network.probabilities:
             with torch.inference_mode():
@@ -284,7 +250,7 @@ class LockstepTrainer:
             self._steps = RecordedSteps(self._network, recorder_for(self._device))
         destinations: Sequence[NDArray[np.float32] | None] = losses or [None] * len(jobs)
         work = [
-            (schedule_of(job, self._train[job.client], self._settings, self._batch), row, loss)
+            (Schedule(job, self._train[job.client], self._settings, self._batch), row, loss)
             for row, (job, loss) in enumerate(zip(jobs, destinations, strict=True))
         ]
         # Clients that end together share a chunk; within it the first to end are last.
@@ -312,7 +278,11 @@ class LockstepTrainer:
         losses: list[Tensor] = []
         self._steps.prepare(steps, self._start)
         self._network.load(self._start)
-        self._shift(schedules)
+        if (shifts := self._network.shifts) is not None:
+            for place, schedule in enumerate(schedules):
+                shift = class_shift(schedule.samples.y, shifts.shape[1])
+                taken = slice(place * self._batch, (place + 1) * self._batch)
+                shifts[taken] = torch.from_numpy(shift).to(self._device)
         for step in range(steps):
             self._network.active = sum(step < schedule.steps for schedule in schedules)
             self._staging.begin(step, schedules)
@@ -328,12 +298,3 @@ class LockstepTrainer:
             ):
                 losses.append(self._staging.losses(self._probabilities[:window].cpu()))
         return losses
-
-    def _shift(self, schedules: Sequence[Schedule]) -> None:
-        """Load the shift of each client of a chunk, if the training is calibrated."""
-        shifts = self._network.shifts
-        if shifts is not None:
-            for place, schedule in enumerate(schedules):
-                shift = class_shift(schedule.samples.y, shifts.shape[1])
-                rows = slice(place * self._batch, (place + 1) * self._batch)
-                shifts[rows] = torch.from_numpy(shift).to(self._device)

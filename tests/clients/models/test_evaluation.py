@@ -18,7 +18,15 @@ from clients.models.model_check import check_model
 from clients.models.registry import model_named
 from clients.training import workload
 from clients.training.port import Evaluation
-from clients.training.workload import BLOCK, evaluate, evaluate_part, majority_rate, total
+from clients.training.workload import (
+    BLOCK,
+    batches_of,
+    blocks,
+    evaluate,
+    evaluate_block,
+    majority_rate,
+    total,
+)
 from ledger.protocol.errors import ConfigurationError
 
 SOFTMAX = model_named("softmax", DataForm((1, 1, 1), 2))
@@ -61,8 +69,9 @@ def test_the_result_is_equal_however_blocks_are_distributed() -> None:
     found: list[Evaluation] = []
     with reproducible(CPU):
         for part in (slice(3 * BLOCK, None), slice(0, BLOCK), slice(BLOCK, 3 * BLOCK)):
-            chosen = Samples(x[part], y[part])
-            found += evaluate_part(module, model.form, lambda rows: rows, chosen, CPU)
+            chosen = batches_of(Samples(x[part], y[part]), lambda rows: rows, CPU)
+            rows = blocks(len(y[part]))
+            found += [evaluate_block(module, model.form, chosen, each) for each in rows]
     assert [one.samples for one in found] == [BLOCK, BLOCK, 7, BLOCK, BLOCK, BLOCK]
     assert total(found) == whole
 

@@ -16,11 +16,11 @@ from torch import nn
 from clients.datasets.federated_data import DataForm, as_stored, frozen_samples
 from clients.models.model import Model, model_of
 from clients.models.registry import model_named
-from clients.training.device_distances import engine_distances
 from clients.training.engine_factory import LocalEngine
 from clients.training.lockstep.trainer import LockstepTrainer
 from clients.training.plain_trainer import LocalTraining, PlainTrainer
 from clients.training.pool_engine import PoolEngine
+from clients.training.updates import engine_distances
 from tests.clients.training import made
 from tests.clients.training.lockstep.support import (
     CALIBRATED,

@@ -25,7 +25,6 @@ from clients.runs.flower import (
     TrainingRequest,
     decode,
     encode,
-    flower_engine,
     run_digest,
 )
 from clients.runs.open_run import open_measure
@@ -93,9 +92,8 @@ class Flower:
         return ConnectedNodes({1: wrong})
 
     def trained(self, nodes: ConnectedNodes, jobs: list[TrainingJob] = JOBS) -> list[TrainedUpdate]:
-        parameters = self.configuration.parameters(len(self.start))
-        with flower_engine(self.configuration, self.local, parameters, nodes) as engine:
-            return [update.copy() for update in engine.train(self.start, jobs)]
+        engine = FlowerEngine(self.local, nodes, self.configuration, len(self.start))
+        return [update.copy() for update in engine.train(self.start, jobs)]
 
 
 @pytest.fixture(scope="module", params=PAYLOAD_FORMS)
@@ -126,8 +124,8 @@ def test_each_client_is_trained_by_its_partition(flower: Flower) -> None:
     nodes = ConnectedNodes({10: flower.answering(0, 2), 11: flower.answering(1, 2)})
     flower.trained(nodes)
     requests = {number: decode(data, 10**6, TrainingRequest) for number, data in nodes.sent[2:]}
-    clients = {number: [job.client for job in sent.jobs] for number, sent in requests.items()}
-    assert clients == {10: [0, 4], 11: [5, 3]}
+    clients = {number: sent.clients for number, sent in requests.items()}
+    assert clients == {10: (0, 4), 11: (5, 3)}
 
 
 def test_a_replaced_node_gets_the_work_of_the_lost_one(flower: Flower) -> None:
@@ -188,18 +186,14 @@ def test_nodes_that_count_differently_are_refused(flower: Flower) -> None:
         flower.trained(nodes)
 
 
-def test_a_partition_without_a_node_ends_the_call(flower: Flower) -> None:
-    parameters, run = (
-        flower.configuration.parameters(len(flower.start)),
-        run_digest(flower.configuration),
-    )
-    nodes = ConnectedNodes({1: flower.answering(0, 2)})
-    engine = FlowerEngine(flower.local, nodes_module.Partitions(nodes, run, 0.05), run, parameters)
+def test_a_partition_without_a_node_ends_the_call(
+    flower: Flower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes_module, "NODE_SECONDS", 0.05)
     with pytest.raises(TrainingError, match="no SuperNode of partition 1"):
-        engine.train(flower.start, JOBS)
-    nobody = nodes_module.Partitions(ConnectedNodes({}), run, 0.05)
+        flower.trained(ConnectedNodes({1: flower.answering(0, 2)}))
     with pytest.raises(TrainingError, match="no SuperNode has answered"):
-        FlowerEngine(flower.local, nobody, run, parameters).train(flower.start, JOBS)
+        flower.trained(ConnectedNodes({}))
 
 
 @pytest.mark.parametrize("jobs", [[TrainingJob(99, bytes(32))], [TrainingJob(1, bytes(32))] * 2])
@@ -221,7 +215,7 @@ def test_a_message_larger_than_the_model_is_refused_by_a_node(flower: Flower) ->
     run = run_digest(flower.configuration)
     large = bytes(4 * len(flower.start) + MAX_OVERHEAD_BYTES)
     for model in (large, flower.start.tobytes()[4:]):
-        message = encode(TrainingRequest(run, model, ()))
+        message = encode(TrainingRequest(run, model, (), ()))
         answer = decode(flower.node.answer(message, 0, 1), MAX_OVERHEAD_BYTES, NodeFailure)
         assert isinstance(answer, NodeFailure)
 

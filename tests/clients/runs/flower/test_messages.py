@@ -17,18 +17,18 @@ from clients.runs.flower import (
     decode,
     encode,
 )
-from clients.training.port import TrainingJob
 from ledger.protocol import canonical
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.types import Digest
 
-RUN = Digest(b"r" * 32)
+RUN = b"r" * 32
 SEEDS = st.binary(min_size=32, max_size=32)
-JOBS = st.lists(st.builds(TrainingJob, st.integers(0, 2**31), SEEDS), max_size=5).map(tuple)
-REQUESTS = st.one_of(
-    st.builds(NodeQuery, SEEDS.map(Digest)),
-    st.builds(TrainingRequest, SEEDS.map(Digest), st.binary(max_size=64), JOBS),
+JOBS = st.lists(st.tuples(st.integers(0, 2**31), SEEDS), max_size=5)
+TRAINING = st.tuples(SEEDS, st.binary(max_size=64), JOBS).map(
+    lambda drawn: TrainingRequest(
+        *drawn[:2], tuple(client for client, _ in drawn[2]), tuple(seed for _, seed in drawn[2])
+    )
 )
+REQUESTS = st.one_of(st.builds(NodeQuery, SEEDS), TRAINING)
 ANSWERS = st.one_of(
     st.builds(NodeDescription, st.integers(0, 9), st.integers(10, 99), st.just("torch 2, cpu")),
     st.builds(TrainedPayloads, st.lists(st.binary(max_size=64), max_size=5).map(tuple)),
@@ -66,8 +66,9 @@ def test_requests_and_answers_are_told_apart(request: Request, answer: Answer) -
 
 
 def test_messages_over_the_limit_are_not_decoded() -> None:
-    message = encode(TrainingRequest(RUN, bytes(100), ()))
-    assert decode(message, len(message), TrainingRequest) == TrainingRequest(RUN, bytes(100), ())
+    request = TrainingRequest(RUN, bytes(100), (), ())
+    message = encode(request)
+    assert decode(message, len(message), TrainingRequest) == request
     with pytest.raises(EncodingError, match="over the bound"):
         decode(message, len(message) - 1, TrainingRequest)
 
@@ -82,7 +83,9 @@ TRAIN = {"version": 1, "kind": "train", "run": RUN, "start": b"", "clients": [1]
         {"run": b"short"},
         {"clients": [1, 2]},
         {"clients": [True]},
+        {"clients": 1},
         {"seeds": [b"short"]},
+        {"seeds": ["x" * 32]},
         {"more": 0},
     ],
 )

@@ -18,25 +18,28 @@ from clients.models.registry import MODELS, model_named
 from clients.training.engine_factory import open_engine
 from clients.training.lockstep import network, plan
 from clients.training.lockstep import trainer as trainers
-from clients.training.lockstep.layers import (
+from clients.training.lockstep.network import (
+    MaxPoolPart,
+    OrderedMaxPoolPart,
+    ReluPart,
+    ReshapePart,
+    channels_last,
+)
+from clients.training.lockstep.plan import (
     Convolution,
     Linear,
     MaxPool,
-    MaxPoolPart,
-    OrderedMaxPoolPart,
     Relu,
-    ReluPart,
     Reshape,
-    ReshapePart,
     ShapedLayer,
-    channels_last,
+    UnknownLayerError,
+    chain_of,
     pooled_first,
 )
-from clients.training.lockstep.plan import UnknownLayerError, chain_of
 from clients.training.lockstep.trainer import LockstepTrainer
 from clients.training.plain_trainer import LocalTraining, PlainTrainer, step_count
 from clients.training.port import TrainingJob, TrainingPath
-from clients.training.update_rows import DownloadWriter
+from clients.training.updates import DownloadWriter
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.training.lockstep.support import (
     CALIBRATED,

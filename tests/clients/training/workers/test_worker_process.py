@@ -6,6 +6,7 @@ import os
 import pickle
 import tempfile
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -14,19 +15,15 @@ from clients.devices import isa_in_force
 from clients.models.model import Model, model_of
 from clients.training.pool_engine import (
     START,
-    EvaluateReply,
     EvaluateTask,
-    FailureReply,
     SharedState,
-    SharedWorkload,
     StartReply,
     StartTask,
     TaskRunner,
-    TrainReply,
     TrainTask,
 )
-from clients.training.port import TrainingJob
-from clients.training.update_rows import (
+from clients.training.port import Evaluation, TrainingError, TrainingJob
+from clients.training.updates import (
     ArrayLocation,
     EncodedRow,
     SharedBytes,
@@ -54,7 +51,7 @@ def shared(model: Model) -> SharedState:
 
 
 def test_samples_stay_in_place_and_are_read_only() -> None:
-    opened = SharedWorkload.of(workload(BRANCHED)).opened()
+    opened = shared(BRANCHED).workload()
     assert list(opened.sets) == list(SETS)
     pairs = zip((*opened.train, *opened.sets.values()), (*DATA.train, *SETS.values()), strict=True)
     for found, given in pairs:
@@ -71,7 +68,7 @@ def test_a_worker_writes_updates_in_place_and_returns_digests() -> None:
     reply = bench.reply(task)
     rows = memory.updates.rows(5)
     encoded = [EncodedRow(sha256(row.tobytes()), row.nbytes) for row in (rows[4], rows[1])]
-    assert reply == TrainReply(tuple(encoded))
+    assert reply == encoded
     assert not rows[[0, 2, 3]].any()
     assert len(pickle.dumps(task)) < 1000
     assert len(pickle.dumps(reply)) < 500
@@ -81,13 +78,12 @@ def test_it_goes_on_after_a_task_that_failed() -> None:
     bench = TaskRunner(shared(model_of(failing, FORM)))
     bench.reply(StartTask())
     reply = bench.reply(TrainTask(1, (0,), (TrainingJob(1, bytes(32)),)))
-    assert isinstance(reply, FailureReply)
-    assert reply.sentence.startswith("the model failed: IndexError: index 7 is out of bounds")
-    assert isinstance(bench.reply(TrainTask(1, (0,), tuple(jobs(0)))), TrainReply)
-    evaluated = bench.reply(EvaluateTask(("test",), slice(1, 2)))
-    assert isinstance(evaluated, EvaluateReply)
-    assert [part.samples for part in evaluated.parts] == [256]
-    assert isinstance(bench.reply(EvaluateTask(("client 0",), slice(0, 1))), FailureReply)
+    assert isinstance(reply, TrainingError)
+    assert str(reply).startswith("the model failed: IndexError: index 7 is out of bounds")
+    assert isinstance(bench.reply(TrainTask(1, (0,), tuple(jobs(0)))), list)
+    (evaluated,) = cast("list[Evaluation]", bench.reply(EvaluateTask(("test",), slice(1, 2))))
+    assert evaluated.samples == 256
+    assert isinstance(bench.reply(EvaluateTask(("client 0",), slice(0, 1))), TrainingError)
 
 
 def test_arrays_are_found_where_they_were_put_whatever_their_type() -> None:

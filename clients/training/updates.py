@@ -1,11 +1,7 @@
-"""The rows of updates in this machine's memory: shared, written, encoded and hashed.
+"""Updates in this machine's memory and on a card, and the distances that members publish.
 
 Shared memory is an unlinked file whose descriptor is passed to a worker at its start.
-`multiprocessing`'s own shared memory has names that outlive a killed owner.
-
-A card computes an update much faster than one thread moves its numbers. So each comes down into one
-of a few pinned buffers, and from there a thread copies it to its row while others are trained. The
-row itself is never sent to the card: what it holds is of the round before.
+`multiprocessing`'s shared memory has names that outlive a killed owner.
 
 `hashlib` lets other threads run while it hashes a large buffer, so the digests of a round cost next
 to no time on a machine with a second core.
@@ -17,9 +13,10 @@ import math
 import mmap
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.reduction import DupFd
 from typing import Any, Self
 
@@ -27,11 +24,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from clients.training.device_distances import ResidentUpdates
-from clients.training.port import TrainedUpdate, TrainingJob
-from ledger.distances.fast import usable_cores
+from clients.devices import card_failure, device_named, reproducible
+from clients.training.port import TrainedUpdate, TrainingError, TrainingJob
+from ledger.distances.fast import Matrix, distances_by, fast_distances, usable_cores
 from ledger.protocol.payloads import FLOAT32, Payload, PayloadForm
-from ledger.protocol.types import Digest
+from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
+from ledger.protocol.types import ClientId, Digest
 
 # Suits vector instructions and cache lines.
 _ALIGNMENT = 64
@@ -40,16 +38,17 @@ _ITEM_BYTES = 4
 
 
 class SharedBytes:
-    """A growing piece of memory that a process may map any number of times.
+    """A growing piece of memory that is used only when it is written.
 
     It can be passed only to a process that is being started.
-
-    Args:
-        size: initial bytes; memory is used only when it is written.
     """
 
     def __init__(self, size: int) -> None:
-        self._descriptor = _nameless_file()
+        if hasattr(os, "memfd_create"):
+            self._descriptor = os.memfd_create("cmfl")
+        else:
+            with tempfile.TemporaryFile() as file:
+                self._descriptor = os.dup(file.fileno())
         self._size = 0
         self._mapped: mmap.mmap | None = None
         self.require(size)
@@ -98,11 +97,7 @@ class ArrayLocation:
 
 
 def share(arrays: Iterable[NDArray[Any]]) -> tuple[SharedBytes, list[ArrayLocation]]:
-    """Return shared memory with copies of arrays, and their locations.
-
-    Args:
-        arrays: of numbers, or of strings of a fixed width.
-    """
+    """Return shared memory with copies of arrays, and their locations."""
     sources, locations, end = list(arrays), [], 0
     for array in sources:
         if array.dtype.hasobject:
@@ -115,21 +110,9 @@ def share(arrays: Iterable[NDArray[Any]]) -> tuple[SharedBytes, list[ArrayLocati
     return memory, locations
 
 
-def _nameless_file() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("cmfl")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
-
-
 @dataclass(frozen=True, slots=True)
 class EncodedRow:
-    """The payload of a row.
-
-    Attributes:
-        digest: sha256 of its bytes.
-        losses: of the training that wrote the row; None if nobody asked.
-    """
+    """The payload of a row, and the losses of the training that wrote it, if they are recorded."""
 
     digest: Digest
     size: int
@@ -140,8 +123,7 @@ class UpdateMatrix:
     """Updates of shape (rows, d) and their payloads, in the same memory round after round."""
 
     def __init__(self, rows: int, dimension: int, form: PayloadForm = FLOAT32) -> None:
-        self._dimension = dimension
-        self._form = form
+        self._dimension, self._form = dimension, form
         self._memory = SharedBytes(rows * dimension * _ITEM_BYTES)
         self._encoded = None if form == FLOAT32 else SharedBytes(rows * form.size(dimension))
 
@@ -198,11 +180,7 @@ class UpdateMatrix:
 
 
 def payload_of(row: NDArray[np.float32], digest: Digest | None = None) -> Payload:
-    """Return a row as a read-only payload of form float32, without copying.
-
-    Args:
-        digest: of its bytes, from the process that wrote them; None to hash them here.
-    """
+    """Return a row as a read-only payload of form float32; hash it here without a digest."""
     data = row.data.toreadonly().cast("B")
     return Payload.of(data) if digest is None else Payload(data, digest)
 
@@ -213,34 +191,20 @@ THREADED_BYTES = 1 << 18
 _MOST_THREADS = 8
 
 
-def hashing_threads(device: str) -> int:
-    """Return the number of threads that keep up with a device's training.
-
-    One core trains an update in ten times the time of its hash; a card trains several in the time
-    of one hash.
-    """
-    return 1 if device == "cpu" else min(_MOST_THREADS, usable_cores())
-
-
 class RowPayloads:
-    """Payloads of some rows of a matrix, each begun when its row is complete. A context manager.
-
-    Args:
-        places: the rows of this call, in order.
-        threads: number of threads that encode and hash.
-    """
+    """Payloads of some rows of a matrix, each begun when its row is complete. A context manager."""
 
     def __init__(
-        self, matrix: UpdateMatrix, count: int, places: Sequence[int], threads: int
+        self, matrix: UpdateMatrix, count: int, places: Sequence[int], device: str
     ) -> None:
-        self._matrix = matrix
-        self._count = count
-        self._places = places
+        self._matrix, self._count, self._places = matrix, count, places
         self._begun: dict[int, Future[EncodedRow]] = {}
-        is_threaded = count > 0 and matrix.rows(count)[0].nbytes >= THREADED_BYTES
-        self._pool = (
-            ThreadPoolExecutor(threads, thread_name_prefix="hashing") if is_threaded else None
-        )
+        self._pool: ThreadPoolExecutor | None = None
+        if count > 0 and matrix.rows(count)[0].nbytes >= THREADED_BYTES:
+            # One core trains an update in ten times the time of its hash; a card trains several in
+            # the time of one hash.
+            threads = 1 if device == "cpu" else min(_MOST_THREADS, usable_cores())
+            self._pool = ThreadPoolExecutor(threads, thread_name_prefix="hashing")
 
     def begin(self, index: int) -> None:
         """Begin with a complete row of the call, if it is worth a thread."""
@@ -265,6 +229,60 @@ class RowPayloads:
             self._pool.shutdown(cancel_futures=True)
 
 
+_LINE = 128
+"""Numbers in 512 bytes, torch's alignment on CUDA: a kernel may sum in another order at another
+alignment, and the bytes of an update would depend on its row."""
+
+
+class ResidentUpdates:
+    """Updates on a device, found by the rows of this machine's memory that hold the same numbers.
+
+    A row must stay unchanged until the next training; engines hand out read-only views.
+
+    Args:
+        most_bytes: that they may take; None for half of the card's memory.
+    """
+
+    def __init__(self, device: torch.device, dimension: int, most_bytes: int | None = None) -> None:
+        self._device, self._dimension, self._most_bytes = device, dimension, most_bytes
+        self._stride = -(-dimension // _LINE) * _LINE
+        self._matrix: torch.Tensor | None = None
+        self._places: dict[int, int] = {}
+
+    def reserve(self, count: int) -> torch.Tensor | None:
+        """Forget all updates; return room for others, shape (count, d), None if there is none."""
+        self._places = {}
+        if self._most_bytes is None:
+            self._most_bytes = torch.cuda.get_device_properties(self._device).total_memory // 2
+        if 4 * count * self._stride > self._most_bytes:
+            self._matrix = None
+        elif self._matrix is None or len(self._matrix) < count:
+            self._matrix = None  # its memory is free for the new one
+            try:
+                self._matrix = torch.empty(count, self._stride, device=self._device)
+            except torch.OutOfMemoryError:
+                return None
+        return None if self._matrix is None else self._matrix[:count, : self._dimension]
+
+    def add(self, place: int, row: NDArray[np.float32]) -> None:
+        """Note that a row has the numbers of the update at a place."""
+        self._places[_address(row)] = place
+
+    def place_of(self, update: NDArray[np.float32]) -> int | None:
+        """Return the place of an update on the device; None if it is not there."""
+        return self._places.get(_address(update)) if len(update) == self._dimension else None
+
+    def columns(self, places: torch.Tensor, start: int, stop: int) -> torch.Tensor:
+        """Return the numbers [start, stop) of the updates at some places, one row each."""
+        assert self._matrix is not None, "a place was returned"
+        return self._matrix[:, start:stop].index_select(0, places)
+
+
+def _address(row: NDArray[np.float32]) -> int:
+    address: int = row.__array_interface__["data"][0]
+    return address
+
+
 Rows = Sequence[NDArray[np.float32]]
 """Destination of each update, each of shape (d,)."""
 
@@ -279,11 +297,7 @@ what came down."""
 def update_writer(
     device: torch.device, dimension: int, resident: ResidentUpdates | None = None
 ) -> InPlaceWriter | DownloadWriter:
-    """Return the writer of a device.
-
-    Args:
-        resident: keeps the updates on the device as well; None to keep none.
-    """
+    """Return the writer of a device, which keeps the updates there as well if they have room."""
     if device.type == "cpu":
         return InPlaceWriter()
     return DownloadWriter(device, dimension, resident)
@@ -304,13 +318,15 @@ class InPlaceWriter:
             self._written(place)
 
     def finish(self) -> None:
-        """Do nothing: all are there."""
+        pass
 
 
 class DownloadWriter:
     """Copies updates from a device through some buffers, in parallel with it.
 
-    The processor as device is for tests.
+    A card computes an update much faster than one thread moves its numbers. Each comes down into
+    one of a few pinned buffers, and a thread copies it to its row while others are trained. The
+    processor as device is for tests.
     """
 
     _rows: Rows
@@ -350,7 +366,6 @@ class DownloadWriter:
         self._copies[buffer] = self._pool.submit(self._complete, place, buffer, event)
 
     def finish(self) -> None:
-        """Wait until every update is in its row."""
         for copy in self._copies:
             if copy is not None:
                 copy.result()
@@ -364,3 +379,112 @@ class DownloadWriter:
             self._resident.add(place, row)
         if self._written is not None:
             self._written(place)
+
+
+BLOCK = 1 << 16
+"""Numbers of an update that are brought together at once."""
+
+SLICE = 1 << 13
+"""Numbers of an update in one sum; all sums of a pair are added in order. Those of 355 updates are
+22 MiB in float64, less than an H100's cache."""
+
+_DIRECT = "donot_use_mm_for_euclid_dist"
+"""torch's name for differences instead of the Gram form."""
+
+
+def engine_distances(
+    device: str, threads: int = 1, resident: ResidentUpdates | None = None
+) -> Distances:
+    """Return the counterpart of `plain_distances` on a device, equal within each rule's tolerance.
+
+    On the processor it uses so many cores, on a GPU the updates that are there already.
+    """
+    torch_device = device_named(device)
+    if torch_device.type == "cpu":
+        return fast_distances(threads)
+    return torch_distances(torch_device, resident)
+
+
+def torch_distances(device: torch.device, resident: ResidentUpdates | None = None) -> Distances:
+    """Return a function that computes all distances of a round by torch.
+
+    The processor as device is for tests: compiled distances are faster there.
+    """
+    distances = distances_by(partial(TorchSquares, device, resident))
+
+    def compute(
+        rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
+    ) -> NDArray[np.float64]:
+        try:
+            return distances(rule, travel, updates, members)
+        except RuntimeError as error:
+            failure = card_failure(error)
+            if failure is None:
+                raise
+            raise TrainingError(failure) from error
+
+    return compute
+
+
+class TorchSquares:
+    """Squared distances of one round's updates on a device: some are there, others are sent.
+
+    They are direct differences in float64. The Gram form a·a + b·b − 2a·b loses all digits of
+    similar updates, and after centring it loses them to one attacker with a huge update.
+    """
+
+    def __init__(
+        self,
+        device: torch.device,
+        resident: ResidentUpdates | None,
+        updates: Sequence[NDArray[np.float32]],
+        members: Sequence[int],
+    ) -> None:
+        """Store the updates Δ of every client, each of shape (d,), without copying."""
+        self._device, self._members, self._resident = device, members, resident
+        self._clients, self._dimension = len(updates), len(updates[0])
+        places = [None if resident is None else resident.place_of(update) for update in updates]
+        here = [row for row, place in enumerate(places) if place is not None]
+        sent = [row for row, place in enumerate(places) if place is None]
+        self._sent = [updates[row] for row in sent]
+        self._places = torch.tensor(
+            [place for place in places if place is not None], device=device, dtype=torch.int64
+        )
+        # Rows of the updates that are there, and then of the others, into the updates' order.
+        self._order = torch.tensor(np.argsort([*here, *sent]), device=device)
+
+    def squares(self, norms: NDArray[np.float64] | None = None) -> Matrix:
+        """Return the squared distances, shape (members, clients); see `PairSquares.squares`."""
+        divisors = None if norms is None else torch.tensor(norms, device=self._device)
+        shape = len(self._members), self._clients
+        with reproducible(self._device), torch.no_grad():
+            members = torch.tensor(self._members, device=self._device)
+            total = torch.zeros(shape, dtype=torch.float64, device=self._device)
+            for part in self._slices():
+                deltas = part if divisors is None else part.div_(divisors[:, None])
+                total += torch.cdist(deltas[members], deltas, compute_mode=_DIRECT).square_()
+            return total.numpy(force=True)
+
+    def norms(self) -> NDArray[np.float64]:
+        with reproducible(self._device), torch.no_grad():
+            total = torch.zeros(self._clients, dtype=torch.float64, device=self._device)
+            for deltas in self._slices():
+                total += deltas.square_().sum(1)
+            return total.sqrt_().numpy(force=True)
+
+    def _slices(self) -> Iterator[torch.Tensor]:
+        """Yield new slices of all updates in float64, shape (clients, numbers)."""
+        for first in range(0, self._dimension, BLOCK):
+            block = self._columns(first, min(first + BLOCK, self._dimension))
+            for part in block.split(SLICE, dim=1):
+                yield part.double()
+
+    def _columns(self, start: int, stop: int) -> torch.Tensor:
+        """Return the numbers [start, stop) of all updates in order, shape (clients, numbers)."""
+        parts = []
+        if self._resident is not None and len(self._places):
+            parts.append(self._resident.columns(self._places, start, stop))
+        if self._sent:
+            block = np.stack([update[start:stop] for update in self._sent])
+            parts.append(torch.from_numpy(block).to(self._device))
+        return parts[0] if len(parts) == 1 else torch.cat(parts).index_select(0, self._order)

@@ -12,22 +12,19 @@ import pytest
 import torch
 
 from clients.models.model import Model
-from clients.training import update_rows
-from clients.training.device_distances import (
-    BLOCK,
-    SLICE,
-    ResidentUpdates,
-    engine_distances,
-    torch_distances,
-)
 from clients.training.engine_factory import LocalEngine
 from clients.training.port import TrainingPath
-from clients.training.update_rows import (
+from clients.training.updates import (
+    BLOCK,
+    SLICE,
     DownloadWriter,
     EncodedRow,
     InPlaceWriter,
+    ResidentUpdates,
     RowPayloads,
     UpdateMatrix,
+    engine_distances,
+    torch_distances,
 )
 from ledger.distances.fast import fast_distances
 from ledger.protocol.encoding import sha256
@@ -173,7 +170,7 @@ def test_updates_that_take_too_much_room_are_not_kept() -> None:
 
 @pytest.mark.parametrize("form", [FLOAT32, Q8])
 def test_large_rows_are_encoded_beside(monkeypatch: pytest.MonkeyPatch, form: PayloadForm) -> None:
-    monkeypatch.setattr(update_rows, "THREADED_BYTES", 16)
+    monkeypatch.setattr("clients.training.updates.THREADED_BYTES", 16)
     matrix, numbers = UpdateMatrix(1, 70, form), np.linspace(-1, 2, 210, dtype=np.float32)
     matrix.rows(3)[...] = numbers.reshape(3, 70)
     threads: list[str] = []
@@ -184,7 +181,7 @@ def test_large_rows_are_encoded_beside(monkeypatch: pytest.MonkeyPatch, form: Pa
         return encode(count, index)
 
     monkeypatch.setattr(matrix, "encode", counted)
-    with RowPayloads(matrix, 3, (2, 0), 1) as payloads:
+    with RowPayloads(matrix, 3, (2, 0), "cpu") as payloads:
         payloads.begin(1)
         result = payloads.result()
     digests = [form.payload(row).digest for row in numbers.reshape(3, 70)[[2, 0]]]
@@ -195,7 +192,7 @@ def test_large_rows_are_encoded_beside(monkeypatch: pytest.MonkeyPatch, form: Pa
 def test_rows_that_nobody_has_begun_are_hashed_at_the_end() -> None:
     matrix = UpdateMatrix(1, 1 << 17)
     matrix.rows(1)[...] = np.arange(1 << 17)
-    with RowPayloads(matrix, 1, (0,), 1) as payloads:
+    with RowPayloads(matrix, 1, (0,), "cpu") as payloads:
         assert payloads.result()[0].digest == sha256(matrix.rows(1)[0].tobytes())
 
 
