@@ -19,9 +19,14 @@ FilePath = Annotated[str, Field(min_length=1)]
 
 
 class SettingsTable(BaseModel):
-    """Base class of TOML tables: unknown keys and implicit conversions are errors."""
+    """Base class of TOML tables: unknown keys and implicit conversions are errors.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    The text under a setting is what `cmfl settings` prints.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
+    )
 
 
 T = TypeVar("T", bound=SettingsTable)

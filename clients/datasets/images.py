@@ -84,14 +84,11 @@ DIGITS = DataSet(
 
 
 class FemnistOptions(SettingsTable):
-    """Settings.
-
-    Attributes:
-        test_share: share of each writer's samples in the test, by default 0.2; only for files
-            without a split of their own.
-    """
+    """Settings."""
 
     test_share: Share | None = None
+    """share of each writer's samples in the test, by default 0.2; only for files without a split
+    of their own."""
 
 
 class DigitsByWriterOptions(SettingsTable):

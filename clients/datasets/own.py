@@ -93,30 +93,22 @@ def names_setting(labels: Sequence[str]) -> str:
 
 
 class OwnOptions(SettingsTable):
-    """The form of the samples; a run records nothing else about them.
-
-    Attributes:
-        task: what is learned; of `causal-lm` a file has no y, of tasks with a class for each token
-            y has one for each of x, or -100, and of `regress` `classes` numbers.
-        inputs: content of x: numbers (float32), pixels (uint8, divided by 255 for models), or
-            tokens (int64).
-        shape: of one input: [channels, height, width] of an image, [tokens] of a text.
-        classes: number of classes; y holds 0 .. classes - 1. A list of names: y holds these names.
-            Of language tasks the vocabulary.
-        vocabulary: number of distinct tokens, for inputs = tokens.
-    """
+    """The form of the samples; a run records nothing else about them."""
 
     task: Task | None = None
+    """what is learned; of `causal-lm` a file has no y, of tasks with a class for each token y has
+    one for each of x, or -100, and of `regress` `classes` numbers."""
     inputs: Annotated[Literal["numbers", "pixels", "tokens"], Field(validate_default=True)] = (
         "numbers"
     )
-    shape: Annotated[list[Size], Field(min_length=1, max_length=3)] = Field(
-        description="of one input: [channels, height, width] of an image, [tokens] of a text"
-    )
-    classes: Annotated[int, Field(ge=1, le=MOST_CLASSES)] | ClassNames = Field(
-        description="how many there are; labels are 0 .. classes - 1; or their names as a list"
-    )
+    """content of x: numbers (float32), pixels (uint8, divided by 255 for models), or tokens
+    (int64)."""
+    shape: Annotated[list[Size], Field(min_length=1, max_length=3)]
+    """of one input: [channels, height, width] of an image, [tokens] of a text"""
+    classes: Annotated[int, Field(ge=1, le=MOST_CLASSES)] | ClassNames
+    """how many there are; labels are 0 .. classes - 1; or their names as a list"""
     vocabulary: Count | None = Field(default=None, validate_default=True)
+    """number of distinct tokens, for inputs = tokens."""
 
     @field_validator("inputs")
     @classmethod

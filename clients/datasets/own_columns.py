@@ -71,41 +71,37 @@ Content = Literal["numbers", "pixels", "tokens"]
 
 
 class FileOptions(SettingsTable):
-    """Settings of own data; what is not given follows from the file.
-
-    Attributes:
-        features: columns of the inputs; all that have no other role, in the file's order.
-        label: column of the labels; y or label.
-        client: column of the clients; client or writer.
-        is_test: column of the split; is_test.
-        inputs: content of the inputs; pixels for bytes, tokens for rows of whole numbers, else
-            numbers.
-        shape: of one input, such as [1, 28, 28]; as the file has it.
-        classes: number of classes; one more than the largest label. A list of names: each label,
-            as text, is one of them, and its place is the class.
-        vocabulary: number of distinct tokens; one more than the largest token.
-        test_share: share of the samples in the test, .2, where the file has no split.
-        task: what is learned: the class of a sample (classify), the next token (causal-lm), hidden
-            tokens (masked-lm), the class of each token (token-classify), or numbers (regress).
-        tokenizer: path of a tokenizer.json, which makes tokens of texts.
-        length: tokens of a sample at most; language tasks cut longer texts into samples, others
-            refuse them.
-        mask: token that hides others, of masked-lm; the tokenizer's.
-    """
+    """Settings of own data; what is not given follows from the file."""
 
     features: Annotated[list[Name], Field(min_length=1)] | None = None
+    """columns of the inputs; all that have no other role, in the file's order."""
     label: Name | None = None
+    """column of the labels; y or label."""
     client: Name | None = None
+    """column of the clients; client or writer."""
     is_test: Name | None = None
+    """column of the split; is_test."""
     inputs: Content | None = None
+    """content of the inputs; pixels for bytes, tokens for rows of whole numbers, else numbers."""
     shape: Annotated[list[Size], Field(min_length=1, max_length=3)] | None = None
+    """of one input, such as [1, 28, 28]; as the file has it."""
     classes: Annotated[int, Field(ge=2, le=MOST_CLASSES)] | ClassNames | None = None
+    """number of classes; one more than the largest label. A list of names: each label, as text, is
+    one of them, and its place is the class."""
     vocabulary: Count | None = None
+    """number of distinct tokens; one more than the largest token."""
     test_share: Share | None = None
+    """share of the samples in the test, .2, where the file has no split."""
     task: Task | None = None
+    """what is learned: the class of a sample (classify), the next token (causal-lm), hidden tokens
+    (masked-lm), the class of each token (token-classify), or numbers (regress)."""
     tokenizer: FilePath | None = None
+    """path of a tokenizer.json, which makes tokens of texts."""
     length: Annotated[int, Field(ge=2, le=MOST_NUMBERS)] | None = None
+    """tokens of a sample at most; language tasks cut longer texts into samples, others refuse
+    them."""
     mask: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    """token that hides others, of masked-lm; the tokenizer's."""
 
     @field_validator("classes")
     @classmethod

@@ -120,17 +120,14 @@ def _below_one(shares: list[float] | None) -> list[float] | None:
 
 
 class QuantityPartition(DrawnShares):
-    """The samples in random order, cut by shares drawn from Dirichlet(alpha, ..., alpha).
-
-    Attributes:
-        shares: of all samples, of the first clients; the others' are drawn, of what is left.
-    """
+    """The samples in random order, cut by shares drawn from Dirichlet(alpha, ..., alpha)."""
 
     name: Literal["quantity"] = "quantity"
     shares: (
         Annotated[list[Share], Field(min_length=1, max_length=1_000), AfterValidator(_below_one)]
         | None
     ) = None
+    """of all samples, of the first clients; the others' are drawn, of what is left."""
 
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
         require_enough(len(pool.train), clients, self.minimum)

@@ -24,7 +24,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from clients.datasets.data_set import DataSet, FileFormat, HubFiles
 from clients.datasets.federated_data import (
@@ -296,18 +295,15 @@ _ALLOWED = {"is_test": (0, 1), "label": (0, 1), "sentiment": (0, 4)}
 
 
 class Sent140Options(SettingsTable):
-    """Settings.
+    """Settings."""
 
-    Attributes:
-        glove: path of the word vectors.
-        lower: whether text is lowered before words are looked up.
-        test_share: share of each account's samples in the test, by default 0.2; only for files
-            without a split of their own.
-    """
-
-    glove: FilePath = Field(description="the path of GloVe word vectors, .npz or text")
+    glove: FilePath
+    """the path of GloVe word vectors, .npz or text"""
     lower: bool = True
+    """whether text is lowered before words are looked up."""
     test_share: Share | None = None
+    """share of each account's samples in the test, by default 0.2; only for files without a split
+    of their own."""
 
 
 def _tweets(layout: Layout, columns: Mapping[str, Column]) -> Records:
