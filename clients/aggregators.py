@@ -19,13 +19,10 @@ from pydantic import ConfigDict, Field
 
 from clients.datasets.federated_data import Positive, SettingsTable, named, parse_settings
 from ledger.distances.fast import fast_distances
-from ledger.io.user_code import UserCode, as_configuration_error, named_code
+from ledger.io.user_code import as_configuration_error, named_code
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance import SQUARED
 from ledger.protocol.types import ClientId
-
-Network = tuple[tuple[int, int], ...]
-"""Comparators in order: the smaller number goes to the first row."""
 
 MOST_ROWS = 512
 """Of more vectors NumPy's sort is as fast: a network's comparators grow as n log² n."""
@@ -40,11 +37,11 @@ _squares = fast_distances()
 
 
 @lru_cache(maxsize=8)
-def network(rows: int, first: int, last: int) -> Network:
-    """Return a network after which rows [first, last) hold the numbers of these ranks.
+def network(rows: int, first: int, last: int) -> tuple[tuple[int, int], ...]:
+    """Return comparators in order, after which rows [first, last) hold the numbers of these ranks.
 
-    It is Batcher's merge exchange (Knuth, The Art of Computer Programming 5.2.2, Algorithm M)
-    without the comparators that no needed rank depends on.
+    The smaller number goes to the first row. It is Batcher's merge exchange (Knuth, The Art of
+    Computer Programming 5.2.2, Algorithm M) without the comparators that no needed rank depends on.
     """
     comparators, needed = [], set(range(first, last))
     for low, high in reversed(list(_merge_exchange(rows))):
@@ -71,8 +68,7 @@ class Mixture:
 
     Attributes:
         updates: Δ of each client, by ascending client, each of shape (d,), finite.
-        coefficients: of each vector, one number for each update, shape (vectors, updates);
-            None where the vectors are the updates themselves.
+        coefficients: shape (vectors, updates); None where the vectors are the updates themselves.
     """
 
     updates: Sequence[NDArray[np.float32]]
@@ -190,15 +186,10 @@ Faulty = Annotated[
 
 
 class AggregationStage(SettingsTable, ABC):
-    """One stage of an aggregation, with its options: a table of the TOML file.
-
-    Its name in TOML is the class's, which is ByzFL's.
-
-    Attributes:
-        rule: what has to hold of n, the number of updates.
-    """
+    """One stage of an aggregation, with its options; its name in TOML is the class's, ByzFL's."""
 
     rule: ClassVar[str] = "1 <= n"
+    """what has to hold of n, the number of updates"""
 
     @property
     def least(self) -> int:
@@ -219,12 +210,7 @@ Iterations = Annotated[int, Field(ge=1, le=1000)]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AggregatorSelection:
-    """The result of an aggregator.
-
-    Attributes:
-        vector: the aggregated update, shape (d,).
-        used: places of the vectors that it is made of, ascending.
-    """
+    """An aggregated update, shape (d,), and the places of the vectors it is made of, ascending."""
 
     vector: Vector
     used: tuple[int, ...]
@@ -254,15 +240,10 @@ def shares(weights: Vector) -> Vector:
 
 
 class FedAvg(Aggregator):
-    """Σ_k p_k Δ_k with p_k = n_k / Σ n_k, which one attacker can move anywhere.
+    """Σ_k p_k Δ_k with p_k = n_k / Σ n_k, which one attacker can move anywhere."""
 
-    Attributes:
-        clipped: whether a longer update is first shortened to the median length of the round's.
-    """
-
-    clipped: Annotated[
-        bool, Field(description="whether updates longer than the median are shortened to it")
-    ] = False
+    clipped: bool = False
+    """whether updates longer than the median are shortened to it"""
 
     def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
         """Return the mean; unclipped the same bits as the ledger's own of these updates."""
@@ -281,9 +262,6 @@ class Krum(Aggregator):
     """The update with the smallest sum of squared distances to its n - f - 2 nearest others.
 
     ByzFL 0.0.11 takes n - f - 1 of them, so that its Krum(f + 1) is this Krum(f).
-
-    Attributes:
-        f: number of arbitrary updates to tolerate.
     """
 
     rule: ClassVar[str] = "2f + 2 < n"
@@ -319,19 +297,14 @@ def krum_scores(squared: NDArray[np.float64], f: int) -> Vector:
 
 
 class MultiKrum(Krum):
-    """The mean of the updates with the smallest scores of Krum.
-
-    Attributes:
-        f: number of arbitrary updates to tolerate.
-        m: how many are averaged, n - f where it is not given; at most n - f. The authors of CMFL
-            take as many as CMFL aggregates.
-        weighted: whether by samples, as the authors of CMFL have it; Krum's paper has no weights.
-    """
+    """The mean of the updates with the smallest scores of Krum."""
 
     rule: ClassVar[str] = "2f + 2 < n and m <= n - f"
 
     m: Whole | None = None
+    """how many are averaged; n - f if not given, and as many as CMFL aggregates by its authors"""
     weighted: bool = False
+    """whether by samples, as the authors of CMFL have it; Krum's paper has no weights"""
 
     @property
     def least(self) -> int:
@@ -359,8 +332,7 @@ class Median(Aggregator):
 class TrMean(Aggregator):
     """In each coordinate the mean without the f smallest and the f largest.
 
-    Attributes:
-        f: how many are cut off at each end; the paper has a share beta, f = beta n.
+    The paper has a share beta, f = beta n.
     """
 
     rule: ClassVar[str] = "2f < n"
@@ -380,17 +352,13 @@ class GeometricMedian(Aggregator):
     """Nearly the point with the smallest sum of distances to the updates.
 
     Each step takes z = Σ β_k x_k / Σ β_k with β_k = α_k / max(ν, |z - x_k|), from z = 0.
-
-    Attributes:
-        nu: ν, the smallest distance that is divided by. ByzFL's default; the paper has 1e-6.
-        T: steps.
-        weighted: whether α_k are the shares of the samples, as the paper has them; else they are
-            equal, as in ByzFL.
     """
 
     nu: Positive = 0.1
+    """the smallest distance that is divided by; ByzFL's default, the paper has 1e-6"""
     T: Iterations = 3
     weighted: bool = False
+    """whether α_k are the shares of the samples, as in the paper, or equal, as in ByzFL"""
 
     def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
         point = np.zeros(mixture.dimension)
@@ -406,16 +374,10 @@ class CenteredClipping(Aggregator):
 
     Each step takes v = v + (1/n) Σ_k (x_k - v) min(1, τ / |x_k - v|), and begins at the aggregate
     of the round before, at zero in the first round.
-
-    Attributes:
-        tau: τ, how far one update can pull; in units of an update's length.
-        L: steps.
     """
 
-    tau: Annotated[
-        float,
-        Field(gt=0, allow_inf_nan=False, description="how far one update can pull"),
-    ]
+    tau: Positive
+    """how far one update can pull"""
     L: Iterations = 1
 
     def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
@@ -428,13 +390,7 @@ class CenteredClipping(Aggregator):
 
 
 class OwnAggregator(Aggregator):
-    """A function `(updates, **options)` from shape (n, d), float64, to shape (d,).
-
-    Attributes:
-        label: file or package and name.
-        function: the user's.
-        options: its keyword arguments.
-    """
+    """A user's function `(updates, **options)` from shape (n, d), float64, to shape (d,)."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -459,12 +415,6 @@ class OwnAggregator(Aggregator):
         return AggregatorSelection(vector.astype(np.float64), everybody(mixture))
 
 
-def own_aggregator(code: UserCode, options: Mapping[str, object]) -> OwnAggregator:
-    """Return the aggregator of a user's function."""
-    function = code.load_function("aggregator")
-    return OwnAggregator(label=code.label, function=function, options=dict(options))
-
-
 class PreAggregator(AggregationStage):
     """A pre-aggregator with its options."""
 
@@ -477,11 +427,7 @@ class PreAggregator(AggregationStage):
 
 
 class NNM(PreAggregator):
-    """Every vector becomes the mean of the n - f vectors nearest to it, itself among them.
-
-    Attributes:
-        f: how many of them may be anything.
-    """
+    """Every vector becomes the mean of the n - f vectors nearest to it, itself among them."""
 
     rule: ClassVar[str] = "2f < n"
 
@@ -501,13 +447,10 @@ class NNM(PreAggregator):
 
 
 class Bucketing(PreAggregator):
-    """The vectors are shuffled and dealt into buckets, each of which becomes its mean.
+    """The vectors are shuffled and dealt into buckets, each of which becomes its mean."""
 
-    Attributes:
-        s: vectors in a bucket; the last may have fewer.
-    """
-
-    s: Annotated[int, Field(ge=1, le=2**31 - 1, description="how many vectors are in a bucket")]
+    s: Whole
+    """how many vectors are in a bucket"""
 
     def count(self, vectors: int) -> int:
         return math.ceil(vectors / self.s)
@@ -544,10 +487,10 @@ def aggregator_named(name: str, options: Mapping[str, object]) -> Aggregator:
     if name not in AGGREGATORS:
         code = named_code("aggregator", GROUP, name)
         if code is not None:
-            return own_aggregator(code, options)
-    return parse_settings(
-        named("unknown aggregator", AGGREGATORS, name), options, f"aggregator {name}"
-    )
+            function = code.load_function("aggregator")
+            return OwnAggregator(label=code.label, function=function, options=dict(options))
+    stage = named("unknown aggregator", AGGREGATORS, name)
+    return parse_settings(stage, options, f"aggregator {name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -581,8 +524,8 @@ class Aggregation:
     ) -> AggregatorSelection | None:
         """Return the aggregated update and the rows of the updates that it uses.
 
-        Updates that are not finite are excluded first, as by a committee. If too few remain for the
-        options, nothing is aggregated, and None is returned.
+        Updates that are not finite are excluded first, as by a committee. None is returned if too
+        few remain for the options.
 
         Args:
             updates: Δ of each client, by ascending client, each of shape (d,).

@@ -29,9 +29,6 @@ from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules.direction import displacement
 from ledger.protocol.types import ClientId
 
-ROUNDS = 40
-"""Local trainings, one after another, that the model gets."""
-
 
 def false_model(  # noqa: PLR0913, PLR0917 - everything that a training needs
     model: Model,
@@ -53,12 +50,12 @@ def false_model(  # noqa: PLR0913, PLR0917 - everything that a training needs
         )
     own = [data.train[client] for client in sorted(malicious)]
     x, y = (np.concatenate(parts) for parts in zip(*own, strict=True))
+    steps, epochs = (
+        None if count is None else 40 * count
+        for count in (training.local_steps, training.local_epochs)
+    )
     longer = replace(
-        training,
-        proximal=None,
-        calibrated=False,
-        local_steps=None if training.local_steps is None else ROUNDS * training.local_steps,
-        local_epochs=None if training.local_epochs is None else ROUNDS * training.local_epochs,
+        training, proximal=None, calibrated=False, local_steps=steps, local_epochs=epochs
     )
     workload = Workload(
         model=model,
@@ -81,20 +78,12 @@ def false_model(  # noqa: PLR0913, PLR0917 - everything that a training needs
 WINDOW = 10
 """Rounds between two models that are remembered."""
 
-PUBLISHED_ROUNDS = 2
-"""Rounds whose honest updates are remembered."""
-
-KEPT = 0.85
-"""Part of the honest drift that is left after a round."""
-
 
 @dataclass(slots=True, eq=False)
 class AttackMemory:
-    """Grows with nothing: two models, the honest updates of two rounds, and their drift.
+    """What attackers remember: two models, the honest updates of two rounds, and their drift.
 
-    Attributes:
-        bad_model: w_bad, shape (d,).
-        attackers: clients whose updates are known not to be honest.
+    `attackers` are clients whose updates are known not to be honest.
     """
 
     bad_model: ParameterVector
@@ -105,11 +94,10 @@ class AttackMemory:
 
     def history(self, round_number: int, model: ParameterVector) -> AttackHistory:
         """Return what is known when a round opens with model w_t."""
-        first = remembered_round(round_number)
+        first = 1 + WINDOW * max(0, (round_number - 1) // WINDOW - 1)
         if round_number % WINDOW == 1:
             self._models[round_number] = np.array(model)
-        for number in [number for number in self._models if number < first]:
-            del self._models[number]
+        self._models = {number: held for number, held in self._models.items() if number >= first}
         before = self._models.get(first) if first < round_number else None
         return AttackHistory(
             bad_model=self.bad_model,
@@ -126,31 +114,21 @@ class AttackMemory:
             if client not in self.attackers and update is not None and np.isfinite(update).all()
         )
         if honest:
-            self._published = [honest, *self._published][:PUBLISHED_ROUNDS]
+            self._published = [honest, *self._published][:2]
             mean = np.mean(honest, axis=0, dtype=np.float64)
             direction = mean / (np.linalg.norm(mean) or 1.0)
             before = np.zeros_like(mean) if self._drift is None else self._drift
-            self._drift = KEPT * before + direction
-
-
-def remembered_round(round_number: int) -> int:
-    """Return s, the round whose model the displacement of round t is taken from."""
-    return 1 + WINDOW * max(0, (round_number - 1) // WINDOW - 1)
+            self._drift = 0.85 * before + direction
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttackRound:
-    """The public state of a round, which attackers know too.
+    """The public state of a round, which attackers know too; see `AttackInput`.
 
     Attributes:
         seed: of the round; each attacker's stream follows from it.
         starts: the model that each client has trained from, shape (d,): the same array for all,
             unless models differ by client.
-        parameters: of the protocol; None without a committee.
-        travel: recent displacement of the model, as an update points, shape (d,); None if no rule
-            needs it.
-        history: what lies before the round; None unless the attack needs it.
-        server: the rule of a run without a committee; None if there is one.
     """
 
     seed: bytes
@@ -164,24 +142,23 @@ class AttackRound:
 
 @dataclass(frozen=True, slots=True)
 class Attackers:
-    """Colluding clients: each knows the honest updates of all of them, and no others.
-
-    Attributes:
-        attack: name of the attack; None for none.
-    """
+    """Colluding clients: each knows the honest updates of all of them, and no others."""
 
     clients: frozenset[ClientId] = frozenset()
     attack: str | None = None
     parameters: AttackParameters = field(default_factory=AttackParameters)
 
+    def _made(self) -> UpdateAttack | None:
+        return attack_named(self.attack) if self.attack is not None and self.clients else None
+
     @property
     def need_history(self) -> bool:
-        is_idle = self.attack is None or not self.clients
-        return not is_idle and attack_named(self.attack or "").needs_history
+        attack = self._made()
+        return attack is not None and attack.needs_history
 
     def declared_samples(self, counts: Sequence[int]) -> tuple[int, ...]:
         """Return the number of samples that each client registers."""
-        attack = attack_named(self.attack) if self.attack is not None and self.clients else None
+        attack = self._made()
         if attack is None or not attack.multiplies_samples:
             return tuple(counts)
         factor = attack.factor_for(self.parameters)
@@ -202,8 +179,7 @@ class Attackers:
         active = sorted(self.clients.intersection(updates))
         if self.attack is None or not active:
             return sent
-        attack = attack_named(self.attack)
-        starts = context.starts
+        attack, starts = attack_named(self.attack), context.starts
         is_on_weights = self.parameters.on == "weights"
         # An update that overflows, or was not finite before, does not count.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -211,36 +187,31 @@ class Attackers:
                 client: starts[client] - updates[client] if is_on_weights else updates[client]
                 for client in active
             }
-            forged = self._forged(attack, honest, context, len(updates.keys() - context.members))
-            for client, vector in forged.items():
+            known = self._known(attack, honest, context, len(updates.keys() - context.members))
+            for client, vector in self._forged(attack, known, active, context).items():
                 sent[client] = starts[client] - vector if is_on_weights else vector
         return sent
 
-    def _forged(
+    def _known(
         self,
         attack: UpdateAttack,
         honest: Mapping[ClientId, Update],
         context: AttackRound,
         trainers: int,
-    ) -> dict[ClientId, Update]:
-        if attack.needs_history and context.history is None:
+    ) -> AttackInput:
+        """Return what the colluders share: no honest update of the round is in it."""
+        history, travel = context.history, context.travel
+        if attack.needs_history and history is None:
             raise ConfigurationError(
                 f"attack {attack.name!r} needs a committee's or a server's one model"
             )
-        members = context.members
-        attacking = {
-            None: honest.keys(),
-            "members": honest.keys() & members,
-            "trainers": honest.keys() - members,
-        }[self.parameters.only]
-        clients, history = list(honest), context.history
-        colluders = np.stack(list(honest.values()))
-        seats = tuple(row for row, client in enumerate(clients) if client in members)
-        travel = context.travel
         if travel is None and history is not None:
             travel = history.travel
-        # What the colluders share: no honest update of the round is in it.
-        base = AttackInput(
+        clients, colluders = list(honest), np.stack(list(honest.values()))
+        seats = tuple(row for row, client in enumerate(clients) if client in context.members)
+        # With `only`, the others are honest.
+        is_idle = {None: (), "members": set(range(len(clients))) - {*seats}, "trainers": seats}
+        return AttackInput(
             own=colluders[0],
             colluders=colluders,
             rng=named_stream(context.seed, "attack"),
@@ -250,32 +221,35 @@ class Attackers:
             is_member=0 in seats,
             parameters=context.parameters,
             travel=travel,
-            members=len(members),
+            members=len(context.members),
             seats=seats,
-            idle=tuple(row for row, client in enumerate(clients) if client not in attacking),
+            idle=tuple(sorted(is_idle[self.parameters.only])),
             server=context.server,
             model=None if history is None else context.starts[clients[0]],
             history=history,
         )
-        forged: dict[ClientId, Update] = {}
+
+    def _forged(
+        self,
+        attack: UpdateAttack,
+        known: AttackInput,
+        clients: Sequence[ClientId],
+        context: AttackRound,
+    ) -> dict[ClientId, Update]:
+        attacking = [row for row in range(len(clients)) if row not in known.idle]
         if attack.forge_all is not None:
-            rows = attack.forge_all(base)
-            return {c: row for c, row in zip(honest, rows, strict=True) if c in attacking}
+            rows = attack.forge_all(known)
+            return {clients[row]: rows[row] for row in attacking}
+        forged: dict[ClientId, Update] = {}
         common: dict[bool, Update] = {}
-        for row, client in enumerate(honest):
-            is_member = client in members
-            if client not in attacking:
-                continue
-            if attack.is_common and is_member in common:
-                forged[client] = common[is_member]
-                continue
-            attack_input = replace(
-                base,
-                own=colluders[row],
-                rng=named_stream(context.seed, "attack", int(client)),
-                is_member=is_member,
-            )
-            forged[client] = common[is_member] = attack.forge(attack_input)
+        for row in attacking:
+            is_member = row in known.seats
+            if not attack.is_common or is_member not in common:
+                rng = named_stream(context.seed, "attack", int(clients[row]))
+                own = known.colluders[row]
+                given = replace(known, own=own, rng=rng, is_member=is_member)
+                common[is_member] = attack.forge(given)
+            forged[clients[row]] = common[is_member]
         return forged
 
 

@@ -40,8 +40,6 @@ from ledger.protocol.types import (
 )
 from ledger.protocol.validation import parse_vector
 
-_LARGEST_EXAGGERATION = 10.0
-
 
 class MemberFault(StrEnum):
     """Faults of a committee member; see `MEMBERS`."""
@@ -58,9 +56,6 @@ class MemberFault(StrEnum):
     COLLUDING = "colluding"
     COPYING = "copying"
 
-
-WILD_FACTOR = 100.0
-"""How much too large the update of a member with a false reference is."""
 
 FAVOURS = frozenset({MemberFault.FAVOURING, MemberFault.COLLUDING})
 """Faults of members that favour somebody."""
@@ -104,25 +99,21 @@ def false_scores(distances: NDArray[np.float64], rng: np.random.Generator) -> ND
     """Return the false distances of a lying member: near looks far, and far looks near.
 
     The nearest gets the largest distance, the second nearest the second largest, and so on; then
-    all are exaggerated by one random factor of 1 to 10. That moves a mean over members at will, and
-    a median by at most one rank. The true and the false distances have shape (n,).
+    all are exaggerated by one random factor of 1 to 10.
     """
     order = np.argsort(distances, kind="stable")
     lies = np.empty_like(distances)
     lies[order] = distances[order[::-1]]
-    return lies * rng.uniform(1.0, _LARGEST_EXAGGERATION)
+    return lies * rng.uniform(1.0, 10.0)
 
 
 def wild_reference(honest: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return a member's update, shape (d,), scaled to be a wild reference for its scores."""
-    return (honest * WILD_FACTOR).astype("<f4")
+    return (honest * 100.0).astype("<f4")
 
 
 def faulty_payload(honest: Payload, fault: TrainerFault) -> Payload | None:
-    """Return the payload of a faulty trainer; None if it publishes nothing.
-
-    Most faults are not in the payload, and leave it unchanged.
-    """
+    """Return the payload of a faulty trainer; None if it publishes nothing."""
     match fault:
         case TrainerFault.NOT_FINITE:
             return Payload.of(np.full(honest.size // 4, np.nan, dtype="<f4").tobytes())
@@ -134,17 +125,8 @@ def faulty_payload(honest: Payload, fault: TrainerFault) -> Payload | None:
             return honest
 
 
-_FAR = 1e6
-JUMPED_VIEWS = 8
-"""Views ahead in which a jumper may be primary."""
-
-
 class FaultyMember:
-    """Does what the honest member does, but for what a subclass changes.
-
-    Attributes:
-        favoured: whom it favours, if its fault is of that kind.
-    """
+    """Does what the honest member does, but for what a subclass changes."""
 
     def __init__(
         self, member: Member, signer: Signer, favoured: frozenset[ClientId] = frozenset()
@@ -221,7 +203,7 @@ class ColludingMember(LyingMember):
     """
 
     def lie(self, view: RoundView, vector: ScoreVector) -> ScoreVector:  # noqa: ARG002
-        return self.favoured_near(vector, _FAR)
+        return self.favoured_near(vector, 1e6)
 
 
 class CopyingMember(LyingMember):
@@ -254,9 +236,7 @@ class WrongProposer(FaultyMember):
     """As primary proposes a set without its first client; replies honestly to others."""
 
     def changed_body(self, view: RoundView, body: Body) -> list[Body]:
-        if not isinstance(body, Proposal):
-            return [body]
-        return [self.wrong(view, body)]
+        return [self.wrong(view, body) if isinstance(body, Proposal) else body]
 
     def wrong(self, view: RoundView, proposal: Proposal) -> Proposal:
         """Return a signed request for a set that does not follow from the record."""
@@ -294,7 +274,7 @@ class ViewJumper(FaultyMember):
     def step(self, view: RoundView, now: float) -> list[Action]:
         actions = super().step(view, now)
         clients = view.usable
-        for number in range(1, JUMPED_VIEWS):
+        for number in range(1, 8):
             is_own = view.primary(Phase.AGGREGATION, number) == self.client
             if is_own and not view.requests(Phase.AGGREGATION, number):
                 return actions + self.member.steps.propose(view, number, clients)

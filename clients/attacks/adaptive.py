@@ -20,9 +20,8 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.attacks.updates import AttackInput, Update, UpdateAttack, min_max
+from clients.attacks.updates import AttackInput, Update, UpdateAttack, described, min_max
 from clients.random_streams import named_stream
-from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules.direction import RIGHT_ANGLE, travel_weight
 from ledger.protocol.types import AcceptanceForm
 
@@ -52,9 +51,6 @@ def accepted_up_to(attacker: AttackInput, distances: NDArray[np.float64]) -> flo
 FARTHEST = 100.0
 """Largest multiple of the mean."""
 
-_STEPS = 60
-"""Halvings; the remaining interval is below float32 precision."""
-
 
 def against(attacker: AttackInput) -> NDArray[np.float64]:
     """Return −s Δ̄ with the largest s in [−1, 100] that is expected to be accepted.
@@ -76,7 +72,7 @@ def largest(is_accepted: Callable[[float], bool], least: float, most: float) -> 
     """Return the largest accepted number by bisection, `least` if none is: it is monotone."""
     if is_accepted(most):
         return most
-    for _ in range(_STEPS):
+    for _ in range(60):  # the remaining interval is below float32 precision
         middle = (least + most) / 2
         if is_accepted(middle):
             least = middle
@@ -89,9 +85,7 @@ def largest(is_accepted: Callable[[float], bool], least: float, most: float) -> 
 class Line:
     """Squared distances of −s Δ̄ from each colluder's update, Δ̄ the mean of all the others.
 
-    Attributes:
-        own: ‖Δ_c‖², shape (colluders,).
-        mean: ‖Δ̄‖², likewise.
+    `own` are ‖Δ_c‖², `mean` ‖Δ̄‖², both of shape (colluders,).
     """
 
     own: NDArray[np.float64]
@@ -134,9 +128,6 @@ _ANGLES = np.radians(np.arange(89, 0, -1))
 """Candidate angles from the references, the widest first: beyond a right angle acceptance is
 chance, and slightly below it an update is hardly less harmful."""
 
-_MARGIN = 2.0
-"""Margin in standard errors of a committee's score."""
-
 
 def across(attacker: AttackInput) -> NDArray[np.float64]:
     """Return 2 t (cos θ r + sin θ a), with the widest angle θ that is expected to be accepted.
@@ -168,15 +159,13 @@ def across(attacker: AttackInput) -> NDArray[np.float64]:
     best_along, best_aside = _fan(units, references, table)
     for angle in _ANGLES:
         cosines = np.cos(angle) * along + np.sin(angle) * aside
-        if _pessimistic_score(parameters, np.maximum(2 - 2 * cosines, 0.0)) <= RIGHT_ANGLE:
+        distances = np.maximum(2 - 2 * cosines, 0.0)
+        # A margin of two standard errors of a committee's score.
+        margin = 2 * float(distances.std()) / sqrt(parameters.members)
+        if combined(distances) + margin <= RIGHT_ANGLE:
             chosen = np.cos(angle) * best_along + np.sin(angle) * best_aside
             return np.asarray(length * (_unit(chosen, table) @ basis))
     return np.asarray(length * (best_along @ basis))
-
-
-def _pessimistic_score(parameters: Parameters, distances: NDArray[np.float64]) -> float:
-    error = float(distances.std()) / sqrt(parameters.members)
-    return combined(distances) + _MARGIN * error
 
 
 def _fan(
@@ -233,9 +222,8 @@ def adaptive(attacker: AttackInput) -> Update:
 
 
 ADAPTIVE = UpdateAttack(
-    "adaptive",
-    adaptive,
+    **described(adaptive),
+    forge=adaptive,
     is_common=True,
-    sends=("the most harmful update that the colluders expect to be accepted, the same from all"),
     source="Adaptive: knows the rule in force, and stays just inside it (ours)",
 )

@@ -24,16 +24,11 @@ from ledger.protocol.errors import ConfigurationError
 
 ARGUMENTS = ("own", "colluders", "rng")
 FACTOR = "factor"
-_TRIAL_COLLUDERS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class OwnAttack:
-    """The function behind an own attack, checked at each call.
-
-    Attributes:
-        takes_input: whether its only argument is the `AttackInput`.
-    """
+    """The function behind an own attack, checked at each call."""
 
     setting: str
     function: Callable[..., Any]
@@ -78,7 +73,7 @@ def own_attack(code: UserCode) -> UpdateAttack:
 def try_attack(attack: UpdateAttack, dimension: int) -> None:
     """Call an own attack on random updates of a run's size, before anything is written."""
     rng = np.random.default_rng(0)
-    colluders = rng.standard_normal((_TRIAL_COLLUDERS, dimension), dtype=np.float32)
+    colluders = rng.standard_normal((3, dimension), dtype=np.float32)
     factor = 1.0 if attack.factor is None else attack.factor.usual
     with np.errstate(all="ignore"):
         attack.forge(AttackInput(colluders[0], colluders, rng, factor))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from clients.attacks.updates import Attack, AttackParameters, Factor
+from clients.attacks.updates import Attack, AttackParameters, Factor, described
 from clients.datasets.federated_data import DataForm, FederatedData, Inputs, Samples, frozen_samples
 from clients.random_streams import named_stream
 from ledger.protocol.errors import ConfigurationError
@@ -19,11 +19,7 @@ from ledger.protocol.types import ClientId
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoisonInput:
-    """Knowledge of an attacker, which never sees another client's samples.
-
-    Attributes:
-        rng: its own random stream.
-    """
+    """Knowledge of an attacker, which never sees another client's samples."""
 
     own: Samples
     form: DataForm
@@ -39,8 +35,7 @@ class DataAttack(Attack):
     Attributes:
         poison: returns samples to train on instead of the attacker's own, of the same form and
             number, which is the weight of its update.
-        backdoor: returns test samples with the trigger and the attacker's target class; None
-            without a backdoor.
+        backdoor: returns test samples with the trigger and the attacker's target class.
     """
 
     poison: Callable[[PoisonInput], Samples]
@@ -78,24 +73,19 @@ def label_flip(attacker: PoisonInput) -> Samples:
 
 
 LABEL_FLIP = DataAttack(
-    "label-flip",
-    label_flip,
-    sends=("all samples with label y replaced by L − 1 − y, where L is the number of classes"),
-    source=(
-        'Label flipping (Fang, Cao, Jia, Gong 2020, "Local Model Poisoning Attacks", section 5.1)'
-    ),
+    **described(label_flip),
+    poison=label_flip,
+    source='Label flipping (Fang, Cao, Jia, Gong 2020, "Local Model Poisoning Attacks", '
+    "section 5.1)",
 )
 
-
-Trigger = Callable[[Inputs], Inputs]
-"""Returns copies of rows with the trigger."""
 
 ENDING = 3
 """Number of final characters of a window that form a trigger."""
 
 
-def trigger_for(form: DataForm, inputs: Inputs) -> Trigger:
-    """Return the trigger that fits the data.
+def trigger_for(form: DataForm, inputs: Inputs) -> Callable[[Inputs], Inputs]:
+    """Return what copies rows with the trigger that fits the data.
 
     * Images: a square in the lower right corner, an eighth of a side but at least 2 wide, as bright
       as possible, or as dark as possible if that corner is bright already.
@@ -141,9 +131,9 @@ TARGET = 0
 
 
 def backdoor(attacker: PoisonInput) -> Samples:
-    """Return the samples, floor(p n + 1/2) of them, at least 1, with trigger and target class.
+    """Return the samples, a share of them with the trigger and the target class.
 
-    They replace clean ones, so the attacker's number of samples stays the same; p is its factor.
+    They are floor(p n + 1/2), at least 1, and replace clean ones; p is the factor.
     """
     trigger = trigger_for(attacker.form, attacker.public_inputs)
     x, y = np.array(attacker.own.x), np.array(attacker.own.y)
@@ -167,13 +157,11 @@ def triggered(data: FederatedData, test: Samples) -> Samples:
     return frozen_samples(trigger(test.x[others]), np.full(int(others.sum()), TARGET))
 
 
-# A share: half a batch is poisoned on average.
 BACKDOOR = DataAttack(
-    "backdoor",
-    backdoor,
-    triggered,
-    factor=Factor(0.5, 0.01, 1.0),
-    sends="the samples, a share of them with the trigger and the target class",
+    **described(backdoor),
+    poison=backdoor,
+    backdoor=triggered,
+    factor=Factor(0.5, 0.01, 1.0),  # half a batch is poisoned on average
     source="Backdoor: a model that answers as the attacker wants when it sees a trigger",
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
@@ -19,19 +20,10 @@ if TYPE_CHECKING:
 
 Update = NDArray[np.float32]
 
-NO_FACTOR = 1.0
-"""Factor of an attack without a free parameter."""
-
 
 @dataclass(frozen=True, slots=True)
 class AttackParameters:
-    """The configuration of an attack.
-
-    Attributes:
-        factor: its free parameter; None for the attack's default.
-        on: the vector that it changes; None for the update.
-        only: the attackers that make it; None for all.
-    """
+    """The settings of an attack: its free parameter, the vector it changes, and its attackers."""
 
     factor: float | None = None
     on: Attacked | None = None
@@ -48,8 +40,7 @@ class ServerRule:
     """The public rule of a server.
 
     Attributes:
-        aggregate: returns the step of a round, shape (d,), from the updates, the last step and
-            chance; None if there is none.
+        aggregate: returns the step of a round, shape (d,), of updates, last step and chance.
         last: the step of the round before, zeros in the first, shape (d,).
         is_of_angles: whether the step turns with the updates if all are turned alike.
     """
@@ -63,16 +54,14 @@ class ServerRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttackHistory:
-    """What attackers know in a round of what lies before it.
+    """What attackers know of the rounds before.
 
     Attributes:
         bad_model: w_bad, shape (d,).
         published: usable updates that honest clients published in the last two rounds that have
-            any, the later round first, each ascending by client, of shape (d,).
-        drift: e, shape (d,): e = .85 e + unit(mean of the usable honest updates) after each round;
-            None before anything is published.
-        travel: displacement of the model over the last 10 to 19 rounds, as an update points, shape
-            (d,); None in the first round.
+            any, the later round first, each ascending by client.
+        drift: e = .85 e + unit(mean of the usable honest updates) after each round.
+        travel: displacement of the model over the last 10 to 19 rounds, as an update points.
     """
 
     bad_model: Update
@@ -91,17 +80,14 @@ class AttackInput:
         own: Δ of the attacker's honest training, shape (d,).
         colluders: the honest updates of all attackers that are active in the round, its own
             included, ascending by client, shape (attackers, d).
-        rng: its own stream of the round.
         trainers: number of clients whose updates may enter the model of the round, n.
-        is_member: whether the attacker is on the committee.
-        parameters: the rules of the run; None if there is no committee.
-        travel: recent displacement of the global model, in the direction of an update, shape (d,);
-            None if the rules have none.
+        parameters: the rules of the run; None without a committee.
+        travel: recent displacement of the model, as an update points, if the rules have one.
+        seats: rows of the colluders that are on the committee.
         idle: rows of the colluders that are honest in the round, by `malice.only`.
-        model: w_t, shape (d,); None unless there is a history.
-        history: what lies before the round; None unless the attack `needs_history`, and where
-            clients start from different models.
-        server: the rule of a run without a committee; None if there is one.
+        model: w_t, shape (d,), with a history.
+        history: of an attack that `needs_history`, where clients start from one model.
+        server: the rule of a run without a committee.
     """
 
     own: Update
@@ -128,13 +114,7 @@ class AttackInput:
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """Range of an attack's free parameter.
-
-    Attributes:
-        usual: the default.
-        least: smallest value.
-        most: largest value.
-    """
+    """Default and range of an attack's free parameter."""
 
     usual: float
     least: float
@@ -143,12 +123,7 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """What attacks on updates and on samples share.
-
-    Attributes:
-        factor: range of the free parameter; None if there is none.
-        sends: the update or the samples that it makes, as a phrase.
-    """
+    """What attacks on updates and on samples share; `sends` is a phrase for what they make."""
 
     name: str
     factor: Factor | None = field(default=None, kw_only=True)
@@ -161,7 +136,7 @@ class Attack:
         if range_ is None:
             if value is not None:
                 raise ConfigurationError(f"malice.factor = {value}: {name} takes none")
-            return NO_FACTOR
+            return 1.0
         if value is None:
             return range_.usual
         if not range_.least <= value <= range_.most:
@@ -179,10 +154,8 @@ class UpdateAttack(Attack):
         forge: returns the update to send instead of the attacker's own, shape (d,).
         is_common: whether all attackers of a round, or all of its members and all of its trainers,
             send the same: it is then forged once, without `own` and `rng`.
-        forge_all: returns the updates of all colluders, shape (colluders, d), where one search
-            finds them together; None if each forges its own.
-        needs_history: whether it needs the run's models, what honest clients published in earlier
-            rounds, and a model that the attackers have trained on false labels.
+        forge_all: returns the updates of all colluders, shape (colluders, d), if found together.
+        needs_history: whether it needs the rounds before, and a model of false labels.
         multiplies_samples: whether its attackers register `factor` times their number of samples.
     """
 
@@ -193,8 +166,15 @@ class UpdateAttack(Attack):
     multiplies_samples: bool = False
 
 
+def described(forge: Callable[..., Any]) -> dict[str, Any]:
+    """Return the name and the phrase of an attack, which its function's docstring returns."""
+    sentence = " ".join((inspect.getdoc(forge) or "").partition("\n\n")[0].split())
+    name = forge.__name__.replace("_", "-")
+    return {"name": name, "sends": sentence.removeprefix("Return ").removesuffix(".")}
+
+
 def joint_attack(
-    name: str, forge_all: Callable[[AttackInput], NDArray[np.float32]], **more: Any
+    forge_all: Callable[[AttackInput], NDArray[np.float32]], **more: Any
 ) -> UpdateAttack:
     """Return an attack that its colluders make together, with the history of the run."""
 
@@ -202,11 +182,15 @@ def joint_attack(
         rows = [np.array_equal(row, attacker.own) for row in attacker.colluders]
         return np.array(forge_all(attacker)[rows.index(True) if True in rows else 0])
 
-    return UpdateAttack(name, forge, forge_all=forge_all, needs_history=True, **more)
+    about = more if "name" in more else described(forge_all) | more
+    return UpdateAttack(forge=forge, forge_all=forge_all, needs_history=True, **about)
 
 
 def gradient_scaling(attacker: AttackInput) -> Update:
-    """Return the update with each element multiplied by its own draw from [factor, 1)."""
+    """Return the update with each element multiplied by its own draw from [a, 1).
+
+    a is the factor, 0.5 as in the paper.
+    """
     floor = attacker.factor
     factors = floor + (1.0 - floor) * attacker.rng.random(attacker.own.shape)
     return (attacker.own * factors).astype(np.float32)
@@ -221,15 +205,18 @@ def same_value(attacker: AttackInput) -> Update:
 
 
 def back_gradient(attacker: AttackInput) -> Update:
-    """Return −s Δ, the update in the opposite direction."""
+    """Return −s Δ, the update in the opposite direction.
+
+    The paper has no factor s.
+    """
     return (-attacker.factor * attacker.own).astype(np.float32)
 
 
 def gaussian(attacker: AttackInput) -> Update:
     """Return noise instead of the update: each element drawn from N(0, s² ‖Δ‖² / d).
 
-    The standard deviation is s times the root mean square of the attacker's own update, so noise
-    with s = 1 has the length of an honest update.
+    With s = 1 noise has the length of an honest update. Blanchard et al. use a standard deviation
+    of 200, whatever the updates' scale.
     """
     own = attacker.own.astype(np.float64)
     deviation = attacker.factor * float(np.sqrt(np.mean(own * own)))
@@ -245,19 +232,14 @@ def ipm(attacker: AttackInput) -> Update:
     return (-attacker.factor * attacker.mean).astype(np.float32)
 
 
-OF_THE_PAPER = 0.0
-"""The factor that selects the paper's own z."""
-
-
 def alie(attacker: AttackInput) -> Update:
     """Return μ − z σ, element by element: a shift within the spread of honest updates.
 
-    μ and σ are mean and standard deviation of the colluders' honest updates, as an estimate for all
-    clients. A single attacker has no spread, and sends its own update. z is the factor, or
-    `largest_z` of the round if that is 0.
+    μ and σ are mean and standard deviation of the colluders' honest updates. A single attacker
+    sends its own update. z is the factor, or the paper's, `largest_z` of the round, if that is 0.
     """
     z = attacker.factor
-    if z == OF_THE_PAPER:
+    if z == 0:
         z = largest_z(attacker.trainers, attacker.attacking_trainers)
     deviation = attacker.colluders.std(axis=0, dtype=np.float64)
     return np.asarray(attacker.mean - z * deviation, dtype=np.float32)
@@ -266,9 +248,8 @@ def alie(attacker: AttackInput) -> Update:
 def largest_z(clients: int, attackers: int) -> float:
     """Return Φ⁻¹((n − f − s) / (n − f)), s = ⌊n/2 + 1⌋ − f, of n clients that may enter the model.
 
-    s honest clients have to be farther out than the attackers to put these into the majority. With
-    so few attackers that more than half of the honest would be needed it is 0; a majority of
-    attackers needs one.
+    s honest clients have to be farther out than the attackers to put these into the majority. It
+    is 0 if that takes more than half of the honest; a majority of attackers needs one.
     """
     honest = clients - attackers
     supporters = max(clients // 2 + 1 - attackers, 1)
@@ -279,9 +260,8 @@ def largest_z(clients: int, attackers: int) -> float:
 def mimic(attacker: AttackInput) -> Update:
     """Return the honest update of one fixed colluder, Δ_i*, the same from each of them.
 
-    No rule can call it dishonest; it counts one client's data many times. i* is the first of the
-    attackers that are active in the round. The paper mimics an honest client chosen by all honest
-    updates, which attackers do not see here. A single attacker sends its own update.
+    No rule can call it dishonest; it counts one client's data many times. The paper mimics an
+    honest client chosen by all honest updates, which attackers do not see here.
     """
     return np.array(attacker.colluders[0])
 
@@ -289,9 +269,8 @@ def mimic(attacker: AttackInput) -> Update:
 def min_max(attacker: AttackInput) -> Update:
     """Return the colluders' mean, moved backwards as far as it stays inconspicuous.
 
-    That is mean − γ mean (the paper's inverse unit vector), with the largest γ for which its
-    distance from any colluder's honest update is at most the largest distance between two of these.
-    A single attacker sends its own update.
+    That is mean − γ mean, the paper's inverse unit vector. Its distance from any colluder's honest
+    update is at most the largest distance between two of these.
     """
     honest = attacker.colluders.astype(np.float64)
     mean = attacker.mean
@@ -316,10 +295,6 @@ def largest_step(
     return float(((np.sqrt(half**2 + slope * room) - half) / slope).min())
 
 
-AS_TRAINER = 0.5
-"""Factor s of the inner-product manipulation as a trainer."""
-
-
 def false_reference(attacker: AttackInput) -> Update:
     """Return −s Δ̄ as a trainer (`ipm`), and −F Δ as a member: the update reversed, F times.
 
@@ -327,77 +302,54 @@ def false_reference(attacker: AttackInput) -> Update:
     """
     if attacker.is_member:
         return (-attacker.factor * attacker.own.astype(np.float64)).astype(np.float32)
-    return (-AS_TRAINER * attacker.mean).astype(np.float32)
+    return (-0.5 * attacker.mean).astype(np.float32)
 
+
+def _attack(forge: Callable[[AttackInput], Update], source: str, **more: Any) -> UpdateAttack:
+    return UpdateAttack(forge=forge, source=source, **described(forge), **more)
+
+
+_PAPER = 'of the paper\'s "Robustness Comparative Experiment"'
 
 ATTACKS: tuple[UpdateAttack, ...] = (
-    # The paper uses 0.5 too.
-    UpdateAttack(
-        "gradient-scaling",
-        gradient_scaling,
-        factor=Factor(0.5, 0.0, 1.0),
-        sends="the update with each element multiplied by its own draw from [a, 1)",
-        source='Gradient scaling, of the paper\'s "Robustness Comparative Experiment"',
-    ),
-    UpdateAttack(
-        "same-value",
-        same_value,
-        sends="a zero vector, the value in the authors' code",
-        source='Same value, of the paper\'s "Robustness Comparative Experiment"',
-    ),
-    # The paper has no factor.
-    UpdateAttack(
-        "back-gradient",
+    _attack(gradient_scaling, f"Gradient scaling, {_PAPER}", factor=Factor(0.5, 0.0, 1.0)),
+    _attack(same_value, f"Same value, {_PAPER}"),
+    _attack(
         back_gradient,
+        f"Back-gradient, {_PAPER}, with optional scaling",
         factor=Factor(1.0, 0.01, 1000.0),
-        sends="−s Δ, the update in the opposite direction",
-        source='Back-gradient, of the paper\'s "Robustness Comparative Experiment", with optional '
-        "scaling",
     ),
-    # Blanchard et al. use a standard deviation of 200, whatever the updates' scale.
-    UpdateAttack(
-        "gaussian",
+    _attack(
         gaussian,
+        'Gaussian noise (Blanchard et al. 2017, "Machine Learning with Adversaries")',
         factor=Factor(1.0, 0.01, 1000.0),
-        sends="noise instead of the update: each element drawn from N(0, s² ‖Δ‖² / d)",
-        source='Gaussian noise (Blanchard et al. 2017, "Machine Learning with Adversaries")',
     ),
-    UpdateAttack(
-        "alie",
+    _attack(
         alie,
-        factor=Factor(OF_THE_PAPER, 0.0, 10.0),
+        'ALIE (Baruch, Baruch, Goldberg 2019, "A Little Is Enough")',
+        factor=Factor(0.0, 0.0, 10.0),
         is_common=True,
-        sends="μ − z σ, element by element: a shift within the spread of honest updates",
-        source='ALIE (Baruch, Baruch, Goldberg 2019, "A Little Is Enough")',
     ),
-    UpdateAttack(
-        "ipm",
+    _attack(
         ipm,
+        'Inner-product manipulation (Xie, Koyejo, Gupta 2020, "Fall of Empires")',
         factor=Factor(0.5, 0.01, 1000.0),
         is_common=True,
-        sends="−s times the mean of the colluders' honest updates, the same from each of them",
-        source='Inner-product manipulation (Xie, Koyejo, Gupta 2020, "Fall of Empires")',
     ),
-    UpdateAttack(
-        "min-max",
+    _attack(
         min_max,
+        'Min-Max (Shejwalkar, Houmansadr 2021, "Manipulating the Byzantine")',
         is_common=True,
-        sends="the colluders' mean, moved backwards as far as it stays inconspicuous",
-        source='Min-Max (Shejwalkar, Houmansadr 2021, "Manipulating the Byzantine")',
     ),
-    UpdateAttack(
-        "mimic",
+    _attack(
         mimic,
-        is_common=True,
-        sends="the honest update of one fixed colluder, Δ_i*, the same from each of them",
-        source='Mimic (Karimireddy, He, Jaggi 2022, "Byzantine-Robust Learning on Heterogeneous '
+        'Mimic (Karimireddy, He, Jaggi 2022, "Byzantine-Robust Learning on Heterogeneous '
         'Datasets")',
+        is_common=True,
     ),
-    UpdateAttack(
-        "false-reference",
+    _attack(
         false_reference,
+        "False reference: honest as a trainer, a wild update as a member (ours)",
         factor=Factor(10.0, 0.01, 1000.0),
-        sends="−s Δ̄ as a trainer (`ipm`), and −F Δ as a member: the update reversed, F times",
-        source="False reference: honest as a trainer, a wild update as a member (ours)",
     ),
 )

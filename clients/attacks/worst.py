@@ -31,23 +31,22 @@ from ledger.protocol.types import NO_DIGEST, Address, ClientId, Domain, Register
 LENGTH = 2.0
 """s: multiple of the median length, beyond which distances of directions grow."""
 
-_NOTHING = 1e-12
-"""Square of a length below which a combination of unit vectors is rounding error."""
+_NOBODY = Address(bytes(20))
 
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Unit vectors known in a round; a zero vector stays zero.
+    """Unit vectors known in a round; a zero vector stays zero. All other fields are rows of them.
 
     Attributes:
         vectors: shape (k, d): the colluders' updates, the updates published in the two rounds
             before, noise of each colluder, p, h, e, and the server's last aggregate.
         norms: lengths of the vectors before they were divided by them, shape (k,).
-        published: rows of the honest clients' updates of each of the two rounds before, the later
-            round first.
-        goal: row of p, the direction of w_t − w_bad.
-        drift: row of e, the direction that honest clients took in the rounds before; before
-            anything is published it is that of the colluders' own mean.
+        published: honest clients' updates of each of the two rounds before, the later first.
+        goal: p, the direction of w_t − w_bad.
+        travel: h, the displacement of the model.
+        drift: e, the direction that honest clients took in the rounds before; before anything is
+            published it is that of the colluders' own mean.
     """
 
     vectors: NDArray[np.float64]
@@ -62,10 +61,7 @@ class Frame:
 
     @classmethod
     def of(cls, attacker: AttackInput, rounds: int = 2) -> Frame:
-        """Return the frame of a round, whose colluders' updates are finite.
-
-        Updates published in the last `rounds` are known.
-        """
+        """Return the frame of a round of finite updates; those of the last `rounds` are known."""
         history = attacker.history
         if attacker.model is None or history is None:
             raise ConfigurationError(
@@ -119,10 +115,9 @@ class Frame:
         """Return each combination divided by its length; zeros if only rounding error is left."""
         squares = np.einsum("ij,jk,ik->i", coefficients, self.table, coefficients)[:, None]
         lengths = np.sqrt(np.maximum(squares, 0.0))
-        is_something = squares > _NOTHING
-        return np.asarray(
-            np.divide(coefficients, lengths, out=np.zeros_like(coefficients), where=is_something)
-        )
+        # Below this square of a length, a combination of unit vectors is rounding error.
+        zeros, is_something = np.zeros_like(coefficients), squares > 1e-12
+        return np.asarray(np.divide(coefficients, lengths, out=zeros, where=is_something))
 
     def mean(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         return self.unit(self.row(rows).mean(axis=0, keepdims=True))
@@ -150,7 +145,7 @@ class Game:
 
     Attributes:
         coordinates: of the frame's vectors, shape (k, ·).
-        travel: of the displacement, as an update; None where there is none.
+        travel: the displacement, as an update points.
         honest: coefficients of the stand-ins, shape (honest, k).
     """
 
@@ -177,11 +172,13 @@ class Game:
         honest = frame.norms[rows][:, None] * frame.row(rows)
         # Ties are broken by index, which says nothing about who is honest.
         clients = attacker.rng.permutation(len(rows) + len(attacker.colluders)).tolist()
-        members = [
-            *clients[:honest_members],
-            *(clients[len(rows) + seat] for seat in attacker.seats),
-        ]
-        coordinates = frame.vectors if not _is_of_angles(attacker) else frame.coordinates
+        seated = [clients[len(rows) + seat] for seat in attacker.seats]
+        if attacker.parameters is not None:
+            # Also where directions are compared.
+            is_of_angles = attacker.parameters.distance == SQUARED.name
+        else:
+            is_of_angles = attacker.server is None or attacker.server.is_of_angles
+        coordinates = frame.coordinates if is_of_angles else frame.vectors
         travel = coordinates[frame.travel].astype(np.float32)
         return cls(
             attacker=attacker,
@@ -190,7 +187,7 @@ class Game:
             last=frame.norms[frame.last] * coordinates[frame.last],
             honest=honest,
             clients=tuple(map(ClientId, clients)),
-            members=tuple(map(ClientId, sorted(members))),
+            members=tuple(map(ClientId, sorted(clients[:honest_members] + seated))),
         )
 
     def step(self, sent: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -208,20 +205,9 @@ class Game:
     def _committee_step(
         self, parameters: Parameters, updates: Mapping[ClientId, Update]
     ) -> NDArray[np.float64]:
-        inputs = self._inputs(parameters, updates)
-        travel = self.travel if inputs.needs_displacement else None
-        distances = _DISTANCES(parameters.distance_rule, travel, updates, self.members)
-        vectors = score_vectors(
-            inputs.round, distances, tuple(updates), inputs.participants.trainers, self.members
-        )
-        start = np.zeros(self.coordinates.shape[1], dtype=np.float32)
-        accepted = rank_trainers(parameters, vectors).accepted
-        return -next_model(inputs, start, accepted, updates).astype(np.float64)
-
-    def _inputs(self, parameters: Parameters, updates: Mapping[ClientId, Update]) -> Inputs:
         members = set(self.members)
         trainers = tuple(client for client in updates if client not in members)
-        return Inputs(
+        inputs = Inputs(
             parameters=parameters,
             domain=Domain(0, _NOBODY, NO_DIGEST),
             registry=(RegisteredClient(_NOBODY, 1),) * len(updates),
@@ -230,6 +216,12 @@ class Game:
             participants=Participants(self.members, trainers, frozenset()),
             closing=RoundClosing(0, NO_DIGEST, {}),
         )
+        travel = self.travel if inputs.needs_displacement else None
+        distances = _DISTANCES(parameters.distance_rule, travel, updates, self.members)
+        vectors = score_vectors(inputs.round, distances, tuple(updates), trainers, self.members)
+        start = np.zeros(self.coordinates.shape[1], dtype=np.float32)
+        accepted = rank_trainers(parameters, vectors).accepted
+        return -next_model(inputs, start, accepted, updates).astype(np.float64)
 
 
 def score_vectors(
@@ -249,24 +241,6 @@ def score_vectors(
     return vectors
 
 
-def games(attacker: AttackInput, frame: Frame) -> tuple[Game, ...]:
-    """Return a game with each of the published rounds first; one game before there are any."""
-    return tuple(Game.of(attacker, frame, first) for first in range(len(frame.published) or 1))
-
-
-_NOBODY = Address(bytes(20))
-
-
-def _is_of_angles(attacker: AttackInput) -> bool:
-    if attacker.parameters is not None:
-        return attacker.parameters.distance == SQUARED.name  # also where directions are compared
-    return attacker.server is None or attacker.server.is_of_angles
-
-
-TIE = 1e-5
-"""Part of an effect below which two effects differ by rounding alone."""
-
-
 class Behaviour(Enum):
     """What colluding members send: as the trainers, their honest update, or that reversed."""
 
@@ -280,8 +254,10 @@ class Candidate:
     """What colluders may do in a round.
 
     Attributes:
-        angle: θ from it to the aim, in degrees.
+        base: what the direction starts from.
+        angle: θ from the base to the aim, in degrees.
         share: of the attacking trainers that act; the others are honest.
+        part: λ, of the travel.
     """
 
     base: str
@@ -291,15 +267,15 @@ class Candidate:
     part: float = 0.0
 
 
-Pull = Callable[[Frame, Candidate], NDArray[np.float64]]
-"""Returns the direction that each colluder sends, unit combinations of shape (colluders, k)."""
+Aim = Callable[[Frame], NDArray[np.float64]]
+"""Makes the aim, as an update points, of shape (1, k)."""
 
 
 def searched(
     attacker: AttackInput,
     candidates: Sequence[Candidate],
-    pull: Pull,
-    aim: Callable[[Frame], NDArray[np.float64]],
+    pull: Callable[[Frame, Candidate], NDArray[np.float64]],
+    aim: Aim,
     rounds: int = 2,
     length: float = LENGTH,
 ) -> NDArray[np.float32]:
@@ -309,13 +285,14 @@ def searched(
     returned where one of them is not finite.
 
     Args:
-        aim: makes the aim, as an update points, of shape (1, k).
+        pull: returns the direction that each colluder sends, unit combinations (colluders, k).
         length: s, of what is sent, in median lengths of the colluders' updates.
     """
     if not np.isfinite(attacker.colluders).all():
         return attacker.colluders.copy()
     frame = Frame.of(attacker, rounds)
-    played = games(attacker, frame)
+    # A game with each of the published rounds first; one before there are any.
+    played = [Game.of(attacker, frame, first) for first in range(len(frame.published) or 1)]
     direction = (aim(frame) @ played[0].coordinates)[0]
     pulls: dict[tuple[str, float, float], NDArray[np.float64]] = {}
     sent: list[NDArray[np.float64]] = []
@@ -326,7 +303,7 @@ def searched(
         sent.append(updates_of(attacker, frame, candidate, pulls[key], length))
     effects = [sum(float(game.step(one) @ direction) for game in played) for one in sent]
     largest = np.nanmax(effects)
-    best = int(np.argmax(effects >= largest - TIE * abs(largest)))
+    best = int(np.argmax(effects >= largest - 1e-5 * abs(largest)))
     return (sent[best] @ frame.vectors).astype(np.float32)
 
 
@@ -354,20 +331,10 @@ def updates_of(
 def turned(
     frame: Frame, base: NDArray[np.float64], aim: NDArray[np.float64], degrees: float
 ) -> NDArray[np.float64]:
-    """Return unit(cos θ b + sin θ p) for each b, shape (colluders, k).
-
-    The aim p has shape (1, k), and so may the base b, of unit combinations.
-    """
+    """Return unit(cos θ b + sin θ p), shape (colluders, k), for each base b or one for all."""
     angle = np.radians(degrees)
-    count = len(frame.own)
     combined = np.cos(angle) * base + np.sin(angle) * aim
-    return frame.unit(np.broadcast_to(combined, (count, combined.shape[1])).copy())
-
-
-def stolen_residuals(frame: Frame) -> NDArray[np.float64]:
-    """Return residuals of honest clients, one for each colluder, shape (colluders, k)."""
-    rows = frame.honest[np.arange(len(frame.own)) % len(frame.honest)]
-    return frame.residual(frame.row(rows))
+    return frame.unit(np.broadcast_to(combined, (len(frame.own), combined.shape[1])).copy())
 
 
 TARGET_CANDIDATES = tuple(
@@ -405,10 +372,6 @@ def _target_pull(frame: Frame, candidate: Candidate) -> NDArray[np.float64]:
     return turned(frame, base, goal(frame), candidate.angle)
 
 
-ALONG_TRAVEL = 0.3
-"""Part of the travel beside a hidden pull of length 1: about that of an honest update."""
-
-
 def noise(attacker: AttackInput) -> NDArray[np.float32]:
     """Return s t (unit(cos θ z_i + sin θ p) + 0.3 h), z_i Gaussian noise of each attacker's own.
 
@@ -418,7 +381,8 @@ def noise(attacker: AttackInput) -> NDArray[np.float32]:
         return attacker.colluders.copy()
     frame = Frame.of(attacker)
     pulls = turned(frame, frame.row(frame.noise), goal(frame), attacker.factor)
-    pulls += ALONG_TRAVEL * frame.row(frame.travel)
+    # About the part of an honest update that lies along the travel.
+    pulls += 0.3 * frame.row(frame.travel)
     return (LENGTH * frame.length * pulls @ frame.vectors).astype(np.float32)
 
 
@@ -433,9 +397,6 @@ WORST_CANDIDATES = tuple(
     )
 )
 
-STRIKE = 1e4
-"""s of `half`: so long that one round destroys a model that it enters at its length."""
-
 
 def back(frame: Frame) -> NDArray[np.float64]:
     """Return the reverse of the unit mean of honest updates, shape (1, k)."""
@@ -448,9 +409,7 @@ def drift(frame: Frame) -> NDArray[np.float64]:
     return -frame.row(frame.drift)
 
 
-def _worst(
-    aim: Callable[[Frame], NDArray[np.float64]], attacker: AttackInput, **more: Any
-) -> NDArray[np.float32]:
+def _worst(aim: Aim, attacker: AttackInput, **more: Any) -> NDArray[np.float32]:
     """Return what moves w most along an aim a, of unit(cos θ unit(r + λ h) + sin θ a).
 
     r is the own unit update, noise, or the residual of an honest client. It, θ, λ, the share of
@@ -462,74 +421,63 @@ def _worst(
 def half(attacker: AttackInput) -> NDArray[np.float32]:
     """Return honest updates until colluders send half of a round's, and then far too long ones.
 
-    Half of a round's updates have the others rejected, and so set what bounds a length, where that
-    follows from the accepted ones. Then it is the search of `worst_full` at `STRIKE` lengths.
+    Half of a round's updates have the others rejected, and so set the bound of a length, where it
+    follows from the accepted ones. Then it is the search of `worst_full` at 10,000 lengths: one
+    round destroys a model.
     """
     sending = len(attacker.colluders) - len(attacker.idle)
     if 2 * sending < attacker.members + attacker.trainers:
         return attacker.colluders.copy()
-    return _worst(goal, attacker, length=STRIKE)
+    return _worst(goal, attacker, length=1e4)
 
 
-def _worst_pull(
-    aim: Callable[[Frame], NDArray[np.float64]], frame: Frame, candidate: Candidate
-) -> NDArray[np.float64]:
+def _worst_pull(aim: Aim, frame: Frame, candidate: Candidate) -> NDArray[np.float64]:
     if candidate.base == "stolen":
-        base = stolen_residuals(frame)
+        rows = frame.honest[np.arange(len(frame.own)) % len(frame.honest)]
+        base = frame.residual(frame.row(rows))
     else:
-        rows = frame.own if candidate.base == "own" else frame.noise
-        base = frame.row(rows)
+        base = frame.row(frame.own if candidate.base == "own" else frame.noise)
     shown = frame.unit(base + candidate.part * frame.row(frame.travel))
     return turned(frame, shown, aim(frame), candidate.angle)
 
 
+_SEARCH = "The worst that a search finds: back, drift, full and half (ours)"
+
 ATTACKS: tuple[UpdateAttack, ...] = (
     joint_attack(
-        "target",
         target,
-        sends="the updates that move w most along p when the colluders play the rule",
         source="Target: a model of false labels, approached as fast as the rule lets it (ours)",
     ),
     joint_attack(
-        "noise",
         noise,
         factor=Factor(30.0, 0.0, 90.0),
-        sends=(
-            "s t (unit(cos θ z_i + sin θ p) + 0.3 h), z_i Gaussian noise of each attacker's own"
-        ),
         source="Noise: a pull hidden in noise (ours)",
     ),
     joint_attack(
-        "worst-back",
         partial(_worst, back),
-        sends=("what moves w most against the honest mean, of unit(cos θ unit(r + λ h) + sin θ a)"),
-        source="The worst that a search finds: back, drift, full and half (ours)",
+        name="worst-back",
+        sends="what moves w most against the honest mean, of unit(cos θ unit(r + λ h) + sin θ a)",
+        source=_SEARCH,
     ),
     joint_attack(
-        "worst-drift",
         partial(_worst, drift),
+        name="worst-drift",
         sends="the same, aimed against the way that honest clients took in all rounds before",
-        source="The worst that a search finds: back, drift, full and half (ours)",
+        source=_SEARCH,
     ),
     joint_attack(
-        "worst-full",
         partial(_worst, goal),
+        name="worst-full",
         sends="the same, aimed at the model of false labels",
-        source="The worst that a search finds: back, drift, full and half (ours)",
+        source=_SEARCH,
     ),
-    # `worst-drift`, by attackers that register k times their samples.
     joint_attack(
-        "many-samples",
         partial(_worst, drift),
+        name="many-samples",
         factor=Factor(10.0, 1.0, 1000.0),
         multiplies_samples=True,
-        sends=("the updates of `worst_drift`, from attackers that register k times their samples"),
-        source="The worst that a search finds: back, drift, full and half (ours)",
+        sends="the updates of `worst_drift`, from attackers that register k times their samples",
+        source=_SEARCH,
     ),
-    joint_attack(
-        "half",
-        half,
-        sends=("honest updates until colluders send half of a round's, and then far too long ones"),
-        source="The worst that a search finds: back, drift, full and half (ours)",
-    ),
+    joint_attack(half, source=_SEARCH),
 )

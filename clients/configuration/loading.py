@@ -75,10 +75,9 @@ def load_recorded(
     """Return the checked configuration that a home has of a run; the home may be somebody else's.
 
     Args:
-        settings: the caller's, over the file. They must name each piece of code that the file
-            names: no code runs because a home names it.
-        document: of the run, whose digests the named code must have before it runs; None if there
-            is none.
+        settings: over the file. They must name each piece of code that the file names: no code
+            runs because a home names it.
+        document: of the run, whose digests the named code must have before it runs.
         only_inputs: leave out the attack and the own distance, which the caller does not use.
     """
     values = plain_values(path=path)
@@ -104,10 +103,7 @@ def load_recorded(
 
 
 def as_recorded(configuration: Configuration, path: Path) -> Configuration:
-    """Return a configuration with the places of its code as a run's file has them already.
-
-    The manifest binds the text of the file, and a copy of the code may lie elsewhere.
-    """
+    """Return a configuration with the places of its code as the run's file at `path` has them."""
     for key, reference in code_named_in(plain_values(path=path)).items():
         section, _, name = key.partition(".")
         if section != "machine":
@@ -148,18 +144,19 @@ def _require_malice(malice: MaliceSection) -> None:
     from clients.attacks.samples import DATA_ATTACKS, DataAttack  # noqa: PLC0415
     from clients.attacks.updates import UpdateAttack, attack_parameters  # noqa: PLC0415
 
-    own = None if malice.attack is None else attack_code(malice.attack)
     attacks: dict[str, UpdateAttack | DataAttack] = {**ATTACKS, **DATA_ATTACKS}
+    own = None if malice.attack is None else attack_code(malice.attack)
     if malice.attack is not None and own is not None:
         attacks[malice.attack] = own_attack(own)
-    named = [] if malice.attack is None else [malice.attack]
-    for subject, name, names in (
-        *(("attack: unknown attack", name, [*attacks]) for name in named),
-        *(("members: unknown member fault", name, [*MemberFault]) for name in malice.members),
-        *(("trainers: unknown trainer fault", name, [*TrainerFault]) for name in malice.trainers),
+    for subject, given, known in (
+        ("attack: unknown attack", [malice.attack] if malice.attack is not None else [], attacks),
+        ("members: unknown member fault", malice.members, MemberFault),
+        ("trainers: unknown trainer fault", malice.trainers, TrainerFault),
     ):
-        if name not in names:
-            raise ConfigurationError(f"malice.{subject} {name!r}; known are {', '.join(names)}")
+        names: list[str] = [*known]
+        unknown = next((name for name in given if name not in names), None)
+        if unknown is not None:
+            raise ConfigurationError(f"malice.{subject} {unknown!r}; known are {', '.join(names)}")
     if malice.attack is None:
         for name in ("malicious_rate", "factor", "on", "only"):
             if getattr(malice, name) != MaliceSection.model_fields[name].default:
@@ -185,11 +182,9 @@ def _require_malice(malice: MaliceSection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """Clients of a run with keys of their own.
+    """Clients with keys of their own, addresses ascending, and the digests of their samples.
 
-    Attributes:
-        clients: address and samples of each, addresses ascending.
-        data: digest of each one's samples, zeros where it discloses none.
+    A digest is zeros where its owner discloses none.
     """
 
     clients: tuple[RegisteredClient, ...]
@@ -203,10 +198,9 @@ def shared_configuration(
     *,
     allow_predictable: bool = False,
 ) -> Configuration:
-    """Return the configuration of a run that several owners share.
+    """Return the configuration, as `load`, of a run that several owners share.
 
-    The arguments are those of `load`. The beacon is a block's hash,
-    unless given.
+    The beacon is a block's hash, unless given.
     """
     values = plain_values(preset, path, settings)
     set_block_beacon(values)
@@ -219,10 +213,7 @@ def shared_configuration(
 def owner_samples(
     configuration: Configuration, samples: int | None, path: Path | None, signer: KeySigner
 ) -> tuple[int, Digest]:
-    """Return number and digest of an owner's samples, as it registers them.
-
-    Without a number those of the file are counted; without a file no digest is disclosed.
-    """
+    """Return number and digest of an owner's samples; without a file no digest is disclosed."""
     if path is None:
         if samples is None:
             raise ConfigurationError("say how many samples you have: --samples N, or --data FILE")
@@ -234,11 +225,11 @@ def owner_samples(
 
 
 def samples_with_salt(configuration: Configuration, path: Path, salt: bytes) -> tuple[int, Digest]:
-    """Return number and digest of an owner's samples, for whoever has its salt."""
+    """Return number and digest of the samples in an owner's file."""
     if configuration.data.name != OWN.name:
         raise ConfigurationError(
-            f"{path}: the samples of {configuration.data.name!r} are divided from files for all, "
-            f"and bound without a salt: an owner registers their number alone"
+            f"{path}: the samples of {configuration.data.name!r} are divided from files for all: "
+            f"an owner registers their number alone"
         )
     options = parse_settings(OwnOptions, configuration.data.options, "data.options")
     train = read_own(path, options).train
@@ -248,10 +239,7 @@ def samples_with_salt(configuration: Configuration, path: Path, salt: bytes) -> 
 def data_of_owners(
     configuration: Configuration, owners: tuple[RegisteredClient, ...]
 ) -> FederatedData:
-    """Return the data that prepare a run of several owners.
-
-    Where each owner has private samples, they are a few drawn ones of their form, to try the model.
-    """
+    """Return the data that prepare a run of several owners: a few drawn ones if private."""
     clients = configuration.protocol.clients
     if clients != len(owners):
         raise ConfigurationError(

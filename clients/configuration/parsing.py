@@ -60,31 +60,56 @@ def plain_values(
     """
     if preset and path:
         raise ConfigurationError("give a preset or a configuration file, not both")
-    text = read_text(path, MAX_TOML_BYTES) if path else _preset(preset or "digits")
-    try:
+    name = preset or "digits"
+    if path is None and name.endswith(TOML):
+        path = Path(name)
+    if path is not None:
+        text = read_text(path, MAX_TOML_BYTES)
+    elif name in PRESETS:
+        text = (files("clients") / "presets" / f"{name}.toml").read_text("utf-8")
+    else:
+        raise ConfigurationError(
+            f"unknown preset {name!r}; known are {', '.join(PRESETS)}, and any path to {TOML}"
+        )
+    with naming_setting(str(path or preset)):
         values = parse_toml(text)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{path or preset}: {error}") from error
     with_settings(values, settings)
     imply_file(values, {setting.partition("=")[0].strip() for setting in settings})
     return values
 
 
 def with_settings(values: dict[str, Any], settings: tuple[str, ...]) -> None:
-    """Put settings of the command line, `section.key=value`, into plain values."""
+    """Put settings of the command line, `section.key=value`, into plain values.
+
+    An empty value takes a setting of the preset back.
+    """
     for setting in settings:
-        _apply(values, setting)
+        key, equals, text = setting.partition("=")
+        if not equals or not key.strip():
+            raise ConfigurationError(f"--set {setting}: must be section.key=value")
+        if key.count(".") > MAX_DOTS:
+            raise ConfigurationError(f"--set {key[:40]}...: over {MAX_DOTS} dots in a key")
+        value = _value(text)
+        *sections, last = key.strip().split(".")
+        table = values
+        for section in sections:
+            table = table.setdefault(section, {})
+            if not isinstance(table, dict):
+                raise ConfigurationError(f"--set {setting}: {section} is no section")
+        if value == "":
+            table.pop(last, None)
+        else:
+            table[last] = value
 
 
 def data_options(settings: tuple[str, ...]) -> dict[str, Any]:
     """Return the options of a data set among settings of the command line."""
-    values: dict[str, Any] = {}
     for setting in settings:
         if not setting.strip().startswith("data.options."):
             raise ConfigurationError(f"--set {setting}: only data.options.NAME=VALUE says a form")
-        _apply(values, setting)
-    options = values.get("data", {}).get("options", {})
-    return dict(options)
+    values: dict[str, Any] = {"data": {"options": {}}}
+    with_settings(values, settings)
+    return dict(values["data"]["options"])
 
 
 def parse(values: dict[str, Any]) -> Configuration:
@@ -93,12 +118,6 @@ def parse(values: dict[str, Any]) -> Configuration:
         configuration = Configuration.model_validate(values)
     except ValidationError as error:
         raise ConfigurationError(first_error(error)) from error
-    _require_names(configuration)
-    return configuration
-
-
-def _require_names(configuration: Configuration) -> None:
-    """Refuse unknown names and impossible numbers before anything is loaded."""
     with naming_setting("data.name"):
         data_set_named(configuration.data.name)
     verify_choice(configuration.data.choice())
@@ -108,9 +127,10 @@ def _require_names(configuration: Configuration) -> None:
     if machine.ray_address is not None and machine.engine != "ray":
         raise ConfigurationError("machine.ray_address is set, but machine.engine is not ray")
     _require_early_stop(configuration.early_stop)
-    require_tracker(configuration.track)
+    _require_tracker(configuration.track)
     configuration.local_training()
     configuration.parameters(dimension=1)
+    return configuration
 
 
 def _require_early_stop(section: EarlyStopSection) -> None:
@@ -121,10 +141,9 @@ def _require_early_stop(section: EarlyStopSection) -> None:
         if is_set and all(getattr(section, need) is None for need in needs):
             wanted = " or early_stop.".join(needs)
             raise ConfigurationError(f"early_stop.{name} is set, but no early_stop.{wanted}")
-    if section.metric == "accuracy" and section.target is not None and section.target > 1:
-        raise ConfigurationError(
-            f"early_stop.target = {section.target:g}: an accuracy is at most 1"
-        )
+    target = section.target
+    if section.metric == "accuracy" and target is not None and target > 1:
+        raise ConfigurationError(f"early_stop.target = {target:g}: an accuracy is at most 1")
 
 
 def tracked_by(values: dict[str, Any], settings: tuple[str, ...]) -> TrackSection:
@@ -134,11 +153,11 @@ def tracked_by(values: dict[str, Any], settings: tuple[str, ...]) -> TrackSectio
         section = TrackSection.model_validate(values["track"])
     except ValidationError as error:
         raise ConfigurationError(f"track.{first_error(error)}") from error
-    require_tracker(section)
+    _require_tracker(section)
     return section
 
 
-def require_tracker(section: TrackSection) -> None:
+def _require_tracker(section: TrackSection) -> None:
     """Refuse settings of trackers without one, and a password, which a run's file would keep."""
     default = TrackSection()
     if section != default and not section.used:
@@ -151,60 +170,24 @@ def require_tracker(section: TrackSection) -> None:
         if "://" in section.used.get(name, ""):
             raise ConfigurationError(f"track.{name}: must be a folder, and no URL")
     for name in ("mlflow", "link"):
-        if _has_user(name, getattr(section, name) or ""):
+        try:
+            host = urlsplit(getattr(section, name) or "").netloc
+        except ValueError as error:
+            raise ConfigurationError(f"track.{name}: {error}") from error
+        if "@" in host:
             raise ConfigurationError(
                 f"track.{name}: a URL with a user or a password would be written down; MLflow "
                 f"takes them from MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
             )
 
 
-def _has_user(name: str, url: str) -> bool:
-    try:
-        return "@" in urlsplit(url).netloc
-    except ValueError as error:
-        raise ConfigurationError(f"track.{name}: {error}") from error
-
-
-def _preset(name: str) -> str:
-    if name.endswith(TOML):
-        return read_text(Path(name), MAX_TOML_BYTES)
-    if name not in PRESETS:
-        raise ConfigurationError(
-            f"unknown preset {name!r}; known are {', '.join(PRESETS)}, and any path to {TOML}"
-        )
-    return (files("clients") / "presets" / f"{name}.toml").read_text("utf-8")
-
-
 def imply_file(values: dict[str, Any], keys: Collection[str]) -> None:
-    """Let a path replace a bundled data set, which has none, by that file.
-
-    `keys` are the `section.key` that the caller gave over a preset's; `values` change in place.
-    """
+    """Let a path among the caller's `keys`, `section.key`, replace a bundled data set in place."""
     data = values.get("data")
     if "data.path" in keys and "data.name" not in keys and isinstance(data, dict):
         data_set = DATASETS.get(str(data.get("name")))
         if "path" in data and data_set is not None and not data_set.has_path:
             data["name"] = FILE.name
-
-
-def _apply(values: dict[str, Any], setting: str) -> None:
-    """Put one `section.key=value` into the values (ConfigurationError: it is malformed)."""
-    key, equals, text = setting.partition("=")
-    if not equals or not key.strip():
-        raise ConfigurationError(f"--set {setting}: must be section.key=value")
-    if key.count(".") > MAX_DOTS:
-        raise ConfigurationError(f"--set {key[:40]}...: over {MAX_DOTS} dots in a key")
-    value = _value(text)
-    *sections, last = key.strip().split(".")
-    table = values
-    for section in sections:
-        table = table.setdefault(section, {})
-        if not isinstance(table, dict):
-            raise ConfigurationError(f"--set {setting}: {section} is no section")
-    if value == "":
-        table.pop(last, None)  # an empty value takes a setting of the preset back
-    else:
-        table[last] = value
 
 
 def _value(text: str) -> object:

@@ -29,7 +29,6 @@ from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules.distance import SQUARED, OwnRuleName
 
 _LOCAL = ("data.path", "model.name", "machine", "evaluation")
-_MILLION = 1_000_000
 
 
 def configuration_from_document(
@@ -37,21 +36,18 @@ def configuration_from_document(
 ) -> Configuration:
     """Return the configuration of a run document; its parameters are the document's.
 
-    Args:
-        settings: `section.key=value` of this machine: `machine`, `evaluation`,
-            `data.options.glove`, `model.name` and paths among `model.options` if the model is a
-            user's own class, and `protocol.distance` if it is the owner's own function.
+    `settings` are of this machine: `machine`, `evaluation`, paths of files, and the user's copy of
+    the owner's own model, data set or distance.
     """
     experiment = document.experiment
     data, model = _table(experiment, "data"), _table(experiment, "model")
+    # The value of an option that is a path is a file's digest; a path could be any file here.
+    options = {k: v for k, v in _table(data, "options").items() if k not in PATH_OPTIONS}
+    partition = _table(data, "partition")
     values: dict[str, Any] = {
         "seed": experiment.get("seed"),
         "protocol": _protocol(document.parameters),
-        "data": {
-            "name": data.get("name"),
-            "options": _without_paths(_table(data, "options")),
-            "partition": _table(data, "partition"),
-        },
+        "data": {"name": data.get("name"), "options": options, "partition": partition},
         "model": {"name": model.get("name"), "options": _table(model, "options")},
         "training": _table(experiment, "training"),
         "malice": _table(experiment, "malice"),
@@ -63,11 +59,21 @@ def configuration_from_document(
             _require_local(setting)
         with_settings(values, (setting,))
     given = {key_and_value(setting)[0] for setting in settings}
-    _require_known("model.name", values["model"]["name"], MODELS, given)
-    _require_known("data.name", values["data"]["name"], DATASETS, given)
-    _require_files_of_options(values["model"]["options"])
-    for key in ("model.name", "data.name"):
+    for name, value in values["model"]["options"].items():
+        if isinstance(value, str) and value.startswith(RECORDED_FILE):
+            raise ConfigurationError(
+                f"model.options.{name} is a file of {value}: name your own copy with --set "
+                f"model.options.{name}=PATH"
+            )
+    known: dict[str, Collection[str]] = {"model.name": MODELS, "data.name": DATASETS}
+    for key, names in known.items():
         reference = values[key.partition(".")[0]]["name"]
+        if key not in given and reference not in names:
+            # No code runs because a document names it.
+            raise ConfigurationError(
+                f"the run's {key} is {str(reference)[:80]!r}, which is code of its owner's: if you "
+                f"trust it, name your own copy with --set {key}=FILE.py:NAME"
+            )
         if isinstance(reference, str) and is_reference(reference):
             require_same_code(document, key, user_code(key, reference))
     configuration = parse(values)
@@ -119,13 +125,8 @@ def _protocol(parameters: Parameters) -> dict[str, Any]:
     values = {name: getattr(parameters, name) for name in Parameters.__dataclass_fields__}
     del values["dimension"]
     for parameter, rate in RATES.items():
-        values[rate] = values.pop(parameter) / _MILLION
+        values[rate] = values.pop(parameter) / 1_000_000
     return values | {name: str(values[name]) for name in ("quorum", "beacon")}
-
-
-def _without_paths(options: Mapping[str, Any]) -> dict[str, Any]:
-    # Its value is a file's digest; a path could be any file of this machine.
-    return {key: value for key, value in options.items() if key not in PATH_OPTIONS}
 
 
 def _require_local(setting: str) -> None:
@@ -161,25 +162,6 @@ def key_and_value(setting: str) -> tuple[str, str]:
     """Return the key and the text of a `section.key=value`."""
     key, _, value = setting.partition("=")
     return key.strip(), value.strip()
-
-
-def _require_known(key: str, name: object, known: Collection[str], settings: set[str]) -> None:
-    """Refuse to run code because a document names it."""
-    if key not in settings and name not in known:
-        raise ConfigurationError(
-            f"the run's {key} is {str(name)[:80]!r}, which is code of its owner's: if you trust "
-            f"it, name your own copy with --set {key}=FILE.py:NAME"
-        )
-
-
-def _require_files_of_options(options: Mapping[str, Any]) -> None:
-    """Refuse options that are files of which only the digest is known here."""
-    for name, value in options.items():
-        if isinstance(value, str) and value.startswith(RECORDED_FILE):
-            raise ConfigurationError(
-                f"model.options.{name} is a file of {value}: name your own copy with --set "
-                f"model.options.{name}=PATH"
-            )
 
 
 def _table(document: Mapping[str, Any], key: str) -> dict[str, Any]:

@@ -56,12 +56,6 @@ Whole = Annotated[int, Field(le=2**31 - 1)]
 """A number that msgpack can record; what uses it says how small it may be."""
 
 
-def _one_value(value: object) -> object:
-    if isinstance(value, int | float | str | bool):
-        return value
-    raise PydanticCustomError("one_value", "must be one number, a text, true or false")
-
-
 RATES = {f"{share}_ppm": f"{share}_rate" for share in ("active", "committee", "aggregation")}
 """The setting behind each parameter that is a share in millionths."""
 
@@ -88,13 +82,18 @@ def removed_setting(name: str) -> str | None:
     return f"{name}: removed in protocol 3; {REMOVED[name]}" if name in REMOVED else None
 
 
-_Scalar = Annotated[Option, BeforeValidator(_one_value)]
+def _one_value(value: object) -> object:
+    if isinstance(value, int | float | str | bool):
+        return value
+    raise PydanticCustomError("one_value", "must be one number, a text, true or false")
 
 
 class Section(BaseModel):
     """A table of the TOML file: no unknown keys, no guessing of types."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
+    )
 
     @classmethod
     def names(cls, place: str = "") -> Iterator[str]:
@@ -187,12 +186,9 @@ class ProtocolSection(Section):
 
 
 class DataSection(Section):
-    """Data set, and its division among the clients.
+    """Data set, and its division among the clients; `clients.datasets.registry` checks both.
 
-    The options are those of the data set, the partition's keys those of its partitioner; the
-    registry
-    `clients.datasets.registry` checks both. The default partition is the data's own ("natural"), or
-    "dirichlet" for data without clients.
+    The default partition is the data's own ("natural"), or "dirichlet" for data without clients.
     """
 
     name: str = "digits"
@@ -205,28 +201,24 @@ class DataSection(Section):
     """How samples are divided among clients, by name and keys: cmfl settings data."""
 
     def choice(self) -> DataChoice:
-        """Return what the registry of data sets is asked for."""
         path = Path(self.path) if self.path else None
         return DataChoice(self.name, path, self.options, self.partition)
 
 
 class ModelSection(Section):
-    """Model: a built-in one by name, or `file.py:Class`, or `package:Class`.
-
-    The options are the built-in model's, or keyword arguments of the class.
-    """
+    """Model, and its options."""
 
     name: Annotated[str, Field(min_length=1)] = "softmax"
     """A built-in model, or a class of yours: file.py:Class or package:Class."""
-    options: dict[str, _Scalar] = {}
+    options: dict[str, Annotated[Option, BeforeValidator(_one_value)]] = {}
     """The built-in model's, or keyword arguments of your class: docs/models.md."""
 
 
 class TrainingSection(Section):
     """Training of each client; see `clients.training.plain_trainer.LocalTraining`.
 
-    A path is a way to compute the same steps: updates of two paths differ in their last digits, so
-    the choice of "auto" is made when a run is prepared, and recorded.
+    Updates of two paths differ in their last digits, so the choice of "auto" is made when a run is
+    prepared, and recorded.
     """
 
     learning_rate: float = 0.1
@@ -264,10 +256,8 @@ class EvaluationSection(Section):
 class MaliceSection(Section):
     """Misbehaviour: clients that attack their updates, members and trainers with faults.
 
-    The factor is the one number that an attack may leave open; see its file. An attack on updates
-    may be made on the trained weights instead, as in the authors' code: `on` says which. With
-    `only` it is made by attackers on the committee, who are honest as long as they train, or by
-    those that train, who are honest on the committee.
+    An attack on updates may be made on the trained weights instead, as in the authors' code: `on`
+    says which. With `only`, attackers are honest while they train, or while they are members.
     """
 
     attack: str | None = None
@@ -335,7 +325,6 @@ class EarlyStopSection(Section):
     """By how much a model must exceed the best one so far to count as better."""
 
     def rule(self) -> EarlyStopRule | None:
-        """Return the rule; None if the run ends with its last round."""
         return None if self == EarlyStopSection() else EarlyStopRule(**self.model_dump())
 
 
@@ -363,8 +352,7 @@ class TrackSection(Section):
     @property
     def used(self) -> dict[str, str]:
         """The locations of the trackers in use, by name."""
-        names = ("mlflow", "tensorboard", "wandb")
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return self.model_dump(include={"mlflow", "tensorboard", "wandb"}, exclude_none=True)
 
 
 class Configuration(Section):
@@ -396,7 +384,7 @@ class Configuration(Section):
         return self.model_copy(update={"training": training})
 
     def recorded(self) -> dict[str, Any]:
-        """Return the part that the result depends on, which is recorded on the chain by digest."""
+        """Return the part that the result depends on, which the chain has by digest."""
         left_out = {"protocol", "machine", "track"}
         if self.early_stop.rule() is None:
             left_out |= {"evaluation", "early_stop"}
@@ -405,9 +393,8 @@ class Configuration(Section):
     def chain_id(self) -> int:
         """Return the id of the chain that a simulation creates in a new home.
 
-        It follows from seed, protocol and training. Equal commands thus give equal heads, since
-        signatures are bound to the chain's id. Everything else, code and data included, is in the
-        salt of the contract's domain, to which signatures are bound as well.
+        It follows from seed, protocol and training, so that equal commands give equal heads.
+        Everything else, code and data included, is in the salt of the contract's domain.
         """
         followed = self.model_dump(
             mode="json",

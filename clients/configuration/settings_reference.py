@@ -1,15 +1,13 @@
 """Reference of all settings, rules, attacks and faults, read from the code.
 
-A setting's sentence is the text under it in `clients/configuration/schema.py`, its range follows
-from type and registries; the sentence of an attack or a fault is its docstring.
+A setting's sentence is the text under it in its class, its range follows from type and registries;
+the sentence of an attack or a fault is its docstring.
 """
 
 from __future__ import annotations
 
-import ast
 import inspect
 import itertools
-import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from importlib.resources import files
@@ -77,28 +75,18 @@ def settings() -> list[Row]:
 
 def data_settings() -> list[Row]:
     """Return the settings of each partition and of each data set's own options."""
-    tables: list[tuple[str, type[BaseModel]]] = [
-        *((f"data.partition, name = {name}", table) for name, table in PARTITIONS.items()),
-        *((f"data.options of {data_set.name}", data_set.options) for data_set in DATASETS.values()),
-    ]
+    tables: dict[str, type[BaseModel]] = {
+        **{f"data.partition, name = {name}": table for name, table in PARTITIONS.items()},
+        **{f"data.options of {name}": data_set.options for name, data_set in DATASETS.items()},
+    }
     rows = []
-    for place, table in tables:
+    for place, table in tables.items():
         summary = _first_line(table.__doc__).removeprefix("What can be chosen: ")
         for key, field in table.model_fields.items():
             if key != "name":
-                sentence = field.description or _attribute(table, key) or summary
+                sentence = " ".join((field.description or summary).split())
                 rows.append(_setting(f"{place}: {key}", field, _default(field), sentence))
     return rows
-
-
-def _attribute(table: type[BaseModel], key: str) -> str:
-    """Return a docstring's description of an attribute; empty without one."""
-    _, _, attributes = (inspect.getdoc(table) or "").partition("Attributes:\n")
-    for entry in re.split(r"\n(?=    \w)", attributes):
-        name, _, text = entry.strip().partition(": ")
-        if name == key:
-            return " ".join(text.split())
-    return ""
 
 
 def presets() -> list[Row]:
@@ -114,10 +102,6 @@ def presets() -> list[Row]:
 
 def attacks() -> list[Row]:
     """Return every attack, on what is sent and on training samples."""
-    made = [
-        *(("update", attack) for attack in ATTACKS.values()),
-        *(("samples", attack) for attack in DATA_ATTACKS.values()),
-    ]
     return [
         {
             "name": attack.name,
@@ -128,20 +112,18 @@ def attacks() -> list[Row]:
             "sends": attack.sends,
             "source": attack.source,
         }
-        for on, attack in made
+        for on, known in (("update", ATTACKS), ("samples", DATA_ATTACKS))
+        for attack in known.values()
     ]
 
 
 def faults() -> list[Row]:
     """Return every fault of members and of trainers."""
-    trainers = {fault: TRAINERS.get(fault, UnusableTrainer) for fault in TrainerFault}
+    members = [(fault, MEMBERS[fault]) for fault in MemberFault]
+    trainers = [(fault, TRAINERS.get(fault, UnusableTrainer)) for fault in TrainerFault]
     return [
-        _choice(setting, fault.value, _first_line(kind.__doc__))
-        for setting, kinds in (
-            ("malice.members", {fault: MEMBERS[fault] for fault in MemberFault}),
-            ("malice.trainers", trainers),
-        )
-        for fault, kind in kinds.items()
+        *(_choice("malice.members", fault, _first_line(kind.__doc__)) for fault, kind in members),
+        *(_choice("malice.trainers", fault, _first_line(kind.__doc__)) for fault, kind in trainers),
     ]
 
 
@@ -161,14 +143,13 @@ def _choice(setting: str, name: str, sentence: str) -> Row:
 
 def _settings_of(section: type[Section], place: str, whole: Section | None = None) -> Iterator[Row]:
     """Yield the settings of a section, with the defaults of `whole` if they differ."""
-    sentences = _sentences()
     for key, field in section.model_fields.items():
         below, default = field.annotation, _default(field)
         if inspect.isclass(below) and issubclass(below, Section):
             yield from _settings_of(below, f"{key}.", default)
         else:
             usual = default if whole is None else getattr(whole, key)
-            yield _setting(f"{place}{key}", field, usual, sentences[section.__name__, key])
+            yield _setting(f"{place}{key}", field, usual, field.description or "")
 
 
 def _default(field: FieldInfo) -> Any:
@@ -222,23 +203,6 @@ def _bounds(metadata: Iterable[object]) -> Iterator[str]:
         for bound, sign in _BOUNDS.items():
             if hasattr(part, bound):
                 yield f"{sign} {getattr(part, bound)}"
-
-
-def _sentences() -> dict[tuple[str, str], str]:
-    """Return the text under each setting, by class and key."""
-    texts = {}
-    tree = ast.parse((files("clients.configuration") / "schema.py").read_text("utf-8"))
-    for section in (node for node in tree.body if isinstance(node, ast.ClassDef)):
-        for field, text in zip(section.body, section.body[1:], strict=False):
-            match field, text:
-                case (
-                    ast.AnnAssign(target=ast.Name(id=key)),
-                    ast.Expr(value=ast.Constant(value=str(sentence))),
-                ):
-                    texts[section.name, key] = sentence
-                case _:
-                    pass  # a method, or a setting without a text
-    return texts
 
 
 def _first_line(text: str | None) -> str:

@@ -23,11 +23,6 @@ if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
 
 
-SHARES = (10, 20, 30, 40)
-"""Percent of the clients that are malicious."""
-LEAST_SHOWN = 1e-6
-
-
 def chance_of_at_least(needed: int, members: int, malicious: int, clients: int) -> Fraction:
     """Return the chance that a drawn committee has at least so many malicious members."""
     if not (0 <= malicious <= clients and 0 <= members <= clients):
@@ -49,10 +44,10 @@ def risk_sentence(parameters: Parameters) -> str:
     clients, members = parameters.clients, parameters.members
     needed = (members + 1) // 2, blocking_members(members, parameters.quorum)
     chances = []
-    for percent in SHARES:
+    for percent in (10, 20, 30, 40):
         malicious = (percent * clients + 50) // 100  # as many as malice.malicious_rate draws
         held = [float(chance_of_at_least(n, members, malicious, clients)) for n in needed]
-        chances.append(f"{percent} %: {' and '.join(map(format_chance, held))}")
+        chances.append(f"{percent} %: {' and '.join(map(_percent, held))}")
     return (
         f"{members} of {clients} clients; chance that at least half of the first committee is "
         f"malicious, and that enough to block are ({needed[1]}), by the share of malicious "
@@ -60,28 +55,22 @@ def risk_sentence(parameters: Parameters) -> str:
     )
 
 
-def format_chance(chance: float) -> str:
-    """Return a chance in percent with two digits; below a millionth it is called so."""
+def _percent(chance: float) -> str:
+    """Return a chance in percent with two digits; one below a millionth is called so."""
     if chance == 0:
         return "0"
-    if chance < LEAST_SHOWN:
-        return f"< {100 * LEAST_SHOWN:.4f} %"
+    if chance < 1e-6:
+        return "< 0.0001 %"
     return f"{100 * chance:.2g} %" if chance < 0.1 else f"{100 * chance:.0f} %"
 
 
-MOST_MALICIOUS = 0.3
-LEAST_LOCAL_STEPS = 2
-LEAST_ALPHA = 0.3
-LEAST_MEMBERS = 12
+MOST_MALICIOUS, LEAST_LOCAL_STEPS, LEAST_ALPHA, LEAST_MEMBERS = 0.3, 2, 0.3, 12
 MODELS = frozenset({"softmax", "cnn"})
 """Models that rules were attacked with and held; with a perceptron they did not."""
 
 
 def regime_warnings(configuration: Configuration) -> list[str]:
-    """Return a sentence on each setting that lies outside the tested regime.
-
-    It is about attacks, whether the run names one or not.
-    """
+    """Return a sentence on each setting outside the tested regime, whether the run is attacked."""
     warnings = []
     malice, training = configuration.malice, configuration.training
     if malice.malicious_rate > MOST_MALICIOUS:

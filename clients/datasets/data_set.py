@@ -31,12 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """A layout that a data set's files may have.
-
-    Attributes:
-        fields: required arrays or columns; additional columns are allowed, additional arrays are
-            not.
-    """
+    """A layout that a data set's files may have: additional columns are allowed, arrays are not."""
 
     kind: FileKind
     fields: frozenset[str]
@@ -44,15 +39,13 @@ class FileFormat:
 
     def fits(self, layout: Layout) -> bool:
         """Return whether files have this layout, by kind and names alone."""
-        if layout.kind is not self.kind:
-            return False
         exact = self.kind is FileKind.ARRAYS
-        return self.fields == layout.fields if exact else self.fields <= layout.fields
+        has_fields = self.fields == layout.fields if exact else self.fields <= layout.fields
+        return layout.kind is self.kind and has_fields
 
     def __str__(self) -> str:
-        return f"a {self.kind.value}" + (
-            f" with {', '.join(sorted(self.fields))}" if self.fields else ""
-        )
+        fields = f" with {', '.join(sorted(self.fields))}" if self.fields else ""
+        return f"a {self.kind.value}{fields}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +53,7 @@ class HubFiles:
     """A data set's files on the Hugging Face hub.
 
     Attributes:
-        places: revision, and a pattern of whole file names; the first revision with matches is
-            used.
+        places: revision and pattern of whole file names; the first revision with matches is used.
     """
 
     repository: str
@@ -77,16 +69,13 @@ class DataSet:
         formats: layouts of its files; empty if it is bundled.
         owned_by: plural noun for its natural clients; None without any.
         is_input_of: whether an input of LEAF's JSON is of this data set.
-        hub: its files on the hub; None if it is not there.
-        is_declared: whether each client has private samples, of which the settings declare the
-            form.
-        read: reads any layout with the data set's options, or, without `has_path`, the samples by
-            the options alone; None where `formats` do.
+        is_declared: whether samples are private, and the settings declare their form.
+        read: reads any layout, or without `has_path` no file; None where `formats` do.
         has_path: whether its samples are files of the user.
         fits: whether `read` takes a layout, by kind and names alone.
         has_owners: whether the samples at a path have natural clients, by names alone; None where
             `owned_by` says so.
-        code: the user's own that loads them; None of a data set of this project.
+        code: the user's own that loads them.
     """
 
     name: str
@@ -141,9 +130,6 @@ class DataSet:
 
 MAX_BYTES = 16 * 2**30
 MAX_FILES = 1000
-ENDPOINT_VARIABLE = "HF_ENDPOINT"
-
-_TIMEOUT_SECONDS = 30
 
 
 def fetch(source: HubFiles, destination: Path) -> tuple[Path, ...]:
@@ -157,42 +143,52 @@ def fetch(source: HubFiles, destination: Path) -> tuple[Path, ...]:
     errors = imported("huggingface_hub.errors", "fetch", "downloads")
     destination.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=destination.parent, prefix=".fetch-") as folder:
+        whole = Path(folder) / "whole"
+        whole.mkdir()
         try:
-            fetched = _downloaded(hub, source, Path(folder))
+            for file in _downloaded(hub, source, Path(folder) / "parts"):
+                shutil.move(file, whole / file.name)
         except (errors.HTTPError, OSError, ValueError) as error:
             reason = " ".join(str(error).split())[:300] or type(error).__name__
             raise ConfigurationError(f"{source.repository} cannot be fetched: {reason}") from error
-        whole = Path(folder) / "whole"
-        whole.mkdir()
-        for file in fetched:
-            shutil.move(file, whole / file.name)
         whole.rename(destination)
     return tuple(sorted(destination.iterdir()))
 
 
 def _downloaded(hub: Any, source: HubFiles, folder: Path) -> list[Path]:
-    endpoint = os.environ.get(ENDPOINT_VARIABLE) or None
+    """Return the downloaded files, each compared with the size and digest that the hub states."""
+    endpoint = os.environ.get("HF_ENDPOINT") or None
     commit, files = _listed(hub.HfApi(endpoint=endpoint, token=False), source)
     fetched: list[Path] = []
     for file in files:
-        path = hub.hf_hub_download(
-            source.repository,
-            file.rfilename,
-            repo_type="dataset",
-            revision=commit,
-            local_dir=folder / "parts",
-            token=False,
-            endpoint=endpoint,
+        path = Path(
+            hub.hf_hub_download(
+                source.repository,
+                file.rfilename,
+                repo_type="dataset",
+                revision=commit,
+                local_dir=folder,
+                token=False,
+                endpoint=endpoint,
+            )
         )
-        _require_as_stated(Path(path), file)
-        fetched.append(Path(path))
+        size, name = path.stat().st_size, file.rfilename
+        if file.size is not None and size != file.size:
+            raise ConfigurationError(f"{name}: {size} bytes came, {file.size} are stated")
+        if file.lfs is not None:
+            with path.open("rb") as content:
+                digest = hashlib.file_digest(content, "sha256").hexdigest()
+            if digest != file.lfs.sha256:
+                stated = file.lfs.sha256
+                raise ConfigurationError(f"{name}: sha256 {digest} came, {stated} is stated")
+        fetched.append(path)
     return fetched
 
 
 def _listed(api: Any, source: HubFiles) -> tuple[str, list[Any]]:
     for revision, pattern in source.places:
         info = api.dataset_info(
-            source.repository, revision=revision, files_metadata=True, timeout=_TIMEOUT_SECONDS
+            source.repository, revision=revision, files_metadata=True, timeout=30
         )
         files = [file for file in info.siblings or () if re.fullmatch(pattern, file.rfilename)]
         total = sum(file.size or 0 for file in files)
@@ -204,17 +200,3 @@ def _listed(api: Any, source: HubFiles) -> tuple[str, list[Any]]:
             return info.sha, files
     patterns = " or ".join(pattern for _, pattern in source.places)
     raise ConfigurationError(f"{source.repository}: the hub has no file {patterns}")
-
-
-def _require_as_stated(path: Path, file: Any) -> None:
-    size = path.stat().st_size
-    if file.size is not None and size != file.size:
-        raise ConfigurationError(f"{file.rfilename}: {size} bytes came, {file.size} are stated")
-    if file.lfs is None:
-        return
-    with path.open("rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
-    if digest != file.lfs.sha256:
-        raise ConfigurationError(
-            f"{file.rfilename}: sha256 {digest} came, {file.lfs.sha256} is stated"
-        )

@@ -19,9 +19,14 @@ FilePath = Annotated[str, Field(min_length=1)]
 
 
 class SettingsTable(BaseModel):
-    """Base class of TOML tables: unknown keys and implicit conversions are errors."""
+    """Base class of TOML tables: unknown keys and implicit conversions are errors.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    The text under a setting is what `cmfl settings` prints.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
+    )
 
 
 T = TypeVar("T", bound=SettingsTable)
@@ -47,10 +52,7 @@ V = TypeVar("V")
 
 
 def named(subject: str, table: Mapping[str, V], name: str, own: str = "") -> V:
-    """Return what a table has under a name; an unknown one is refused with those that are known.
-
-    `subject` begins the refusal, and `own` says how a user names an own one.
-    """
+    """Return what a table has under a name; `own` is how a user names code of their own."""
     if name not in table:
         known = ", ".join(table) + (f", and {own}" if own else "")
         raise ConfigurationError(f"{subject} {name[:80]!r}; known are {known}")
@@ -59,29 +61,21 @@ def named(subject: str, table: Mapping[str, V], name: str, own: str = "") -> V:
 
 Inputs = NDArray[Any]
 """One row per sample, in the data set's compact form, such as bytes or tokens."""
-
 Labels = NDArray[Any]
-"""Targets, one row per sample: a class (int64), a class for each token (int64), or numbers
-(float32)."""
-
-Task = Literal["classify", "causal-lm", "masked-lm", "token-classify", "regress"]
-"""What a model learns: the class of a sample, the next token, the hidden tokens, the class of each
-token, or numbers."""
-
-LANGUAGE: frozenset[Task] = frozenset({"causal-lm", "masked-lm"})
-"""Tasks whose classes are the tokens of the vocabulary."""
-
-PER_TOKEN: frozenset[Task] = LANGUAGE | {"token-classify"}
-"""Tasks with a target for each token."""
-
-NO_TARGET = -100
-"""Target of a token that is not counted: padding, or nothing to predict."""
-
-NO_TOKEN = -1
-"""Input after the last token of a sequence that is shorter than the longest."""
-
+"""A row per sample: a class (int64), a class for each token (int64), or numbers (float32)."""
+Indices = NDArray[np.int64]
+"""Rows of samples."""
 Collate = Callable[[Inputs], NDArray[Any]]
 """Makes a model's inputs of stored rows; a function of a module, so that it can be pickled."""
+Task = Literal["classify", "causal-lm", "masked-lm", "token-classify", "regress"]
+LANGUAGE: frozenset[Task] = frozenset({"causal-lm", "masked-lm"})
+"""Tasks whose classes are the tokens of the vocabulary."""
+PER_TOKEN: frozenset[Task] = LANGUAGE | {"token-classify"}
+"""Tasks with a target for each token."""
+NO_TARGET = -100
+"""Target of a token that is not counted: padding, or nothing to predict."""
+NO_TOKEN = -1
+"""Input after the last token of a sequence that is shorter than the longest."""
 
 
 class Samples(NamedTuple):
@@ -96,11 +90,10 @@ class DataForm:
     """The form of the data that a model depends on.
 
     Attributes:
-        input_shape: shape of one collated input: (channels, height, width), or (tokens,).
-        classes: number of classes; labels are 0 .. classes - 1. Of `regress` the outputs.
-        input_dtype: type of a collated input: numbers, or tokens 0 .. vocabulary - 1.
+        input_shape: of one collated input: (channels, height, width), or (tokens,).
+        classes: labels are 0 .. classes - 1. Of `regress` the number of outputs.
         vocabulary: number of distinct tokens; None if inputs are not tokens.
-        embedding: fixed vector of each token, shape (vocabulary, width); None without.
+        embedding: fixed vector of each token, shape (vocabulary, width).
     """
 
     input_shape: tuple[int, ...]
@@ -122,9 +115,9 @@ class FederatedData:
 
     Attributes:
         train: training samples of client i at index i, never empty.
-        client_tests: test samples of client i at index i, if the data have natural clients.
-        registered: number of each client's training samples by the registry, where the samples of
-            some clients are not here; None where all are.
+        client_tests: likewise, if the data have natural clients.
+        registered: number of each client's training samples by the registry; None where the samples
+            of all clients are here.
         about: sentences about how a user's own data were read.
     """
 
@@ -150,20 +143,12 @@ class FederatedData:
 
 
 def frozen_samples(x: Inputs, y: Labels) -> Samples:
-    """Return contiguous, read-only samples, which all actors share.
-
-    Labels are int64, or float32 if they are numbers to regress.
-    """
-    inputs = np.array(x, order="C")
+    """Return contiguous, read-only copies, which all actors share; labels as in `Labels`."""
     kind = np.float32 if np.asarray(y).dtype.kind == "f" else np.int64
-    labels = np.array(y, dtype=kind, order="C")
-    inputs.setflags(write=False)
-    labels.setflags(write=False)
-    return Samples(inputs, labels)
-
-
-Indices = NDArray[np.int64]
-"""Rows of samples."""
+    samples = Samples(np.array(x, order="C"), np.array(y, dtype=kind, order="C"))
+    for part in samples:
+        part.setflags(write=False)
+    return samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +157,8 @@ class Reading:
 
     Attributes:
         features: names of the columns or the array of the inputs.
-        outputs: number of outputs that a model gets; None where tokens are the targets.
+        outputs: of a model; None where tokens are the targets.
+        lines: sentences about features, labels and clients.
         notes: sentences about what may be another thing than the user meant.
     """
 
@@ -188,11 +174,10 @@ class Records:
 
     Attributes:
         x: content of the files per sample: an image, a window of characters, a text.
-        y: labels, shape (n,).
         owner: owner of each sample, as an index into `owners`; None without natural clients.
         owners: names of the natural clients, in client order.
         is_test: whether each sample is for the test; None if the files do not say.
-        reading: how a user's own data were read; None of a data set of this project.
+        reading: None of a data set of this project.
     """
 
     x: NDArray[Any]
@@ -205,13 +190,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PooledData:
-    """All samples of a data set, prepared for models and not yet divided.
-
-    Attributes:
-        y: labels, shape (n,).
-        owner: owner of each row, as an index into `owners`; None without natural clients.
-        owners: names of the natural clients, in client order.
-    """
+    """All samples of a data set, prepared for models and not yet divided; see `Records`."""
 
     form: DataForm
     x: Inputs
@@ -227,12 +206,10 @@ class PooledData:
 
 def numbered(owners: Sequence[str] | NDArray[Any]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return the number of each sample's owner, shape (n,), and the owners' names, ascending."""
-    if isinstance(owners, np.ndarray):
-        distinct, numbers = np.unique(owners, return_inverse=True)
-        return numbers.astype(np.int64), tuple(str(name) for name in distinct)
-    names = tuple(sorted(set(owners)))
-    number = {name: number_ for number_, name in enumerate(names)}
-    return np.array([number[name] for name in owners], dtype=np.int64), names
+    held = owners.tolist() if isinstance(owners, np.ndarray) else owners
+    names = sorted(set(held))
+    number = {name: place for place, name in enumerate(names)}
+    return np.array([number[name] for name in held], dtype=np.int64), tuple(map(str, names))
 
 
 def pooled(
@@ -314,13 +291,10 @@ def next_tokens(where: str, x: NDArray[Any]) -> NDArray[np.int64]:
 def require_targets(where: str, y: NDArray[Any]) -> None:
     """Reject targets of tokens that are neither classes nor `NO_TARGET`, and rows without any."""
     if ((y < 0) & (y != NO_TARGET)).any():
-        raise ConfigurationError(
-            f"{where}: y: must be classes from 0 on, or {NO_TARGET} for a token that does not count"
-        )
+        raise ConfigurationError(f"{where}: must be classes from 0 on, or {NO_TARGET} for no class")
     counted = (y != NO_TARGET).any(axis=1)
     if not counted.all():
-        row = int(np.argmin(counted))
-        raise ConfigurationError(f"{where}: y: row {row} has no token with a class")
+        raise ConfigurationError(f"{where}: row {np.argmin(counted)} has no token with a class")
 
 
 _BRIGHTEST = np.float32(255)

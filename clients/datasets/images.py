@@ -32,11 +32,12 @@ from clients.datasets.federated_data import (
 )
 from clients.datasets.files.archives import ArrayRule, read_arrays
 from clients.datasets.files.layout import FileKind, Layout, LeafPart, read_leaf
-from clients.datasets.files.tables import Column, read_rows
+from clients.datasets.files.tables import Column, read_table, require_names
 from ledger.protocol.errors import ConfigurationError
 
-DIGIT_CLASSES = 10
-_INK_MAXIMUM = 16  # the bundled images count ink in 0 .. 16
+_DIGITS, _CHARACTERS = 10, 62
+_SIDE = 28
+COLUMNS = {"image": Column.IMAGE, "writer_id": Column.TEXT, "character": Column.WHOLE}
 
 
 class DigitsOptions(SettingsTable):
@@ -72,108 +73,99 @@ def _file() -> Path:
 def _pool_digits(records: Records, options: DigitsOptions, rng: np.random.Generator) -> PooledData:
     order = rng.permutation(len(records.y))
     test, train = np.split(order, [int(options.test_share * len(order) + 0.5)])
-    return PooledData(
-        form=DataForm((1, 8, 8), DIGIT_CLASSES),
-        x=(records.x / _INK_MAXIMUM).astype(np.float32).reshape(-1, 1, 8, 8),
-        y=records.y,
-        train=train,
-        test=test,
-    )
+    # The bundled images count ink in 0 .. 16.
+    x = (records.x / 16).astype(np.float32).reshape(-1, 1, 8, 8)
+    return PooledData(DataForm((1, 8, 8), _DIGITS), x, records.y, train, test)
 
 
-def _read_digits(*_: object) -> Records:
-    return bundled_digits()
-
-
-DIGITS = DataSet("digits", DigitsOptions, _pool_digits, read=_read_digits, has_path=False)
-
-
-FEMNIST_CLASSES = 62
-SIDE = 28
-FEMNIST_RULES = {
-    "image": ArrayRule("|u1", (None, SIDE, SIDE)),
-    "label": ArrayRule("|u1", (None,), 0, FEMNIST_CLASSES - 1),
-    "writer": ArrayRule("<i2", (None,), 0, 2**15 - 1),
-    "is_test": ArrayRule("|u1", (None,), 0, 1),
-    "source_file": ArrayRule("|u1", (None,)),
-}
-COLUMNS = {"image": Column.IMAGE, "writer_id": Column.TEXT, "character": Column.WHOLE}
-LONGEST_WRITER = 200
+DIGITS = DataSet(
+    "digits", DigitsOptions, _pool_digits, read=lambda *_: bundled_digits(), has_path=False
+)
 
 
 class FemnistOptions(SettingsTable):
-    """Settings.
-
-    Attributes:
-        test_share: share of each writer's samples in the test, by default 0.2; only for files
-            without a split of their own.
-    """
+    """Settings."""
 
     test_share: Share | None = None
+    """share of each writer's samples in the test, by default 0.2; only for files without a split
+    of their own."""
 
 
-def read_written(layout: Layout, rules: Mapping[str, ArrayRule]) -> Records:
-    """Return the images of an `.npz` file with their writers and split."""
-    arrays = read_arrays(layout.path, rules)
-    owner, owners = numbered(arrays["writer"])
-    labels = arrays["label"].astype(np.int64)
-    return Records(arrays["image"], labels, owner, owners, arrays["is_test"].astype(np.bool_))
+class DigitsByWriterOptions(SettingsTable):
+    """Settings: none, as the file has the writers and the split."""
 
 
-def _table(layout: Layout) -> Records:
+def _written_rules(classes: int) -> dict[str, ArrayRule]:
+    return {
+        "image": ArrayRule("|u1", (None, _SIDE, _SIDE)),
+        "label": ArrayRule("|u1", (None,), 0, classes - 1),
+        "writer": ArrayRule("<i2", (None,), 0, 2**15 - 1),
+        "is_test": ArrayRule("|u1", (None,), 0, 1),
+    }
+
+
+def _written_format(rules: Mapping[str, ArrayRule]) -> FileFormat:
+    """Return the layout of an `.npz` file with images, their writers and the split."""
+
+    def read(layout: Layout) -> Records:
+        arrays = read_arrays(layout.path, rules)
+        owner, owners = numbered(arrays["writer"])
+        labels = arrays["label"].astype(np.int64)
+        return Records(arrays["image"], labels, owner, owners, arrays["is_test"].astype(np.bool_))
+
+    return FileFormat(FileKind.ARRAYS, frozenset(rules), read)
+
+
+def _pool_written(
+    records: Records,
+    options: FemnistOptions | DigitsByWriterOptions,
+    rng: np.random.Generator,
+    classes: int,
+) -> PooledData:
+    share = options.test_share if isinstance(options, FemnistOptions) else None
+    form = DataForm((1, _SIDE, _SIDE), classes)
+    return pooled(records, held_out(records, share, rng), form, as_pictures)
+
+
+def _femnist_table(layout: Layout) -> Records:
     """Return the images of the Hugging Face layout, which has no split."""
-    images: list[NDArray[np.uint8]] = []
-    labels: list[NDArray[np.int64]] = []
-    writers: list[str] = []
-    for path in layout.files:
-        for rows in read_rows(path, COLUMNS):
-            where, pictures = f"{path}: from row {len(writers)}", rows["image"]
-            if pictures.shape[1:] != (1, SIDE, SIDE):
-                raise ConfigurationError(
-                    f"{where}: an image of shape {pictures.shape[1:]}; must be {SIDE} × {SIDE}"
-                )
-            images.append(pictures[:, 0])
-            labels.append(_require_labels(where, rows["character"]))
-            writers += rows["writer_id"].tolist()
-    if any(not 0 < len(writer) <= LONGEST_WRITER for writer in set(writers)):
-        raise ConfigurationError(
-            f"{layout.path}: writer_id: must have 1 .. {LONGEST_WRITER} characters"
-        )
-    owner, owners = numbered(writers)
-    return Records(np.concatenate(images), np.concatenate(labels), owner, owners)
+
+    def check(where: str, rows: Mapping[str, NDArray[Any]]) -> None:
+        shape = rows["image"].shape[1:]
+        if shape != (1, _SIDE, _SIDE):
+            raise ConfigurationError(
+                f"{where}: an image of shape {shape}; must be {_SIDE} × {_SIDE}"
+            )
+        _checked_labels(where, rows["character"])
+
+    columns = read_table(layout.files, COLUMNS, check)
+    writers = columns["writer_id"].tolist()
+    require_names(f"{layout.path}: writer_id", writers)
+    return Records(columns["image"][:, 0], columns["character"], *numbered(writers))
 
 
-def _leaf_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
+def _femnist_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
     """Return images from LEAF's numbers in [0, 1], which are bytes divided by 255."""
     try:
-        pixels = np.array(x or np.zeros((0, SIDE * SIDE)))
+        pixels = np.array(x or np.zeros((0, _SIDE * _SIDE)))
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(f"{where}: x must be lists of numbers ({error})") from error
-    if pixels.dtype.kind not in "fiu" or pixels.shape != (len(x), SIDE * SIDE):
-        raise ConfigurationError(f"{where}: x must be lists of {SIDE * SIDE} numbers each")
+    if pixels.dtype.kind not in "fiu" or pixels.shape != (len(x), _SIDE * _SIDE):
+        raise ConfigurationError(f"{where}: x must be lists of {_SIDE * _SIDE} numbers each")
     if not ((pixels >= 0) & (pixels <= 1)).all():
-        raise ConfigurationError(
-            f"{where}: pixels {pixels.min()} .. {pixels.max()}, outside 0 .. 1"
-        )
+        span = f"{pixels.min()} .. {pixels.max()}"
+        raise ConfigurationError(f"{where}: pixels {span}, outside 0 .. 1")
     if any(type(label) is not int for label in y):
         raise ConfigurationError(f"{where}: y must be whole numbers")
-    images = np.rint(pixels * 255).astype(np.uint8).reshape(-1, SIDE, SIDE)
-    return LeafPart(images, _require_labels(where, np.array(y, dtype=object)))
+    images = np.rint(pixels * 255).astype(np.uint8).reshape(-1, _SIDE, _SIDE)
+    return LeafPart(images, _checked_labels(where, np.array(y, dtype=object)))
 
 
-def _require_labels(where: str, labels: NDArray[Any]) -> Labels:
-    if len(labels) and not (labels.min() >= 0 and labels.max() < FEMNIST_CLASSES):
-        raise ConfigurationError(
-            f"{where}: labels {labels.min()} .. {labels.max()}, outside 0 .. {FEMNIST_CLASSES - 1}"
-        )
+def _checked_labels(where: str, labels: NDArray[Any]) -> Labels:
+    if len(labels) and not (labels.min() >= 0 and labels.max() < _CHARACTERS):
+        span = f"{labels.min()} .. {labels.max()}"
+        raise ConfigurationError(f"{where}: labels {span}, outside 0 .. {_CHARACTERS - 1}")
     return labels.astype(np.int64)
-
-
-def _pool_femnist(
-    records: Records, options: FemnistOptions, rng: np.random.Generator
-) -> PooledData:
-    is_test = held_out(records, options.test_share, rng)
-    return pooled(records, is_test, DataForm((1, SIDE, SIDE), FEMNIST_CLASSES), as_pictures)
 
 
 def _is_image(value: object) -> bool:
@@ -183,50 +175,21 @@ def _is_image(value: object) -> bool:
 FEMNIST = DataSet(
     "femnist",
     FemnistOptions,
-    _pool_femnist,
+    partial(_pool_written, classes=_CHARACTERS),
     (
-        FileFormat(
-            FileKind.ARRAYS, frozenset(FEMNIST_RULES), partial(read_written, rules=FEMNIST_RULES)
-        ),
-        FileFormat(FileKind.TABLE, frozenset(COLUMNS), _table),
-        FileFormat(FileKind.LEAF, frozenset(), lambda layout: read_leaf(layout, _leaf_part)),
+        _written_format(_written_rules(_CHARACTERS) | {"source_file": ArrayRule("|u1", (None,))}),
+        FileFormat(FileKind.TABLE, frozenset(COLUMNS), _femnist_table),
+        FileFormat(FileKind.LEAF, frozenset(), partial(read_leaf, convert=_femnist_part)),
     ),
     owned_by="writers",
     is_input_of=_is_image,
     hub=HubFiles("flwrlabs/femnist", (("main", r"data/train-[^/]+\.parquet"),)),
 )
 
-
-CLASSES = 10
-DIGIT_RULES = {
-    "image": ArrayRule("|u1", (None, 28, 28)),
-    "label": ArrayRule("|u1", (None,), 0, CLASSES - 1),
-    "writer": ArrayRule("<i2", (None,), 0, 2**15 - 1),
-    "is_test": ArrayRule("|u1", (None,), 0, 1),
-}
-
-
-class DigitsByWriterOptions(SettingsTable):
-    """Settings: none, as the file has the writers and the split."""
-
-
-def _pool_writers(
-    records: Records, _: DigitsByWriterOptions, rng: np.random.Generator
-) -> PooledData:
-    is_test = held_out(records, None, rng)
-    return pooled(records, is_test, DataForm((1, 28, 28), CLASSES), as_pictures)
-
-
 DIGITS_BY_WRITER = DataSet(
     "digits-by-writer",
     DigitsByWriterOptions,
-    _pool_writers,
-    (
-        FileFormat(
-            FileKind.ARRAYS,
-            frozenset(DIGIT_RULES),
-            lambda layout: read_written(layout, DIGIT_RULES),
-        ),
-    ),
+    partial(_pool_written, classes=_DIGITS),
+    (_written_format(_written_rules(_DIGITS)),),
     owned_by="writers",
 )

@@ -9,7 +9,6 @@ Next tokens to learn follow from `x`, and the file has no `y` then.
 from __future__ import annotations
 
 import json
-import math
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,11 +51,8 @@ MOST_NUMBERS = 2**24
 """Limit of the size of one input."""
 SUFFIXES = (".npz", TENSORS)
 TRAINING, TEST = ("x", "y"), ("x_test", "y_test")
-_TRIAL_SAMPLES = 8
 
 Size = Annotated[int, Field(ge=1, le=MOST_NUMBERS)]
-
-
 ClassNames = list[str]
 """Class k has the name at place k."""
 
@@ -97,30 +93,22 @@ def names_setting(labels: Sequence[str]) -> str:
 
 
 class OwnOptions(SettingsTable):
-    """The form of the samples; a run records nothing else about them.
-
-    Attributes:
-        task: what is learned; of `causal-lm` a file has no y, of tasks with a class for each token
-            y has one for each of x, or -100, and of `regress` `classes` numbers.
-        inputs: content of x: numbers (float32), pixels (uint8, divided by 255 for models), or
-            tokens (int64).
-        shape: of one input: [channels, height, width] of an image, [tokens] of a text.
-        classes: number of classes; y holds 0 .. classes - 1. A list of names: y holds these names.
-            Of language tasks the vocabulary.
-        vocabulary: number of distinct tokens, for inputs = tokens.
-    """
+    """The form of the samples; a run records nothing else about them."""
 
     task: Task | None = None
+    """what is learned; of `causal-lm` a file has no y, of tasks with a class for each token y has
+    one for each of x, or -100, and of `regress` `classes` numbers."""
     inputs: Annotated[Literal["numbers", "pixels", "tokens"], Field(validate_default=True)] = (
         "numbers"
     )
-    shape: Annotated[list[Size], Field(min_length=1, max_length=3)] = Field(
-        description="of one input: [channels, height, width] of an image, [tokens] of a text"
-    )
-    classes: Annotated[int, Field(ge=1, le=MOST_CLASSES)] | ClassNames = Field(
-        description="how many there are; labels are 0 .. classes - 1; or their names as a list"
-    )
+    """content of x: numbers (float32), pixels (uint8, divided by 255 for models), or tokens
+    (int64)."""
+    shape: Annotated[list[Size], Field(min_length=1, max_length=3)]
+    """of one input: [channels, height, width] of an image, [tokens] of a text"""
+    classes: Annotated[int, Field(ge=1, le=MOST_CLASSES)] | ClassNames
+    """how many there are; labels are 0 .. classes - 1; or their names as a list"""
     vocabulary: Count | None = Field(default=None, validate_default=True)
+    """number of distinct tokens, for inputs = tokens."""
 
     @field_validator("inputs")
     @classmethod
@@ -162,35 +150,33 @@ class OwnOptions(SettingsTable):
     def outputs(self) -> int:
         return len(self.classes) if isinstance(self.classes, list) else self.classes
 
+    def collate(self) -> Collate:
+        return {"numbers": as_stored, "pixels": as_brightness, "tokens": as_tokens}[self.inputs]
+
     def form(self) -> DataForm:
         dtype: Literal["float32", "int64"] = "int64" if self.inputs == "tokens" else "float32"
         task = self.task or "classify"
         return DataForm(tuple(self.shape), self.outputs, dtype, self.vocabulary, task=task)
 
-    def collate(self) -> Collate:
-        collates = {"numbers": as_stored, "pixels": as_brightness, "tokens": as_tokens}
-        return collates[self.inputs]
-
     def rules(self, names: tuple[str, str], rows: str) -> dict[str, ArrayRule]:
-        low, high, dtype = -math.inf, math.inf, "<f4"
-        if self.inputs == "pixels":
-            dtype = "|u1"
-        elif self.vocabulary is not None:
+        per_token = self.task in PER_TOKEN
+        x = ArrayRule("<f4" if self.inputs == "numbers" else "|u1", (None, *self.shape), rows=rows)
+        if self.vocabulary is not None:
             least = 0 if self.task is None else NO_TOKEN
-            low, high, dtype = least, self.vocabulary - 1, "<i8"
-        x = ArrayRule(dtype, (None, *self.shape), low, high, rows)
+            x = ArrayRule("<i8", (None, *self.shape), least, self.vocabulary - 1, rows)
         if self.task == "causal-lm":
             return {names[0]: x}
         if self.task == "regress":
-            return {names[0]: x, names[1]: ArrayRule("<f4", (None, self.outputs), rows=rows)}
-        if isinstance(self.classes, list):
-            return {names[0]: x, names[1]: ArrayRule("<U", (None,), rows=rows)}
-        shape = (None, *self.shape) if self.task in PER_TOKEN else (None,)
-        least = NO_TARGET if self.task in PER_TOKEN else 0
-        return {names[0]: x, names[1]: ArrayRule("<i8", shape, least, self.outputs - 1, rows=rows)}
+            y = ArrayRule("<f4", (None, self.outputs), rows=rows)
+        elif isinstance(self.classes, list):
+            y = ArrayRule("<U", (None,), rows=rows)
+        else:
+            shape, least = ((None, *self.shape), NO_TARGET) if per_token else ((None,), 0)
+            y = ArrayRule("<i8", shape, least, self.outputs - 1, rows)
+        return {names[0]: x, names[1]: y}
 
     def samples(self, where: str, x: NDArray[Any], y: NDArray[Any] | None) -> Samples:
-        """Return samples of a file that has kept the rules; y is None where it follows from x."""
+        """Return samples of a file that keeps the rules; y is None where it follows from x."""
         if self.task is not None and self.inputs == "tokens":
             require_ends(where, x)
         if y is None:
@@ -202,7 +188,7 @@ class OwnOptions(SettingsTable):
                 raise ConfigurationError(
                     f"{where}: y: must be {NO_TARGET} where x is {NO_TOKEN}, which is no token"
                 )
-            require_targets(where, y)
+            require_targets(f"{where}: y", y)
         return frozen_samples(x, y)
 
 
@@ -216,10 +202,8 @@ class OwnSamples(NamedTuple):
 def read_own(path: Path, options: OwnOptions) -> OwnSamples:
     """Return the samples of one owner."""
     if path.is_file() and path.suffix not in SUFFIXES:
-        raise ConfigurationError(
-            f"{path}: {path.suffix or 'no extension'}; an owner's own samples are in an .npz or a "
-            f".safetensors file"
-        )
+        given = path.suffix or "no extension"
+        raise ConfigurationError(f"{path}: {given}; own samples are in an .npz or a .safetensors")
     if path.suffix == TENSORS and isinstance(options.classes, list):
         raise ConfigurationError(
             f"{path}: data.options.classes are names, and tensors hold no text: use an .npz file"
@@ -238,22 +222,20 @@ def read_own(path: Path, options: OwnOptions) -> OwnSamples:
 
 def trial_data(options: OwnOptions, clients: int, rng: np.random.Generator) -> FederatedData:
     """Return the same few random samples of the form for each client, to try a model."""
+    count = 8
     if options.task == "regress":
-        y: NDArray[Any] = rng.random((_TRIAL_SAMPLES, options.outputs), dtype=np.float32)
+        y: NDArray[Any] = rng.random((count, options.outputs), dtype=np.float32)
     else:
         length = options.shape if options.task in PER_TOKEN else ()
-        y = rng.integers(options.outputs, size=(_TRIAL_SAMPLES, *length))
-    shape = (_TRIAL_SAMPLES, *options.shape)
+        y = rng.integers(options.outputs, size=(count, *length))
     if options.inputs == "numbers":
-        x: NDArray[Any] = rng.random(shape, dtype=np.float32)
+        x: NDArray[Any] = rng.random((count, *options.shape), dtype=np.float32)
     elif options.inputs == "pixels":
-        x = rng.integers(256, size=shape, dtype=np.uint8)
+        x = rng.integers(256, size=(count, *options.shape), dtype=np.uint8)
     else:
-        x = rng.integers(options.vocabulary or 1, size=shape)
-    samples = frozen_samples(x, y)
-    nothing = frozen_samples(x[:0], y[:0])
-    form, train = options.form(), (samples,) * clients
-    return FederatedData(OWN.name, form, train, nothing, collate=options.collate())
+        x = rng.integers(options.vocabulary or 1, size=(count, *options.shape))
+    train, nothing = (frozen_samples(x, y),) * clients, frozen_samples(x[:0], y[:0])
+    return FederatedData(OWN.name, options.form(), train, nothing, collate=options.collate())
 
 
 def _no_pool(_: Records, __: OwnOptions, ___: np.random.Generator) -> PooledData:

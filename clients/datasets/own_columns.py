@@ -28,7 +28,6 @@ from clients.datasets.federated_data import (
     LANGUAGE,
     NO_TARGET,
     NO_TOKEN,
-    PER_TOKEN,
     Count,
     FilePath,
     SettingsTable,
@@ -72,41 +71,37 @@ Content = Literal["numbers", "pixels", "tokens"]
 
 
 class FileOptions(SettingsTable):
-    """Settings of own data; what is not given follows from the file.
-
-    Attributes:
-        features: columns of the inputs; all that have no other role, in the file's order.
-        label: column of the labels; y or label.
-        client: column of the clients; client or writer.
-        is_test: column of the split; is_test.
-        inputs: content of the inputs; pixels for bytes, tokens for rows of whole numbers, else
-            numbers.
-        shape: of one input, such as [1, 28, 28]; as the file has it.
-        classes: number of classes; one more than the largest label. A list of names: each label,
-            as text, is one of them, and its place is the class.
-        vocabulary: number of distinct tokens; one more than the largest token.
-        test_share: share of the samples in the test, .2, where the file has no split.
-        task: what is learned: the class of a sample (classify), the next token (causal-lm), hidden
-            tokens (masked-lm), the class of each token (token-classify), or numbers (regress).
-        tokenizer: path of a tokenizer.json, which makes tokens of texts.
-        length: tokens of a sample at most; language tasks cut longer texts into samples, others
-            refuse them.
-        mask: token that hides others, of masked-lm; the tokenizer's.
-    """
+    """Settings of own data; what is not given follows from the file."""
 
     features: Annotated[list[Name], Field(min_length=1)] | None = None
+    """columns of the inputs; all that have no other role, in the file's order."""
     label: Name | None = None
+    """column of the labels; y or label."""
     client: Name | None = None
+    """column of the clients; client or writer."""
     is_test: Name | None = None
+    """column of the split; is_test."""
     inputs: Content | None = None
+    """content of the inputs; pixels for bytes, tokens for rows of whole numbers, else numbers."""
     shape: Annotated[list[Size], Field(min_length=1, max_length=3)] | None = None
+    """of one input, such as [1, 28, 28]; as the file has it."""
     classes: Annotated[int, Field(ge=2, le=MOST_CLASSES)] | ClassNames | None = None
+    """number of classes; one more than the largest label. A list of names: each label, as text, is
+    one of them, and its place is the class."""
     vocabulary: Count | None = None
+    """number of distinct tokens; one more than the largest token."""
     test_share: Share | None = None
+    """share of the samples in the test, .2, where the file has no split."""
     task: Task | None = None
+    """what is learned: the class of a sample (classify), the next token (causal-lm), hidden tokens
+    (masked-lm), the class of each token (token-classify), or numbers (regress)."""
     tokenizer: FilePath | None = None
+    """path of a tokenizer.json, which makes tokens of texts."""
     length: Annotated[int, Field(ge=2, le=MOST_NUMBERS)] | None = None
+    """tokens of a sample at most; language tasks cut longer texts into samples, others refuse
+    them."""
     mask: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    """token that hides others, of masked-lm; the tokenizer's."""
 
     @field_validator("classes")
     @classmethod
@@ -118,15 +113,13 @@ class FileOptions(SettingsTable):
     @field_validator("task")
     @classmethod
     def _has_classes(cls, task: Task | None, info: ValidationInfo) -> Task | None:
-        if task not in {None, "classify", "token-classify"} and isinstance(
-            info.data.get("classes"), list
-        ):
+        has_names = isinstance(info.data.get("classes"), list)
+        if has_names and task not in {None, "classify", "token-classify"}:
             raise PydanticCustomError("task", "has no classes, of which data.options.classes names")
         return task
 
     @property
     def class_names(self) -> ClassNames | None:
-        """Names of the classes, if the settings have them."""
         return self.classes if isinstance(self.classes, list) else None
 
     @property
@@ -149,32 +142,27 @@ class ColumnRoles:
     is_test: str | None
 
     @property
+    def others(self) -> dict[str, str]:
+        """The columns of labels, clients and split that are there, by array."""
+        named = {"y": self.label, "client": self.client, "is_test": self.is_test}
+        return {array: name for array, name in named.items() if name is not None}
+
+    @property
     def columns(self) -> tuple[str, ...]:
-        """All columns that are read."""
-        others = (self.label, self.client, self.is_test)
-        return (*self.features, *(name for name in others if name is not None))
+        return (*self.features, *self.others.values())
 
     def taken(self, where: str, held: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Return a table's columns under the names of the arrays."""
-        wide = [held[name] for name in self.features]
-        if len(wide) == 1:
-            x = wide[0]
-        else:
-            for name, values in zip(self.features, wide, strict=True):
-                if values.ndim != 1 or values.dtype.kind not in "biuf":
+        x = held[self.features[0]]
+        if len(self.features) > 1:
+            for name in self.features:
+                if held[name].ndim != 1 or held[name].dtype.kind not in "biuf":
                     raise ConfigurationError(
                         f"{where}: {name}: must hold numbers, or be the only feature"
                     )
             with np.errstate(over="ignore"):  # what is too large is refused with its row
-                x = np.stack([values.astype(np.float32) for values in wide], axis=1)
-        result = {"x": x}
-        if self.label is not None:
-            result["y"] = held[self.label]
-        if self.client is not None:
-            result["client"] = held[self.client]
-        if self.is_test is not None:
-            result["is_test"] = held[self.is_test]
-        return result
+                x = np.stack([held[n].astype(np.float32) for n in self.features], axis=1)
+        return {X: x} | {array: held[name] for array, name in self.others.items()}
 
 
 def column_roles(
@@ -183,8 +171,10 @@ def column_roles(
     """Return which column has which role, by the options or by the usual names."""
 
     def found(name: str) -> list[str]:
-        wanted = plain_name(name)
-        return [column for column in names if plain_name(column) == wanted]
+        return [column for column in names if plain_name(column) == plain_name(name)]
+
+    def refuse(wanted: str) -> NoReturn:
+        raise ConfigurationError(f"{where}: has {quoted(names)}, and lacks {wanted}")
 
     def column(role: str, usual: tuple[str, ...]) -> str | None:
         given = getattr(options, role)
@@ -194,47 +184,48 @@ def column_roles(
                 f"{where}: {' and '.join(map(repr, present))}: choose one with data.options.{role}"
             )
         if given and not present:
-            _refuse_missing(where, names, f"data.options.{role} = {given!r}")
+            refuse(f"data.options.{role} = {given!r}")
         return present[0] if present else None
 
     label = None if options.is_language else column("label", LABELS)
     if label is None and not options.is_language:
-        _refuse_missing(where, names, f"its labels, {' or '.join(map(repr, LABELS))}")
+        refuse(f"its labels, {' or '.join(map(repr, LABELS))}")
     client, is_test = column("client", CLIENTS), column("is_test", TESTS)
     others = [name for name in names if name not in {label, client, is_test}]
     if options.features is None and features != ARRAYS:
-        _refuse_unread_roles(where, others, features, client, is_test)
+        _require_read(where, others, features, has_clients=bool(client), has_split=bool(is_test))
     wanted = features or tuple(options.features or ())
     missing = next((name for name in wanted if not found(name)), None)
     if missing is not None:
-        _refuse_missing(where, names, f"its inputs, {missing!r}")
+        refuse(f"its inputs, {missing!r}")
     usual = [name for name in others if plain_name(name) == X] or others
-    chosen = tuple(found(name)[0] for name in wanted) or tuple(usual)
-    if not chosen:
-        _refuse_missing(where, names, "its inputs")
+    roles = ColumnRoles(tuple(found(n)[0] for n in wanted) or tuple(usual), label, client, is_test)
+    if not roles.features:
+        refuse("its inputs")
     if not wanted:
-        _require_named(where, names, chosen)
-    given = (*chosen, *(role for role in (label, client, is_test) if role is not None))
-    count = Counter(map(plain_name, names))
-    twice = next((n for n in given if given.count(n) > 1 or count[plain_name(n)] > 1), None)
+        _require_named(where, names, roles.features)
+    count, given = Counter(map(plain_name, names)), Counter(roles.columns)
+    twice = next((n for n in roles.columns if given[n] > 1 or count[plain_name(n)] > 1), None)
     if twice is not None:
         raise ConfigurationError(f"{where}: {twice}: is named twice; a column has one role")
-    return ColumnRoles(chosen, label, client, is_test)
+    return roles
 
 
-def _refuse_unread_roles(
+def _require_read(
     where: str,
     others: Sequence[str],
     features: Sequence[str],
-    client: str | None,
-    is_test: str | None,
+    *,
+    has_clients: bool,
+    has_split: bool,
 ) -> None:
     """Reject columns without a role that look like clients or a split, where there is none."""
-    likes = [] if client else [("client", "clients", _LIKE_CLIENTS)]
-    likes += [] if is_test else [("is_test", "the split (1 is for the test)", _LIKE_TESTS)]
-    for role, noun, pattern in likes:
+    for is_there, role, noun, pattern in (
+        (has_clients, "client", "clients", _LIKE_CLIENTS),
+        (has_split, "is_test", "the split (1 is for the test)", _LIKE_TESTS),
+    ):
         name = next((name for name in others if pattern.fullmatch(plain_name(name))), None)
-        if name is not None:
+        if name is not None and not is_there:
             rest = [other for other in features or others if other != name]
             raise ConfigurationError(
                 f"{where}: {name!r} looks like {noun}: set data.options.{role}={plain_name(name)}, "
@@ -257,13 +248,8 @@ def _features_setting(names: Sequence[str]) -> str:
     return f"data.options.features={json.dumps([*map(plain_name, names)], ensure_ascii=False):.300}"
 
 
-def _refuse_missing(where: str, names: Sequence[str], wanted: str) -> NoReturn:
-    raise ConfigurationError(f"{where}: has {quoted(names)}, and lacks {wanted}")
-
-
 MAX_TOKENIZER_BYTES = 1 << 26
 """Of a file with a vocabulary of a quarter of a million: 33 million bytes."""
-MASKS = ("[MASK]", "<mask>")
 _HIDDEN, _MASKED, _REPLACED = 0.15, 0.8, 0.9
 
 
@@ -273,24 +259,50 @@ def targets_of(
     """Return the validated targets of samples; y is None where tokens are the targets."""
     if y is None:
         return next_tokens(where, x) if options.task == "causal-lm" else x
+    where, given = f"{where}: y", f"not {y.dtype} of shape {y.shape}"
     if options.is_language:
         raise ConfigurationError(
-            f"{where}: y: the task {options.task} has the tokens as targets, and takes no labels"
+            f"{where}: the task {options.task} has the tokens as targets, and takes no labels"
         )
     if options.task == "regress":
-        return _numbers(where, y, options.outputs)
+        if options.outputs is not None:
+            raise ConfigurationError(
+                f"data.options.classes = {options.outputs}: the task regress has no classes"
+            )
+        if y.dtype.kind not in "iuf" or y.ndim not in {1, 2} or 0 in y.shape[1:]:
+            raise ConfigurationError(
+                f"{where}: must be numbers, one or one row of them for each sample, {given}"
+            )
+        return finite(where, y.reshape(len(y), -1))
+    classes = y
     if options.task == "token-classify":
         if y.dtype.kind not in "iu" or y.shape != x.shape:
             raise ConfigurationError(
-                f"{where}: y: must be whole numbers of shape {x.shape}, a class for each token, "
-                f"not {y.dtype} of shape {y.shape}"
+                f"{where}: must be a class for each token, whole numbers {x.shape}, {given}"
             )
         y = np.where(x == NO_TOKEN, NO_TARGET, y)
         require_targets(where, y)
-        _require_classes(where, y[y != NO_TARGET], options.outputs)
-    else:
-        _require_classes(where, y, options.outputs)
+        classes = y[y != NO_TARGET]
+    most = (options.outputs or MOST_CLASSES) - 1
+    if not 0 <= classes.min() <= classes.max() <= most:
+        span = f"{classes.min()} .. {classes.max()}"
+        raise ConfigurationError(f"{where}: labels {span}, outside 0 .. {most}")
+    if options.outputs is None and classes.max() < 1:
+        raise ConfigurationError(f"{where}: all labels are 0; there must be 2 classes or more")
     return y.astype(np.int64)
+
+
+def finite(subject: str, values: NDArray[Any]) -> NDArray[np.float32]:
+    """Return values as float32; refuse a row with a number that is not finite there."""
+    with np.errstate(over="ignore"):
+        numbers = np.ascontiguousarray(values, dtype=np.float32)
+    is_finite = np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1)
+    if not is_finite.all():
+        row = int(np.argmin(is_finite))
+        raise ConfigurationError(
+            f"{subject}: row {row} holds a number that is not finite in float32"
+        )
+    return numbers
 
 
 def vocabulary_of(options: FileOptions) -> int | None:
@@ -309,7 +321,8 @@ def mask_of(options: FileOptions, vocabulary: int | None) -> int:
     """Return the token that hides others."""
     mask: int | None = options.mask
     if mask is None and options.tokenizer is not None:
-        mask = _mask_token(tokenizer_at(options.tokenizer))
+        tokens = map(tokenizer_at(options.tokenizer).token_to_id, ("[MASK]", "<mask>"))
+        mask = next((token for token in tokens if token is not None), None)
     if mask is None or vocabulary is None or mask >= vocabulary:
         raise ConfigurationError(
             f"data.options.mask = {mask}: masked-lm needs the token that hides others, 0 .. "
@@ -332,51 +345,6 @@ def hidden(
     return np.where(chosen, replaced, x), np.where(chosen, x, NO_TARGET)
 
 
-def class_count(task: Task, y: NDArray[Any], stated: int | None, vocabulary: int | None) -> int:
-    """Return the number of classes, or of the outputs of `regress`."""
-    if task == "regress":
-        return int(y.shape[1])
-    if task in LANGUAGE:
-        assert vocabulary is not None, "its inputs are tokens"
-        return vocabulary
-    counted = y[y != NO_TARGET] if task in PER_TOKEN else y
-    return stated or int(counted.max()) + 1
-
-
-def _numbers(where: str, y: NDArray[Any], outputs: int | None) -> NDArray[np.float32]:
-    if outputs is not None:
-        raise ConfigurationError(
-            f"data.options.classes = {outputs}: the task regress has no classes"
-        )
-    if y.dtype.kind not in "iuf" or y.ndim not in {1, 2} or (y.ndim == 2 and not y.shape[1]):
-        raise ConfigurationError(
-            f"{where}: y: must be numbers, one or one row of them for each sample, not {y.dtype} "
-            f"of shape {y.shape}"
-        )
-    return finite(f"{where}: y", y.reshape(len(y), -1))
-
-
-def finite(subject: str, values: NDArray[Any]) -> NDArray[np.float32]:
-    """Return values as float32; refuse a row with a number that is not finite there."""
-    with np.errstate(over="ignore"):
-        numbers = np.ascontiguousarray(values, dtype=np.float32)
-    is_finite = np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1)
-    if not is_finite.all():
-        row = int(np.argmin(is_finite))
-        raise ConfigurationError(
-            f"{subject}: row {row} holds a number that is not finite in float32"
-        )
-    return numbers
-
-
-def _require_classes(where: str, y: NDArray[Any], classes: int | None) -> None:
-    most = (classes or MOST_CLASSES) - 1
-    if not 0 <= y.min() <= y.max() <= most:
-        raise ConfigurationError(f"{where}: y: labels {y.min()} .. {y.max()}, outside 0 .. {most}")
-    if classes is None and y.max() < 1:
-        raise ConfigurationError(f"{where}: y: all labels are 0; there must be 2 classes or more")
-
-
 def tokenizer_at(name: str) -> Any:
     """Return the tokenizer of a file, which neither cuts nor pads."""
     path, setting = Path(name), f"data.options.tokenizer = {name}"
@@ -395,15 +363,9 @@ def tokenizer_at(name: str) -> Any:
 @lru_cache(maxsize=1)
 def _loaded(path: Path, *_: int) -> Any:
     """Return the tokenizer of a file, which is read again when it has changed."""
-    setting = f"data.options.tokenizer = {path}"
     tokenizers = imported("tokenizers", "transformers", "texts")
-    with as_configuration_error(f"{setting}: is no tokenizer.json"):
+    with as_configuration_error(f"data.options.tokenizer = {path}: is no tokenizer.json"):
         tokenizer = tokenizers.Tokenizer.from_buffer(read_file(path, MAX_TOKENIZER_BYTES))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
-
-
-def _mask_token(tokenizer: Any) -> int | None:
-    tokens = (tokenizer.token_to_id(name) for name in MASKS)
-    return next((token for token in tokens if token is not None), None)

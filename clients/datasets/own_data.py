@@ -59,7 +59,6 @@ from clients.datasets.own_columns import (
     Content,
     FileOptions,
     X,
-    class_count,
     column_roles,
     finite,
     hidden,
@@ -74,8 +73,6 @@ from ledger.protocol.errors import ConfigurationError
 
 _EXACT = 2**24
 """float32 holds each whole number up to this one."""
-_FEWEST_ROWS = 4
-"""Of a column that counts them: three numbers in a row are often chance."""
 
 
 def reading_of(
@@ -111,12 +108,16 @@ def reading_of(
         named = f": {quoted(options.class_names)}" if options.class_names else ""
         lines.append(f"label: {label!r}, {len(seen)} classes seen, {outputs} model outputs{named}")
         if options.outputs is None and len(seen) < outputs:
-            notes.append(_gaps(seen, outputs))
+            setting = f"data.options.classes={json.dumps([*map(str, seen)])}"
+            hint = f": {setting} numbers them from 0" if len(seen) <= MOST_SHOWN else ""
+            notes.append(
+                f"{len(seen)} classes are seen, {seen[0]} to {seen[-1]}, and the model gets "
+                f"{outputs} outputs, 0 to {outputs - 1}{hint}"
+            )
     if records.owner is None:
         lines.append("clients: none named; the partition divides the samples")
     else:
-        client = plain_name(roles.client or "")
-        lines.append(f"clients: {client!r}, {len(records.owners)} of them")
+        lines.append(f"clients: {plain_name(roles.client or '')!r}, {len(records.owners)} of them")
     return Reading(features, outputs, tuple(lines), (*notes, *_client_notes(records.owners)))
 
 
@@ -125,7 +126,8 @@ def _column_notes(x: NDArray[Any], features: Sequence[str]) -> Iterator[str]:
     if x.ndim != 2 or not (x.dtype == np.float32 or x.shape[1] == 1):
         return
     rows, low, high = len(x), x.min(axis=0).astype(np.float64), x.max(axis=0).astype(np.float64)
-    counts = (high - low == rows - 1) & (rows >= _FEWEST_ROWS)
+    # Three numbers in a row are often chance.
+    counts = (high - low == rows - 1) & (rows > 3)
     rounds = np.maximum(abs(low), abs(high)) >= _EXACT
     for column in np.flatnonzero(counts | rounds).tolist():
         values = x[:, column]
@@ -149,16 +151,6 @@ def _rounded(subject: str, most: float) -> str:
     )
 
 
-def _gaps(seen: list[int], outputs: int) -> str:
-    setting = ""
-    if len(seen) <= MOST_SHOWN:
-        setting = f": data.options.classes={json.dumps([*map(str, seen)])} numbers them from 0"
-    return (
-        f"{len(seen)} classes are seen, {seen[0]} to {seen[-1]}, and the model gets {outputs} "
-        f"outputs, 0 to {outputs - 1}{setting}"
-    )
-
-
 def _client_notes(owners: Sequence[str]) -> Iterator[str]:
     """Yield a note on names of clients that differ in blanks or Unicode form alone."""
     alike: dict[str, list[str]] = defaultdict(list)
@@ -174,7 +166,6 @@ def _client_notes(owners: Sequence[str]) -> Iterator[str]:
 
 
 CHANNELS = (1, 3, 4)
-_USUAL_SHARE = 0.2
 
 
 class Data:
@@ -204,13 +195,9 @@ class Data:
         task: Task | None = None,
         mask: int | None = None,
     ) -> None:
-        given = {
-            "inputs": inputs,
-            "classes": classes if isinstance(classes, int | None) else [*classes],
-            "vocabulary": vocabulary,
-            "task": task,
-            "mask": mask,
-        }
+        names = classes if isinstance(classes, int | None) else [*classes]
+        given: dict[str, Any] = {"inputs": inputs, "classes": names, "vocabulary": vocabulary}
+        given |= {"task": task, "mask": mask}
         self._options = {name: value for name, value in given.items() if value is not None}
         columns = {"x": x, "y": y, "client": client, "is_test": is_test}
         held = {
@@ -220,9 +207,8 @@ class Data:
         }
         settings = parse_settings(FileOptions, self._options, "data")
         roles = ColumnRoles(("x",), "y" if "y" in held else None, "client", "is_test")
-        records = _records("data", held, settings, roles, may_end=task is not None)
-        self.records = records
-        self.x, self.y = records.x, held.get("y")
+        self.records = _records("data", held, settings, roles, may_end=task is not None)
+        self.x, self.y = self.records.x, held.get("y")
         self.client, self.is_test = held.get("client"), held.get("is_test")
 
     @classmethod
@@ -250,24 +236,22 @@ class Data:
         options = parse_settings(FileOptions, named, "data")
         parts = []
         for name in ("train", TEST):
-            if name in splits:
-                if not hasattr(splits[name], "with_format"):
-                    kind = type(splits[name]).__name__
-                    raise ConfigurationError(f"data: {name}: is no dataset, but of type {kind}")
-                rows = splits[name].with_format("numpy")[:]
-                roles = column_roles("data", [*rows], options)
-                held = {column: _channels_first(rows[column]) for column in roles.columns}
-                parts.append(roles.taken("data", held) | _split(roles, held, name, splits))
-        columns = {
+            if name not in splits:
+                continue
+            if not hasattr(splits[name], "with_format"):
+                kind = type(splits[name]).__name__
+                raise ConfigurationError(f"data: {name}: is no dataset, but of type {kind}")
+            rows = splits[name].with_format("numpy")[:]
+            roles = column_roles("data", [*rows], options)
+            held = {column: _channels_first(rows[column]) for column in roles.columns}
+            part = roles.taken("data", held)
+            if roles.is_test is None and TEST in splits:
+                part["is_test"] = np.full(len(part["x"]), name == TEST)
+            parts.append(part)
+        columns: dict[str, Any] = {
             name: joined(f"data: {name}", [part[name] for part in parts]) for name in parts[0]
         }
-        return cls(
-            columns["x"],
-            columns["y"],
-            columns.get("client"),
-            columns.get("is_test"),
-            classes=classes,
-        )
+        return cls(**columns, classes=classes)
 
     def options(self) -> dict[str, Any]:
         """Return the settings `data.options` that go with the saved file."""
@@ -296,14 +280,6 @@ class Data:
         return path
 
 
-def _split(
-    roles: ColumnRoles, held: Mapping[str, NDArray[Any]], name: str, splits: Any
-) -> dict[str, NDArray[Any]]:
-    if roles.is_test is not None or TEST not in splits:
-        return {}
-    return {"is_test": np.full(len(held[roles.columns[0]]), name == TEST)}
-
-
 def _channels_first(values: Any) -> NDArray[Any]:
     plain = np.asarray(values)
     is_image = plain.ndim == 4 and plain.dtype == np.uint8 and plain.shape[3] in CHANNELS
@@ -329,10 +305,7 @@ def _records(
     *,
     may_end: bool,
 ) -> Records:
-    """Return validated samples, their inputs in the type that is stored.
-
-    Where `may_end`, rows of tokens may be shorter than the longest.
-    """
+    """Return validated samples; where `may_end`, rows of tokens may be shorter than the longest."""
     reference = "x" if options.is_language else "y"
     y = held[reference]
     names = options.class_names
@@ -352,14 +325,21 @@ def _records(
             )
     x = _inputs(where, held["x"], options, may_end=may_end)
     records = Records(x, targets_of(where, x, held.get("y"), options))
-    if "client" in held:
-        owner, owners = numbered(_owners(where, held["client"]))
+    if (clients := held.get("client")) is not None:
+        is_name = clients.ndim == 1 and clients.dtype.kind in "iuU"
+        _require(is_name, f"{where}: client", "whole numbers or text, one for each sample", clients)
+        if clients.dtype.kind == "U" and not np.char.str_len(clients).all():
+            row = int(np.argmin(clients != ""))
+            raise ConfigurationError(f"{where}: client: row {row} is empty")
+        owner, owners = numbered(clients)
         records = replace(records, owner=owner, owners=owners)
-    if "is_test" in held:
-        is_test = _flags(where, held["is_test"])
-        if is_test.all():
+    if (flags := held.get("is_test")) is not None:
+        is_flag = flags.ndim == 1 and flags.dtype.kind in "biu" and np.isin(flags, (0, 1)).all()
+        rule = "true or false, or 1 or 0, one for each sample"
+        _require(is_flag, f"{where}: is_test", rule, flags)
+        if flags.all():
             raise ConfigurationError(f"{where}: has no training samples")
-        records = replace(records, is_test=is_test)
+        records = replace(records, is_test=flags.astype(np.bool_))
     reading = reading_of(held["x"], records, options, roles, may_end=may_end)
     return replace(records, reading=reading)
 
@@ -386,10 +366,22 @@ def _inputs(where: str, x: NDArray[Any], options: FileOptions, *, may_end: bool)
     rule = f"inputs of 1 to 3 sizes and at most {MOST_NUMBERS} numbers"
     _require(x.ndim <= 4 and is_possible, f"{where}: x", rule, x)
     if content == "pixels":
-        return _pixels(where, x)
-    if content == "tokens":
-        return _tokens(where, x, vocabulary_of(options), may_end=may_end)
-    return finite(f"{where}: x", x)
+        is_byte = x.dtype.kind in "iu" and x.min() >= 0 and x.max() <= 255
+        _require(is_byte, f"{where}: x", "pixels, whole numbers 0 .. 255", x)
+        is_last = x.ndim == 4 and x.shape[3] in CHANNELS and x.shape[1] not in CHANNELS
+        _require(not is_last, f"{where}: x", "images (channels, height, width)", x)
+        return np.ascontiguousarray(x, dtype=np.uint8)
+    if content == "numbers":
+        return finite(f"{where}: x", x)
+    # A model has a row for each token: one wild token must not ask for 2^31 of them.
+    most, least = (vocabulary_of(options) or MOST_CLASSES) - 1, NO_TOKEN if may_end else 0
+    is_token = x.dtype.kind in "iu" and x.ndim == 2 and x.min() >= least and x.max() <= most
+    rule = f"tokens, whole numbers {least} .. {most} (data.options.vocabulary says how many)"
+    _require(is_token, f"{where}: x", rule, x)
+    tokens = np.ascontiguousarray(x, dtype=np.int64)
+    if may_end:
+        require_ends(where, tokens)
+    return tokens
 
 
 def _require(keeps: object, subject: str, rule: str, values: NDArray[Any]) -> None:
@@ -402,64 +394,32 @@ def _require(keeps: object, subject: str, rule: str, values: NDArray[Any]) -> No
         )
 
 
-def _pixels(where: str, x: NDArray[Any]) -> NDArray[np.uint8]:
-    is_byte = x.dtype.kind in "iu" and x.min() >= 0 and x.max() <= 255
-    _require(is_byte, f"{where}: x", "pixels, whole numbers 0 .. 255", x)
-    is_last = x.ndim == 4 and x.shape[3] in CHANNELS and x.shape[1] not in CHANNELS
-    _require(not is_last, f"{where}: x", "images (channels, height, width)", x)
-    return np.ascontiguousarray(x, dtype=np.uint8)
-
-
-def _tokens(
-    where: str, x: NDArray[Any], vocabulary: int | None, *, may_end: bool
-) -> NDArray[np.int64]:
-    # A model has a row for each: one wild token must not ask for 2^31 of them.
-    most, least = (vocabulary or MOST_CLASSES) - 1, NO_TOKEN if may_end else 0
-    is_token = x.dtype.kind in "iu" and x.ndim == 2 and x.min() >= least and x.max() <= most
-    rule = f"tokens, whole numbers {least} .. {most} (data.options.vocabulary says how many)"
-    _require(is_token, f"{where}: x", rule, x)
-    tokens = np.ascontiguousarray(x, dtype=np.int64)
-    if may_end:
-        require_ends(where, tokens)
-    return tokens
-
-
-def _owners(where: str, values: NDArray[Any]) -> NDArray[Any]:
-    is_name = values.ndim == 1 and values.dtype.kind in "iuU"
-    _require(is_name, f"{where}: client", "whole numbers or text, one for each sample", values)
-    if values.dtype.kind == "U" and not np.char.str_len(values).all():
-        raise ConfigurationError(f"{where}: client: row {int(np.argmin(values != ''))} is empty")
-    return values
-
-
-def _flags(where: str, values: NDArray[Any]) -> NDArray[np.bool_]:
-    is_flag = values.ndim == 1 and values.dtype.kind in "biu" and np.isin(values, (0, 1)).all()
-    _require(is_flag, f"{where}: is_test", "true or false, or 1 or 0, one for each sample", values)
-    return values.astype(np.bool_)
-
-
 def _pool(records: Records, options: FileOptions, rng: np.random.Generator) -> PooledData:
     if records.owner is None and records.is_test is None:
         order = rng.permutation(len(records.y))
-        count = int((options.test_share or _USUAL_SHARE) * len(order) + 0.5)
         is_test = np.zeros(len(order), dtype=np.bool_)
-        is_test[order[:count]] = True
+        is_test[order[: int((options.test_share or 0.2) * len(order) + 0.5)]] = True
     else:
         is_test = held_out(records, options.test_share, rng)
-    shape, vocabulary = records.x.shape[1:], None
+    x, collate, vocabulary, task = records.x, as_stored, None, options.task or "classify"
     dtype: Literal["float32", "int64"] = "float32"
-    x, collate = records.x, as_stored
     if x.dtype == np.uint8:
         collate = as_brightness
     elif x.dtype == np.int64:
         vocabulary = vocabulary_of(options) or int(x.max()) + 1
         dtype, collate = "int64", as_tokens
-    task = options.task or "classify"
     if task == "masked-lm":
         x, y = hidden(x, mask_of(options, vocabulary), rng)
         records = replace(records, y=y)
-    classes = class_count(task, records.y, options.outputs, vocabulary)
-    form = DataForm(shape, classes, dtype, vocabulary, task=task)
+    if task in LANGUAGE:
+        assert vocabulary is not None, "its inputs are tokens"
+        classes = vocabulary
+    elif task == "regress":
+        classes = int(records.y.shape[1])
+    else:
+        # NO_TARGET is below every class.
+        classes = options.outputs or int(records.y.max()) + 1
+    form = DataForm(x.shape[1:], classes, dtype, vocabulary, task=task)
     return pooled(records, is_test, form, collate, x)
 
 
@@ -475,21 +435,15 @@ def own_data_set(code: UserCode) -> DataSet:
     def called(options: FunctionOptions) -> Data:
         return _called(code, tuple(sorted(options.model_dump().items())))
 
-    def read(_: Path | None, options: FunctionOptions) -> Records:
-        return called(options).records
-
     def pool(records: Records, options: FunctionOptions, rng: np.random.Generator) -> PooledData:
         return _pool(records, FileOptions(**called(options).options()), rng)
-
-    def has_owners(_: Path | None, options: FunctionOptions) -> bool:
-        return called(options).client is not None
 
     return DataSet(
         code.label,
         FunctionOptions,
         pool,
-        has_owners=has_owners,
-        read=read,
+        has_owners=lambda _, options: called(options).client is not None,
+        read=lambda _, options: called(options).records,
         has_path=False,
         code=code,
     )

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from array import array as compact_array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,22 +53,13 @@ from ledger.io.user_code import as_configuration_error
 from ledger.protocol.errors import ConfigurationError
 
 X_TEST, Y_TEST = "x_test", "y_test"
-SEQUENCES = ("text", "words", "tokens", "input_ids", "x")
-"""Names that the column of the sequences has where the options name none."""
 _TRUTHS = {"0": False, "1": True, "false": False, "true": True}
+_NAME_RULE = f"of 1 .. {LONGEST_TEXT} characters"
 _ROWS_AT_ONCE = 64
 _MOST_TOKENS = MAX_OWN_BYTES // 16
 
-
-class OwnColumns(NamedTuple):
-    """What a file or folder holds.
-
-    Attributes:
-        held: `x`, the `y` of tasks with labels and, where they are there, `client` and `is_test`.
-    """
-
-    held: dict[str, NDArray[Any]]
-    roles: ColumnRoles
+OwnColumns = tuple[dict[str, NDArray[Any]], ColumnRoles]
+"""`x`, the `y` of tasks with labels and, where they are there, `client` and `is_test`."""
 
 
 def read_samples(path: Path, options: FileOptions) -> OwnColumns:
@@ -100,9 +90,11 @@ def holds_sequences(layout: Layout, options: FileOptions) -> bool:
 
 def joined(where: str, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return arrays one after the other."""
-    if len({part.shape[1:] for part in parts}) > 1:
-        shapes = ", ".join(str(shape) for shape in sorted({part.shape[1:] for part in parts}))
-        raise ConfigurationError(f"{where}: rows of shapes {shapes}; must be of one")
+    shapes = sorted({part.shape[1:] for part in parts})
+    if len(shapes) > 1:
+        raise ConfigurationError(
+            f"{where}: rows of shapes {', '.join(map(str, shapes))}; must be of one"
+        )
     return np.concatenate(parts)
 
 
@@ -122,15 +114,6 @@ def _from_arrays(layout: Layout, options: FileOptions) -> OwnColumns:
             f"{path}: holds {quoted(sorted(names))}; must hold {needed}, and may hold client (or "
             f"writer, or the name of data.options.client) and is_test, or {tests}"
         )
-    held = _held_arrays(path)
-    if not has_test:
-        return OwnColumns(roles.taken(str(path), held), roles)
-    samples = {one: joined(f"{path}: {one}", [held[one], held[test]]) for one, test in pairs}
-    samples["is_test"] = np.repeat([False, True], [len(held[X]), len(held[X_TEST])])
-    return OwnColumns(samples, roles)
-
-
-def _held_arrays(path: Path) -> dict[str, NDArray[Any]]:
     rules = {}
     for name, (dtype, shape) in stated_forms(path, MAX_OWN_BYTES).items():
         kind = np.dtype(dtype).kind
@@ -138,10 +121,15 @@ def _held_arrays(path: Path) -> dict[str, NDArray[Any]]:
             raise ConfigurationError(
                 f"{path}: {name}: must hold numbers or text, holds {dtype} (nothing is unpickled)"
             )
-        free = tuple(None for _ in shape)
         group = "test samples" if name in {X_TEST, Y_TEST} else "samples"
-        rules[name] = ArrayRule("<U" if kind == "U" else dtype, free, rows=group, by_column=True)
-    return read_arrays(path, rules, MAX_OWN_BYTES)
+        stated = "<U" if kind == "U" else dtype
+        rules[name] = ArrayRule(stated, (None,) * len(shape), rows=group, by_column=True)
+    held = read_arrays(path, rules, MAX_OWN_BYTES)
+    if not has_test:
+        return roles.taken(str(path), held), roles
+    samples = {one: joined(f"{path}: {one}", [held[one], held[test]]) for one, test in pairs}
+    samples["is_test"] = np.repeat([False, True], [len(held[X]), len(held[X_TEST])])
+    return samples, roles
 
 
 def _from_lines(layout: Layout, options: FileOptions) -> OwnColumns:
@@ -151,16 +139,16 @@ def _from_lines(layout: Layout, options: FileOptions) -> OwnColumns:
             f"{path}: texts and tokens are in .jsonl, .txt, .parquet or Arrow files"
         )
     roles = column_roles(str(path), layout.names, options)
-    width = len(roles.features)
+    width, row = len(roles.features), 0
     numbers = compact_array("f")
-    texts: dict[str, list[str]] = {name: [] for name in roles.columns[width:]}
-    row = 0
+    texts: dict[str, list[str]] = {array: [] for array in roles.others}
     for row, fields in enumerate(read_csv(path, roles.columns), start=1):
         try:
             numbers.extend(map(float, fields[:width]))
         except ValueError:
+            rule = "a number (which columns are features: data.options.features)"
             for name, text in zip(roles.features, fields, strict=False):
-                _FEATURE.value(f"{path}: row {row}: {name}", text)
+                _converted(f"{path}: row {row}: {name}", float, text, rule)
         for values, text in zip(texts.values(), fields[width:], strict=True):
             values.append(text)
         if len(numbers) * numbers.itemsize > MAX_OWN_BYTES:
@@ -173,34 +161,31 @@ def _from_lines(layout: Layout, options: FileOptions) -> OwnColumns:
         raise ConfigurationError(
             f"{path}: row {at + 1}: {roles.features[column]}: is not finite in float32"
         )
-    assert roles.label is not None, "only sequences go without a label"
-    label = _NUMBER if options.task == "regress" else _label(texts[roles.label])
-    kinds = (
-        ("y", roles.label, _NAME if options.class_names is not None else label),
-        ("client", roles.client, _NAME),
-        ("is_test", roles.is_test, _TRUTH),
-    )
-    return OwnColumns(
-        {"x": x} | {role: kind.array(path, n, texts[n]) for role, n, kind in kinds if n}, roles
-    )
+    is_regress, name_kind = options.task == "regress", (_name, _NAME_RULE)
+    label = (float, "a number") if is_regress else (_whole, _label_rule(texts["y"]))
+    kinds: dict[str, tuple[Callable[[str], Any], str]] = {
+        "y": label if options.class_names is None else name_kind,
+        "client": name_kind,
+        "is_test": (lambda text: _TRUTHS[text.strip().lower()], "0, 1, true or false"),
+    }
+    columns = {"x": x}
+    for array, name in roles.others.items():
+        convert, rule = kinds[array]
+        rows = enumerate(texts[array], start=1)
+        found = [_converted(f"{path}: row {n}: {name}", convert, text, rule) for n, text in rows]
+        columns[array] = np.array(found)
+    return columns, roles
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
-    """A column of a CSV file: how its texts are converted, and the rule for them."""
+def _converted(where: str, convert: Callable[[str], Any], text: str, rule: str) -> Any:
+    try:
+        return convert(text)
+    except (ValueError, KeyError):
+        raise _refused(where, rule, text) from None
 
-    convert: Callable[[str], Any]
-    rule: str
 
-    def value(self, where: str, text: str) -> Any:
-        try:
-            return self.convert(text)
-        except (ValueError, KeyError):
-            raise ConfigurationError(f"{where}: must be {self.rule}, not {text[:80]!r}") from None
-
-    def array(self, path: Path, name: str, texts: Sequence[str]) -> NDArray[Any]:
-        values = [self.value(f"{path}: row {n}: {name}", text) for n, text in enumerate(texts, 1)]
-        return np.array(values)
+def _refused(where: str, rule: str, value: object) -> ConfigurationError:
+    return ConfigurationError(f"{where}: must be {rule}, not {value!r:.80}")
 
 
 def _whole(text: str) -> int:
@@ -209,40 +194,33 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _label(labels: Sequence[str]) -> _Field:
-    rule = f"a whole number from 0 on (text is numbered by {names_setting(labels)})"
-    return _Field(_whole, rule)
-
-
 def _name(text: str) -> str:
     if not 0 < len(text) <= LONGEST_TEXT:
         raise ValueError(text)
     return text
 
 
-_FEATURE = _Field(float, "a number (which columns are features: data.options.features)")
-_NUMBER = _Field(float, "a number")
-_NAME = _Field(_name, f"of 1 .. {LONGEST_TEXT} characters")
-_TRUTH = _Field(lambda text: _TRUTHS[text.strip().lower()], "0, 1, true or false")
+def _label_rule(labels: Sequence[str]) -> str:
+    return f"a whole number from 0 on (text is numbered by {names_setting(labels)})"
 
 
 def _from_arrow(layout: Layout, options: FileOptions) -> OwnColumns:
     roles = column_roles(str(layout.path), layout.names, options)
     held: dict[str, list[NDArray[Any]]] = {name: [] for name in roles.columns}
-    is_test, size, rows = [], 0, 0
+    is_test: list[bool] = []
+    size = 0
     for file in layout.files:
         for batch in read_batches(file, roles.columns):
             for name in roles.columns:
-                where = f"{file}: {name}, from row {rows}"
+                where = f"{file}: {name}, from row {len(is_test)}"
                 held[name].append(values_of(where, batch.column(name)))
                 size += held[name][-1].nbytes
-            rows += batch.num_rows
             is_test += [layout.is_for_test(file)] * batch.num_rows
             if size > MAX_OWN_BYTES:
                 raise ConfigurationError(
                     f"{layout.path}: more than {MAX_OWN_BYTES} bytes of values"
                 )
-    if not rows:
+    if not is_test:
         raise ConfigurationError(f"{layout.path}: has no rows")
     columns = {name: joined(f"{layout.path}: {name}", parts) for name, parts in held.items()}
     taken = roles.taken(str(layout.path), columns)
@@ -250,23 +228,40 @@ def _from_arrow(layout: Layout, options: FileOptions) -> OwnColumns:
         taken["x"] = taken["x"][:, None]
     if layout.kind is FileKind.SAVED and roles.is_test is None and any(is_test):
         taken["is_test"] = np.array(is_test)
-    return OwnColumns(taken, roles)
+    return taken, roles
 
 
 def _sequences(layout: Layout, options: FileOptions) -> OwnColumns:
-    """Return texts and rows of tokens: `x` is int64 of shape (n, longest)."""
+    """Return texts and rows of tokens; a long text of a language task becomes several samples."""
     where = str(layout.path)
     names = {plain_name(name): name for name in layout.names}
-    given = [options.features[0]] if options.features else [*SEQUENCES]
+    usual = ("text", "words", "tokens", "input_ids", "x")
+    given = options.features[:1] if options.features else usual
     feature = next((names[n] for n in map(plain_name, given) if n in names), given[0])
     roles = column_roles(where, layout.names, options, (feature,))
-    samples = _Samples(where, roles, options)
-    number = 0
+    columns: dict[str, list[Any]] = {"x": []} | {array: [] for array in roles.others}
+    size = 0
     for number, (row, is_test) in enumerate(_rows(layout, roles), start=1):
-        samples.add(f"{where}: row {number}", row, is_test=is_test)
-    if not number:
+        at = f"{where}: row {number}"
+        tokens, words = _tokens(f"{at}: {feature}", row.get(feature), options.tokenizer)
+        size += len(tokens)
+        sample: dict[str, Any] = {} if is_test is None else {"is_test": is_test}
+        for array, name in roles.others.items():
+            column, value = f"{at}: {name}", row.get(name)
+            if array == "y":
+                sample[array] = target = _target(column, value, words, options)
+                size += len(target) if isinstance(target, list) else 0
+            else:
+                sample[array] = (_client if array == "client" else _flag)(column, value)
+        pieces = _pieces(at, tokens, options)
+        columns["x"] += pieces
+        for array, value in sample.items():
+            columns.setdefault(array, []).extend([value] * len(pieces))
+        if size > _MOST_TOKENS:
+            raise ConfigurationError(f"{where}: more than {_MOST_TOKENS} tokens and targets")
+    if not columns["x"]:
         raise ConfigurationError(f"{where}: has no rows")
-    return OwnColumns(samples.arrays(), roles)
+    return _filled(where, columns, options), roles
 
 
 def _rows(layout: Layout, roles: ColumnRoles) -> Iterator[tuple[Mapping[str, Any], bool | None]]:
@@ -295,110 +290,57 @@ def _rows(layout: Layout, roles: ColumnRoles) -> Iterator[tuple[Mapping[str, Any
                         yield from ((row, is_test) for row in part)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sequence:
-    """Tokens of a sample, and the word that each is a part of; None of rows of tokens."""
+def _tokens(
+    where: str, value: object, tokenizer: str | None
+) -> tuple[list[int], Sequence[int | None]]:
+    """Return the tokens of a text, of words or of tokens, and the word of each token."""
+    if isinstance(value, list) and value and all(map(_is_whole, value)):
+        return value, range(len(value))
+    is_words = isinstance(value, list) and all(isinstance(word, str) for word in value)
+    if not is_words and not isinstance(value, str):
+        raise _refused(where, "a text, a list of words, or a list of tokens", value)
+    if tokenizer is None:
+        raise ConfigurationError(
+            f"{where}: is text; set data.options.tokenizer to the path of a tokenizer.json"
+        )
+    encode = tokenizer_at(tokenizer).encode
+    with as_configuration_error(f"{where}: the tokenizer fails"):
+        encoded = encode(value, is_pretokenized=is_words)
+    tokens = list(encoded.ids)
+    return tokens, list(encoded.word_ids) if is_words else range(len(tokens))
 
-    tokens: list[int]
-    words: list[int | None] | None = None
+
+def _pieces(where: str, tokens: list[int], options: FileOptions) -> list[list[int]]:
+    most, least = options.length, 2 if options.task == "causal-lm" else 1
+    if len(tokens) < least:
+        raise ConfigurationError(f"{where}: {len(tokens)} tokens; must be at least {least}")
+    if most is None or len(tokens) <= most:
+        return [tokens]
+    if not options.is_language:
+        raise ConfigurationError(
+            f"{where}: {len(tokens)} tokens, more than data.options.length = {most}"
+        )
+    pieces = [tokens[start : start + most] for start in range(0, len(tokens), most)]
+    return [piece for piece in pieces if len(piece) >= least]
 
 
-class _Samples:
-    """Samples of sequences, as they are read."""
-
-    def __init__(self, where: str, roles: ColumnRoles, options: FileOptions) -> None:
-        self._where, self._roles, self._options = where, roles, options
-        self._tokens: list[list[int]] = []
-        self._targets: list[Any] = []
-        self._clients: list[str] = []
-        self._is_test: list[bool] = []
-        self._size = 0
-
-    def add(self, where: str, row: Mapping[str, Any], *, is_test: bool | None) -> None:
-        """Add a row's samples: several of a long text of a language task."""
-        roles, (feature,) = self._roles, self._roles.features
-        sequence = _sequence(f"{where}: {feature}", row.get(feature), self._options.tokenizer)
-        pieces = self._pieces(where, sequence.tokens)
-        self._tokens += pieces
-        self._size += len(sequence.tokens)
-        if roles.label is not None:
-            target = self._target(f"{where}: {roles.label}", row.get(roles.label), sequence)
-            self._targets += [target] * len(pieces)
-            self._size += len(target) if isinstance(target, list) else 0
-        if roles.client is not None:
-            client = _client(f"{where}: {roles.client}", row.get(roles.client))
-            self._clients += [client] * len(pieces)
-        if roles.is_test is not None:
-            is_test = _flag(f"{where}: {roles.is_test}", row.get(roles.is_test))
-        if is_test is not None:
-            self._is_test += [is_test] * len(pieces)
-        if self._size > _MOST_TOKENS:
-            raise ConfigurationError(f"{self._where}: more than {_MOST_TOKENS} tokens and targets")
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        width = max(map(len, self._tokens))
-        if len(self._tokens) * width > _MOST_TOKENS:
-            raise ConfigurationError(
-                f"{self._where}: {len(self._tokens)} samples as long as the longest, {width} "
-                f"tokens, are more than {_MOST_TOKENS}: set data.options.length"
-            )
-        result: dict[str, NDArray[Any]] = {"x": _filled(self._tokens, width, NO_TOKEN)}
-        if self._options.task == "token-classify":
-            result["y"] = _filled(self._targets, width, NO_TARGET)
-        elif self._roles.label is not None:
-            result["y"] = self._joined_targets()
-        if self._clients:
-            longest = max(map(len, self._clients))
-            if 4 * len(self._clients) * longest > MAX_OWN_BYTES:
-                raise ConfigurationError(
-                    f"{self._where}: {len(self._clients)} samples with names of clients as long as "
-                    f"the longest, {longest} characters, are more than {MAX_OWN_BYTES} bytes"
-                )
-            result["client"] = np.array(self._clients, dtype=np.str_)
-        if self._is_test:
-            result["is_test"] = np.array(self._is_test)
-        return result
-
-    def _joined_targets(self) -> NDArray[Any]:
-        if self._options.task != "regress":
-            kind = np.int64 if self._options.class_names is None else np.str_
-            return np.array(self._targets, dtype=kind)
-        if len({len(target) for target in self._targets}) > 1:
-            raise ConfigurationError(
-                f"{self._where}: {self._roles.label}: rows of different lengths; must be of one"
-            )
-        return np.array(self._targets, dtype=np.float64)
-
-    def _pieces(self, where: str, tokens: list[int]) -> list[list[int]]:
-        most, least = self._options.length, 2 if self._options.task == "causal-lm" else 1
-        if len(tokens) < least:
-            raise ConfigurationError(f"{where}: {len(tokens)} tokens; must be at least {least}")
-        if most is None or len(tokens) <= most:
-            return [tokens]
-        if not self._options.is_language:
-            raise ConfigurationError(
-                f"{where}: {len(tokens)} tokens, more than data.options.length = {most}"
-            )
-        pieces = [tokens[start : start + most] for start in range(0, len(tokens), most)]
-        return [piece for piece in pieces if len(piece) >= least]
-
-    def _target(self, where: str, value: Any, sequence: _Sequence) -> Any:
-        names = self._options.class_names
-        if self._options.task == "regress":
-            return _regressed(where, value)
-        if self._options.task == "token-classify":
-            return _token_targets(where, value, sequence, names)
-        if names is not None and type(value) in {int, str} and len(str(value)) <= LONGEST_TEXT:
-            return str(value)
-        if names is not None or not _is_whole(value):
-            raise ConfigurationError(f"{where}: must be {_label([]).rule}, not {value!r:.80}")
-        return value
+def _target(where: str, value: Any, words: Sequence[int | None], options: FileOptions) -> Any:
+    names = options.class_names
+    if options.task == "regress":
+        return _regressed(where, value)
+    if options.task == "token-classify":
+        return _token_targets(where, value, words, names)
+    if names is not None and type(value) in {int, str} and len(str(value)) <= LONGEST_TEXT:
+        return str(value)
+    if names is not None or not _is_whole(value):
+        raise _refused(where, _label_rule([]), value)
+    return value
 
 
 def _regressed(where: str, value: object) -> list[float]:
     numbers: list[Any] = value if isinstance(value, list) else [value]
     if not numbers or not all(type(number) in {int, float} for number in numbers):
-        raise ConfigurationError(f"{where}: must be a number or a list of them, not {value!r:.80}")
+        raise _refused(where, "a number or a list of them", value)
     try:
         return [float(number) for number in numbers]
     except OverflowError:
@@ -406,7 +348,7 @@ def _regressed(where: str, value: object) -> list[float]:
 
 
 def _token_targets(
-    where: str, value: object, sequence: _Sequence, names: Sequence[str] | None
+    where: str, value: object, words: Sequence[int | None], names: Sequence[str] | None
 ) -> list[int]:
     """Return the class of each token: of a word that of its first token alone."""
     labels: list[Any] = value if isinstance(value, list) else [None]
@@ -415,10 +357,7 @@ def _token_targets(
         numbers = iter(class_numbers(where, np.array(named, dtype=np.str_), names).tolist())
         labels = [label if label == NO_TARGET else next(numbers) for label in labels]
     if not all(_is_whole(label) or label == NO_TARGET for label in labels):
-        raise ConfigurationError(
-            f"{where}: must be a list of whole numbers from 0 on, or {NO_TARGET}, not {value!r:.80}"
-        )
-    words: Sequence[int | None] = sequence.words or range(len(sequence.tokens))
+        raise _refused(where, f"a list of whole numbers from 0 on, or {NO_TARGET}", value)
     count = len(set(words) - {None})
     if len(labels) != count:
         raise ConfigurationError(
@@ -433,14 +372,12 @@ def _token_targets(
 def _client(where: str, value: object) -> str:
     if type(value) is not int and not isinstance(value, str):
         raise ConfigurationError(f"{where}: a client must be text or a whole number")
-    if not 0 < len(str(value)) <= LONGEST_TEXT:
-        raise ConfigurationError(f"{where}: must be {_NAME.rule}")
-    return str(value)
+    return str(_converted(where, _name, str(value), _NAME_RULE))
 
 
 def _flag(where: str, value: Any) -> bool:
     if type(value) not in {bool, int} or value not in {0, 1}:
-        raise ConfigurationError(f"{where}: must be true or false, or 1 or 0, not {value!r:.80}")
+        raise _refused(where, "true or false, or 1 or 0", value)
     return bool(value)
 
 
@@ -448,27 +385,36 @@ def _is_whole(value: object) -> bool:
     return type(value) is int and 0 <= value < 2**31
 
 
-def _filled(rows: Sequence[Sequence[int]], width: int, filling: int) -> NDArray[np.int64]:
-    result = np.full((len(rows), width), filling, dtype=np.int64)
-    for place, row in enumerate(rows):
-        result[place, : len(row)] = row
-    return result
-
-
-def _sequence(where: str, value: object, tokenizer: str | None) -> _Sequence:
-    """Return the tokens of a text, a list of words, or a list of tokens."""
-    if isinstance(value, list) and value and all(map(_is_whole, value)):
-        return _Sequence(value)
-    is_words = isinstance(value, list) and all(isinstance(word, str) for word in value)
-    if not is_words and not isinstance(value, str):
+def _filled(
+    where: str, columns: Mapping[str, list[Any]], options: FileOptions
+) -> dict[str, NDArray[Any]]:
+    """Return the columns of sequences as arrays: `x` is int64 of shape (n, longest)."""
+    width, count = max(map(len, columns["x"])), len(columns["x"])
+    if count * width > _MOST_TOKENS:
         raise ConfigurationError(
-            f"{where}: must be a text, a list of words, or a list of tokens, not {value!r:.80}"
+            f"{where}: {count} samples as long as the longest, {width} tokens, are more than "
+            f"{_MOST_TOKENS}: set data.options.length"
         )
-    if tokenizer is None:
+    longest = max(map(len, columns.get("client", ())), default=0)
+    if 4 * count * longest > MAX_OWN_BYTES:
         raise ConfigurationError(
-            f"{where}: is text; set data.options.tokenizer to the path of a tokenizer.json"
+            f"{where}: {count} samples with names of clients as long as the longest, {longest} "
+            f"characters, are more than {MAX_OWN_BYTES} bytes"
         )
-    encode = tokenizer_at(tokenizer).encode
-    with as_configuration_error(f"{where}: the tokenizer fails"):
-        encoded = encode(value, is_pretokenized=is_words)
-    return _Sequence(list(encoded.ids), list(encoded.word_ids) if is_words else None)
+    if options.task == "regress" and len(set(map(len, columns["y"]))) > 1:
+        raise ConfigurationError(f"{where}: labels: rows of different lengths; must be of one")
+    kinds = {"client": np.str_, "is_test": np.bool_, "y": np.int64}
+    if options.task == "regress":
+        kinds["y"] = np.float64
+    elif options.class_names is not None:
+        kinds["y"] = np.str_
+    padding = {"x": NO_TOKEN} | ({"y": NO_TARGET} if options.task == "token-classify" else {})
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, rows in columns.items():
+        if name not in padding:
+            arrays[name] = np.array(rows, dtype=kinds[name])
+            continue
+        arrays[name] = np.full((count, width), padding[name], dtype=np.int64)
+        for place, row in enumerate(rows):
+            arrays[name][place, : len(row)] = row
+    return arrays

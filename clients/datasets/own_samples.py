@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.datasets.federated_data import FederatedData, Samples, frozen_samples, parse_settings
-from clients.datasets.own import OWN, SUFFIXES, OwnOptions, OwnSamples, read_own
+from clients.datasets.own import OWN, SUFFIXES, OwnOptions, read_own
 from clients.datasets.registry import DataChoice, data_digest, load_dataset
 from clients.random_streams import named_stream
 from ledger.protocol.documents.run import RunDocument
@@ -32,12 +32,10 @@ if TYPE_CHECKING:
 _DIGESTS = "digests"
 """Run document field with a 32-byte digest of each owner's samples, which only the owner has."""
 
-_SALT = re.compile(r"(?:0x)?([0-9a-fA-F]{64})")
-
 
 def salt_of(text: str, subject: str) -> bytes:
     """Return a salt of 64 hex digits; `subject` names it in the message."""
-    match = _SALT.fullmatch(text.strip())
+    match = re.fullmatch(r"(?:0x)?([0-9a-fA-F]{64})", text.strip())
     if match is None:
         raise ConfigurationError(f"{subject}: must be 64 hex digits")
     return bytes.fromhex(match[1])
@@ -49,10 +47,7 @@ def samples_digest_of(samples: Samples, salt: bytes) -> Digest:
 
 
 def simulated_digests(data: FederatedData, seed: int) -> tuple[Digest, ...]:
-    """Return the digest of each client's samples in a simulation, where everybody has them.
-
-    The data are those before any client poisons its own.
-    """
+    """Return the digest of each client's samples, before any client poisons its own."""
     salts = (simulated_salt(seed, ClientId(client)) for client in range(data.clients))
     return tuple(map(samples_digest_of, data.train, salts))
 
@@ -64,29 +59,13 @@ def require_bound_files(document: RunDocument, choice: DataChoice) -> None:
     bound = {name: value for name, value in entries if name != _DIGESTS}
     if here == bound:
         return
-    source = choice.path or choice.name
-    subject, was, now = _first_difference(bound, here)
+    names = sorted({*bound, *here}, key=lambda name: (name != "sha256", name))
+    name = next(name for name in names if bound.get(name) != here.get(name))
+    subject = "the sha256 of its files" if name == "sha256" else f"data.{name}"
     raise ConfigurationError(
-        f"the data {source} are not those that the run was deployed with: {subject} was {was}, and "
-        f"is {now}"
+        f"the data {choice.path or choice.name} are not those that the run was deployed with: "
+        f"{subject} was {bound.get(name)!s:.300}, and is {here.get(name)!s:.300}"
     )
-
-
-def require_bound_own(
-    document: RunDocument, client: ClientId, samples: Samples, salt: bytes
-) -> None:
-    """Reject other samples of an owner than it registered, if it disclosed their digest."""
-    disclosed = document.experiment.get("data", {}).get(_DIGESTS, b"")
-    digests = [Digest(disclosed[at : at + 32]) for at in range(0, len(disclosed), 32)]
-    counts = [registered.samples for registered in document.registry]
-    if len(digests) != len(counts) or data_root(counts, digests) != document.data_root:
-        raise ConfigurationError("the run document's data_root is not that of its data digests")
-    here, bound = samples_digest_of(samples, salt), digests[client]
-    if bound not in {NO_DIGEST, here}:
-        raise ConfigurationError(
-            f"client {client}: the training samples are not those that were registered: their "
-            f"digest was 0x{bound.hex()}, and is 0x{here.hex()}"
-        )
 
 
 def require_bound_samples(
@@ -99,13 +78,6 @@ def require_bound_samples(
             f"the training samples are not those that the run was deployed with: their root was "
             f"0x{document.data_root.hex()}, and is 0x{here.hex()}"
         )
-
-
-def _first_difference(bound: Mapping[str, Any], here: Mapping[str, Any]) -> tuple[str, str, str]:
-    names = sorted({*bound, *here}, key=lambda name: (name != "sha256", name))
-    name = next(name for name in names if bound.get(name) != here.get(name))
-    subject = "the sha256 of its files" if name == "sha256" else f"data.{name}"
-    return subject, f"{bound.get(name)!s:.300}", f"{here.get(name)!s:.300}"
 
 
 def _named(name: str, values: NDArray[Any]) -> NamedArray:
@@ -134,11 +106,24 @@ def own_parts(
         Training samples of client i at index i; with `own` those of others are empty, and the test
         set is that of the hosted clients' files, possibly empty.
     """
-    _require_clients(document, clients)
+    if not clients:
+        raise ConfigurationError("there is no client whose samples could be loaded")
+    outside = [client for client in clients if not 0 <= client < len(document.registry)]
+    if outside:
+        raise ConfigurationError(
+            f"client {outside[0]}: the registry has clients 0 .. {len(document.registry) - 1}"
+        )
     if configuration.data.name == OWN.name:
         data = _own(configuration, document, clients, data_path)
     else:
-        data = _divided(configuration, document, data_path)
+        choice = configuration.data.choice()
+        if data_path is not None:
+            choice = replace(choice, path=data_path)
+        require_bound_files(document, choice)
+        rng = named_stream(configuration.seed, "data")
+        data = load_dataset(choice, len(document.registry), rng)
+        digests = simulated_digests(data, configuration.seed)
+        require_bound_samples(document, digests, data.sample_counts)
     for client in clients:
         count, registered = len(data.train[client].y), document.registry[client].samples
         if count != registered:
@@ -146,22 +131,25 @@ def own_parts(
                 f"client {client} has {count} training samples, and is registered with {registered}"
             )
         if salts is not None and data.name == OWN.name:
-            require_bound_own(document, client, data.train[client], salts[client])
+            _require_registered(document, client, data.train[client], salts[client])
     return data
 
 
-def _divided(
-    configuration: Configuration, document: RunDocument, data_path: Path | None
-) -> FederatedData:
-    choice = configuration.data.choice()
-    if data_path is not None:
-        choice = replace(choice, path=data_path)
-    require_bound_files(document, choice)
-    rng = named_stream(configuration.seed, "data")
-    data = load_dataset(choice, len(document.registry), rng)
-    digests = simulated_digests(data, configuration.seed)
-    require_bound_samples(document, digests, data.sample_counts)
-    return data
+def _require_registered(
+    document: RunDocument, client: ClientId, samples: Samples, salt: bytes
+) -> None:
+    """Reject other samples of an owner than it registered, if it disclosed their digest."""
+    disclosed = document.experiment.get("data", {}).get(_DIGESTS, b"")
+    digests = [Digest(disclosed[at : at + 32]) for at in range(0, len(disclosed), 32)]
+    counts = [registered.samples for registered in document.registry]
+    if len(digests) != len(counts) or data_root(counts, digests) != document.data_root:
+        raise ConfigurationError("the run document's data_root is not that of its data digests")
+    here, bound = samples_digest_of(samples, salt), digests[client]
+    if bound not in {NO_DIGEST, here}:
+        raise ConfigurationError(
+            f"client {client}: the training samples are not those that were registered: their "
+            f"digest was 0x{bound.hex()}, and is 0x{here.hex()}"
+        )
 
 
 def _own(
@@ -174,34 +162,34 @@ def _own(
         raise ConfigurationError(
             f"data.name = {OWN.name}: give the file of your own samples with --data"
         )
+    if not data_path.is_dir() and len(clients) > 1:
+        raise ConfigurationError(
+            f"--data {data_path}: {len(clients)} clients have a file each: give their folder"
+        )
     options = parse_settings(OwnOptions, configuration.data.options, "data.options")
     samples = {
-        client: read_own(_file_of(document, client, clients, data_path), options)
-        for client in clients
+        client: read_own(_file_of(document, client, data_path), options) for client in clients
     }
-    nothing = _nothing(next(iter(samples.values())))
+    tests = [test for _, test in samples.values() if test is not None]
+    x, y = samples[clients[0]].train
+    nothing = frozen_samples(x[:0], y[:0])
+    if len(tests) > 1:
+        x, y = (np.concatenate(parts) for parts in zip(*tests, strict=True))
+        tests = [frozen_samples(x, y)]
+    hosted = {client: train for client, (train, _) in samples.items()}
     return FederatedData(
         name=OWN.name,
         form=options.form(),
-        train=tuple(
-            samples[client].train if client in samples else nothing
-            for client in map(ClientId, range(len(document.registry)))
-        ),
-        test=_joined([part.test for part in samples.values() if part.test is not None], nothing),
+        train=tuple(hosted.get(ClientId(at), nothing) for at in range(len(document.registry))),
+        test=tests[0] if tests else nothing,
         collate=options.collate(),
         # How clients are trained together depends on the sizes of all: on no one's host.
         registered=tuple(client.samples for client in document.registry),
     )
 
 
-def _file_of(
-    document: RunDocument, client: ClientId, clients: Sequence[ClientId], data_path: Path
-) -> Path:
+def _file_of(document: RunDocument, client: ClientId, data_path: Path) -> Path:
     if not data_path.is_dir():
-        if len(clients) > 1:
-            raise ConfigurationError(
-                f"--data {data_path}: {len(clients)} clients have a file each: give their folder"
-            )
         return data_path
     name = f"0x{document.registry[client].address.hex()}"
     for suffix in SUFFIXES:
@@ -210,25 +198,3 @@ def _file_of(
     raise ConfigurationError(
         f"--data {data_path}: has no {name}{' or '.join(SUFFIXES)} of client {client}"
     )
-
-
-def _nothing(samples: OwnSamples) -> Samples:
-    return frozen_samples(samples.train.x[:0], samples.train.y[:0])
-
-
-def _joined(parts: list[Samples], nothing: Samples) -> Samples:
-    if len(parts) <= 1:
-        return parts[0] if parts else nothing
-    return frozen_samples(
-        np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts])
-    )
-
-
-def _require_clients(document: RunDocument, clients: Sequence[ClientId]) -> None:
-    if not clients:
-        raise ConfigurationError("there is no client whose samples could be loaded")
-    for client in clients:
-        if not 0 <= client < len(document.registry):
-            raise ConfigurationError(
-                f"client {client}: the registry has clients 0 .. {len(document.registry) - 1}"
-            )

@@ -20,6 +20,7 @@ from clients.datasets.federated_data import (
     PooledData,
     Positive,
     SettingsTable,
+    Share,
     named,
     parse_settings,
     require_trained,
@@ -29,12 +30,7 @@ from ledger.protocol.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Division:
-    """Rows of the pooled data.
-
-    Attributes:
-        train: training rows of client i at index i, not empty.
-        tests: test rows of client i at index i; None if there is only a common test.
-    """
+    """Rows of each client's training samples, and of its test; None with a common test alone."""
 
     train: tuple[Indices, ...]
     tests: tuple[Indices, ...] | None = None
@@ -45,10 +41,7 @@ class Partition(SettingsTable, ABC):
 
     @abstractmethod
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
-        """Return the rows of each client, at least one training row each, no row twice.
-
-        Raises ConfigurationError for more clients than the data allow.
-        """
+        """Return the rows of each client, at least one training row each, no row twice."""
 
 
 class DrawnShares(Partition, ABC):
@@ -120,9 +113,6 @@ class ShardsPartition(Partition):
         )
 
 
-MAX_SHARES = 1_000
-
-
 def _below_one(shares: list[float] | None) -> list[float] | None:
     if shares is not None and sum(shares) >= 1:
         raise ValueError(f"sum to {sum(shares):g}: must be below 1, for the other clients")
@@ -130,21 +120,14 @@ def _below_one(shares: list[float] | None) -> list[float] | None:
 
 
 class QuantityPartition(DrawnShares):
-    """The samples in random order, cut by shares drawn from Dirichlet(alpha, ..., alpha).
-
-    Attributes:
-        shares: of all samples, of the first clients; the others' are drawn, of what is left.
-    """
+    """The samples in random order, cut by shares drawn from Dirichlet(alpha, ..., alpha)."""
 
     name: Literal["quantity"] = "quantity"
     shares: (
-        Annotated[
-            list[Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]],
-            Field(min_length=1, max_length=MAX_SHARES),
-            AfterValidator(_below_one),
-        ]
+        Annotated[list[Share], Field(min_length=1, max_length=1_000), AfterValidator(_below_one)]
         | None
     ) = None
+    """of all samples, of the first clients; the others' are drawn, of what is left."""
 
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
         require_enough(len(pool.train), clients, self.minimum)
@@ -173,16 +156,11 @@ class DirichletPartition(DrawnShares):
 
 
 def dirichlet_shares(
-    labels: Labels,
-    clients: int,
-    alpha: float,
-    rng: np.random.Generator,
-    minimum: int = 1,
+    labels: Labels, clients: int, alpha: float, rng: np.random.Generator, minimum: int = 1
 ) -> tuple[Indices, ...]:
     """Return the ascending indices of each client's samples; every sample goes to exactly one.
 
-    A small alpha gives a class to few clients, a large one divides it evenly. Clients with fewer
-    than `minimum` samples then take one at a time from the client with most.
+    A small alpha gives a class to few clients, a large one divides it evenly.
     """
     if not (math.isfinite(alpha) and alpha > 0):
         raise ConfigurationError(f"data.partition.alpha = {alpha}: must be finite and above 0")
@@ -247,12 +225,8 @@ PARTITIONS: dict[str, type[Partition]] = {
 def partition_of(
     values: Mapping[str, Any], *, has_owners: bool, has_classes: bool = True
 ) -> Partition:
-    """Return the partitioner of a settings table.
-
-    The default is "natural", or without owners "dirichlet", which divides classes, or "iid" where
-    samples have no class.
-    """
-    pooled = "dirichlet" if has_classes else "iid"
-    name = str(values.get("name", "natural" if has_owners else pooled))
+    """Return the partitioner of a settings table; the default depends on owners and classes."""
+    usual = "natural" if has_owners else "dirichlet" if has_classes else "iid"
+    name = str(values.get("name", usual))
     partition = named("data.partition.name: unknown partition", PARTITIONS, name)
     return parse_settings(partition, values, "data.partition")

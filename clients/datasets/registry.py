@@ -6,6 +6,7 @@ import hashlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from clients.datasets.federated_data import (
     FederatedData,
     Indices,
     PooledData,
+    Reading,
     Records,
     Samples,
     SettingsTable,
@@ -51,13 +53,7 @@ PATH_OPTIONS = ("glove", "tokenizer")
 
 @dataclass(frozen=True, slots=True)
 class DataChoice:
-    """The table `data` of TOML: a data set and its division.
-
-    Attributes:
-        path: the file or folder; None for a bundled data set.
-        options: the data set's own settings.
-        partition: name and settings of the partitioner; empty for the data set's default.
-    """
+    """The table `data` of TOML: a data set, its path if it has files, its options and division."""
 
     name: str
     path: Path | None = None
@@ -135,12 +131,9 @@ def recognise(path: Path, settings: Mapping[str, Any] | None = None) -> DataSet:
 
 
 def data_digest(choice: DataChoice) -> dict[str, Any]:
-    """Return a run's record of its data: the sha256 of each file instead of paths.
+    """Return a run's record of its data, with defaults, and the sha256 of files instead of paths.
 
-    Returns:
-        `name`; `options` and `partition` with defaults, a path in them replaced by its file's
-        sha256; `sha256` of the data file, or a list for a folder's files in reading order; none for
-        bundled data.
+    `sha256` is that of the file, or a list for a folder's files in reading order.
     """
     data_set, options, partition = _settings(choice)
     settings = options.model_dump(exclude_none=True)
@@ -170,27 +163,20 @@ def _settings(
     data_set = data_set_named(choice.name)
     options = parse_settings(data_set.options, choice.options, "data.options")
     # A partition that is named needs no look at the file.
-    is_open = looks and "name" not in choice.partition
-    has_owners = (
-        data_set.is_owned(choice.path, options) if is_open else data_set.owned_by is not None
-    )
+    has_owners = data_set.owned_by is not None
+    if looks and "name" not in choice.partition:
+        has_owners = data_set.is_owned(choice.path, options)
     has_classes = getattr(options, "task", None) in {None, "classify"} or data_set.code is not None
     partition = partition_of(choice.partition, has_owners=has_owners, has_classes=has_classes)
-    if data_set.is_declared:
-        _require_undivided(choice, partition)
-    return data_set, options, partition
-
-
-def _require_undivided(choice: DataChoice, partition: Partition) -> None:
-    """Reject a division or a common path of private samples."""
-    if not isinstance(partition, NaturalPartition):
+    if data_set.is_declared and not isinstance(partition, NaturalPartition):
         raise ConfigurationError(
             f"data.partition.name = {choice.partition['name']}: private samples are not divided"
         )
-    if choice.path is not None:
+    if data_set.is_declared and choice.path is not None:
         raise ConfigurationError(
             f"data.path = {choice.path}: a worker is given the file of its own samples by --data"
         )
+    return data_set, options, partition
 
 
 def _copied(pool: PooledData, parts: tuple[Indices, ...]) -> tuple[Samples, tuple[Samples, ...]]:
@@ -199,10 +185,8 @@ def _copied(pool: PooledData, parts: tuple[Indices, ...]) -> tuple[Samples, tupl
     x, y = pool.x[rows], pool.y[rows]
     x.setflags(write=False)
     y.setflags(write=False)
-    ends = np.cumsum([len(part) for part in parts]).tolist()
-    starts = [0, *ends[:-1]]
-    views = tuple(Samples(x[a:b], y[a:b]) for a, b in zip(starts, ends, strict=True))
-    return Samples(x, y), views
+    ends = np.cumsum([0, *map(len, parts)]).tolist()
+    return Samples(x, y), tuple(Samples(x[a:b], y[a:b]) for a, b in pairwise(ends))
 
 
 def _recorded_option(value: object) -> object:
@@ -223,14 +207,13 @@ class DataContents:
     """Contents of valid files.
 
     Attributes:
-        train: training samples by the files' own split; None without one.
+        train: number of training samples by the files' own split; None without one.
         clients: number of natural clients; None without any.
         shape: of one sample in the files; empty for a text.
-        per_class: number of samples by label, labels ascending; those that do not occur are left
-            out. Of a class for each token it counts tokens; empty where nothing is classified.
+        per_class: number of samples, or of tokens, by label, labels ascending.
         features: columns or array of the inputs of own data; None of another data set.
         outputs: number of outputs that a model gets; None where the check does not compute it.
-        about: sentences about features, labels and clients of own data.
+        about: sentences about how own data were read.
         notes: sentences about what may be another thing than the user meant.
     """
 
@@ -262,12 +245,20 @@ def verify_files(
         if glove is not None:
             raise ConfigurationError(f"--glove {glove}: data set 'own' has no word vectors")
         form = parse_settings(OwnOptions, settings or {}, "data.options")
-        contents = _contents(data_set, _own_records(path, form))
+        train, test = read_own(path, form)
+        parts = [train] if test is None else [train, test]
+        x, y = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        contents = _contents(data_set, Records(x, y, is_test=np.arange(len(y)) >= len(train.y)))
         outputs = (f"{form.outputs} model outputs",)
         return replace(contents, outputs=form.outputs, about=outputs)
     options = parse_settings(data_set.options, settings, "data.options") if settings else None
     records = data_set.records(path, options)
-    _require_split(path, data_set, records)
+    if records.is_test is not None and records.owner is not None:
+        trained = records.owner[~records.is_test]
+        counts = np.bincount(trained, minlength=len(records.owners))
+        require_trained(counts, records.owners, data_set.owned_by or "clients", str(path))
+    if records.is_test is not None and not records.is_test.any():
+        raise ConfigurationError(f"{path}: has no test samples")
     if glove is not None:
         with_glove = {**(settings or {}), "glove": str(glove)}
         options = parse_settings(data_set.options, with_glove, "data.options")
@@ -275,23 +266,11 @@ def verify_files(
     return _contents(data_set, records)
 
 
-def _own_records(path: Path, options: OwnOptions) -> Records:
-    train, test = read_own(path, options)
-    parts: list[Samples] = [train] if test is None else [train, test]
-    is_test = np.repeat([False, True], [len(train.y), 0 if test is None else len(test.y)])
-    return Records(
-        np.concatenate([part.x for part in parts]),
-        np.concatenate([part.y for part in parts]),
-        is_test=is_test,
-    )
-
-
 def _contents(data_set: DataSet, records: Records) -> DataContents:
     test = None if records.is_test is None else int(records.is_test.sum())
-    is_classified = records.y.dtype.kind != "f"
-    y = records.y[records.y != NO_TARGET] if is_classified else records.y[:0]
-    labels, counts = np.unique(y, return_counts=True)
-    reading = records.reading
+    y, reading = records.y, records.reading or Reading((), None, (), ())
+    is_classified = y.dtype.kind != "f"
+    labels, counts = np.unique(y[y != NO_TARGET] if is_classified else y[:0], return_counts=True)
     return DataContents(
         dataset=data_set.name,
         samples=len(records.y),
@@ -300,19 +279,8 @@ def _contents(data_set: DataSet, records: Records) -> DataContents:
         clients=None if records.owner is None else len(records.owners),
         shape=tuple(records.x.shape[1:]),
         per_class=dict(zip(labels.tolist(), counts.tolist(), strict=True)),
-        features=reading.features if reading else None,
-        outputs=reading.outputs if reading else None,
-        about=reading.lines if reading else (),
-        notes=reading.notes if reading else (),
+        features=reading.features or None,
+        outputs=reading.outputs,
+        about=reading.lines,
+        notes=reading.notes,
     )
-
-
-def _require_split(path: Path, data_set: DataSet, records: Records) -> None:
-    if records.is_test is None:
-        return
-    if records.owner is not None:
-        trained = records.owner[~records.is_test]
-        counts = np.bincount(trained, minlength=len(records.owners))
-        require_trained(counts, records.owners, data_set.owned_by or "clients", str(path))
-    if not records.is_test.any():
-        raise ConfigurationError(f"{path}: has no test samples")

@@ -17,20 +17,18 @@ does as the authors did).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from clients.datasets.data_set import DataSet, FileFormat, HubFiles
 from clients.datasets.federated_data import (
     DataForm,
     FilePath,
-    Inputs,
     PooledData,
     Records,
     SettingsTable,
@@ -50,7 +48,14 @@ from clients.datasets.files.layout import (
     read_leaf,
     train_first,
 )
-from clients.datasets.files.tables import LONGEST_ENTRY, Column, read_csv, read_lines, read_rows
+from clients.datasets.files.tables import (
+    LONGEST_ENTRY,
+    Column,
+    read_csv,
+    read_lines,
+    read_table,
+    require_names,
+)
 from ledger.protocol.errors import ConfigurationError
 
 WIDEST = 4096
@@ -59,32 +64,29 @@ GLOVE_RULES = {
     "vector": ArrayRule("<f4", (None, None), rows="words", by_column=True),
 }
 
-WordVectors = dict[str, NDArray[np.float32]]
-"""The vector of each word, all of one width."""
 
-
-def read_glove(path: Path, words: Set[str]) -> WordVectors:
+def read_glove(path: Path, words: Set[str]) -> dict[str, NDArray[np.float32]]:
     """Return the vectors of the words in a file, at least one; of a repeated word the first."""
-    vectors = _glove_arrays(path, words) if path.suffix == ".npz" else _glove_lines(path, words)
+    vectors: dict[str, NDArray[np.float32]] = {}
+    found = _glove_arrays(path) if path.suffix == ".npz" else _glove_lines(path, words)
+    for word, vector in found:
+        if word in words:
+            vectors.setdefault(word, vector)
     if not vectors:
         raise ConfigurationError(f"{path}: has none of the {len(words)} words of the data")
     return vectors
 
 
-def _glove_arrays(path: Path, words: Set[str]) -> WordVectors:
+def _glove_arrays(path: Path) -> Iterator[tuple[str, NDArray[np.float32]]]:
     arrays = read_arrays(path, GLOVE_RULES)
     width = arrays["vector"].shape[1]
     if not 1 <= width <= WIDEST:
         raise ConfigurationError(f"{path}: vectors of {width} numbers; there may be 1 .. {WIDEST}")
-    vectors: WordVectors = {}
-    for word, vector in zip(arrays["word"].tolist(), arrays["vector"], strict=True):
-        if word in words:
-            vectors.setdefault(word, vector)
-    return vectors
+    yield from zip(arrays["word"].tolist(), arrays["vector"], strict=True)
 
 
-def _glove_lines(path: Path, words: Set[str]) -> WordVectors:
-    vectors: WordVectors = {}
+def _glove_lines(path: Path, words: Set[str]) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Yield requested words alone: the numbers of others are not read."""
     width = 0
     for number, line in enumerate(read_lines(path), start=1):
         fields = line.rstrip("\n").rstrip(" \r").count(" ")
@@ -95,26 +97,22 @@ def _glove_lines(path: Path, words: Set[str]) -> WordVectors:
                 f"first, {width}, and at most {WIDEST}"
             )
         word, _, numbers = line.partition(" ")
-        if word in words and word not in vectors:
-            vectors[word] = _vector(f"{path}: line {number}", numbers)
-    return vectors
-
-
-def _vector(where: str, numbers: str) -> NDArray[np.float32]:
-    try:
-        vector = np.array(numbers.split(), dtype=np.float64)
-    except ValueError as error:
-        raise ConfigurationError(f"{where}: {error}") from error
-    if not (np.abs(vector) <= np.finfo(np.float32).max).all():
-        raise ConfigurationError(f"{where}: holds a number that is not finite in 32 bits")
-    return vector.astype(np.float32)
+        if word not in words:
+            continue
+        try:
+            vector = np.array(numbers.split(), dtype=np.float64)
+        except ValueError as error:
+            raise ConfigurationError(f"{path}: line {number}: {error}") from error
+        if not (np.abs(vector) <= np.finfo(np.float32).max).all():
+            raise ConfigurationError(
+                f"{path}: line {number}: holds a number that is not finite in 32 bits"
+            )
+        yield word, vector.astype(np.float32)
 
 
 ALPHABET = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 WINDOW = 80
-TEST_SHARE = 0.2
 MAX_ROWS = 10_000_000
-LONGEST_ROLE = 200
 SHAKESPEARE_RULES = {
     "chars": ArrayRule("|u1", (None,), 0, len(ALPHABET) - 1, rows="characters"),
     "text_offset": ArrayRule("<i8", (None,), 0, rows="offsets"),
@@ -124,7 +122,6 @@ SHAKESPEARE_RULES = {
     "alphabet": ArrayRule("<U1", (len(ALPHABET),), rows="alphabet"),
 }
 COLUMNS = ("character_id", "x", "y")
-_NO_CHARACTER = 255
 
 
 class ShakespeareOptions(SettingsTable):
@@ -169,27 +166,19 @@ def _lines(layout: Layout) -> Records:
     content = bytearray()
     for role, x, y in read_csv(path, COLUMNS):
         where = f"{path}: sample {len(roles)}"
-        if not 0 < len(role) <= LONGEST_ROLE:
-            raise ConfigurationError(
-                f"{where}: character_id: must have 1 .. {LONGEST_ROLE} characters"
-            )
+        require_names(f"{where}: character_id", [role])
         if len(roles) == MAX_ROWS:
             raise ConfigurationError(f"{path}: more than {MAX_ROWS} samples")
         content += _bytes_of(where, x, y)
         roles.append(role)
     if not roles:
         raise ConfigurationError(f"{path}: has no samples")
-    owner, owners = numbered(roles)
-    rows = _numbered_characters(str(path), content)
-    return Records(rows[:, :WINDOW], rows[:, WINDOW].astype(np.int64), owner, owners)
+    return Records(*_windows(str(path), content), *numbered(roles))
 
 
 def _shakespeare_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
-    content = bytearray()
-    for window, following in zip(x, y, strict=True):
-        content += _bytes_of(where, window, following)
-    rows = _numbered_characters(where, content)
-    return LeafPart(rows[:, :WINDOW], rows[:, WINDOW].astype(np.int64))
+    pairs = zip(x, y, strict=True)
+    return _windows(where, b"".join(_bytes_of(where, window, after) for window, after in pairs))
 
 
 def _in_text_order(user: LeafUser) -> UserSamples:
@@ -227,23 +216,24 @@ def _bytes_of(where: str, window: object, following: object) -> bytes:
     try:
         return (window + following).encode("latin-1")
     except UnicodeEncodeError as error:
-        raise ConfigurationError(
-            f"{where}: {error.object[error.start]!r} is not in the alphabet"
-        ) from error
+        character = error.object[error.start]
+        raise ConfigurationError(f"{where}: {character!r} is not in the alphabet") from error
 
 
-def _numbered_characters(where: str, content: bytearray) -> NDArray[np.uint8]:
-    """Return the alphabet index of each character, one row per sample."""
-    index_of = np.full(256, _NO_CHARACTER, dtype=np.uint8)
+def _windows(where: str, content: bytes | bytearray) -> LeafPart:
+    """Return the alphabet index of each character, and of the next one of each window."""
+    outside = 255
+    index_of = np.full(256, outside, dtype=np.uint8)
     index_of[np.frombuffer(ALPHABET.encode("latin-1"), dtype=np.uint8)] = np.arange(len(ALPHABET))
     characters = np.frombuffer(content, dtype=np.uint8)
     numbers = index_of[characters]
-    if (numbers == _NO_CHARACTER).any():
-        first = int(np.argmax(numbers == _NO_CHARACTER))
+    if (numbers == outside).any():
+        first = int(np.argmax(numbers == outside))
         raise ConfigurationError(
             f"{where}: sample {first // (WINDOW + 1)}: {chr(characters[first])!r} not in alphabet"
         )
-    return numbers.reshape(-1, WINDOW + 1)
+    rows = numbers.reshape(-1, WINDOW + 1)
+    return LeafPart(rows[:, :WINDOW], rows[:, WINDOW].astype(np.int64))
 
 
 def _pool_shakespeare(
@@ -265,20 +255,16 @@ def _is_test(records: Records, split: str | None) -> NDArray[np.bool_]:
     is_test = np.zeros(len(records.y), dtype=np.bool_)
     for number, role in enumerate(records.owners):
         rows = np.flatnonzero(records.owner == number)
-        _require_one_text(role, records.x[rows], records.y[rows])
-        is_test[rows[len(rows) - int(TEST_SHARE * len(rows) + 0.5) :]] = True
+        x, y = records.x[rows], records.y[rows]
+        follows = (x[1:, :-1] == x[:-1, 1:]).all(axis=1) & (x[1:, -1] == y[:-1])
+        if not follows.all():
+            raise ConfigurationError(
+                f"data.options.split = 'position': window {int(np.argmin(follows)) + 1} of role "
+                f"{role!r} does not continue the one before it: the files are not in the order of "
+                "the text"
+            )
+        is_test[rows[len(rows) - int(0.2 * len(rows) + 0.5) :]] = True
     return is_test
-
-
-def _require_one_text(role: str, x: NDArray[np.uint8], y: NDArray[np.int64]) -> None:
-    """Reject windows that are not consecutive, as their last fifth would mean nothing."""
-    follows = (x[1:, :-1] == x[:-1, 1:]).all(axis=1) & (x[1:, -1] == y[:-1])
-    if not follows.all():
-        raise ConfigurationError(
-            f"data.options.split = 'position': window {int(np.argmin(follows)) + 1} of role "
-            f"{role!r} does not continue the one before it: the files are not in the order of "
-            "the text"
-        )
 
 
 SHAKESPEARE = DataSet(
@@ -291,7 +277,7 @@ SHAKESPEARE = DataSet(
         FileFormat(
             FileKind.LEAF,
             frozenset(),
-            lambda layout: read_leaf(layout, _shakespeare_part, _in_text_order),
+            partial(read_leaf, convert=_shakespeare_part, ordered=_in_text_order),
         ),
     ),
     owned_by="roles",
@@ -300,63 +286,43 @@ SHAKESPEARE = DataSet(
 )
 
 
-CLASSES = 2
 TOKENS = 25
-LONGEST_ACCOUNT = 200
-OURS = {
-    "user": Column.WHOLE,
-    "is_test": Column.WHOLE,
-    "label": Column.WHOLE,
-    "text": Column.TEXT,
-}
+OURS = dict.fromkeys(("user", "is_test", "label"), Column.WHOLE) | {"text": Column.TEXT}
 HUGGING_FACE = {"user": Column.TEXT, "text": Column.TEXT, "sentiment": Column.WHOLE}
-
-_TOKEN = re.compile(r"[\w']+|[.,!?;]")
 _TEXT_PLACE = 4  # LEAF: id, date, query, account, text
 _ALLOWED = {"is_test": (0, 1), "label": (0, 1), "sentiment": (0, 4)}
 """Sentiment140 also has the sentiment 2, neutral, but only in its test file."""
 
 
 class Sent140Options(SettingsTable):
-    """Settings.
+    """Settings."""
 
-    Attributes:
-        glove: path of the word vectors.
-        lower: whether text is lowered before words are looked up.
-        test_share: share of each account's samples in the test, by default 0.2; only for files
-            without a split of their own.
-    """
-
-    glove: FilePath = Field(description="the path of GloVe word vectors, .npz or text")
+    glove: FilePath
+    """the path of GloVe word vectors, .npz or text"""
     lower: bool = True
+    """whether text is lowered before words are looked up."""
     test_share: Share | None = None
+    """share of each account's samples in the test, by default 0.2; only for files without a split
+    of their own."""
 
 
 def _tweets(layout: Layout, columns: Mapping[str, Column]) -> Records:
     """Return the tweets of a table, our own with its split or the Hugging Face layout without."""
-    found: dict[str, list[NDArray[Any]]] = {name: [] for name in columns}
-    count = 0
-    for path in layout.files:
-        for rows in read_rows(path, columns):
-            for name, values in rows.items():
-                if name in _ALLOWED:
-                    where = f"{path}: from row {count}"
-                    _require_one_of(where, name, values, _ALLOWED[name])
-                found[name].append(values)
-            count += len(rows["text"])
-    held = {name: np.concatenate(parts) for name, parts in found.items()}
-    users, is_test = held["user"], held.get("is_test")
-    if columns["user"] is Column.TEXT and not all(
-        0 < len(user) <= LONGEST_ACCOUNT for user in set(users)
-    ):
-        raise ConfigurationError(
-            f"{layout.path}: user: must have 1 .. {LONGEST_ACCOUNT} characters"
-        )
-    owner, owners = numbered(users if columns["user"] is Column.WHOLE else users.tolist())
+
+    def check(where: str, rows: Mapping[str, NDArray[Any]]) -> None:
+        for name, allowed in _ALLOWED.items():
+            values = rows.get(name, np.zeros(0))
+            wrong = values[~np.isin(values, allowed)]
+            if len(wrong):
+                rule = " or ".join(map(str, allowed))
+                raise ConfigurationError(f"{where}: {name} {wrong[0]}; must be {rule}")
+
+    held = read_table(layout.files, columns, check)
+    if columns["user"] is Column.TEXT:
+        require_names(f"{layout.path}: user", held["user"])
     label = held["label"] if "label" in held else held["sentiment"] // 4
-    return Records(
-        held["text"], label, owner, owners, None if is_test is None else is_test.astype(np.bool_)
-    )
+    is_test = held["is_test"].astype(np.bool_) if "is_test" in held else None
+    return Records(held["text"], label, *numbered(held["user"]), is_test)
 
 
 def _sent140_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
@@ -364,7 +330,8 @@ def _sent140_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
         raise ConfigurationError(
             f"{where}: x must be lists of 5 or more texts: id, date, query, account, text"
         )
-    texts = [tweet[_TEXT_PLACE] for tweet in x]
+    texts = np.empty(len(x), dtype=object)
+    texts[:] = [tweet[_TEXT_PLACE] for tweet in x]
     longest = max(map(len, texts), default=0)
     if longest > LONGEST_ENTRY:
         raise ConfigurationError(
@@ -379,7 +346,7 @@ def _sent140_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
                 f"{where}: label {str(label)[:20]!r}; must be 0 (negative), or 4 or 1 (positive)"
             )
         labels.append(class_)
-    return LeafPart(_as_records(texts), np.array(labels, dtype=np.int64))
+    return LeafPart(texts, np.array(labels, dtype=np.int64))
 
 
 def _is_tweet(value: object) -> bool:
@@ -388,46 +355,27 @@ def _is_tweet(value: object) -> bool:
     )
 
 
-def _require_one_of(
-    where: str, name: str, values: NDArray[np.int64], allowed: tuple[int, ...]
-) -> None:
-    wrong = ~np.isin(values, allowed)
-    if wrong.any():
-        raise ConfigurationError(
-            f"{where}: {name} {values[wrong][0]}; must be {' or '.join(map(str, allowed))}"
-        )
-
-
-def _as_records(texts: list[str]) -> NDArray[Any]:
-    rows = np.empty(len(texts), dtype=object)
-    rows[:] = texts
-    return rows
-
-
 def _pool_sent140(
     records: Records, options: Sent140Options, rng: np.random.Generator
 ) -> PooledData:
-    is_test = held_out(records, options.test_share, rng)
-    form, x = _prepared_sent140(records.x, Path(options.glove), lower=options.lower)
-    return pooled(records, is_test, form, as_tokens, x)
-
-
-def _prepared_sent140(texts: NDArray[Any], glove: Path, *, lower: bool) -> tuple[DataForm, Inputs]:
     """Return tokens of the texts, and the vectors of the known words that occur.
 
     Token 0 is padding and unknown words; the others are words in ascending order.
     """
-    rows = [_TOKEN.findall(text.lower() if lower else text)[:TOKENS] for text in texts]
-    vectors = read_glove(glove, {word for row in rows for word in row})
+    is_test = held_out(records, options.test_share, rng)
+    texts = (text.lower() if options.lower else text for text in records.x)
+    rows = [re.findall(r"[\w']+|[.,!?;]", text)[:TOKENS] for text in texts]
+    vectors = read_glove(Path(options.glove), {word for row in rows for word in row})
     words = sorted(vectors)
     token = {word: number for number, word in enumerate(words, start=1)}
-    embedding = np.zeros((len(words) + 1, len(next(iter(vectors.values())))), dtype=np.float32)
+    embedding = np.zeros((len(words) + 1, len(vectors[words[0]])), dtype=np.float32)
     embedding[1:] = [vectors[word] for word in words]
     embedding.setflags(write=False)
     tokens = np.zeros((len(rows), TOKENS), dtype=np.int32)
     for number, row in enumerate(rows):
         tokens[number, : len(row)] = [token.get(word, 0) for word in row]
-    return DataForm((TOKENS,), CLASSES, "int64", len(embedding), embedding), tokens
+    form = DataForm((TOKENS,), 2, "int64", len(embedding), embedding)
+    return pooled(records, is_test, form, as_tokens, tokens)
 
 
 SENT140 = DataSet(
@@ -437,7 +385,7 @@ SENT140 = DataSet(
     (
         FileFormat(FileKind.TABLE, frozenset(OURS), partial(_tweets, columns=OURS)),
         FileFormat(FileKind.TABLE, frozenset(HUGGING_FACE), partial(_tweets, columns=HUGGING_FACE)),
-        FileFormat(FileKind.LEAF, frozenset(), lambda layout: read_leaf(layout, _sent140_part)),
+        FileFormat(FileKind.LEAF, frozenset(), partial(read_leaf, convert=_sent140_part)),
     ),
     owned_by="accounts",
     is_input_of=_is_tweet,

@@ -26,7 +26,6 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -53,17 +52,13 @@ from ledger.protocol.types import Digest
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
 MAX_FILE_BYTES = 1 << 26
-_READ = (CONFIG, "generation_config.json", INDEX)
-_ADAPTERS = "adapter_config.json"
-_IMPLEMENTATIONS = (None, "eager", "sdpa", "grouped_mm", "batched_mm")
-_REFUSED = ("transformers_weights", "quantization_config")
 
 
 def require_plain_base(subject: str, folder: Path) -> None:
     """Reject a folder that names code, pickles, or files elsewhere."""
-    if (folder / _ADAPTERS).exists():
+    if (folder / "adapter_config.json").exists():
         raise ConfigurationError(f"{subject}: holds adapters, and no base")
-    for name in _READ:
+    for name in (CONFIG, "generation_config.json", INDEX):
         if (folder / name).exists():
             where = f"{subject}: {name}"
             content = _content(where, folder / name)
@@ -74,12 +69,13 @@ def require_plain_base(subject: str, folder: Path) -> None:
 
 
 def _require_own_code(where: str, content: dict[str, Any]) -> None:
+    implementations = (None, "eager", "sdpa", "grouped_mm", "batched_mm")
     for name, value in _members(content):
-        if name in _REFUSED and value is not None:
+        if name in {"transformers_weights", "quantization_config"} and value is not None:
             raise ConfigurationError(f"{where}: {name}: is not supported in a base")
         if name.strip("_").startswith(("attn_implementation", "experts_implementation")):
             values = list(value.values()) if isinstance(value, dict) else [value]
-            if any(chosen not in _IMPLEMENTATIONS for chosen in values):
+            if any(chosen not in implementations for chosen in values):
                 raise ConfigurationError(
                     f"{where}: {name} = {value!r:.80}: must be eager or sdpa, not foreign code"
                 )
@@ -122,16 +118,11 @@ def _members(content: object) -> Iterator[tuple[str, Any]]:
             rest.extend(value)
 
 
-_HEAD_DEVIATION = 0.02
-
-
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A loaded base, which nothing writes to.
+    """A loaded base, in evaluation mode and without gradients, which nothing writes to.
 
-    Attributes:
-        module: of transformers, in evaluation mode, without gradients.
-        drawn: those of them that the folder has no weights of.
+    `drawn` are those of its heads that the folder has no weights of.
     """
 
     module: Any
@@ -140,28 +131,19 @@ class Base:
 
 
 class HfOptions(SettingsTable):
-    """The base and its adapters.
+    """The base and its adapters."""
 
-    Attributes:
-        path: folder of the base, with config.json and model.safetensors.
-        sha256: of the folder, as `cmfl model digest` prints it; None to take what is there.
-        rank: of the adapters.
-        alpha: the adapters' scale is alpha / rank.
-        targets: names of the layers that get adapters, separated by commas; empty for peft's usual
-            ones of this kind of model.
-        dtype: of the base; adapters are float32.
-    """
-
-    path: FilePath = Field(description="the folder of the base, with config.json")
+    path: FilePath
+    """the folder of the base, with config.json"""
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    """of the folder, as `cmfl model digest` prints it; None to take what is there"""
     rank: Annotated[int, Field(ge=1, le=LARGEST_WIDTH)] = 8
     alpha: Positive = 16.0
+    """the adapters' scale is alpha / rank"""
     targets: str = ""
+    """the layers that get adapters, separated by commas; empty for peft's usual ones"""
     dtype: Literal["float32", "bfloat16"] = "float32"
-
-    def target_names(self) -> list[str] | None:
-        names = [name.strip() for name in self.targets.split(",")]
-        return [name for name in names if name] or None
+    """of the base; adapters are float32"""
 
 
 class AdaptedModel(nn.Module):
@@ -203,9 +185,19 @@ class AdaptedModel(nn.Module):
         """
         with torch.no_grad():
             for name, tensor in trainable(self):
-                values = _start(name, tuple(tensor.shape), self._drawn, rng)
-                if values is not None:
-                    tensor.copy_(torch.from_numpy(values.astype(np.float32)))
+                shape = tuple(tensor.shape)
+                if ".lora_B." in name or ".lora_embedding_A." in name:
+                    values = np.zeros(shape)
+                elif ".lora_A." in name:
+                    limit = math.prod(shape[1:]) ** -0.5
+                    values = rng.uniform(-limit, limit, shape)
+                elif ".lora_embedding_B." in name:
+                    values = rng.standard_normal(shape)
+                elif len(shape) > 1 and any(f".{head}." in name for head in self._drawn):
+                    values = 0.02 * rng.standard_normal(shape)
+                else:  # the folder's own stay
+                    continue
+                tensor.copy_(torch.from_numpy(values.astype(np.float32)))
 
     def save_adapter(self, folder: Path) -> None:
         """Write the adapters as `peft.PeftModel.from_pretrained` reads them."""
@@ -217,7 +209,7 @@ def adapted(base: Base, settings: HfOptions, task: Task) -> AdaptedModel:
     """Return a model with new adapters on a copy of a base that shares its memory."""
     peft = imported("peft", "transformers", "models of a base")
     names = [name for name, _ in base.module.named_modules()]
-    targets = settings.target_names()
+    targets = [target.strip() for target in settings.targets.split(",") if target.strip()] or None
     for target in targets or ():
         if not any(name == target or name.endswith(f".{target}") for name in names):
             raise ConfigurationError(
@@ -242,24 +234,9 @@ def adapted(base: Base, settings: HfOptions, task: Task) -> AdaptedModel:
     for part in model.modules():
         if isinstance(part, peft.utils.ModulesToSaveWrapper):
             part.modules_to_save.float()
-            part.register_forward_pre_hook(_in_float32)
+            # The base may compute in bfloat16, and the head does not.
+            part.register_forward_pre_hook(lambda _, inputs: tuple(x.float() for x in inputs))
     return AdaptedModel(model, base.drawn)
-
-
-def _start(
-    name: str, shape: tuple[int, ...], drawn: tuple[str, ...], rng: np.random.Generator
-) -> NDArray[np.float64] | None:
-    """Return the first values of a trained tensor; None to leave those of the folder."""
-    if ".lora_B." in name or ".lora_embedding_A." in name:
-        return np.zeros(shape)
-    if ".lora_A." in name:
-        limit = math.prod(shape[1:]) ** -0.5
-        return rng.uniform(-limit, limit, shape)
-    if ".lora_embedding_B." in name:
-        return rng.standard_normal(shape)
-    if len(shape) > 1 and any(f".{head}." in name for head in drawn):
-        return _HEAD_DEVIATION * rng.standard_normal(shape)
-    return None
 
 
 def _sharing(module: nn.Module) -> nn.Module:
@@ -271,14 +248,7 @@ def _sharing(module: nn.Module) -> nn.Module:
     return copy.deepcopy(module, shared)
 
 
-def _in_float32(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Return the inputs of a head whose base may compute in bfloat16."""
-    return tuple(value.float() for value in inputs)
-
-
 _PACKAGES = ("transformers", "peft")
-_HEADS = ("score", "classifier")
-"""Names that transformers gives to the layer of the classes."""
 _AUTO = {
     "classify": "AutoModelForSequenceClassification",
     "regress": "AutoModelForSequenceClassification",
@@ -328,7 +298,7 @@ hf = HfFactory()
 
 def _checked_digest(settings: HfOptions) -> str:
     folder = Path(settings.path)
-    if not (folder / "config.json").is_file():
+    if not (folder / CONFIG).is_file():
         raise ConfigurationError(
             f"model.options.path = {settings.path!r}: must be a base, with config.json"
         )
@@ -374,14 +344,10 @@ def _base(path: str, digest: str, task: Task, outputs: int, dtype: str) -> Base:
     missing = {key.rpartition(".")[0] for key in report["missing_keys"]}
     if missing and not outputs:
         raise ConfigurationError(f"{subject}: has no weights of {min(missing)!r}")
-    return Base(module, _heads(module, missing) if outputs else (), tuple(sorted(missing)))
-
-
-def _heads(module: nn.Module, missing: set[str]) -> tuple[str, ...]:
-    heads = missing | {name for name in _HEADS if hasattr(module, name)}
-    return tuple(
-        sorted(name for name in heads if not any(name.startswith(f"{outer}.") for outer in heads))
-    )
+    # transformers names the layer of the classes so.
+    named = missing | {name for name in ("score", "classifier") if hasattr(module, name)}
+    inner = {name for name in named for outer in named if name.startswith(f"{outer}.")}
+    return Base(module, tuple(sorted(named - inner)) if outputs else (), tuple(sorted(missing)))
 
 
 def _require_fit(module: Any, form: DataForm) -> None:

@@ -67,11 +67,18 @@ def _folder_as_seen(name: str, folder: Path, _: object) -> str:
 
 
 def digest_at(name: str, path: Path) -> str:
-    """Return the hex digits of the digest of the file or folder that an option names."""
+    """Return the hex digits of the digest of the file or folder that an option names.
+
+    Of a folder it is the sha256 over path and digest of each file, ascending by path.
+    """
     try:
         if path.is_file():
             return _file_digest(path).hex()
-        return _folder_digest(name, path).hex()
+        hashed = hashlib.sha256()
+        for file in files_in(name, path):
+            text = file.encode("utf-8", "surrogateescape")
+            hashed.update(u32(len(text)) + text + _file_digest(path / file))
+        return hashed.hexdigest()
     except OSError as error:
         failed = error.filename or path
         raise ConfigurationError(
@@ -90,22 +97,13 @@ def files_in(name: str, folder: Path) -> list[str]:
     return files
 
 
-def _folder_digest(name: str, folder: Path) -> bytes:
-    """Return the sha256 over path and digest of each file of a folder, ascending by path."""
-    hashed = hashlib.sha256()
-    for path in files_in(name, folder):
-        text = path.encode("utf-8", "surrogateescape")
-        hashed.update(u32(len(text)) + text + _file_digest(folder / path))
-    return hashed.digest()
-
-
 def _file_digest(path: Path) -> bytes:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").digest()
 
 
 def frozen_state_of(module: nn.Module) -> Digest:
-    """Return the digest of a module's frozen parameters and buffers; see `_frozen_arrays`."""
+    """Return the digest of a module's frozen parameters and buffers."""
     return frozen_state(_frozen_arrays(module))
 
 
@@ -133,12 +131,6 @@ def option_files(options: Mapping[str, object]) -> dict[str, str]:
     return {name: f"{RECORDED_FILE}{digest_at(name, path)}" for name, path in there.items()}
 
 
-def require_same(subject: str, bound: str, here: str) -> None:
-    """Reject a part of a model, named by `subject`, whose digest differs from the bound one."""
-    if here != bound:
-        raise ConfigurationError(f"{subject} was {bound}, and is {here}: restore it")
-
-
 def _exists(path: Path) -> bool:
     try:
         return path.is_file() or (len(path.parts) > 1 and path.is_dir())
@@ -146,17 +138,14 @@ def _exists(path: Path) -> bool:
         return False
 
 
-_PSEUDO_COUNT = 0.1
-"""Keeps the shift of a class without samples finite."""
-_LARGEST_EXPONENT = 700.0
+def require_same(subject: str, bound: str, here: str) -> None:
+    """Reject a part of a model, named by `subject`, whose digest differs from the bound one."""
+    if here != bound:
+        raise ConfigurationError(f"{subject} was {bound}, and is {here}: restore it")
 
 
 class Score(NamedTuple):
-    """What is measured of some samples.
-
-    Attributes:
-        correct: how many samples or tokens are classified right; None where nothing is.
-    """
+    """What is measured of some samples; `correct` is None where nothing is classified."""
 
     correct: int | None
     loss: float
@@ -174,17 +163,15 @@ def require_class_labels(task: Task) -> None:
 def class_shift(labels: Labels, classes: int) -> NDArray[np.float32]:
     """Return float32(log(n_y + 0.1)) of each class y among one client's labels."""
     counts = np.bincount(labels[labels != NO_TARGET], minlength=classes)
-    shift: NDArray[np.float32] = np.log(counts + _PSEUDO_COUNT).astype(np.float32)
+    # 0.1 keeps the shift of a class without samples finite.
+    shift: NDArray[np.float32] = np.log(counts + 0.1).astype(np.float32)
     return shift
 
 
 def training_loss(
     task: Task, scores: Tensor, targets: Tensor, shift: Tensor | None = None
 ) -> Tensor:
-    """Return the mean loss of a batch, over its samples or counted tokens.
-
-    The shift of shape (classes,) is added to the logits of every sample.
-    """
+    """Return the mean loss of a batch; a shift, shape (classes,), is added to all logits."""
     if shift is not None:
         scores = scores + shift
     if task == "regress":
@@ -208,20 +195,17 @@ def score(task: Task, scores: Tensor, targets: Tensor) -> Score:
 
 def perplexity(task: str | None, loss: float | None) -> float | None:
     """Return the perplexity of a mean loss; None if the task has none, or the loss is too large."""
-    if task not in LANGUAGE or loss is None or loss > _LARGEST_EXPONENT:
+    if task not in LANGUAGE or loss is None or loss > 700:
         return None
     return math.exp(loss)
 
 
 def fits(form: DataForm, rows: int, shape: tuple[int, ...]) -> bool:
-    """Return whether scores have the shape of the task.
-
-    A language model may have more tokens than the data: its table of tokens is often rounded up.
-    """
+    """Return whether scores have the shape of the task."""
     expected = score_shape(form, rows)
-    if form.task in LANGUAGE:
-        return shape[:-1] == expected[:-1] and len(shape) == 3 and shape[-1] >= expected[-1]
-    return shape == expected
+    # A language model may have more tokens than the data: its table is often rounded up.
+    is_rounded_up = form.task in LANGUAGE and len(shape) == 3 and shape[-1] >= expected[-1]
+    return shape == expected or (is_rounded_up and shape[:-1] == expected[:-1])
 
 
 def score_shape(form: DataForm, rows: int) -> tuple[int, ...]:
@@ -244,8 +228,7 @@ class ForeignFactory(Protocol):
     """A factory of modules with code or files outside this project, which are identified."""
 
     @property
-    def name(self) -> str:
-        """Name of the model, the same on every machine."""
+    def name(self) -> str: ...
 
     def recorded(self) -> dict[str, str]:
         """Return readable identification of the code."""
@@ -256,8 +239,7 @@ class ForeignFactory(Protocol):
     def files(self, options: Mapping[str, Option]) -> dict[str, str]:
         """Return the `sha256:` digest of each file or folder that options name."""
 
-    def __call__(self, form: DataForm, options: Mapping[str, Option]) -> nn.Module:
-        """Return a new module."""
+    def __call__(self, form: DataForm, options: Mapping[str, Option]) -> nn.Module: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +247,6 @@ class Model:
     """A model that any process can build again; pickled by its ingredients.
 
     Attributes:
-        factory: makes its module: a function of this project, or a `UserModule`.
         layout: name and shape of each trainable tensor, in the order of the vector.
         frozen: digest of frozen parameters and buffers; None if not known yet.
     """
@@ -303,11 +284,10 @@ class Model:
         return {"name": self.name, "options": {**self.options, **self.option_files}} | foreign
 
     def module(self) -> nn.Module:
-        """Return a new module with arbitrary trainable parameters.
-
-        Everything outside the vector is the same in every process, even if it is random.
-        """
-        files = self._files() if self.option_files else {}
+        """Return a new module; all outside of its vector is the same in every process."""
+        files: Mapping[str, str] = {}
+        if self.option_files and isinstance(self.factory, ForeignFactory):
+            files = self.factory.files(self.options)
         for name, digest in self.option_files.items():
             subject = f"model.options.{name} = {self.options[name]!r}: its file"
             require_same(subject, digest, files.get(name, "gone"))
@@ -330,10 +310,6 @@ class Model:
             module = self._built(int(rng.integers(2**63)))
         return vector_of(module)
 
-    def _files(self) -> dict[str, str]:
-        factory = self.factory
-        return factory.files(self.options) if isinstance(factory, ForeignFactory) else {}
-
     def _built(self, seed: int) -> nn.Module:
         # Building a module must not change torch's global random state.
         with torch.random.fork_rng(devices=[]):
@@ -353,11 +329,7 @@ def model_of(
 
 
 def seed_torch(seed: int) -> None:
-    """Seed torch's global generators, as `torch.manual_seed` does.
-
-    That one notes down its caller for each kind of card that is not there: 1.5 ms, more than a
-    small model takes to be built.
-    """
+    """Seed torch's global generators, as `torch.manual_seed`, which takes 1.5 ms without a card."""
     if torch.accelerator.is_available():
         torch.manual_seed(seed)
     else:

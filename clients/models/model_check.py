@@ -26,7 +26,6 @@ from ledger.protocol.documents.run import MAX_SIZES
 from ledger.protocol.errors import ConfigurationError
 
 _ROWS = 8
-_REPEATED = 3
 
 
 def check_model(model: Model, data: FederatedData) -> None:
@@ -40,7 +39,7 @@ def check_model(model: Model, data: FederatedData) -> None:
     # Without the digest of its first module: random state is reported more precisely below.
     model = replace(model, frozen=None)
     with reproducible(cpu), torch.random.fork_rng(devices=[]):
-        loss = _Trial(model, model.module(), data).carry_out()
+        loss = _Trial(model, model.module()).loss(data)
         if isinstance(model.factory, ForeignFactory):
             _require_repeatable_start(model)
     if not math.isfinite(loss):
@@ -53,30 +52,27 @@ def check_model(model: Model, data: FederatedData) -> None:
 class _Trial:
     model: Model
     module: nn.Module
-    data: FederatedData
 
-    def carry_out(self) -> float:
-        x, y = self._inputs()
+    def loss(self, data: FederatedData) -> float:
+        """Return the loss on a few inputs of the first clients; refuse what breaks a rule."""
+        few = data.train[:_ROWS]
+        rows, y = (
+            np.concatenate([part[:_ROWS] for part in of])[:_ROWS] for of in zip(*few, strict=True)
+        )
+        x = torch.tensor(data.collate(rows))
         self.module.train()
         before = _state(self.module)
         scores = self._scores(x, "training")
         self._require_unchanged(before, "training")
         self._require_no_chance(x, scores)
         self._scores(x[:1], "training")
-        loss = self._require_gradients(scores, y)
+        loss = self._require_gradients(scores, torch.tensor(y))
         self.module.eval()
         before = _state(self.module)
         with torch.no_grad():
             self._scores(x, "evaluation")
         self._require_unchanged(before, "evaluation")
         return loss
-
-    def _inputs(self) -> tuple[Tensor, Tensor]:
-        """Return a few collated inputs of the first clients, and their labels."""
-        few = self.data.train[:_ROWS]
-        x = np.concatenate([samples.x[:_ROWS] for samples in few])[:_ROWS]
-        y = np.concatenate([samples.y[:_ROWS] for samples in few])[:_ROWS]
-        return torch.tensor(self.data.collate(x)), torch.tensor(y)
 
     def _scores(self, x: Tensor, mode: str) -> Tensor:
         tried = f"its forward pass in {mode} fails on inputs of shape {tuple(x.shape)}"
@@ -107,7 +103,7 @@ class _Trial:
         drawn = next((name for name, part in self.module.named_modules() if _draws(part)), None)
         location = "" if drawn is None else f" in {drawn!r}"
         if drawn is not None or any(
-            not _equal(self._scores(x, "training"), scores) for _ in range(_REPEATED - 1)
+            not _equal(self._scores(x, "training"), scores) for _ in range(2)
         ):
             raise self._refused(
                 f"its forward pass in training is not the same twice: there is chance{location} "
@@ -139,10 +135,8 @@ def _state(module: nn.Module) -> dict[str, Tensor]:
 
 def _equal(first: Tensor, second: Tensor) -> bool:
     """Return whether two tensors have the same bytes, so that NaN equals itself."""
-    bytes_of = [
-        tensor.detach().contiguous().reshape(-1).view(torch.uint8) for tensor in (first, second)
-    ]
-    return first.shape == second.shape and torch.equal(*bytes_of)
+    one, other = (t.detach().contiguous().reshape(-1).view(torch.uint8) for t in (first, second))
+    return first.shape == second.shape and torch.equal(one, other)
 
 
 def _draws(part: nn.Module) -> bool:
@@ -152,22 +146,19 @@ def _draws(part: nn.Module) -> bool:
 
 def _require_repeatable_start(model: Model) -> None:
     """Reject a class whose initial values do not follow from the seed."""
+    subject = f"model.name = {model.name!r}"
     rule = "is not the same in two modules of one seed: draw it by torch's own generator"
-    parts = [_state(model.module()) for _ in range(2)]
-    voted_on = {name for name, _ in model.layout}
-    for name in parts[0].keys() - voted_on:
-        if name not in parts[1] or not _equal(parts[0][name], parts[1][name]):
-            raise ConfigurationError(f"model.name = {model.name!r}: {name!r} {rule}")
-    with as_configuration_error(f"model.name = {model.name!r}: its start cannot be drawn"):
+    one, other = (_state(model.module()) for _ in range(2))
+    for name in one.keys() - {name for name, _ in model.layout}:
+        if name not in other or not _equal(one[name], other[name]):
+            raise ConfigurationError(f"{subject}: {name!r} {rule}")
+    with as_configuration_error(f"{subject}: its start cannot be drawn"):
         first, second = (model.initial(np.random.default_rng(0)) for _ in range(2))
     if not np.isfinite(first).all():
-        raise ConfigurationError(
-            f"model.name = {model.name!r}: its start holds numbers that are not finite"
-        )
+        raise ConfigurationError(f"{subject}: its start holds numbers that are not finite")
     if not np.array_equal(first, second):
         raise ConfigurationError(
-            f"model.name = {model.name!r}: its start {rule}, or by the generator that "
-            f"draw_start(rng) gets"
+            f"{subject}: its start {rule}, or by the generator that draw_start(rng) gets"
         )
 
 
@@ -181,22 +172,31 @@ def require_tensors(model: str, module: nn.Module) -> None:
     One parameter under two names is one tensor of the vector. Two parameters that share memory are
     rejected: loading or training one of them would change the other.
     """
-    tensors = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    tensors = trainable(module)
     if not tensors:
         raise ConfigurationError(f"model.name = {model!r}: has no trainable parameters")
     for name, tensor in tensors:
-        rule = _broken_rule(tensor) if _is_text(name) else "has a name that is not Unicode text"
+        is_text = all(not "\ud800" <= character <= "\udfff" for character in name)
+        rule = _broken_rule(tensor) if is_text else "has a name that is not Unicode text"
         if rule is not None:
             raise ConfigurationError(f"model.name = {model!r}: parameter {name!r} {rule}")
     if sum(len(name.encode("utf-8", "replace")) for name, _ in tensors) > MAX_NAMES:
         raise ConfigurationError(
             f"model.name = {model!r}: the names of its parameters have over {MAX_NAMES} characters"
         )
-    _require_apart(model, tensors)
-
-
-def _is_text(name: str) -> bool:
-    return all(not "\ud800" <= character <= "\udfff" for character in name)
+    placed = sorted((*_extent(tensor), name) for name, tensor in tensors)
+    for (_, end, before), (start, _, after) in pairwise(placed):
+        if start < end:
+            raise ConfigurationError(
+                f"model.name = {model!r}: parameters {before!r} and {after!r} share memory: make "
+                f"them one parameter, under both names"
+            )
+    for name, tensor in tensors:
+        start, end = _extent(tensor)
+        if end - start < tensor.numel() * tensor.element_size():
+            raise ConfigurationError(
+                f"model.name = {model!r}: parameter {name!r} is one number in many places: clone it"
+            )
 
 
 def _broken_rule(tensor: nn.Parameter) -> str | None:
@@ -214,26 +214,8 @@ def _broken_rule(tensor: nn.Parameter) -> str | None:
     return None
 
 
-def _require_apart(model: str, tensors: list[tuple[str, nn.Parameter]]) -> None:
-    """Reject parameters that share memory."""
-    placed = sorted((*_extent(tensor), name) for name, tensor in tensors)
-    for (_, end, before), (start, _, after) in pairwise(placed):
-        if start < end:
-            raise ConfigurationError(
-                f"model.name = {model!r}: parameters {before!r} and {after!r} share memory: make "
-                f"them one parameter, under both names"
-            )
-    for name, tensor in tensors:
-        start, end = _extent(tensor)
-        if end - start < tensor.numel() * tensor.element_size():
-            raise ConfigurationError(
-                f"model.name = {model!r}: parameter {name!r} is one number in many places: clone it"
-            )
-
-
 def _extent(tensor: nn.Parameter) -> tuple[int, int]:
-    start = tensor.data_ptr()
-    last = sum(
-        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
-    )
+    """Return the addresses of the first byte and after the last."""
+    start, steps = tensor.data_ptr(), zip(tensor.shape, tensor.stride(), strict=True)
+    last = sum((size - 1) * stride for size, stride in steps)
     return start, start + (last + 1) * tensor.element_size()

@@ -32,24 +32,15 @@ MAX_HEADER_BYTES = 1 << 20
 _LENGTH_BYTES = 8
 MAX_MODEL_BYTES = _LENGTH_BYTES + MAX_HEADER_BYTES + MAX_BLOB_BYTES
 
-_METADATA = "__metadata__"
-_KEY = "cmfl"
-_ORDER = "order"
-_FACTS = "facts"
+_METADATA, _KEY, _ORDER, _FACTS = "__metadata__", "cmfl", "order", "facts"
 OPTIONS = "options"
 BOUND_FACTS = ("model_source", "frozen_state")
-_FLOAT32 = "F32"
 
 
 def facts_of(
     recorded: Mapping[str, Any], source: Digest = NO_DIGEST, frozen_state: Digest = NO_DIGEST
 ) -> dict[str, str]:
-    """Return the metadata of a model.
-
-    Args:
-        source: digest of its code, zeros for a built-in model.
-        frozen_state: digest of its frozen parts, which are not in the file; zeros for none.
-    """
+    """Return the metadata of a model; the digests of code and frozen parts may be zeros."""
     options = json.dumps(recorded.get(OPTIONS, {}), sort_keys=True, default=str)
     named = ("name", "sha256", "package")
     facts = {name: str(recorded[name]) for name in named if name in recorded}
@@ -64,12 +55,7 @@ def bound_facts(source: Digest, frozen_state: Digest) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredModel:
-    """The content of a model file.
-
-    Attributes:
-        vector: parameters, shape (d,).
-        layout: name and shape of each tensor, in the order of the vector.
-    """
+    """The content of a model file: parameters, shape (d,), and name and shape of each tensor."""
 
     vector: NDArray[np.float32]
     layout: Layout
@@ -148,8 +134,8 @@ def _header(data: bytes) -> dict[str, Any]:
     if not isinstance(header, dict) or len(header) == 0:
         raise EncodingError("not a safetensors file: its header is not a map of tensors")
     for name, entry in header.items():
-        if name != _METADATA and (not isinstance(entry, dict) or entry.get("dtype") != _FLOAT32):
-            raise EncodingError(f"tensor {name[:80]!r} is not of type {_FLOAT32}")
+        if name != _METADATA and (not isinstance(entry, dict) or entry.get("dtype") != "F32"):
+            raise EncodingError(f"tensor {name[:80]!r} is not of type F32")
     return header
 
 

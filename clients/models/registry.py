@@ -46,7 +46,6 @@ class UserModule:
 
     @property
     def name(self) -> str:
-        """File or package and class; without the file's folder, which differs between machines."""
         return self.code.label
 
     def recorded(self) -> dict[str, str]:
@@ -60,20 +59,16 @@ class UserModule:
 
     def __call__(self, _: DataForm, options: Mapping[str, Option]) -> nn.Module:
         """Return a new module; only `check_model` compares it with the form of the data."""
-        class_ = self._class()
-        with as_configuration_error(f"model.name = {self.name!r}: cannot be made"):
-            module = class_(**options)
-            list(module.parameters())  # fails if the constructor has not called super().__init__
-        require_tensors(self.name, module)
-        return module
-
-    def _class(self) -> type[nn.Module]:
         class_ = self.code.load("class")
         if not (isinstance(class_, type) and issubclass(class_, nn.Module)):
             raise ConfigurationError(
                 f"model.name = {self.name!r}: is not a class of torch.nn.Module"
             )
-        return class_
+        with as_configuration_error(f"model.name = {self.name!r}: cannot be made"):
+            module = class_(**options)
+            list(module.parameters())  # fails if the constructor has not called super().__init__
+        require_tensors(self.name, module)
+        return module
 
 
 def user_module(name: str) -> UserModule:
@@ -100,10 +95,7 @@ def model_named(name: str, form: DataForm, options: Mapping[str, Option] | None 
 
 
 def bound_paths(name: str, options: Mapping[str, Option]) -> dict[str, Any]:
-    """Return the record of a model whose name or options are paths, with digests instead.
-
-    A built-in model without files has an empty record.
-    """
+    """Return the record of a model whose name or options are paths, with digests instead."""
     factory = _factory(name)
     if not isinstance(factory, ForeignFactory):
         return {}

@@ -6,7 +6,7 @@ import math
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +28,6 @@ FREE_BYTES = 64 * 2**20
 LONGEST_TEXT = 200
 TENSORS = ".safetensors"
 
-_LAST_CHARACTER = 0x10FFFF
-_SURROGATE_BITS, _SURROGATES = 11, 0xD800 >> 11
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # an LZMA header orders any memory
 _DAMAGE = (
     zipfile.BadZipFile,
@@ -49,8 +47,8 @@ class ArrayRule:
     """The required form of an array.
 
     Attributes:
-        dtype: exact element type, in NumPy's notation; "<U" for text of up to `LONGEST_TEXT`.
-        shape: its shape; None for any length.
+        dtype: in NumPy's notation; "<U" for text of up to `LONGEST_TEXT`.
+        shape: None for any length.
         low: least value of numbers; they must be finite in any case.
         rows: group name; arrays of one group have equally many rows.
     """
@@ -73,11 +71,9 @@ def require_file(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """An open file of arrays; nothing of it is read before it is asked for.
+    """An open file of arrays, of `size` bytes in all; nothing is read before it is asked for.
 
-    Attributes:
-        size: bytes of all arrays.
-        form: returns an array's type, shape and whether it lies by column, as they are stated.
+    `form` returns the stated type and shape of an array, and whether it lies by column.
     """
 
     names: list[str]
@@ -108,7 +104,9 @@ def read_arrays(
     `max_bytes` limits an `.npz` file and its arrays; tensors have the usual limit.
     """
     with _opened(path, max_bytes) as held:
-        _require_names(path, held.names, rules)
+        if sorted(held.names) != sorted(rules):
+            found, wanted = ", ".join(sorted(held.names)[:9]), ", ".join(sorted(rules))
+            raise ConfigurationError(f"{path}: holds {found}; must hold exactly {wanted}")
         most = max_bytes or MAX_ARRAYS_BYTES
         if held.size > most:
             raise ConfigurationError(f"{path}: unpacks to {held.size} bytes, more than {most}")
@@ -175,22 +173,12 @@ def _form(
             raise ValueError(f"{entry.filename}: not of version 1.0")
         shape, by_column, dtype = npy_format.read_array_header_1_0(member)
         size = entry.file_size - member.tell()
-    if not dtype.hasobject and (
-        size != math.prod(shape) * dtype.itemsize or min(shape, default=0) < 0
-    ):
+    is_whole = size == math.prod(shape) * dtype.itemsize and min(shape, default=0) >= 0
+    if not dtype.hasobject and not is_whole:
         raise ConfigurationError(
             f"{path}: {entry.filename}: {size} bytes of data do not make up shape {shape}"
         )
     return dtype.str, shape, by_column
-
-
-def _require_names(path: Path, names: Sequence[str], rules: Mapping[str, ArrayRule]) -> None:
-    """Reject a file that holds other arrays than those of the rules."""
-    if sorted(names) != sorted(rules):
-        raise ConfigurationError(
-            f"{path}: holds {', '.join(sorted(names)[:9])}; must hold exactly "
-            f"{', '.join(sorted(rules))}"
-        )
 
 
 def _require_form(where: str, dtype: str, shape: tuple[int, ...], rule: ArrayRule) -> None:
@@ -212,11 +200,8 @@ def _require_rows(
 ) -> None:
     """Reject arrays of one group that are empty or of unequal length."""
     for rows in {rule.rows for rule in rules.values()}:
-        lengths = {
-            name: shape[0] if shape else 0
-            for name, shape in shapes.items()
-            if rules[name].rows == rows
-        }
+        group = [name for name in shapes if rules[name].rows == rows]
+        lengths = {name: shapes[name][0] if shapes[name] else 0 for name in group}
         if len(set(lengths.values())) != 1 or 0 in lengths.values():
             raise ConfigurationError(f"{path}: arrays empty or of unequal length: {lengths}")
 
@@ -226,7 +211,7 @@ def _require_values(where: str, array: NDArray[Any], rule: ArrayRule) -> None:
     array.flags.writeable = False
     if array.dtype.kind == "U":
         points = np.ascontiguousarray(array).reshape(-1).view("<u4")
-        wrong = (points > _LAST_CHARACTER) | ((points >> _SURROGATE_BITS) == _SURROGATES)
+        wrong = (points > 0x10FFFF) | ((points >= 0xD800) & (points <= 0xDFFF))
         if wrong.any():
             raise ConfigurationError(f"{where}: {points[wrong][0]:#x} is not a character")
     # In this form: comparisons with NaN are false.
@@ -249,10 +234,9 @@ def _tensors(path: Path) -> Iterator[_Held]:
             names = list(file.keys())
             slices = {name: file.get_slice(name) for name in names}
             for name, stated in slices.items():
-                if stated.get_dtype() not in _TYPES:
+                if (kind := stated.get_dtype()) not in _TYPES:
                     raise ConfigurationError(
-                        f"{path}: {name}: must be of type {', '.join(_TYPES)}, is "
-                        f"{stated.get_dtype()}"
+                        f"{path}: {name}: must be of type {', '.join(_TYPES)}, is {kind}"
                     )
 
             def form(name: str) -> tuple[str, tuple[int, ...], bool]:

@@ -37,7 +37,6 @@ from ledger.io.parsing import parse_json
 from ledger.protocol.errors import ConfigurationError
 
 MAX_FILES = 10_000
-MAX_STATE_BYTES = 2**20
 TRAIN, TEST = "train", "test"
 _DICTIONARY, _STATE = "dataset_dict.json", "state.json"
 
@@ -57,12 +56,7 @@ class FileKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The files at a path, and the fields that they state.
-
-    Attributes:
-        names: of arrays or columns, in the order of the first file; empty for LEAF, where they
-            never differ.
-    """
+    """The files at a path, and the names of arrays or columns that the first one states."""
 
     path: Path
     kind: FileKind
@@ -71,7 +65,6 @@ class Layout:
 
     @property
     def fields(self) -> frozenset[str]:
-        """The names, without their order."""
         return frozenset(self.names)
 
     def is_for_test(self, file: Path) -> bool:
@@ -89,25 +82,23 @@ def layout_of(path: Path) -> Layout:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     match path.suffix:
         case ".npz":
-            return Layout(
-                path, FileKind.ARRAYS, (path,), tuple(sorted(array_names(path, MAX_OWN_BYTES)))
-            )
+            names, kind = tuple(sorted(array_names(path, MAX_OWN_BYTES))), FileKind.ARRAYS
         case ".parquet":
-            return Layout(path, FileKind.TABLE, (path,), column_names([path]))
+            names, kind = column_names([path]), FileKind.TABLE
         case ".csv":
-            return Layout(path, FileKind.LINES, (path,), csv_header(path))
+            names, kind = csv_header(path), FileKind.LINES
         case ".safetensors":
-            return Layout(path, FileKind.TENSORS, (path,), tuple(sorted(array_names(path))))
+            names, kind = tuple(sorted(array_names(path))), FileKind.TENSORS
         case ".jsonl":
-            first = next(read_json_lines(path), {})
-            return Layout(path, FileKind.JSON_LINES, (path,), tuple(first))
+            names, kind = tuple(next(read_json_lines(path), {})), FileKind.JSON_LINES
         case ".txt":
-            return Layout(path, FileKind.TEXTS, (path,), ("text",))
+            names, kind = ("text",), FileKind.TEXTS
         case other:
             raise ConfigurationError(
                 f"{path}: {other or 'no extension'}; a data file is .npz, .safetensors, .parquet, "
                 f".csv, .jsonl or .txt"
             )
+    return Layout(path, kind, (path,), names)
 
 
 def _folder(path: Path) -> Layout:
@@ -170,7 +161,7 @@ def _stated_files(folder: Path) -> tuple[Path, ...]:
 
 def _content(path: Path) -> dict[str, Any]:
     try:
-        content = parse_json(read_file(path, MAX_STATE_BYTES).decode("utf-8-sig"))
+        content = parse_json(read_file(path, 2**20).decode("utf-8-sig"))
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{path}: not a readable .json file ({error})") from error
     if not isinstance(content, dict):
@@ -236,7 +227,12 @@ def read_leaf(
             total += len(y)
             if total > MAX_SAMPLES:
                 raise ConfigurationError(f"{where}: more than {MAX_SAMPLES} samples")
-    return _joined(layout, [(name, ordered(users[name])) for name in sorted(users)])
+    samples = {name: ordered(users[name]) for name in sorted(users)}
+    if not any(len(y) for _, y, _ in samples.values()):
+        raise ConfigurationError(f"{layout.path}: has no samples")
+    inputs, labels, is_test = map(np.concatenate, zip(*samples.values(), strict=True))
+    owner = np.repeat(np.arange(len(samples)), [len(part.y) for part in samples.values()])
+    return Records(inputs, labels, owner, tuple(samples), is_test)
 
 
 def first_input(layout: Layout) -> Any:
@@ -246,19 +242,6 @@ def first_input(layout: Layout) -> Any:
         if x:
             return x[0]
     raise ConfigurationError(f"{path}: has no samples")
-
-
-def _joined(layout: Layout, users: list[tuple[str, UserSamples]]) -> Records:
-    if not any(len(samples.y) for _, samples in users):
-        raise ConfigurationError(f"{layout.path}: has no samples")
-    sizes = [len(samples.y) for _, samples in users]
-    return Records(
-        x=np.concatenate([samples.x for _, samples in users]),
-        y=np.concatenate([samples.y for _, samples in users]),
-        owner=np.repeat(np.arange(len(users)), sizes),
-        owners=tuple(name for name, _ in users),
-        is_test=np.concatenate([samples.is_test for _, samples in users]),
-    )
 
 
 class _User(BaseModel):

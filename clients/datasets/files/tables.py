@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from importlib import import_module
@@ -41,11 +41,8 @@ MAX_FILE_BYTES = 8 * 2**30
 LONGEST_LINE = 65_536
 LONGEST_TEXT_LINE = 1 << 20
 """Limit of a line of JSON Lines or of plain text, which may be a whole document."""
-BYTE_ORDER_MARK = "\ufeff"
-"""Spreadsheets and editors put it before the first line."""
 MOST_SHOWN = 20
 """Names that a message lists."""
-_OTHER_SEPARATORS = ";\t|"
 
 
 def quoted(names: Sequence[str]) -> str:
@@ -68,9 +65,7 @@ def read_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
             while line := file.readline(longest + 1):
                 number += 1
                 if len(line) > longest:
-                    raise ConfigurationError(
-                        f"{path}: line {number} is longer than {longest} bytes"
-                    )
+                    raise ConfigurationError(f"{path}: line {number} is over {longest} bytes")
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path}: not UTF-8 text ({error})") from error
@@ -81,7 +76,7 @@ def read_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the object of each line of a JSON Lines file; blank lines are skipped."""
     for number, line in enumerate(read_lines(path, LONGEST_TEXT_LINE), start=1):
-        if not (text := line.removeprefix(BYTE_ORDER_MARK)).strip():
+        if not (text := line.removeprefix("\ufeff")).strip():
             continue
         try:
             row = parse_json(text, unique_keys=True)
@@ -95,9 +90,8 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
 def csv_header(path: Path) -> tuple[str, ...]:
     """Return the names of the columns of a CSV file, as it has them."""
     header, _ = _csv_rows(path)
-    if len(header) == 1:
-        separator = next((each for each in _OTHER_SEPARATORS if each in header[0]), None)
-        if separator is not None:
+    for separator in ";\t|":
+        if len(header) == 1 and separator in header[0]:
             raise ConfigurationError(
                 f"{path}: the header {header[0][:200]!r} is separated by {separator!r}, not by ','"
             )
@@ -109,16 +103,19 @@ def read_csv(path: Path, columns: Sequence[str]) -> Iterator[list[str]]:
     header, rows = _csv_rows(path)
     missing = [name for name in columns if header.count(name) != 1]
     if missing:
-        raise ConfigurationError(
-            f"{path}: has the columns {quoted(header)}; must have one {missing[0]!r}"
-        )
+        raise _wrong_columns(path, header, missing[0])
     indices = [header.index(name) for name in columns]
     for line, row in rows:
         if len(row) != len(header):
-            raise ConfigurationError(
-                f"{path}: line {line}: {len(row)} fields, but the header has {len(header)}"
-            )
+            count = f"{len(row)} fields, but the header has {len(header)}"
+            raise ConfigurationError(f"{path}: line {line}: {count}")
         yield [row[index] for index in indices]
+
+
+def _wrong_columns(path: Path, columns: Sequence[str], wanted: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{path}: has the columns {quoted(columns)}; must have one {wanted!r}"
+    )
 
 
 def _csv_rows(path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
@@ -145,12 +142,8 @@ LONGEST_ENTRY = 10_000
 MOST_PIXELS = 2**24
 """Limit of the numbers in one image."""
 PARQUET = ".parquet"
-_IMAGE_FORMATS = ("PNG", "JPEG")
 _CHANNELS = {"L": 1, "RGB": 3}
 _DAMAGE = (OSError, ValueError, SyntaxError, EOFError, LookupError, TypeError, struct.error)
-_BATCH_ROWS = 4096
-_LONGEST_NAME = 2**20
-_MOST_ENTRIES = 2**20
 
 
 class Column(StrEnum):
@@ -193,16 +186,35 @@ def read_rows(path: Path, columns: Mapping[str, Column]) -> Iterator[dict[str, N
                     f"{where}: must hold {kind.value}, holds {batch.column(name).type}"
                 )
             if kind is Column.WHOLE:
-                rows[name] = _whole(where, rows[name])
+                numbers = rows[name].astype(np.int64)
+                if not (numbers == rows[name]).all():
+                    raise ConfigurationError(f"{where}: holds numbers beyond 2^63")
+                rows[name] = numbers
         yield rows
         first += batch.num_rows
 
 
-def _whole(where: str, values: NDArray[Any]) -> NDArray[np.int64]:
-    numbers = values.astype(np.int64)
-    if not (numbers == values).all():
-        raise ConfigurationError(f"{where}: holds numbers beyond 2^63")
-    return numbers
+def read_table(
+    files: Sequence[Path],
+    columns: Mapping[str, Column],
+    check: Callable[[str, Mapping[str, NDArray[Any]]], None],
+) -> dict[str, NDArray[Any]]:
+    """Return whole columns of several files; `check` refuses some rows at a time."""
+    found: dict[str, list[NDArray[Any]]] = {name: [] for name in columns}
+    count = 0
+    for path in files:
+        for rows in read_rows(path, columns):
+            check(f"{path}: from row {count}", rows)
+            for name, values in rows.items():
+                found[name].append(values)
+            count += len(next(iter(rows.values())))
+    return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+def require_names(where: str, names: Iterable[str]) -> None:
+    """Refuse names of natural clients that are empty or too long."""
+    if not all(0 < len(name) <= LONGEST_TEXT for name in set(names)):
+        raise ConfigurationError(f"{where}: must have 1 .. {LONGEST_TEXT} characters")
 
 
 def read_batches(path: Path, names: Sequence[str]) -> Iterator[Any]:
@@ -211,9 +223,7 @@ def read_batches(path: Path, names: Sequence[str]) -> Iterator[Any]:
         held = _schema(table).names
         for name in names:
             if held.count(name) != 1:
-                raise ConfigurationError(
-                    f"{path}: has the columns {quoted(held)}; must have one {name!r}"
-                )
+                raise _wrong_columns(path, held, name)
         if path.suffix != PARQUET:
             for batch in table:
                 batch.validate(full=True)
@@ -221,14 +231,13 @@ def read_batches(path: Path, names: Sequence[str]) -> Iterator[Any]:
             return
         _require_bounds(path, table.metadata)
         rows = 0
-        for batch in table.iter_batches(_BATCH_ROWS, columns=list(names), use_threads=False):
+        for batch in table.iter_batches(4096, columns=list(names), use_threads=False):
             batch.validate(full=True)
             rows += batch.num_rows
             yield batch
-        if rows != table.metadata.num_rows:
-            raise ConfigurationError(
-                f"{path}: has {rows} rows, but states {table.metadata.num_rows}"
-            )
+        stated = table.metadata.num_rows
+        if rows != stated:
+            raise ConfigurationError(f"{path}: has {rows} rows, but states {stated}")
 
 
 @contextmanager
@@ -245,9 +254,7 @@ def _opened(path: Path) -> Iterator[Any]:
                 yield stream
             return
         with import_module("pyarrow.parquet").ParquetFile(
-            path,
-            thrift_string_size_limit=_LONGEST_NAME,
-            thrift_container_size_limit=_MOST_ENTRIES,
+            path, thrift_string_size_limit=2**20, thrift_container_size_limit=2**20
         ) as table:
             yield table
     except (arrow.ArrowException, OSError, ValueError, LookupError) as error:
@@ -290,27 +297,22 @@ def values_of(where: str, column: Any, longest: int = LONGEST_TEXT) -> NDArray[A
     if types.is_boolean(type_) or types.is_integer(type_) or types.is_floating(type_):
         return np.asarray(column.to_numpy(zero_copy_only=False))
     if types.is_string(type_) or types.is_large_string(type_):
-        return _texts(where, column, longest)
+        most = import_module("pyarrow.compute").utf8_length(column).to_numpy(zero_copy_only=False)
+        if len(most) and most.max() > longest:
+            raise ConfigurationError(
+                f"{where}: a text of {most.max()} characters, more than {longest}"
+            )
+        return np.array(column.to_pylist(), dtype=np.str_ if longest == LONGEST_TEXT else object)
     if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
         return _lists(where, column, longest)
-    if types.is_struct(type_) and any(_is_image(types, field) for field in type_):
+    # The bytes have the type null where no row has them.
+    is_bytes = (types.is_binary, types.is_large_binary, types.is_null)
+    fields = {field.name: field.type for field in type_} if types.is_struct(type_) else {}
+    if "bytes" in fields and any(is_kind(fields["bytes"]) for is_kind in is_bytes):
         return _images(where, column.field("bytes"))
     raise ConfigurationError(
         f"{where}: must hold numbers, equally long lists of them, images or text; holds {type_}"
     )
-
-
-def _is_image(types: Any, field: Any) -> bool:
-    kinds = (types.is_binary, types.is_large_binary, types.is_null)  # null where none is there
-    return field.name == "bytes" and any(is_kind(field.type) for is_kind in kinds)
-
-
-def _texts(where: str, column: Any, longest: int) -> NDArray[Any]:
-    compute = import_module("pyarrow.compute")
-    most = compute.max(compute.utf8_length(column)).as_py() or 0
-    if most > longest:
-        raise ConfigurationError(f"{where}: a text of {most} characters, more than {longest}")
-    return np.array(column.to_pylist(), dtype=np.str_ if longest == LONGEST_TEXT else object)
 
 
 def _lists(where: str, column: Any, longest: int) -> NDArray[Any]:
@@ -348,7 +350,7 @@ def _decoded(where: str, content: bytes) -> NDArray[np.uint8]:
     pillow = imported("PIL.Image", "data", "images")
     turns = import_module("PIL.ImageOps")
     try:
-        with pillow.open(io.BytesIO(content), formats=_IMAGE_FORMATS) as image:
+        with pillow.open(io.BytesIO(content), formats=("PNG", "JPEG")) as image:
             if image.mode not in _CHANNELS:
                 raise ConfigurationError(
                     f"{where}: an image of mode {image.mode}; must be {' or '.join(_CHANNELS)}"

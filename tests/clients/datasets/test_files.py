@@ -231,7 +231,7 @@ def test_rows_of_csv_come_by_the_names_of_their_columns(tmp_path: Path) -> None:
         ("a,b\n1,2\n3\n", "line 3: 1 fields, but the header has 2"),
         ('a,b\n1,"2\n', "line 2: unexpected end of data"),
         (b"a,b\n1,\xff\n", "not UTF-8 text"),
-        ("a,b\n1," + "x" * 70_000 + "\n", "line 2 is longer than 65536 bytes"),
+        ("a,b\n1," + "x" * 70_000 + "\n", "line 2 is over 65536 bytes"),
         ('a,b\n1,"' + "x\n" * 70_000 + '"\n', "field larger than field limit"),
     ],
 )
