@@ -1,18 +1,18 @@
 """Effects of faulty members: on the contract, the audit and the model, for each fault.
 
 `python -m benchmarks.committee_faults` prints the table of `docs/committee-faults.md`, and writes
-it into `docs/measured`. All runs are one run document: `smoke` with 14 clients and a committee of
-five, for one round of strategy I. They differ in who is cast: two of the seven trainers are
-attackers that send the opposite of their update, and the primary of the first view, then members
-by their places, have the fault. The effect of a fault is the difference from the run of the same
-document without faults.
+it into `docs/measured`. All runs have one run document: `smoke` with 14 clients and a committee of
+five, for one round of strategy I. Two of the seven trainers are attackers that send the opposite of
+their update. The primary of the first view has the fault, then members by their places. The effect
+of a fault is the difference from the run without faults.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from benchmarks.harness import keep_table
 from clients.adversaries.faults import MemberFault
 from clients.configuration.loading import load
+from clients.experiments.report import markdown
 from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import open_measure, prepared
 from clients.runs.population import Population
@@ -40,16 +41,11 @@ from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
 
 SETTINGS = (
-    "protocol.clients=14",
-    "protocol.active_rate=0.857143",
-    "protocol.committee_rate=0.416667",
-    "protocol.rounds=1",
-    "protocol.deadline_blocks=6",
+    *("protocol.clients=14", "protocol.active_rate=0.857143", "protocol.committee_rate=0.416667"),
+    *("protocol.rounds=1", "protocol.deadline_blocks=6"),
 )
-ATTACKERS = 2
-ONE, MAJORITY = 1, 3
-"""Seats of five: one alone, and the most of them."""
-
+MAJORITY = 3
+"""Seats, most of the five."""
 IN_SCORES = (
     MemberFault.FALSE_SCORES,
     MemberFault.FAVOURING,
@@ -58,10 +54,6 @@ IN_SCORES = (
     MemberFault.FALSE_REFERENCE,
 )
 """Faults of scores: with them it matters how many there are."""
-
-BESIDE = {MemberFault.WHITEWASHING: MemberFault.FALSE_SCORES}
-"""Who drops from the record those whose scores were refused needs somebody to drop."""
-
 COLUMNS = (
     *("fault", "seats", "scores", "round", "banned", "audit", "names"),
     *("attackers accepted", "model off"),
@@ -77,20 +69,15 @@ class Misdeed(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name in the table."""
         beside = "" if self.beside is None else f", beside {self.beside}"
         return f"{self.fault or 'none'}{beside}"
 
-    def among(self, seats: Sequence[ClientId]) -> dict[ClientId, MemberFault]:
-        """Return the fault of each member that has one."""
-        faults = [] if self.fault is None else [self.fault] * self.seats
-        faults += [] if self.beside is None else [self.beside]
-        return dict(zip(seats, faults, strict=False))
 
-
+# A member that drops refused scores from the record needs another that has false scores.
+_BESIDE = {MemberFault.WHITEWASHING: MemberFault.FALSE_SCORES}
 MISDEEDS = (
     Misdeed(),
-    *(Misdeed(fault, ONE, BESIDE.get(fault)) for fault in MemberFault),
+    *(Misdeed(fault, 1, _BESIDE.get(fault)) for fault in MemberFault),
     *(Misdeed(fault, MAJORITY) for fault in IN_SCORES),
 )
 
@@ -133,17 +120,10 @@ class Trials:
     """Runs with other members, on one chain."""
 
     def __init__(self, chain: EmbeddedChain, folder: Path) -> None:
-        """Take a chain for all runs."""
         self._chain, self._folder = chain, folder
-        self._played: dict[Misdeed, FaultOutcome] = {}
+        self.outcome = cache(self._play)  # each run is played once
 
-    def outcome(self, misdeed: Misdeed) -> FaultOutcome:
-        """Return the result of a run, which is played once."""
-        if misdeed not in self._played:
-            self._played[misdeed] = self.play(misdeed)
-        return self._played[misdeed]
-
-    def play(self, misdeed: Misdeed) -> FaultOutcome:
+    def _play(self, misdeed: Misdeed) -> FaultOutcome:
         """Return the result of a run with faulty members in the first committee."""
         name = f"{misdeed.fault or 'none'}-{misdeed.seats}"
         asked, blobs = load("smoke", settings=SETTINGS), MemoryBlobs()
@@ -158,7 +138,7 @@ class Trials:
             mailbox=MemoryMailbox(),
             journal=MemoryJournal(),
         )
-        population = cast(population, context, misdeed)
+        population = _with_faults(population, context, misdeed)
         rows: list[RoundMetrics] = []
         with open_measure(configuration, population, context.parameters.active) as measure:
             simulation = Simulation(context, SimulatedActors(population, measure.gauge.engine))
@@ -179,33 +159,30 @@ class Trials:
         )
 
 
-def cast(population: Population, context: ActorContext, misdeed: Misdeed) -> Population:
-    """Return a population of which two trainers attack, and some members have a fault.
-
-    The first primary has a fault, then the members at the places behind it.
-    """
+def _with_faults(population: Population, context: ActorContext, misdeed: Misdeed) -> Population:
+    """Return a population of which two trainers attack and some members have a fault."""
     opening, registry = context.ledger.opening(1), context.ledger.registry()
     assert opening is not None, "a deployed run has its first round open"
     first = participants_of(context.parameters, registry, 1, opening.seed, opening.committee)
     place = primary_seat(opening.seed, Phase.AGGREGATION, 0, len(first.committee))
     seats = (*first.committee[place:], *first.committee[:place])
+    faults = [] if misdeed.fault is None else [misdeed.fault] * misdeed.seats
+    faults += [] if misdeed.beside is None else [misdeed.beside]
     return replace(
         population,
-        malicious=frozenset(first.trainers[:ATTACKERS]),
+        malicious=frozenset(first.trainers[:2]),
         attack="back-gradient",
-        member_faults=misdeed.among(seats),
+        member_faults=dict(zip(seats, faults, strict=False)),
     )
 
 
 def table(trials: Trials, misdeeds: Iterable[Misdeed] = MISDEEDS) -> Iterator[str]:
     """Yield the lines of the table in Markdown, each once it is played."""
-    yield _line(COLUMNS)
-    yield _line(["---"] * len(COLUMNS))
+    yield from markdown(COLUMNS, [])
     honest = trials.outcome(Misdeed())
     for misdeed in misdeeds:
-        yield _line(
-            (misdeed.name, f"{misdeed.seats} of 5", *_cells(trials.outcome(misdeed), honest))
-        )
+        cells = _cells(trials.outcome(misdeed), honest)
+        yield markdown((misdeed.name, f"{misdeed.seats} of 5", *cells), [])[0]
 
 
 def main() -> None:
@@ -233,10 +210,6 @@ def _cells(outcome: FaultOutcome, honest: FaultOutcome) -> list[str]:
         f"{row.malicious_accepted} of {len(row.accepted)}",
         f"{outcome.distance(honest):.1f}",
     ]
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

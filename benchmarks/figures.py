@@ -14,7 +14,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,6 @@ from typing import Any
 from benchmarks.harness import MEASURED, ROOT
 from clients.experiments.report import format_estimate, markdown
 from cmfl.commands.demo import RESULT_COLUMNS
-
-GENERATED = (ROOT / "docs" / "science" / "report.md", MEASURED / "mutants.md")
-"""Pages that a command writes whole."""
 
 PEERS = {
     "ours": ("ours", "ours, chain"),
@@ -58,9 +55,10 @@ class PageError(ValueError):
 
 
 def pages() -> list[Path]:
-    """Return the pages that may name figures."""
+    """Return the pages that may name figures: not those that a command writes whole."""
+    generated = {ROOT / "docs" / "science" / "report.md", MEASURED / "mutants.md"}
     listed = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return [page for page in listed if page not in GENERATED]
+    return [page for page in listed if page not in generated]
 
 
 def filled(text: str, figures: Mapping[str, str]) -> str:
@@ -91,8 +89,8 @@ def filled(text: str, figures: Mapping[str, str]) -> str:
 def all_figures() -> dict[str, str]:
     """Return every figure by its name, as text of a page."""
     return {
-        "committee-faults": _lines(_result("committee_faults.json")["table"]),
-        "sender-choice": _lines(_result("sender_choice.json")["table"]),
+        "committee-faults": "\n".join(_result("committee_faults.json")["table"]),
+        "sender-choice": "\n".join(_result("sender_choice.json")["table"]),
         **_demo(),
         **_gas(),
         **_engine(),
@@ -107,7 +105,7 @@ def _demo() -> dict[str, str]:
     ]
     first = _result("first_demo.json")
     return {
-        "demo.table": _lines(markdown(("method", *RESULT_COLUMNS), rows)),
+        "demo.table": "\n".join(markdown(("method", *RESULT_COLUMNS), rows)),
         "demo.most-frequent-class": f"{results['most frequent class']:.3f}",
         "install.minutes": f"{first['installation minutes']} minutes",
         "install.disk": f"{first['installation GB']} GB",
@@ -131,7 +129,7 @@ def _gas() -> dict[str, str]:
     named = {
         "gas.deployment": f"{first['deployment']:,}",
         "gas.registration": f"{first['registration, each client']:,}",
-        "gas.rounds": _lines(markdown(("committee and trainers", *columns), rows)),
+        "gas.rounds": "\n".join(markdown(("committee and trainers", *columns), rows)),
     }
     for call in ("commit_updates", "decide"):
         named[f"opcodes.{call}"] = f"{counts[call]['opcodes']:,}"
@@ -153,11 +151,19 @@ def _engine() -> dict[str, str]:
     ]
     largest = max(row["d"] for row in scoring["seconds"])
     cpu = {row["way"]: row["cpu s"] for row in scoring["seconds"] if row["d"] == largest}
-    rounds = _result("rounds.json")
+    rounds, peers = _result("rounds.json"), []
+    for work, title in WORKS.items():
+        medians = {row["contender"]: row["wall_median"] for row in rounds[work]["contenders"]}
+        ours, *others = (
+            next((medians[name] for name in names if name in medians), None)
+            for names in PEERS.values()
+        )
+        told = ("" if other is None else f"{other:.3g} ({other / ours:.2g})" for other in others)
+        peers.append([title, f"{ours:.3g}", *told])
     return {
         "engine.machine": _machine(rounds["W1L"]["machine"]),
-        "engine.peers": _lines(markdown(("", *PEERS), _beside_peers(rounds))),
-        "gpu.training": _lines(markdown(("training", "card", "one core", "ratio"), trained)),
+        "engine.peers": "\n".join(markdown(("", *PEERS), peers)),
+        "gpu.training": "\n".join(markdown(("training", "card", "one core", "ratio"), trained)),
         "gpu.machine": f"{gpu['card']['environment']}; {_machine(gpu['machine'])}",
         "gpu.tests": f"{gpu['tests']['passed']} of {gpu['tests']['tests']}",
         "gpu.round": f"{gpu['round']['round s']:.1f}",
@@ -172,26 +178,9 @@ def _machine(row: dict[str, Any]) -> str:
     return "{processor}, {cores} cores, Python {python}, torch {torch}".format(**row)
 
 
-def _beside_peers(rounds: dict[str, Any]) -> list[list[str]]:
-    rows = []
-    for work, title in WORKS.items():
-        medians = {row["contender"]: row["wall_median"] for row in rounds[work]["contenders"]}
-        ours, *others = (
-            next((medians[name] for name in names if name in medians), None)
-            for names in PEERS.values()
-        )
-        told = ("" if other is None else f"{other:.3g} ({other / ours:.2g})" for other in others)
-        rows.append([title, f"{ours:.3g}", *told])
-    return rows
-
-
 def _result(name: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads((MEASURED / name).read_bytes())
     return document
-
-
-def _lines(lines: Iterable[str]) -> str:
-    return "\n".join(lines)
 
 
 def main(words: list[str] | None = None) -> int:

@@ -1,12 +1,13 @@
 """A chain of generated rounds: without contract and signatures, but with consistent events.
 
-Heads, seeds, committees and primaries are computed by the protocol's own functions, so that a
-reader of events takes them for a contract's; a verifier of signatures would not. It costs a small
-part of what real rounds cost, and it can fork. Equal seeds make equal chains.
+The protocol's own functions compute heads, seeds, committees and primaries, so that a reader of
+events accepts them; a verifier of signatures would not. It is much faster than real rounds, and it
+can fork. Equal seeds make equal chains.
 """
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from ledger.chain.contract.codec import encode_log
 from ledger.chain.contract.deploy import constructor_values
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Block, ChainBase, Log, LogQuery, NotServedError, Receipt, Transaction
-from ledger.protocol import encoding, ledger_state
+from ledger.protocol import encoding, ledger_state, types
 from ledger.protocol.documents.record import RoundRecord, UsableUpdate, encode_record
 from ledger.protocol.encoding import to_canonical
 from ledger.protocol.inputs import sample_trainers
@@ -29,20 +30,10 @@ from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import Event, LedgerState, domain_of
 from ledger.protocol.rounds import deployed
 from ledger.protocol.rules.selection import rank
-from ledger.protocol.types import (
-    NO_DIGEST,
-    Address,
-    ClientId,
-    Digest,
-    RegisteredClient,
-    Scores,
-    SignedScores,
-)
+from ledger.protocol.types import NO_DIGEST, Address, ClientId, Digest
 from ledger.storage.blobs import BlobStore
 
 ADDRESS = "0x00000000000000000000000000000000000000C1"
-CHAIN_ID = 1_337
-_FIRST_SECOND = 1_700_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +57,18 @@ class MinedBlock(NamedTuple):
 class GeneratedChain(ChainBase):
     """A chain that holds one deployment; a `ChainReader`.
 
-    Attributes:
-        final: the newest final block; None for the head.
-        published: where records of decided rounds go; None to have them missing.
+    `final` is the newest final block; None for the head. `published` takes the records of decided
+    rounds; None to have them missing.
     """
 
-    chain_id = CHAIN_ID
+    chain_id = 1_337
 
     def __init__(
         self, sizes: ChainSizes = ChainSizes(), seed: int = 0, config: Digest | None = None
     ) -> None:
         registry = [
-            RegisteredClient(Address((i + 1).to_bytes(20)), 10 + i) for i in range(sizes.clients)
+            types.RegisteredClient(Address((i + 1).to_bytes(20)), 10 + i)
+            for i in range(sizes.clients)
         ]
         self._words = tuple(encoding.registry_word(client) for client in registry)
         fixed = deployment_of(
@@ -90,11 +81,11 @@ class GeneratedChain(ChainBase):
             deadline_blocks=6,
         )
         contract = Address(to_canonical(ADDRESS))
-        state = deployed(fixed, domain_of(fixed, CHAIN_ID, contract, NO_DIGEST))
+        state = deployed(fixed, domain_of(fixed, self.chain_id, contract, NO_DIGEST))
         self.final: int | None = None
         self.published: BlobStore | None = None
         self._rng = np.random.default_rng(seed)
-        genesis = Block(0, digest_of("genesis", seed), bytes(32), _FIRST_SECOND)
+        genesis = Block(0, digest_of("genesis", seed), bytes(32), 1_700_000_000)
         self._blocks = [MinedBlock(genesis, (), state)]
         self.mine(ledger_state.LedgerDeployed(state.domain.salt))
 
@@ -104,19 +95,15 @@ class GeneratedChain(ChainBase):
 
     @property
     def state(self) -> LedgerState:
-        """State of the deployment."""
         return self._blocks[-1].state
 
     @property
     def ledger(self) -> CommitteeLedger:
-        """The contract."""
         return CommitteeLedger(self, ADDRESS, 1)
 
     def fork(self, number: int, seed: int) -> GeneratedChain:
         """Return a chain that has this one's blocks up to a number, and goes its own way."""
-        other = GeneratedChain.__new__(GeneratedChain)
-        other._words, other.final = self._words, self.final
-        other.published = self.published
+        other = copy(self)
         other._rng = np.random.default_rng(seed)
         other._blocks = self._blocks[: number + 1]
         return other
@@ -136,11 +123,9 @@ class GeneratedChain(ChainBase):
             self.mine(ledger_state.UpdatesCommitted(self.state.round, tuple(waiting), words))
 
     def decide(self) -> None:
-        """End the round with a decision."""
         self.mine(self._decision())
 
     def abandon(self) -> None:
-        """End the round without one."""
         self.mine(ledger_state.RoundAbandoned(self.state.round, (), NO_DIGEST, NO_DIGEST))
 
     def ban(self) -> None:
@@ -152,7 +137,6 @@ class GeneratedChain(ChainBase):
             self.mine(ledger_state.ClientBanned(self.state.round, client, NO_DIGEST))
 
     def play(self, rounds: int, *, abandoned: float = 0.02) -> None:
-        """Record rounds, of which a share is abandoned."""
         for _ in range(rounds):
             self.commit()
             if self._rng.random() < abandoned:
@@ -171,16 +155,14 @@ class GeneratedChain(ChainBase):
             true.pop("registry", None)  # no field of the event: it says that all are registered
             whole.append(replace(event, **true))
             state = adopted(state, whole[-1], number)[0]
-        salt = self._rng.bytes(8)
-        block_hash = encoding.sha256(parent.block.hash + salt)
+        block_hash = encoding.sha256(parent.block.hash + self._rng.bytes(8))
         time = parent.block.timestamp + int(self._rng.integers(1, 20))
         logs = tuple(
             Log(ADDRESS, *encode_log(event), number, block_hash, self._new_digest(), place)
             for place, event in enumerate(whole)
         )
-        self._blocks.append(
-            MinedBlock(Block(number, block_hash, parent.block.hash, time), logs, state)
-        )
+        block = Block(number, block_hash, parent.block.hash, time)
+        self._blocks.append(MinedBlock(block, logs, state))
 
     def _active(self) -> tuple[ClientId, ...]:
         state, fixed = self.state, self.state.deployment
@@ -196,7 +178,7 @@ class GeneratedChain(ChainBase):
         derived = sets_of(fixed, ranking)
         base, model, updates, scores, reveal, record = (self._new_digest() for _ in range(6))
         if self.published is not None:
-            record = self._published_record(self.published, trainers, base)
+            record = self.published.put(encode_record(self._record(trainers, base)))
         places = (1 << fixed.members) - 1
         return ledger_state.RoundDecided(
             state.round,
@@ -212,17 +194,17 @@ class GeneratedChain(ChainBase):
             NO_DIGEST,
         )
 
-    def _published_record(
-        self, published: BlobStore, trainers: list[ClientId], base: Digest
-    ) -> Digest:
-        """Publish a record in which every client's update is usable and all scores count."""
+    def _record(self, trainers: list[ClientId], base: Digest) -> RoundRecord:
+        """Return a record in which every client's update is usable and all scores count."""
         number, members = self.state.round, sorted(self.state.committee)
         clients = tuple(sorted({*trainers, *members}))
         ranked = encoding.set_digest(clients)
         updates = tuple(UsableUpdate(client, self._new_digest()) for client in clients)
-        told = (Scores(number, member, base, ranked, self._new_digest()) for member in members)
-        scores = tuple(SignedScores(one, self._rng.bytes(65)) for one in told)
-        return published.put(encode_record(RoundRecord(number, base, updates, (), scores, ())))
+        told = (
+            types.Scores(number, member, base, ranked, self._new_digest()) for member in members
+        )
+        scores = tuple(types.SignedScores(one, self._rng.bytes(65)) for one in told)
+        return RoundRecord(number, base, updates, (), scores, ())
 
     def _new_digest(self) -> Digest:
         return Digest(self._rng.bytes(32))
@@ -231,7 +213,6 @@ class GeneratedChain(ChainBase):
         return self._blocks[-1].block
 
     def block(self, number: int) -> Block:
-        """Return one block."""
         if not 0 <= number < len(self._blocks):
             raise NotServedError(f"there is no block {number}")
         return self._blocks[number].block
@@ -243,18 +224,23 @@ class GeneratedChain(ChainBase):
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
         """Return what `deployment` and `state` answer after a block, or the head."""
         state = self._blocks[-1 if block_number is None else block_number].state
-        answers: dict[bytes, tuple[str, tuple[Any, ...]]] = {
-            abi.selector("deployment"): ("deployment", constructor_values(state.deployment)),
-            abi.selector("state"): ("state", _state_values(state)),
-        }
-        if to != ADDRESS or data not in answers:
+        outputs = {name: abi.artifact().abi[name]["outputs"] for name in ("deployment", "state")}
+        name = next((name for name in outputs if data == abi.selector(name)), None)
+        if to != ADDRESS or name is None:
             raise NotServedError("this chain answers deployment() and state() of its contract")
-        name, values = answers[data]
-        types = [collapse_if_tuple(entry) for entry in abi.artifact().abi[name]["outputs"]]
-        return encode(types, [values])
+        if name == "deployment":
+            values = constructor_values(state.deployment)
+        else:
+            known: dict[str, Any] = {
+                "stage": int(state.stage),
+                "committee": encoding.set_digest(state.committee) if state.committee else NO_DIGEST,
+                "registered": len(state.registry),
+            }
+            fields = [entry["name"] for entry in outputs[name][0]["components"]]
+            values = tuple(known[f] if f in known else getattr(state, f) for f in fields)
+        return encode([collapse_if_tuple(entry) for entry in outputs[name]], [values])
 
     def code(self, address: str) -> bytes:  # noqa: ARG002 - the port's
-        """Return no code."""
         return b""
 
     def logs(self, query: LogQuery) -> list[Log]:
@@ -262,19 +248,7 @@ class GeneratedChain(ChainBase):
         return query.of(log for block in mined for log in block.logs)
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
-        """Refuse: there are no transactions."""
         raise NotServedError(f"no transaction made 0x{transaction_hash.hex()}")
 
     def receipt(self, transaction_hash: bytes) -> Receipt | None:
         """Return no receipt."""
-
-
-def _state_values(state: LedgerState) -> tuple[Any, ...]:
-    committee = encoding.set_digest(state.committee) if state.committee else NO_DIGEST
-    named = {
-        "stage": int(state.stage),
-        "committee": committee,
-        "registered": len(state.registry),
-    }
-    fields = [entry["name"] for entry in abi.artifact().abi["state"]["outputs"][0]["components"]]
-    return tuple(named[name] if name in named else getattr(state, name) for name in fields)

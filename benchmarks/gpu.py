@@ -1,11 +1,8 @@
 """`make gpu`: tests, whole runs and measurements on this machine's GPU, written as one document.
 
-`python -m benchmarks.gpu` needs a CUDA build of torch and a card, and nothing from the network. It
-names the card, runs the CUDA tests, plays, audits and repeats a run of digits, one on images in
-the form of FEMNIST and one of a transformer with adapters, and measures training and a round at the
-size of paper-femnist. A step for which too little of ten minutes is left does not
-begin, and is named. The figures go to docs/measured/gpu.json. Exit code 1: a step failed or was
-left out. 2: there is no such device.
+`python -m benchmarks.gpu` needs a CUDA build of torch and a card, and no network. Its steps are in
+`STEPS`. A step does not begin if too little of ten minutes is left; the document names it. The
+figures go to docs/measured/gpu.json. Exit code 1: a step failed or was left out. 2: no such device.
 """
 
 from __future__ import annotations
@@ -21,7 +18,6 @@ import traceback
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -32,13 +28,8 @@ from numpy.typing import NDArray
 
 import cmfl
 from benchmarks.harness import MEASURED, ROOT, Row, machine, timed
-from benchmarks.peers.our_rounds import (
-    data_of,
-    image_settings,
-    jobs_of,
-    training_of,
-    write_images,
-)
+from benchmarks.peers import our_rounds
+from benchmarks.peers.our_rounds import data_of, jobs_of, training_of
 from benchmarks.workloads import WORKS, Work, made_samples, make_workload
 from clients.configuration.loading import checked
 from clients.datasets.federated_data import DataForm, FederatedData, frozen_samples, next_tokens
@@ -60,15 +51,10 @@ RESULT = MEASURED / "gpu.json"
 BUDGET_SECONDS = 570.0
 CPU_CLIENTS = 4
 """Clients that also train on the processor, to compare with."""
-_MEMORY_SHARE = 0.4
-"""Of the free memory, for the updates of a round."""
-
 TEXT_LENGTH, TEXTS, TEST_TEXTS = 32, 24, 32
 """Tokens of a text, texts of each client, and texts of the test."""
 TOKENS_SEEN = 200
 """Distinct tokens in the texts: few, so that a few steps learn them."""
-PAPER_CLIENTS = 355
-"""Active clients in a round of the preset paper-femnist, 142 of them members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +102,7 @@ class AdapterRun:
 
 @dataclass(frozen=True, slots=True)
 class GpuPlan:
-    """Sizes of all steps.
-
-    Attributes:
-        digits: settings of the run of the preset digits, by their last names.
-        repeats: measured turns, after one that is not measured.
-        paper_round: the run of large rounds, with as many clients as fit into memory.
-    """
+    """Sizes of all steps, a run on images with its rounds."""
 
     tests: Sequence[str]
     digits: Mapping[str, int]
@@ -130,7 +110,7 @@ class GpuPlan:
     femnist: tuple[Work, int]
     adapters: AdapterRun
     works: Mapping[str, Work]
-    repeats: int
+    repeats: int  # measured turns, after one that is not measured
     paper_round: tuple[Work, int]
 
 
@@ -142,7 +122,8 @@ FULL = GpuPlan(
     adapters=AdapterRun(layers=12, width=768, vocabulary=20_000, clients=20, rounds=5),
     works={name: WORKS[name] for name in ("W1L", "W1S", "W2")},
     repeats=3,
-    paper_round=(Work("paper", PAPER_CLIENTS, 1, 32, 0.001, "alexnet", {}), 3),
+    # As many clients are active in a round of the preset paper-femnist.
+    paper_round=(Work("paper", 355, 1, 32, 0.001, "alexnet", {}), 3),
 )
 
 TINY = GpuPlan(
@@ -193,7 +174,13 @@ def run_tests(plan: GpuPlan, _device: str, left: float) -> Row:
             timeout=left,
             check=False,
         )
-        row = counts(report) if report.exists() else {"tests": 0}
+        row: Row = {"tests": 0}
+        if report.exists():
+            suite = next(ET.parse(report).getroot().iter("testsuite"))
+            names = ("tests", "failures", "errors", "skipped")
+            row = {name: int(suite.get(name, 0)) for name in names}
+            row["passed"] = row["tests"] - row["failures"] - row["errors"] - row["skipped"]
+            row["seconds"] = float(suite.get("time", 0))
     if row["tests"] != row.get("passed") or not row["tests"]:
         raise StepFailedError({**row, "output": ended.stdout[-4000:] + ended.stderr[-1000:]})
     return row
@@ -202,8 +189,7 @@ def run_tests(plan: GpuPlan, _device: str, left: float) -> Row:
 def digits_run(plan: GpuPlan, device: str, _left: float) -> Row:
     """Play the preset digits, audit it, and repeat some of its training."""
     with tempfile.TemporaryDirectory() as folder:
-        settings = {"machine.device": device, **plan.digits}
-        return _played(plan, Path(folder) / "home", "digits", settings, device)
+        return _played(plan, Path(folder) / "home", "digits", plan.digits, device)
 
 
 def femnist_run(plan: GpuPlan, device: str, _left: float) -> Row:
@@ -216,8 +202,8 @@ def femnist_run(plan: GpuPlan, device: str, _left: float) -> Row:
 def _image_run(work: Work, rounds: int, folder: Path, device: str) -> Row:
     """Write made images; return the settings of a run on them."""
     images = folder / "femnist.npz"
-    write_images(*made_samples(work, work.clients), images)
-    settings = image_settings(work, images, work.clients, rounds)
+    our_rounds.write_images(*made_samples(work, work.clients), images)
+    settings = our_rounds.image_settings(work, images, work.clients, rounds)
     settings["protocol"] |= {"committee_rate": 0.4, "aggregation_rate": 0.4}
     return {**settings, "machine": {"device": device}}
 
@@ -242,26 +228,23 @@ def adapters_run(plan: GpuPlan, device: str, _left: float) -> Row:
             "model.options.targets": "c_attn",
             "training.local_steps": 2,
             "training.batch_size": 4,
-            "machine.device": device,
         }
         named = (f"model.options.path={base}",)
         row = _played(plan, Path(folder) / "home", "digits", settings, device, named)
     return {"parameters of the base": parameters, **row}
 
 
-def counts(report: Path) -> Row:
-    """Return the numbers of tests in a report of pytest."""
-    suite = next(ET.parse(report).getroot().iter("testsuite"))
-    number = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
-    passed = number["tests"] - number["failures"] - number["errors"] - number["skipped"]
-    return {**number, "passed": passed, "seconds": float(suite.get("time", 0))}
-
-
 def _played(
-    plan: GpuPlan, home: Path, preset: Any, settings: Row, device: str, named: Sequence[str] = ()
+    plan: GpuPlan,
+    home: Path,
+    preset: Any,
+    settings: Mapping[str, Any],
+    device: str,
+    named: Sequence[str] = (),
 ) -> Row:
     """Play a run, audit it and repeat updates that are drawn, given files by their settings."""
     sizes: dict[str, Any] = {"device": device, "sample": plan.replayed, "settings": named}
+    settings = {"machine.device": device, **settings}
     run, played = timed(lambda: cmfl.run(preset, home=home, settings=settings, progress=False))
     audit = cmfl.audit(run, progress=False)
     replay, replayed = timed(lambda: cmfl.verify_training(run, progress=False, **sizes))
@@ -297,7 +280,10 @@ def large_round(plan: GpuPlan, device: str, _left: float) -> Row:
     """Return what a round at the size of paper-femnist costs, or its largest part that fits."""
     whole, rounds = plan.paper_round
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    work, stopwatch = fitting(whole, free), Stopwatch()
+    size = model_named(whole.model, DataForm((1, 28, 28), whole.classes), whole.options).dimension
+    # Updates of four bytes a number may take 40% of the free memory.
+    most = int(0.4 * free) // (4 * size)
+    work, stopwatch = replace(whole, clients=max(10, min(whole.clients, most))), Stopwatch()
     ends: list[tuple[float, float]] = []
 
     def on_round(row: RoundMetrics) -> None:
@@ -310,23 +296,15 @@ def large_round(plan: GpuPlan, device: str, _left: float) -> Row:
         home = Path(folder) / "home"
         home.mkdir()
         with open_memory_run(home, "gpu", checked(settings), watched=stopwatch.watched) as opened:
-            dimension = opened.population.model.dimension
             opened.go_on(on_round)
     spent = np.median(np.diff(np.array(ends), axis=0), axis=0)
     return {
         "clients": work.clients,
         "of": whole.clients,
-        "d": dimension,
+        "d": size,
         "round s": float(spent[0]),
         "training s": float(spent[1]),
     }
-
-
-def fitting(work: Work, free: int) -> Work:
-    """Return a work with as many clients as have room for their updates in free bytes."""
-    model = model_named(work.model, DataForm((1, 28, 28), work.classes), work.options)
-    most = int(_MEMORY_SHARE * free) // (4 * model.dimension)
-    return replace(work, clients=max(10, min(work.clients, most)))
 
 
 def _adapters_trained(run: AdapterRun, base: Path, repeats: int, device: str) -> Row:
@@ -424,26 +402,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             document["failed"][name] = sentence
         else:
             print(f"{name} ...", flush=True)
-            _do(document, name, partial(step, plan, options.device, left))
+            begun = time.perf_counter()
+            try:
+                document[name] = step(plan, options.device, left)
+            except StepFailedError as error:
+                document["failed"][name] = error.row
+            except Exception as error:  # noqa: BLE001 - the first run on a card may fail in any way
+                traceback.print_exc()
+                document["failed"][name] = f"{type(error).__name__}: {error}"[:2000]
+            found = json.dumps(document.get(name, document["failed"].get(name)))
+            print(f"{name}: {time.perf_counter() - begun:.1f} s: {found}", flush=True)
     document["seconds"] = time.perf_counter() - began
     write_named(options.out, f"{json.dumps(document, indent=1)}\n".encode())
     failed = ", ".join(document["failed"]) or "nothing"
     print(f"{options.out}: {document['seconds']:.0f} s, failed: {failed}")
     return 1 if document["failed"] else 0
-
-
-def _do(document: dict[str, Any], name: str, step: Callable[[], Any]) -> None:
-    """Do a step; write its rows, or why there are none, into the document."""
-    began = time.perf_counter()
-    try:
-        document[name] = step()
-    except StepFailedError as error:
-        document["failed"][name] = error.row
-    except Exception as error:  # noqa: BLE001 - the first run on a card may fail in any way
-        traceback.print_exc()
-        document["failed"][name] = f"{type(error).__name__}: {error}"[:2000]
-    found = document.get(name, document["failed"].get(name))
-    print(f"{name}: {time.perf_counter() - began:.1f} s: {json.dumps(found)}", flush=True)
 
 
 if __name__ == "__main__":

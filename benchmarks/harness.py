@@ -20,10 +20,6 @@ MEASURED = ROOT / "docs" / "measured"
 """Results that pages name."""
 RESULTS = ROOT / "benchmarks" / "results"
 """Results of this machine alone, which no commit has."""
-WIDTH = 112
-"""Columns of a table, whatever it is printed to: names are not cut."""
-_PRODUCT_SIDE = 1024
-_PRODUCTS = 15
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -53,7 +49,8 @@ def show(rows: Sequence[Mapping[str, Any]], title: str = "", *, heads: Sequence[
         table = Table(*rows[0], title=title)
         for row in rows:
             table.add_row(*map(str, row.values()))
-    Console(width=max(WIDTH, Console().width)).print(table)
+    # At least 112 columns, so that no name is cut.
+    Console(width=max(112, Console().width)).print(table)
 
 
 def keep(path: Path, document: Any) -> None:
@@ -69,21 +66,21 @@ def keep_table(name: str, lines: Sequence[str]) -> None:
 
 
 def gemm_rate() -> float:
-    """Return the GFLOP/s of 1024³ products in float32 on one thread, the median of some.
+    """Return the GFLOP/s of 1024³ products in float32 on one thread, the median of 15.
 
-    It takes about half a second. A calm machine always gives the same; less means that others
-    use it, and that wall seconds measured near it are too long.
+    It takes about half a second. A lower rate than usual means that other processes use the
+    machine, and that wall seconds measured near it are too long.
     """
-    threads = torch.get_num_threads()
+    side, threads = 1024, torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         generator = torch.Generator().manual_seed(0)
-        a, b = (torch.rand(_PRODUCT_SIDE, _PRODUCT_SIDE, generator=generator) for _ in range(2))
+        a, b = (torch.rand(side, side, generator=generator) for _ in range(2))
         product = torch.mm(a, b)
-        seconds = [timed(lambda: torch.mm(a, b, out=product))[1].wall for _ in range(_PRODUCTS)]
+        seconds = [timed(lambda: torch.mm(a, b, out=product))[1].wall for _ in range(15)]
     finally:
         torch.set_num_threads(threads)
-    return 2e-9 * _PRODUCT_SIDE**3 / median(seconds)
+    return 2e-9 * side**3 / median(seconds)
 
 
 def machine() -> dict[str, Any]:

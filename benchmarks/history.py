@@ -46,11 +46,6 @@ CASES = (
     (1_000, ChainSizes(clients=105, trainers=86, members=14), 150),
 )
 """Rounds, sizes, and the aim for the memory in MB."""
-MAX_PAGE_MS = 0.2
-MAX_CLIENT_MS = 1.0
-SERVED = 5_000
-FURTHER = 10
-MOST_LOGS = 10_000
 
 
 def main() -> None:
@@ -60,7 +55,7 @@ def main() -> None:
     parser.add_argument("--node", action="store_true", help="read the rounds from a node instead")
     arguments = parser.parse_args()
     if arguments.node:
-        rounds = round(SERVED * arguments.share)
+        rounds = round(5_000 * arguments.share)
         show(_starts(rounds), f"{rounds:,} rounds")
         return
     rows = [_measure(round(n * arguments.share), sizes, most) for n, sizes, most in CASES]
@@ -69,21 +64,27 @@ def main() -> None:
 
 
 def _measure(rounds: int, sizes: ChainSizes, most_megabytes: int) -> Row:
-    chain, blobs = GeneratedChain(sizes), MemoryBlobs()
-    chain.published = blobs
-    chain.register()
-    chain.play(rounds)
+    blobs = MemoryBlobs()
+    chain = _played(sizes, rounds, blobs)
     history, folding = timed(lambda: FoldedHistory.of(chain.ledger, blobs))
     return {
         "rounds": rounds,
         "trainers": sizes.trainers,
         "fold, ms a round": round(folding.wall / rounds * 1e3, 3),
         **_look_ups(history, sizes),
-        f"aim: {PAGE} rounds, ms": MAX_PAGE_MS,
-        f"aim: {PAGE} rounds of a client, ms": MAX_CLIENT_MS,
+        f"aim: {PAGE} rounds, ms": 0.2,
+        f"aim: {PAGE} rounds of a client, ms": 1.0,
         **_memory(chain, blobs),
         "aim: memory, MB": most_megabytes,
     }
+
+
+def _played(sizes: ChainSizes, rounds: int, blobs: MemoryBlobs | None = None) -> GeneratedChain:
+    chain = GeneratedChain(sizes)
+    chain.published = blobs
+    chain.register()
+    chain.play(rounds)
+    return chain
 
 
 def _look_ups(history: FoldedHistory, sizes: ChainSizes) -> Row:
@@ -93,9 +94,6 @@ def _look_ups(history: FoldedHistory, sizes: ChainSizes) -> Row:
     clients = [ClientId(int(client)) for client in rng.integers(0, sizes.clients, LOOK_UPS)]
     ends = [round_.end for round_ in history.some(numbers)]
 
-    def of_client(place: int) -> object:
-        return _parts(history, clients[place])
-
     def dropped_out(place: int) -> object:
         query = RoundQuery(client=clients[place], role=AskedRole.DROPPED_OUT)
         return history.page(query, PAGE, None)
@@ -104,26 +102,24 @@ def _look_ups(history: FoldedHistory, sizes: ChainSizes) -> Row:
         end = ends[place]
         return None if end is None else history.occurrences(end.head, 0, 20)
 
-    def tally(_place: int) -> object:
-        return history.tally()
+    def milliseconds(read: Callable[[int], object], place: int) -> float:
+        return timed(lambda: read(place))[1].wall * 1e3
 
-    first = {"all counts, first, ms": tally, "a digest, first, ms": of_digest}
+    row = {
+        "all counts, first, ms": round(milliseconds(lambda _: history.tally(), 0), 1),
+        "a digest, first, ms": round(milliseconds(of_digest, 0), 1),
+    }
     many: dict[str, Callable[[int], object]] = {
         "a round, ms": lambda place: history.round(numbers[place]),
         f"{PAGE} rounds, ms": lambda _: history.page(RoundQuery(), PAGE, None),
-        f"{PAGE} rounds of a client, ms": of_client,
+        f"{PAGE} rounds of a client, ms": lambda place: _parts(history, clients[place]),
         f"{PAGE} rounds that a client dropped out of, ms": dropped_out,
         "a digest, ms": of_digest,
-        "all counts, ms": tally,
+        "all counts, ms": lambda _: history.tally(),
     }
-    return {name: round(_ms(read, 0), 1) for name, read in first.items()} | {
-        name: round(median(_ms(read, place) for place in range(LOOK_UPS)), 3)
-        for name, read in many.items()
-    }
-
-
-def _ms(read: Callable[[int], object], place: int) -> float:
-    return timed(lambda: read(place))[1].wall * 1e3
+    for name, read in many.items():
+        row[name] = round(median(milliseconds(read, place) for place in range(LOOK_UPS)), 3)
+    return row
 
 
 def _parts(history: FoldedHistory, client: ClientId) -> list[object]:
@@ -147,9 +143,7 @@ def _memory(chain: GeneratedChain, blobs: MemoryBlobs) -> Row:
 
 
 def _starts(rounds: int) -> list[Row]:
-    chain = GeneratedChain(ChainSizes(clients=86, trainers=18, members=8))
-    chain.register()
-    chain.play(rounds)
+    chain = _played(ChainSizes(clients=86, trainers=18, members=8), rounds)
     with tempfile.TemporaryDirectory() as folder:
         table = EventTable(Path(folder) / "event_log.sqlite")
         rows = [
@@ -157,8 +151,8 @@ def _starts(rounds: int) -> list[Row]:
             {"start": "without, and writes the table", **_start(chain, table)},
             {"start": "with the table", **_start(chain, table)},
         ]
-        chain.play(FURTHER)
-        rows.append({"start": f"with the table, {FURTHER} rounds later", **_start(chain, table)})
+        chain.play(10)
+        rows.append({"start": "with the table, 10 rounds later", **_start(chain, table)})
         size = sum(path.stat().st_size for path in Path(folder).iterdir())
     return [*rows, dict.fromkeys(rows[0], "") | {"start": f"table of {size / 2**20:.1f} MiB"}]
 
@@ -198,11 +192,10 @@ def _serve(chain: GeneratedChain, pipe: Any) -> None:
         }
 
     def logs(query: dict[str, Any]) -> list[dict[str, Any]]:
-        found = chain.logs(
-            LogQuery(None, [], int(query["fromBlock"], 16), int(query["toBlock"], 16))
-        )
-        if len(found) > MOST_LOGS:
-            raise ValueError(f"query returned more than {MOST_LOGS} results")
+        first, last = (int(query[end], 16) for end in ("fromBlock", "toBlock"))
+        found = chain.logs(LogQuery(None, [], first, last))
+        if len(found) > 10_000:
+            raise ValueError("query returned more than 10000 results")
         return [wire.log_json(log, log.log_index) for log in found]
 
     def call(request: dict[str, str], tag: str) -> str:

@@ -3,11 +3,9 @@
     python -m benchmarks.ledger                   print medians for four sizes of committee
     python -m benchmarks.ledger --gas-snapshot    write `contracts/gas_snapshot.json`
 
-Rounds are measured from the third on: a deployment's first rounds pay for storage that later rounds
-overwrite. Signatures are made outside of the measured time. The memory ledger takes each
-transaction before the embedded chain does, so it finds no signature recovered already. The chain
-writes durably (synchronous FULL). With other repliers, the last seats certify the election, and
-the contract has to look up nearly every member.
+Measuring begins with the third round: a deployment's first rounds pay for storage that later rounds
+overwrite. Signing is not measured. The memory ledger takes each transaction before the embedded
+chain does, so it finds no recovered signature. The chain writes durably (synchronous FULL).
 
 Gas is the same on every machine, and a test compares the snapshot. Keys are derived from a
 sentence: PUBLIC TEST KEYS, worth nothing.
@@ -19,9 +17,10 @@ import argparse
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from benchmarks.harness import ROOT, T, keep, show, timed
 from ledger.chain.contract.deploy import DEPLOYMENT_GAS, creation_data
@@ -29,34 +28,17 @@ from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.memory import MemoryLedger
 from ledger.chain.ports import Receipt
-from ledger.protocol import encoding, ledger_state, rounds
+from ledger.protocol import encoding, ledger_state, rounds, types
 from ledger.protocol.inputs import primary_seat, sample_trainers
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.parameters import majority
 from ledger.protocol.rules.selection import rank
 from ledger.protocol.signing import KeySigner, sign
-from ledger.protocol.types import (
-    NO_DIGEST,
-    AcceptanceForm,
-    Beacon,
-    ClientId,
-    Commitment,
-    Digest,
-    Phase,
-    RegisteredClient,
-    SignedCommitment,
-    Vote,
-    VoteKind,
-)
+from ledger.protocol.types import NO_DIGEST, ClientId, Digest, Phase, SignedCommitment
 
 Votes = tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate]
-
-
-class Decision(NamedTuple):
-    """A decision with both certificates, ready to send."""
-
-    decision: ledger_state.SubmittedDecision
-    certificates: Votes
+Decision = tuple[ledger_state.SubmittedDecision, Votes]
+"""A decision with both certificates, ready to send."""
 
 
 class RecordedRounds:
@@ -64,8 +46,8 @@ class RecordedRounds:
 
     def __init__(self, chain: EmbeddedChain, members: int, trainers: int, clients: int) -> None:
         keys = (encoding.keccak256(b"PUBLIC TEST KEY of client %d" % i) for i in range(clients))
-        self._keys = sorted(map(KeySigner, keys), key=lambda signer: signer.address)
-        registry = [RegisteredClient(key.address, 10 + i) for i, key in enumerate(self._keys)]
+        self._keys = sorted(map(KeySigner, keys), key=attrgetter("address"))
+        registry = [types.RegisteredClient(key.address, 10 + i) for i, key in enumerate(self._keys)]
         words = [encoding.registry_word(client) for client in registry]
         _, batches = ledger_state.registry_batches(words)
         deployment = deployment_of(
@@ -79,11 +61,7 @@ class RecordedRounds:
         self.state = rounds.deployed(deployment, self.ledger.domain())
         self.registrations = [receipt]
         for batch, rest in batches:
-            receipt = self._sent(
-                lambda block, w=batch, r=rest: rounds.register_clients(self.state, w, r, block),  # type: ignore[misc]
-                lambda w=batch, r=rest: self.ledger.register_clients(w, r),  # type: ignore[misc]
-            )
-            self.registrations.append(receipt)
+            self.registrations.append(self._send("register_clients", batch, rest))
 
     @property
     def trainers(self) -> tuple[ClientId, ...]:
@@ -97,19 +75,18 @@ class RecordedRounds:
         return tuple(sorted({*self.trainers, *self.state.committee}))
 
     def signed_commitments(self, clients: Iterable[ClientId]) -> list[SignedCommitment]:
-        """Return a commitment of each client for the open round."""
         number, domain, signed = self.state.round, self.state.domain, []
         for client in clients:
             word = encoding.commitment_of(client, digest_of("payload", number))
-            promised = Commitment(number, client, word)
+            promised = types.Commitment(number, client, word)
             signed.append(SignedCommitment(promised, sign(self._keys[client], domain, promised)))
         return signed
 
     def certified(self, *, other_repliers: bool = False) -> Decision:
         """Return an honest decision on all trainers.
 
-        With other repliers, the last places reply in the election, and not those that replied in
-        the aggregation, each of which the contract has looked up.
+        With other repliers, the last places reply in the election: the contract has to look up
+        nearly every member.
         """
         state, decision = self.state, self._decision()
         size = len(state.committee)
@@ -121,31 +98,19 @@ class RecordedRounds:
             self._certificate(decision, Phase.AGGREGATION, first, [*common, second]),
             self._certificate(decision, Phase.ELECTION, second, again),
         )
-        return Decision(decision, certificates)
+        return decision, certificates
 
     def commit(self, signed: Sequence[SignedCommitment]) -> Receipt:
-        """Send commitments; return the receipt."""
-        return self._sent(
-            lambda block: rounds.commit_updates(self.state, self.state.round, signed, block),
-            lambda: self.ledger.commit_updates(self.state.round, signed),
-        )
+        return self._send("commit_updates", self.state.round, signed)
 
     def decide(self, made: Decision) -> Receipt:
-        """Send a decision; return the receipt."""
-        number = self.state.round
-        return self._sent(
-            lambda block: rounds.decide(self.state, number, *made, block),
-            lambda: self.ledger.decide(number, *made),
-        )
+        return self._send("decide", self.state.round, *made)
 
     def abandon(self) -> Receipt:
         """Let the deadline pass and end the round; return the receipt."""
         deadline = self.state.opened_block + self.state.deployment.deadline_blocks
         self.chain.mine(max(0, deadline - self.chain.head().number - 1))
-        return self._sent(
-            lambda block: rounds.abandon_round(self.state, self.state.round, block),
-            lambda: self.ledger.abandon_round(self.state.round),
-        )
+        return self._send("abandon_round", self.state.round)
 
     def _decision(self) -> ledger_state.SubmittedDecision:
         number = self.state.round
@@ -175,8 +140,9 @@ class RecordedRounds:
         sets = sets_of(state.deployment, decision.ranking)
         chosen = encoding.set_digest(sets.voted_on(phase))
         result = encoding.aggregation_result(decision.opening())
-        vote = Vote(VoteKind.REQUEST, state.round, phase, 0, decision.base, chosen, result)
-        reply = replace(vote, kind=VoteKind.REPLY)
+        request = types.VoteKind.REQUEST
+        vote = types.Vote(request, state.round, phase, 0, decision.base, chosen, result)
+        reply = replace(vote, kind=types.VoteKind.REPLY)
         keys = [self._keys[member] for member in state.committee]
         return ledger_state.SubmittedCertificate(
             view=0,
@@ -186,15 +152,12 @@ class RecordedRounds:
             replies=tuple(sign(keys[place], state.domain, reply) for place in places),
         )
 
-    def _sent(
-        self,
-        specified: Callable[[ledger_state.BlockContext], rounds.Step],
-        send: Callable[[], Receipt],
-    ) -> Receipt:
+    def _send(self, call: str, *arguments: Any) -> Receipt:
+        """Send a transaction, and move the state by the specification's function of its name."""
         head = self.chain.head()
-        receipt = send()
+        receipt: Receipt = getattr(self.ledger, call)(*arguments)
         block = ledger_state.BlockContext(head.number + 1, Digest(head.hash))
-        self.state, _ = specified(block)
+        self.state, _ = getattr(rounds, call)(self.state, *arguments, block)
         return receipt
 
 
@@ -213,11 +176,11 @@ def deployment_of(
         "trainers": trainers,
         "members": members,
         "aggregation_ppm": 400_000,
-        "form": AcceptanceForm.FIRST,
+        "form": types.AcceptanceForm.FIRST,
         "rounds": 2**32 - 1,
         "commit_blocks": 2,
         "replies": majority(members),
-        "beacon": Beacon.NONE,
+        "beacon": types.Beacon.NONE,
         "model": digest_of("model", 0),
     }
     return ledger_state.Deployment(**values | other)
@@ -251,8 +214,8 @@ def gas_snapshot(folder: Path) -> dict[str, dict[str, int]]:
     for members, trainers in SIZES:
         path = folder / f"{members}-{trainers}.sqlite"
         with EmbeddedChain.create(path, synchronous="NORMAL") as chain:
-            run = RecordedRounds(chain, members, trainers, CLIENTS)
-            snapshot[f"{members} members, {trainers} trainers"] = _gas_of(run)
+            gas = _gas_of(RecordedRounds(chain, members, trainers, CLIENTS))
+            snapshot[f"{members} members, {trainers} trainers"] = gas
     return snapshot
 
 

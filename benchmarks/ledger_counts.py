@@ -1,12 +1,11 @@
-"""What a round makes the embedded chain do, in counts that are the same on every machine.
+"""Work of the embedded chain in a round, in counts that are the same on every machine.
 
-Times differ from machine to machine and from minute to minute; what costs them does not. Counted
-are, for each transaction of a round of 7 members and 20 trainers: opcodes, and those of them that
-the faster loop leaves to py-evm's own functions; for one round of the preset `digits`: executed
-calls of the contract, reads of the chain file, and everything that waits for the disk.
+For each transaction of a round of 7 members and 20 trainers it counts the opcodes, and those that
+the faster loop leaves to py-evm's own functions. For one round of the preset `digits` it counts
+executed calls of the contract, reads of the chain file, and everything that waits for the disk.
 
-`python -m benchmarks.ledger_counts` writes `benchmarks/ledger_counts.json`, with which a test
-compares.
+`python -m benchmarks.ledger_counts` writes `benchmarks/ledger_counts.json`; a test compares with
+this file.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import contextlib
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -65,9 +64,17 @@ def transaction_counts(folder: Path) -> dict[str, dict[str, int]]:
         with counted_opcodes() as deciding:
             run.decide(made)
         counts = {"commit_updates": dict(committing), "decide": dict(deciding)}
-        for name, back in (("commit_updates", 1), ("decide", 0)):
+        # py-evm's own functions execute each block again, on the state of its parent.
+        machine = evm.chain_class(chain.chain_id, is_reference=True)(
+            evm.OverlayDatabase(chain._store)
+        )
+        for name, number in zip(
+            counts, (chain.head().number - 1, chain.head().number), strict=True
+        ):
+            header, parent = chain.header(number), chain.header(number - 1)
+            fresh = machine.create_header_from_parent(parent).copy(gas_used=header.gas_used)
             with counted_opcodes() as counter:
-                _execute(chain, chain.head().number - back, is_reference=True)
+                machine.get_vm(fresh).import_block(machine.get_block_by_header(header))
             counts[name]["opcodes"] = counter["left to py-evm"]
     return counts
 
@@ -89,63 +96,48 @@ def round_counts(folder: Path) -> dict[str, int]:
             _counted(counter, "chain file reads", ChainStore, "get"),
             _counted(counter, "durable blocks", ChainStore, "commit"),
             _counted(counter, "barriers of blobs", Disk, "sync"),
-            _counted_commits(counter),
+            _counted(counter, "commits of the journal", FileJournal, "sync", _has_transaction),
         ):
             run.simulation.play_round()
     return dict(counter)
-
-
-def _execute(chain: EmbeddedReader, number: int, *, is_reference: bool) -> bytes:
-    """Execute a block again on its parent's state; return its hash."""
-    kind = evm.chain_class(chain.chain_id, is_reference=is_reference)
-    machine = kind(evm.OverlayDatabase(chain._store))
-    header, parent = chain.header(number), chain.header(number - 1)
-    fresh = machine.create_header_from_parent(parent).copy(gas_used=header.gas_used)
-    block = machine.get_block_by_header(header)
-    return bytes(machine.get_vm(fresh).import_block(block).block.hash)
 
 
 @contextlib.contextmanager
 def counted_opcodes() -> Iterator[Counter[str]]:
     """Count the opcodes that py-evm's own functions execute."""
     counter: Counter[str] = Counter()
-    with contextlib.ExitStack() as stack:
-        for stream in (CodeStream, BlockStream):
-            stack.enter_context(_counted_items(counter, stream))
+
+    def items(stream: type[CodeStream]) -> AbstractContextManager[object]:
+        original = stream.__iter__
+
+        def counted(self: CodeStream) -> Iterator[int]:
+            for opcode in original(self):
+                counter["left to py-evm"] += 1
+                yield opcode
+
+        return patch.object(stream, "__iter__", counted)
+
+    with items(CodeStream), items(BlockStream):
         yield counter
 
 
-def _counted_commits(counter: Counter[str]) -> AbstractContextManager[object]:
-    original = FileJournal.sync
-
-    def counted(self: FileJournal) -> None:
-        counter["commits of the journal"] += self._base.in_transaction
-        original(self)
-
-    return patch.object(FileJournal, "sync", counted)
-
-
-def _counted_items(
-    counter: Counter[str], stream: type[CodeStream]
-) -> AbstractContextManager[object]:
-    original = stream.__iter__
-
-    def counted(self: CodeStream) -> Iterator[int]:
-        for opcode in original(self):
-            counter["left to py-evm"] += 1
-            yield opcode
-
-    return patch.object(stream, "__iter__", counted)
+def _has_transaction(journal: FileJournal) -> bool:
+    return journal._base.in_transaction
 
 
 def _counted(
-    counter: Counter[str], name: str, owner: type[Any], method: str
+    counter: Counter[str],
+    name: str,
+    owner: type[Any],
+    method: str,
+    counts: Callable[[Any], bool] = lambda _: True,
 ) -> AbstractContextManager[object]:
+    """Count the calls of a method on objects for which `counts` is true."""
     original = getattr(owner, method)
 
-    def counted(*arguments: Any, **options: Any) -> Any:
-        counter[name] += 1
-        return original(*arguments, **options)
+    def counted(self: Any, *arguments: Any, **options: Any) -> Any:
+        counter[name] += counts(self)
+        return original(self, *arguments, **options)
 
     return patch.object(owner, method, counted)
 

@@ -1,14 +1,13 @@
 """Cost of a round: this project, a plain loop and two other frameworks on the same work.
 
-`python -m benchmarks.rounds` lets the contenders of each task take turns (A B C A B C), each time
-as a clean process with two workers on the same fixed data, and gives the median of wall and CPU
-seconds of a round after the warm-up. Every contender's first aggregate must be near the plain
-loop's, so that all of them do the same work; a rate of matrix products before and after each turn
-shows whether the machine was calm. Tasks are W1L and W1S (LEAF's network for FEMNIST, 100 clients,
-10 steps of 10 samples), W2 (LEAF's for Shakespeare, 14 clients, 20 steps), W3 (softmax), and CMFL:
-whole rounds of 40 members and 60 trainers on W1L, against a loop that scores without a ledger.
+`python -m benchmarks.rounds` lets the contenders of each of `TASKS` take turns (A B C A B C), each
+time as a clean process with two workers on the same fixed data. It prints the median of wall and
+CPU seconds of a round after the warm-up. Every contender's first aggregate must be near the plain
+loop's, so that all of them do the same work. A rate of matrix products before and after each turn
+shows whether other processes used the machine. CMFL plays whole rounds of 40 members and 60
+trainers, against a loop that scores without a ledger.
 
-Peers live in environments of their own (`make bench-peers`); one that is missing is left out.
+`make bench-peers` makes the environments of the peers; without its environment a peer is left out.
 """
 
 from __future__ import annotations
@@ -31,14 +30,11 @@ from benchmarks.workloads import WORKS, make_workload, write_workload
 
 ENVIRONMENTS = ROOT / ".bench"
 """Where `make bench-peers` puts the peers' environments, by name."""
-REFERENCE = "plain loop"
-"""Whose first aggregate all others of a task are compared with, and whose seconds."""
 SAME_WORK = 0.02
 """Largest relative difference of a first aggregate from the plain loop's, ‖a − b‖ / ‖b‖.
 
-Other kernels round otherwise, which turns a ReLU or a pool of some clients the other way: 0.012 was
-measured. Other samples, another order or another step size differ by far more."""
-TURN_SECONDS = 1800
+Other kernels round otherwise, which switches a ReLU or a pool of some clients: 0.012 was measured.
+Other samples, another order or another step size differ by far more."""
 QUICK_CLIENTS, QUICK_MEMBERS = 10, 4
 
 
@@ -55,11 +51,9 @@ class Contender:
 
     @property
     def is_there(self) -> bool:
-        """True if its environment is complete."""
         return self.peer is None or (ENVIRONMENTS / self.peer / ".installed").exists()
 
     def command(self, work: Path, out: Path, task: PeerTask) -> list[str]:
-        """Return the command that runs it, by the interpreter of its environment."""
         own = Path(sys.executable) if self.peer is None else ENVIRONMENTS / self.peer / "bin/python"
         module = ("-m", f"benchmarks.peers.{self.module}", str(work), str(out))
         sizes = ("--rounds", str(task.rounds), "--members", str(task.members))
@@ -67,12 +61,15 @@ class Contender:
 
 
 OURS = Contender("ours", "our_rounds")
-PLAIN = Contender(REFERENCE, "plain_rounds")
+PLAIN = Contender("plain loop", "plain_rounds")
 _TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-PFL = Contender("pfl, 2 processes", "pfl_rounds", "pfl", _TORCHRUN)
 _QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-FLOWER = Contender("Flower, 2 actors", "flower_rounds", "flower", environment=_QUIET)
-ALL = (OURS, PLAIN, PFL, FLOWER)
+ALL = (
+    OURS,
+    PLAIN,
+    Contender("pfl, 2 processes", "pfl_rounds", "pfl", _TORCHRUN),
+    Contender("Flower, 2 actors", "flower_rounds", "flower", environment=_QUIET),
+)
 COMMITTEES = (
     Contender("ours, memory ledger", "our_rounds", options=("--variant", "memory")),
     Contender("ours, chain", "our_rounds", options=("--variant", "chain")),
@@ -105,11 +102,9 @@ TASKS = {
 
 @dataclass(slots=True)
 class Turns:
-    """Results of one contender's turns.
+    """Results of one contender's turns, with the seconds of every timed round.
 
-    Attributes:
-        rounds: wall and CPU seconds of every timed round.
-        difference: of its first aggregate from the reference's; None where none is compared.
+    `difference` is that of its first aggregate from the plain loop's; None if not compared.
     """
 
     contender: Contender
@@ -121,16 +116,6 @@ class Turns:
     def middle(self, key: str) -> float | None:
         """Return the median of seconds over all timed rounds; None where they were not timed."""
         return median(each[key] for each in self.rounds) if key in self.rounds[0] else None
-
-    def as_row(self) -> Row:
-        """Return what is kept."""
-        return {
-            "contender": self.contender.name,
-            **{f"{key}_median": self.middle(key) for key in ("wall", "cpu", "training")},
-            "difference": self.difference,
-            "gemm": self.gemm,
-            "turns": self.results,
-        }
 
 
 def main() -> None:
@@ -147,7 +132,17 @@ def main() -> None:
             faults += compare(task, turns, Path(folder))
             show([_line(each, turns[0]) for each in turns], f"{name}: a round")
             document = json.loads(path.read_text("utf-8")) if path.exists() else {}
-            document[name] = {"machine": machine(), "contenders": [one.as_row() for one in turns]}
+            contenders = [
+                {
+                    "contender": each.contender.name,
+                    **{f"{key}_median": each.middle(key) for key in ("wall", "cpu", "training")},
+                    "difference": each.difference,
+                    "gemm": each.gemm,
+                    "turns": each.results,
+                }
+                for each in turns
+            ]
+            document[name] = {"machine": machine(), "contenders": contenders}
             keep(path, document)
     print(", ".join(f"{key} {value}" for key, value in machine().items()))
     if faults:
@@ -202,7 +197,7 @@ def _turn(task: PeerTask, contender: Contender, work: Path, out: Path) -> dict[s
                 cwd=ROOT,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                timeout=TURN_SECONDS,
+                timeout=1800,
                 check=True,
             )
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
@@ -215,10 +210,10 @@ def _turn(task: PeerTask, contender: Contender, work: Path, out: Path) -> dict[s
 def compare(task: PeerTask, turns: list[Turns], folder: Path) -> list[str]:
     """Compare first aggregates, or heads; return a sentence for each contender of other work."""
     places = {each.contender.name: _place(folder, task, each.contender) for each in turns}
-    if REFERENCE not in places:
+    if PLAIN.name not in places:
         heads = {tuple(run["heads"]) for each in turns for run in each.results if "heads" in run}
         return [f"{task.name}: equal runs have come to other heads"] if len(heads) > 1 else []
-    expected = np.load(places[REFERENCE] / "aggregate.npy").astype(np.float64)
+    expected = np.load(places[PLAIN.name] / "aggregate.npy").astype(np.float64)
     faults = []
     for each in turns:
         found = np.load(places[each.contender.name] / "aggregate.npy")
@@ -227,7 +222,7 @@ def compare(task: PeerTask, turns: list[Turns], folder: Path) -> list[str]:
         if not each.difference <= SAME_WORK:
             faults.append(
                 f"{task.name}, {each.contender.name}: its first aggregate differs from the "
-                f"{REFERENCE}'s by {each.difference:.1e}"
+                f"{PLAIN.name}'s by {each.difference:.1e}"
             )
     return faults
 

@@ -1,12 +1,10 @@
 """Cost of a round's distances, beside other ways and beside reading the same updates.
 
 `python -m benchmarks.scoring` compares the 108 updates of a round with the updates of its 43
-members: our distances on one and on two threads, our distances in NumPy blocks without the extra
-`fast`, the authors' double loop of `torch.norm`, the protocol's distances pair by pair, and our
-distances by direction. `--members 6 --trainers 12` measures a small round. Reading the updates'
-files with a sha256 of each is the part that no audit can omit. Ways take turns, `--repeats`
-times. Slow ways compare with a few of the members, and their seconds are multiplied. A product
-of two matrices before and after shows whether other processes used the machine.
+members, in each of `WAYS`. `--members 6 --trainers 12` measures a small round. Reading the updates'
+files with a sha256 of each is the part that no audit can omit. Ways take turns, `--repeats` times.
+Slow ways compare with a few of the members, and their seconds are multiplied. A product of two
+matrices before and after shows whether other processes used the machine.
 """
 
 from __future__ import annotations
@@ -24,24 +22,12 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.harness import MEASURED, Row, Seconds, gemm_rate, keep, machine, show, timed
-from ledger.distances.fast import (
-    BlockedSquares,
-    distances_by,
-    fallback_reason,
-    fast_distances,
-    usable_cores,
-)
-from ledger.protocol.rules.distance import (
-    DIRECTION,
-    SQUARED,
-    DistanceRule,
-    Distances,
-    Travel,
-    plain_distances,
-)
+from ledger.distances import fast
+from ledger.distances.fast import fast_distances
+from ledger.protocol.rules import distance
+from ledger.protocol.rules.distance import DIRECTION, SQUARED, DistanceRule, Distances
 from ledger.protocol.types import ClientId
 
-MEMBERS, TRAINERS = 43, 65
 DIMENSIONS = (100_000, 1_000_000, 6_600_000)
 
 
@@ -57,8 +43,8 @@ def main() -> None:
     """Measure what the command line asks for, print it and write it down."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--dimensions", type=int, nargs="+", default=DIMENSIONS, help="sizes d")
-    parser.add_argument("--members", type=int, default=MEMBERS, help="clients that score")
-    parser.add_argument("--trainers", type=int, default=TRAINERS, help="other clients")
+    parser.add_argument("--members", type=int, default=43, help="clients that score")
+    parser.add_argument("--trainers", type=int, default=65, help="other clients")
     parser.add_argument("--repeats", type=int, default=3, help="turns of each way")
     arguments = parser.parse_args()
     if arguments.repeats < 1 or min(arguments.dimensions) < 1:
@@ -66,9 +52,9 @@ def main() -> None:
     torch.set_num_threads(1)
     document: dict[str, Any] = {
         "machine": machine(),
-        "usable cores": usable_cores(),
+        "usable cores": fast.usable_cores(),
         "numpy": np.__version__,
-        "plain because": fallback_reason(),
+        "plain because": fast.fallback_reason(),
         "gemm before, GF/s": gemm_rate(),
         "seconds": [],
     }
@@ -84,7 +70,10 @@ def main() -> None:
 def seconds(round_: ScoredRound, repeats: int) -> list[Row]:
     """Return the median time of each way in one round, and its ratio to the first way's."""
     members = len(round_.members)
-    few = {name: min(_FEW.get(name, members), members) for name in WAYS}
+    # How many of the members are timed, if not all.
+    few = dict.fromkeys(WAYS, members) | {
+        name: min(most, members) for name, most in (("naive float32 loop", 8), ("pair by pair", 1))
+    }
     costs: dict[str, list[Seconds]] = {name: [] for name in WAYS}
     for _ in range(repeats):
         for name, way in WAYS.items():
@@ -114,7 +103,7 @@ def _by(distances: Distances, rule: DistanceRule = SQUARED) -> Callable[[ScoredR
 
 def _naive(
     _rule: DistanceRule,
-    _travel: Travel,
+    _travel: distance.Travel,
     updates: Mapping[ClientId, NDArray[np.float32]],
     members: Sequence[ClientId],
 ) -> NDArray[np.float64]:
@@ -124,21 +113,15 @@ def _naive(
     return np.array(rows) ** 2
 
 
-def _read_and_hashed(one: ScoredRound) -> list[bytes]:
-    return [hashlib.sha256(file.read_bytes()).digest() for file in one.files]
-
-
 WAYS: dict[str, Callable[[ScoredRound], object]] = {
     "ours, 1 thread": _by(fast_distances(1)),
-    "NumPy blocks": _by(distances_by(BlockedSquares)),
+    "NumPy blocks": _by(fast.distances_by(fast.BlockedSquares)),
     "ours, 2 threads": _by(fast_distances(2)),
     "naive float32 loop": _by(_naive),
-    "read and hashed": _read_and_hashed,
-    "pair by pair": _by(plain_distances),
+    "read and hashed": lambda one: [hashlib.sha256(f.read_bytes()).digest() for f in one.files],
+    "pair by pair": _by(distance.plain_distances),
     "direction, 1 thread": _by(fast_distances(1), DIRECTION),
 }
-_FEW = {"naive float32 loop": 8, "pair by pair": 1}
-"""How many of the members are timed, if not all."""
 
 
 def _round_of(dimension: int, members: int, trainers: int, folder: Path) -> ScoredRound:

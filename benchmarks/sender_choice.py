@@ -2,9 +2,9 @@
 
     python -m benchmarks.sender_choice    print the table and write docs/measured/sender_choice.json
 
-Of 60 clients 18 collude. 12 are members, 18 train, and all 18 updates are accepted. The next
-committee is drawn among them by lot, and the trainers are sampled among the others. Who may choose
-takes the seed with most colluders in the next round. A run has 100 rounds.
+Of 60 clients 18 collude. 12 are members, 18 train, and all 18 updates are accepted. A lot draws the
+next committee among them, and the trainers among the others. An attacker that may choose takes the
+seed with most colluders in the next round. A run has 100 rounds.
 """
 
 from __future__ import annotations
@@ -19,21 +19,16 @@ from benchmarks.harness import keep_table
 from clients.experiments.report import markdown
 
 CLIENTS, COLLUDERS, MEMBERS, TRAINERS, ROUNDS = 60, 18, 12, 18, 100
-RUNS = 20_000
 FRIEND = 0.01
 """Share of the blocks that a friend makes who tries hashes until one suits."""
-
-
 Counts: TypeAlias = NDArray[np.int64]
 """A number of each run, shape (runs,)."""
 
 
 class Chooser(NamedTuple):
-    """A way to choose the next seed.
+    """A way to choose the next seed, among as many as `seeds` returns.
 
-    Attributes:
-        seeds: from the number of leading senders that collude to that of seeds to choose among.
-        friend: whether a friend makes some of these blocks.
+    Its argument is the number of leading senders that collude.
     """
 
     sentence: str
@@ -62,7 +57,7 @@ CHOOSERS = (
 )
 
 
-def captured(chooser: Chooser, runs: int = RUNS, seed: int = 0) -> float:
+def captured(chooser: Chooser, runs: int = 20_000, seed: int = 0) -> float:
     """Return the share of runs in which colluders are half of some round's clients."""
     rng = np.random.default_rng(seed)
     start = np.full(runs, COLLUDERS)
@@ -71,7 +66,10 @@ def captured(chooser: Chooser, runs: int = RUNS, seed: int = 0) -> float:
     is_captured = np.zeros(runs, dtype=bool)
     for _ in range(ROUNDS):
         is_captured |= 2 * (members + trainers) >= MEMBERS + TRAINERS
-        seeds = chooser.seeds(_leading(rng, members))
+        places = rng.random((runs, MEMBERS)).argsort(axis=1)
+        is_honest = places >= members[:, None]
+        leading = np.where(is_honest.any(axis=1), is_honest.argmax(axis=1), MEMBERS)
+        seeds = chooser.seeds(leading)
         best = np.full(runs, -1)
         next_members, next_trainers = members.copy(), trainers.copy()
         for number in range(int(seeds.max())):
@@ -90,12 +88,6 @@ def captured(chooser: Chooser, runs: int = RUNS, seed: int = 0) -> float:
 def _sampled(rng: np.random.Generator, members: Counts) -> Counts:
     others = COLLUDERS - members
     return rng.hypergeometric(others, CLIENTS - MEMBERS - others, TRAINERS)
-
-
-def _leading(rng: np.random.Generator, members: Counts) -> Counts:
-    places = rng.random((len(members), MEMBERS)).argsort(axis=1)
-    is_honest = places >= members[:, None]
-    return np.where(is_honest.any(axis=1), is_honest.argmax(axis=1), MEMBERS)
 
 
 def main() -> None:

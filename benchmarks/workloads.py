@@ -1,12 +1,11 @@
 """The work that the contenders of `benchmarks.rounds` do: models, fixed data, steps, in files.
 
-One workload is a folder that any process reads with NumPy alone: every client's samples in the
-order in which its SGD takes them, and the parameters that all start from. Nothing here imports
-the product, so that the environments of the peers need only torch.
+A workload is a folder that any process reads with NumPy alone: every client's samples in the order
+in which its SGD takes them, and the start parameters. This module does not import the product, so
+that the environments of the peers need only torch.
 
-A contender is a separate process, which writes `result.json` and `aggregate.npy` into the folder
-that it is given. Its first round is a warm-up: it is not timed, and shows that all contenders do
-the same work.
+A contender is a separate process, which writes `result.json` and `aggregate.npy` into its folder.
+Its first round is a warm-up without timing, and shows that all contenders do the same work.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -29,8 +28,6 @@ from torch import nn
 
 _IMAGE = (1, 28, 28)
 _CHARACTERS = 80
-_TOKENS = 80
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def plain_leaf_cnn(hidden: int, classes: int = 62) -> nn.Module:
@@ -68,11 +65,6 @@ class PlainShakespeareLstm(nn.Module):
         return logits
 
 
-def softmax(classes: int = 62) -> nn.Module:
-    """Return multinomial logistic regression of images."""
-    return nn.Sequential(nn.Flatten(), nn.Linear(28 * 28, classes))
-
-
 @dataclass(frozen=True, slots=True)
 class Work:
     """A workload without its data."""
@@ -92,12 +84,10 @@ class Work:
 
     @property
     def tokens(self) -> bool:
-        """True for characters, false for images."""
         return self.model == "shakespeare_lstm"
 
     @property
     def classes(self) -> int:
-        """Number of classes."""
         return _CHARACTERS if self.tokens else 62
 
 
@@ -111,26 +101,21 @@ WORKS = {
     )
 }
 
-_MODULES: dict[str, Callable[..., nn.Module]] = {
-    "leaf_cnn": plain_leaf_cnn,
-    "shakespeare_lstm": PlainShakespeareLstm,
-    "softmax": softmax,
-}
-
 
 def module_of(work: Work) -> nn.Module:
-    """Return the plain module of a workload; what its parameters hold is torch's affair."""
-    return _MODULES[work.model](**work.options)
+    """Return the plain module of a workload, with torch's own random parameters."""
+    if work.model == "leaf_cnn":
+        return plain_leaf_cnn(**work.options)
+    if work.model == "shakespeare_lstm":
+        return PlainShakespeareLstm(**work.options)
+    return nn.Sequential(nn.Flatten(), nn.Linear(28 * 28, work.classes))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PeerWorkload:
-    """A workload with its data.
+    """A workload with its data in the order of the steps: x and y, shape (clients, samples, ...).
 
-    Attributes:
-        x: inputs in the order of the steps, shape (clients, samples, ...).
-        y: labels, shape (clients, samples).
-        start: parameters that the first round starts from, shape (d,).
+    The first round starts from the parameters `start`, shape (d,).
     """
 
     work: Work
@@ -139,7 +124,6 @@ class PeerWorkload:
     start: NDArray[np.float32]
 
     def tensors(self, client: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return inputs and labels of one client."""
         return torch.from_numpy(self.x[client]), torch.from_numpy(self.y[client])
 
 
@@ -155,7 +139,7 @@ def made_samples(work: Work, count: int) -> tuple[NDArray[Any], NDArray[np.int64
     rng = np.random.default_rng(list(work.name.encode()))
     y = rng.integers(work.classes, size=(count, work.samples))
     if work.tokens:
-        x = rng.integers(_CHARACTERS, size=(count, work.samples, _TOKENS))
+        x = rng.integers(_CHARACTERS, size=(count, work.samples, 80))
         x[..., -1] = y  # what comes next can be told from the last character
         return x, y
     prototypes = rng.random((work.classes, *_IMAGE), dtype=np.float32)
@@ -185,10 +169,8 @@ def trained_parameters(module: nn.Module) -> list[nn.Parameter]:
 
 def flat(module: nn.Module) -> NDArray[np.float32]:
     """Return the trained parameters as one new vector."""
-    vector: NDArray[np.float32] = (
-        nn.utils.parameters_to_vector(trained_parameters(module)).detach().numpy().copy()
-    )
-    return vector
+    vector = nn.utils.parameters_to_vector(trained_parameters(module)).detach()
+    return np.array(vector.numpy())
 
 
 def load_flat(module: nn.Module, vector: torch.Tensor) -> None:
@@ -225,7 +207,7 @@ def contender_arguments() -> argparse.Namespace:
 
 def tree_cpu_seconds(root: int) -> float:
     """Return the CPU seconds of a process and all below it, ended children included."""
-    parents, spent = {}, {}
+    parents, spent, ticks = {}, {}, os.sysconf("SC_CLK_TCK")
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
@@ -234,23 +216,19 @@ def tree_cpu_seconds(root: int) -> float:
                 continue
             fields = stat.rpartition(")")[2].split()
             parents[int(folder.name)] = int(fields[1])
-            spent[int(folder.name)] = sum(map(int, fields[11:15])) / _TICKS
-    return sum(seconds for pid, seconds in spent.items() if _is_below(pid, root, parents))
+            spent[int(folder.name)] = sum(map(int, fields[11:15])) / ticks
 
+    def is_below(pid: int) -> bool:
+        while pid not in {0, root}:
+            pid = parents.get(pid, 0)
+        return pid == root
 
-def _is_below(pid: int, root: int, parents: dict[int, int]) -> bool:
-    while pid not in {0, root}:
-        pid = parents.get(pid, 0)
-    return pid == root
+    return sum(seconds for pid, seconds in spent.items() if is_below(pid))
 
 
 @dataclass(slots=True)
 class RoundClock:
-    """Times rounds, the first of which is the warm-up.
-
-    Attributes:
-        rounds: wall and CPU seconds of each round after the warm-up.
-    """
+    """Wall and CPU seconds of rounds, the first of which is the warm-up."""
 
     root: int = field(default_factory=os.getpid)
     rounds: list[dict[str, float]] = field(default_factory=list)
@@ -258,23 +236,17 @@ class RoundClock:
     _cpu: float = 0.0
 
     def start(self) -> None:
-        """Begin a round."""
         self._cpu = tree_cpu_seconds(self.root)
         self._wall = time.perf_counter()
 
     def stop(self, **parts: float) -> None:
-        """End a round."""
         wall = time.perf_counter() - self._wall
         cpu = tree_cpu_seconds(self.root) - self._cpu
         self.rounds.append({"wall": wall, "cpu": cpu, **parts})
 
 
 def hand_in(
-    out: Path,
-    clock: RoundClock,
-    aggregate: NDArray[np.float32],
-    packages: Sequence[str],
-    **facts: Any,
+    out: Path, clock: RoundClock, aggregate: NDArray[Any], packages: Sequence[str], **facts: Any
 ) -> None:
     """Write a contender's result: its clock, its first aggregate and the packages' versions."""
     if len(clock.rounds) < 2:

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cmfl import inputs
 from cmfl.arguments import LIST, TABLE, TEXT, checked, reference, require, require_or_none
 from cmfl.display import Table, tracking
-from cmfl.inputs import (
-    USUAL_RATE,
-    Parts,
-    full_name,
-    full_names,
-    plain_value,
-    preset_text,
-    put_parts,
-)
+from cmfl.inputs import Parts, full_names, plain_value, preset_text
 from cmfl.opening import temporary_folder
 from ledger.protocol.errors import ConfigurationError
 
@@ -30,13 +22,12 @@ if TYPE_CHECKING:
     from clients.datasets.own_data import Data
     from clients.experiments.plan import ExperimentPlan
     from clients.experiments.rows import CellRow
+    from clients.experiments.run import JobFailed
 
 Part = str | Path | Mapping[str, object] | Callable[..., object]
 """A method or an attack: a name, a table, or a function; a method also the path of a preset."""
 
-NO_ATTACK = "no attack"
 USUAL_SHARE = 0.2
-
 _SHARE = {"share": USUAL_SHARE}
 METHODS: dict[str, dict[str, Any]] = {
     "fedavg": {"kind": "federated", "aggregator": "FedAvg"},
@@ -57,17 +48,12 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 """Methods by name. An option `{"share": x}` counts x of a round's updates."""
 
-_OF_A_METHOD = frozenset({"kind", "rules", "aggregator", "options", "pre", "participants", "tuned"})
-
 
 def method_table(method: Part, folder: Path, share: float | None) -> dict[str, Any]:
-    """Return a method as a table of an experiment.
+    """Return a method, as `compare` takes it, as a table of an experiment.
 
-    Args:
-        method: a name of `METHODS`; a preset, or the path of one's TOML, for CMFL by its rules; a
-            table with a `name`, keys of an experiment's method and settings by name; or an
-            aggregator of your own: `(updates) -> vector`, `file.py:name`, or one of a package.
-        share: of the updates that a robust aggregator tolerates, where its options leave it open.
+    `share` is the share of the updates that a robust aggregator tolerates, unless its options name
+    another.
     """
     from clients.aggregators import GROUP
     from clients.configuration.parsing import PRESETS, TOML
@@ -101,6 +87,7 @@ def _own_method(method: Mapping[str, object], folder: Path) -> dict[str, Any]:
     """Return the table of a method that the caller describes."""
     if not isinstance(method.get("name"), str):
         raise ConfigurationError(f"methods: {dict(method)!r:.80} has no name")
+    keys = {"name", "kind", "rules", "aggregator", "options", "pre", "participants", "tuned"}
     table: dict[str, Any] = {}
     settings: dict[str, object] = {}
     for key, value in method.items():
@@ -109,7 +96,7 @@ def _own_method(method: Mapping[str, object], folder: Path) -> dict[str, Any]:
             settings |= full_names(dict(value))  # type: ignore[call-overload]
         elif key == "rules":
             table[key] = preset_text("rules", value, folder)
-        elif key == "name" or key in _OF_A_METHOD:
+        elif key in keys:
             table[key] = reference(key, value, folder) if callable(value) else plain_value(value)
         else:
             settings |= full_names({key: value})
@@ -121,15 +108,12 @@ def _own_method(method: Mapping[str, object], folder: Path) -> dict[str, Any]:
 def condition_table(
     attack: Part | None, folder: Path, malice: Mapping[str, object]
 ) -> dict[str, Any]:
-    """Return a condition as a table of an experiment.
+    """Return an attack, as `compare` takes it, as a condition of an experiment.
 
-    Args:
-        attack: None for none; its name; a table of `attack` and other settings of `malice`; or a
-            function `(own, colluders, rng) -> update`.
-        malice: settings of `malice` by full name, for every attack that does not say otherwise.
+    `malice` has settings by full name, which an attack may override.
     """
     if attack is None or attack == "none":
-        return {"name": NO_ATTACK}
+        return {"name": "no attack"}
     own: Mapping[str, object] = attack if isinstance(attack, Mapping) else {"attack": attack}
     if own.get("attack") is None:
         raise ConfigurationError(f"attacks: {dict(own)!r:.80} names no attack")
@@ -157,37 +141,17 @@ def _name_of(part: object) -> str:
 
 NAME = "comparison"
 _OF_A_RUN = ("final", "floor", "malicious_accepted", "accepted_honest", "learning_rate", "rounds")
-_OF_A_ROUND = (
-    "accuracy",
-    "loss",
-    *("malicious_trained", "malicious_aggregated", "backdoor_success"),
-)
+_OF_A_ROUND = ("accuracy", "loss", "malicious_trained", "malicious_aggregated", "backdoor_success")
 """Columns of the tables of runs and rounds."""
-
-_OF_AN_ATTACK = ("attack", "malicious_rate", "factor", "on", "only")
-"""Settings of `malice` that are about its attack."""
-
-
-@dataclass(frozen=True, slots=True)
-class FailedCell:
-    """A run of a comparison that could not be played."""
-
-    cell: str
-    reason: str
 
 
 class Comparison:
-    """The results of `compare` and `sweep`.
-
-    Attributes:
-        cells: the result of each run, as experiments keep it.
-        failures: runs that could not be played, with the reason.
-    """
+    """The results of `compare` and `sweep`: a cell of each run, and the runs that failed."""
 
     def __init__(
         self,
         cells: Sequence[CellRow],
-        failures: Sequence[FailedCell] = (),
+        failures: Sequence[JobFailed] = (),
         values: Mapping[str, Mapping[str, object]] | None = None,
     ) -> None:
         self.cells = tuple(cells)
@@ -199,9 +163,9 @@ class Comparison:
         """A row for each run.
 
         Columns: method, attack, a column for each axis, seed; final (mean accuracy of the last five
-        measured rounds), floor (of the commonest class), malicious_accepted (attackers' share of
-        the aggregated updates), accepted_honest (share of the honest updates that were accepted),
-        learning_rate, rounds, seconds, head and audit (of a run on a chain).
+        measured rounds), floor (of the most frequent class), malicious_accepted (attackers' share
+        of the aggregated updates), accepted_honest (share of the honest updates that were
+        accepted), learning_rate, rounds, seconds, head and audit (of a run on a chain).
         """
         return Table(
             {
@@ -237,38 +201,23 @@ class Comparison:
         rows = []
         for cells in grouped(self.cells, lambda c: repr((c.method, c.condition, c.axes))).values():
             finals = finals_of(cells)
-            estimate = mean_and_error(finals) if finals else None
-            row = self._place(cells[0]) | {
-                "final": None if estimate is None else estimate.mean,
-                "error": None if estimate is None else estimate.error,
-                "seeds": len(finals),
-            }
+            row, final, error = self._place(cells[0]), None, None
+            if finals:
+                estimate = mean_and_error(finals)
+                final, error = estimate.mean, estimate.error
             del row["seed"]
-            rows.append(row)
+            rows.append({**row, "final": final, "error": error, "seeds": len(finals)})
         return Table(rows)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return `rows` as a pandas frame; `curves.to_pandas()` has the rounds.
-
-        Raises:
-            ConfigurationError: pandas is not installed.
-        """
+        """Return `rows` as a pandas frame; `curves.to_pandas()` has the rounds."""
         return self.rows.to_pandas()
 
     def plot(self, to: str | Path | None = None) -> list[Axes]:
         """Draw accuracy over rounds, or the final accuracy along the axis if there is one.
 
-        Lines are means over seeds with bands of one standard error; there is a panel for each
-        attack.
-
-        Args:
-            to: a file to write the figure to, `study.png` or `study.svg`; None for none.
-
-        Returns:
-            The axes of the panels, which a notebook shows.
-
-        Raises:
-            ConfigurationError: matplotlib is not installed, or the file cannot be written.
+        Lines are means over seeds with bands of one standard error. Return the axes of the panels,
+        one for each attack. `to` names a file for the figure, `study.png` or `study.svg`.
         """
         from cmfl.display import draw_comparison, write
 
@@ -319,18 +268,15 @@ def compare(
             "alie", "factor": 2.0, "name": "alie-2"}`. By 30 % of the clients, unless
             `malicious_rate` says otherwise.
         seeds: of the runs.
-        preset: the settings that all start from, as for `run`; of an attack that it has, nothing is
-            taken.
+        preset: the settings that all start from, as for `run`, without its attack.
         model: as for `run`.
         data: as for `run`.
         over: values of settings by name, each combination of which is played:
             `{"malicious_rate": [0.0, 0.1, 0.3]}`.
         recorded: whether the first seed of each CMFL run goes over a chain and is audited.
-        out: folder in which rows are kept as they come, so that a comparison that was cut off goes
-            on; without it they are in the result alone.
-        jobs: runs at once, in processes; over 1 a script needs the usual
-            `if __name__ == "__main__":`.
-        progress: True for a bar or lines, False for nothing, None for a bar where somebody looks.
+        out: folder that keeps rows as they come, so that you can resume a comparison.
+        jobs: runs at once, in processes; over 1 a script needs `if __name__ == "__main__":`.
+        progress: True for a bar or lines, False for nothing, None for a bar on a terminal.
         settings: further settings by full name.
         **keywords: settings of all runs, as for `run`.
 
@@ -346,7 +292,7 @@ def compare(
     if "malice.attack" in given:
         raise ConfigurationError("attack: a comparison takes a list of them, attacks=[...]")
     malice = {name: value for name, value in given.items() if name.startswith("malice.")}
-    malice.setdefault("malice.malicious_rate", USUAL_RATE)
+    malice.setdefault("malice.malicious_rate", inputs.USUAL_RATE)
     common = {name: value for name, value in given.items() if name not in malice}
     conditions, values = [*attacks], [*seeds]
     rate = malice["malice.malicious_rate"]
@@ -382,15 +328,8 @@ def sweep(
 ) -> Comparison:
     """Play one configuration with every combination of some settings' values, and every seed.
 
-    Args:
-        preset: the settings to start from, as for `run`, the rules among them.
-        over: values by the name of the setting: `{"strategy": [1, 2, 3]}`.
-        seeds: of the runs.
-        attack: as one of `compare`.
-        **options: further arguments of `compare`, and settings of all runs.
-
-    Raises:
-        ConfigurationError: an argument is wrong, or no run could be played.
+    `over` has values by the name of the setting: `{"strategy": [1, 2, 3]}`. The preset also gives
+    the rules. Other arguments are as for `compare`.
     """
     return compare(
         [{"name": "cmfl"}], attacks=[attack], seeds=seeds, preset=preset, over=over, **options
@@ -403,7 +342,7 @@ def _axes(
     """Return the axes of an experiment, and the value behind each label."""
     axes, labels = [], {}
     for key, values in over.items():
-        name = full_name(key)
+        name = inputs.full_name(key)
         if name == "seed":
             raise ConfigurationError("over: seed is not a setting to compare; give seeds=")
         try:
@@ -430,9 +369,10 @@ def _in_place_of(preset: str, parts: Parts, folder: Path) -> list[tuple[str, Any
     from clients.configuration.parsing import plain_values
 
     before = plain_values(preset)
-    settings = [(f"malice.{key}", None) for key in _OF_AN_ATTACK if key in before.get("malice", {})]
+    of_attack = ("attack", "malicious_rate", "factor", "on", "only")
+    settings = [(f"malice.{key}", None) for key in of_attack if key in before.get("malice", {})]
     after: dict[str, Any] = {}
-    put_parts(after, parts, folder)
+    inputs.put_parts(after, parts, folder)
     for section, table in after.items():
         if section in {"model", "data"} and "name" in table:
             settings += [(f"{section}.{key}", None) for key in before.get(section, {})]
@@ -472,9 +412,8 @@ def _played(
         done = run_experiment(
             plan, store, processes, lambda now: show(now.done, now.rounds, now.job)
         )
-    failures = [FailedCell(failure.job, failure.reason) for failure in done.failures]
     by_name = {row.cell: row for row in store.rows().cells}
     cells = [by_name[cell.name] for cell in plan.cells if cell.name in by_name]
     if not cells:
-        raise ConfigurationError(f"no run could be played: {failures[0].reason}")
-    return Comparison(cells, failures, labels)
+        raise ConfigurationError(f"no run could be played: {done.failures[0].reason}")
+    return Comparison(cells, done.failures, labels)

@@ -13,20 +13,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from benchmarks.paper.claims import (
-    COMMITTEE_CLAIMS,
-    CONFOUND_CLAIMS,
-    GRID_CLAIMS,
-    NORMAL_CLAIMS,
-    ROBUSTNESS_CLAIMS,
-    THEOREM_CLAIMS,
-    constant,
-    theorem_of,
-)
+from benchmarks.paper import claims
+from benchmarks.paper.claims import constant, theorem_of
 from benchmarks.paper.time_claims import COMPLEXITY_CLAIMS, EFFICIENCY_CLAIMS, complexity_table
 from benchmarks.paper.verdict import MAX_LISTED, Results, verdict_of
 from clients.experiments import series
@@ -40,24 +32,21 @@ from ledger.protocol.errors import CmflError
 ROWS = Path(__file__).parent / "rows"
 SCIENCE = Path(__file__).parents[2] / "docs" / "science"
 
-REMOVED_METHODS = (
+REMOVED_METHODS = {
     *("CMFL-III-spread", "robust", "robust-travel", "own", "travel", "travel-sum"),
     *("crowd", "crowd-clipped", "peers-clipped", "peers-quantile", "peers-lot"),
-)
+}
 """Forms of strategy III with rules that version 3 removed."""
-REMOVED_ATTACKS = frozenset({"frame", "target-blind"})
+REMOVED_ATTACKS = {"frame", "target-blind"}
 """Attacks that were removed; conditions have their names."""
 REMOVED_DISTANCE = ("authors-sent140", "authors-shakespeare")
 """Experiments whose rows have the distance `per_tensor`, which version 3 removed."""
 VERSION_2 = (
-    "robustness-digits",
-    "robustness-digits-one-rate",
-    "committee-members",
+    *("robustness-digits", "robustness-digits-one-rate", "committee-members"),
     "robustness-worst-*",
 )
-VERSION_3 = ("robustness-worst",)
+VERSION_3 = "robustness-worst"
 """Experiments by the version of the protocol that played them; all others have version 1."""
-
 PAPER_RATES = {
     "femnist": "0.001",
     "sent140": "0.005",
@@ -66,36 +55,38 @@ PAPER_RATES = {
 """The paper's learning rates, by a word in the name of an experiment."""
 
 CLAIMS = (
-    *THEOREM_CLAIMS,
+    *claims.THEOREM_CLAIMS,
     *COMPLEXITY_CLAIMS,
-    *NORMAL_CLAIMS,
-    *ROBUSTNESS_CLAIMS,
-    *GRID_CLAIMS,
+    *claims.NORMAL_CLAIMS,
+    *claims.ROBUSTNESS_CLAIMS,
+    *claims.GRID_CLAIMS,
     *EFFICIENCY_CLAIMS,
-    *COMMITTEE_CLAIMS,
-    *CONFOUND_CLAIMS,
+    *claims.COMMITTEE_CLAIMS,
+    *claims.CONFOUND_CLAIMS,
 )
 
 
 def read_published(folder: Path = ROWS, experiment: str | None = None) -> dict[str, ExperimentRows]:
     """Return the rows of each experiment without removed methods and attacks."""
-    return {
-        name: replace(
-            of,
-            cells=tuple(
-                row
-                for row in of.cells
-                if row.method not in REMOVED_METHODS and row.condition not in REMOVED_ATTACKS
-            ),
-            trials=tuple(row for row in of.trials if row.method not in REMOVED_METHODS),
-            choices=tuple(row for row in of.choices if row.method not in REMOVED_METHODS),
+    published = {}
+    for name, of in read_experiments(folder, experiment).items():
+        cells = [row for row in of.cells if row.condition not in REMOVED_ATTACKS]
+        published[name] = ExperimentRows(
+            _kept(cells), _kept(of.trials), _kept(of.choices), of.definition
         )
-        for name, of in read_experiments(folder, experiment).items()
-    }
+    return published
+
+
+def _kept(rows: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(row for row in rows if row.method not in REMOVED_METHODS)
 
 
 def paper_report(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()) -> str:
     """Return the report as Markdown, with links to figures."""
+
+    def papers_rate(name: str) -> str:
+        return next((rate for word, rate in PAPER_RATES.items() if word in name), "other data")
+
     rows = sorted_rows(rows)
     results = Results(rows)
     lines = [
@@ -120,7 +111,7 @@ def paper_report(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()
         "",
         "## Learning rates",
         "",
-        *learning_rates(rows, _papers_rate),
+        *learning_rates(rows, papers_rate),
         "",
         *sections(rows, figures),
     ]
@@ -128,8 +119,7 @@ def paper_report(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()
 
 
 def _versions(rows: Mapping[str, ExperimentRows]) -> str:
-    newest = [name for name in VERSION_3 if name in rows]
-    third = f" Version 3 played the rows of {_listed(newest)}." if newest else ""
+    third = f" Version 3 played the rows of `{VERSION_3}`." if VERSION_3 in rows else ""
     return (
         f"Protocol version 2 played the rows of {_listed(VERSION_2)}.{third} Version 1 played all "
         "other rows. Strategies I and II have the same rules in each version, with other draws. "
@@ -166,10 +156,6 @@ def _claims(results: Results) -> list[str]:
             lines.append(f"  * and {len(findings) - MAX_LISTED} more.")
     lines.append("")
     return lines
-
-
-def _papers_rate(name: str) -> str:
-    return next((rate for word, rate in PAPER_RATES.items() if word in name), "other data")
 
 
 def draw_bound(cells: Sequence[CellRow]) -> Iterator[Drawn]:
@@ -223,7 +209,7 @@ def _pack(arguments: argparse.Namespace) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run one command, of the words of a command line or the process's own."""
+    """Run one command of a command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.paper")
     commands = parser.add_subparsers(required=True)
     named: dict[str, tuple[Callable[[argparse.Namespace], None], dict[str, str]]] = {

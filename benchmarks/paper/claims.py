@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from operator import attrgetter
 from statistics import fmean
 from typing import Any
 
+from benchmarks.paper import verdict
 from benchmarks.paper.verdict import (
     ClaimFinding,
     Measure,
@@ -17,8 +18,6 @@ from benchmarks.paper.verdict import (
     claims_of,
     compare_with_margin,
     compared,
-    format_difference,
-    is_above,
     where,
 )
 from clients.experiments.figures import correlation
@@ -43,24 +42,26 @@ POINT = 0.01
 """By how much more accurate than typical FL we call it no longer as poor: one point."""
 KEPT, LOST = 0.98, 0.9
 """Shares of the clean accuracy: what resists keeps the first, what fails loses the second."""
-TRAINERS_ONLY = ", trainers only"
-"""Ending of a condition in which attackers are honest on the committee."""
 
 final: Measure = attrgetter("final")
 
 
+def _mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the known values; None without any."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
 def speed(cell: CellRow) -> float | None:
-    """Return the mean accuracy of all measured rounds: who learns sooner has more."""
-    measured = [value for value in cell.accuracy if value is not None]
-    return fmean(measured) if measured else None
+    """Return the mean accuracy of all measured rounds: a method that learns sooner has more."""
+    return _mean(cell.accuracy)
 
 
 def jumps(cell: CellRow) -> float | None:
     """Return the mean change of accuracy from one measured round to the next, second half."""
     measured = [value for value in cell.accuracy if value is not None]
     late = measured[len(measured) // 2 :]
-    changes = [abs(after - before) for before, after in pairwise(late)]
-    return fmean(changes) if changes else None
+    return _mean(abs(after - before) for before, after in pairwise(late))
 
 
 def never_aggregated(cell: CellRow) -> float | None:
@@ -71,12 +72,7 @@ def never_aggregated(cell: CellRow) -> float | None:
 
 def clients_with(test: Callable[[float], bool]) -> Measure:
     """Return the measure of the share of the clients on which the last model is so accurate."""
-
-    def measure(cell: CellRow) -> float | None:
-        accuracies = [value for value in cell.client_accuracy or () if value is not None]
-        return sum(map(test, accuracies)) / len(accuracies) if accuracies else None
-
-    return measure
+    return lambda cell: _mean(test(one) for one in cell.client_accuracy or () if one is not None)
 
 
 def favours_accurate(cell: CellRow) -> float | None:
@@ -107,18 +103,12 @@ NORMAL_CLAIMS = claims_of(
         "final accuracy of II above that of FedAvg over m",
         compared(SECOND, (AS_MANY,), final),
     ),
-)
-NORMAL_CLAIMS += claims_of(
-    1,
     "abstract; V-B",
     (
         "CMFL (strategy II) converges faster than typical FL.",
         "mean accuracy over all rounds of II above that of FedAvg over n",
         compared(SECOND, (TYPICAL,), speed),
     ),
-)
-NORMAL_CLAIMS += claims_of(
-    1,
     "V-B, normal training",
     (
         "Strategy I has the worst accuracy of the three.",
@@ -172,10 +162,7 @@ def _moved(
     *,
     above: bool = True,
 ) -> Test:
-    """Return the test of what moving along one axis does to strategy I.
-
-    `at` has the labels of each other axis at which it is tested, with spaces between them.
-    """
+    """Return the test of strategy I along one axis, at some labels of each other axis."""
 
     def test(results: Results, place: Scenario) -> list[ClaimFinding]:
         labels = dict(place.axes)
@@ -224,16 +211,17 @@ GRID_CLAIMS = claims_of(
 
 def trained(cell: CellRow) -> float | None:
     """Return N1: attackers among the training clients, mean over rounds."""
-    return fmean(cell.malicious_trained) if cell.malicious_trained else None
+    return _mean(cell.malicious_trained)
 
 
 def on_committee(cell: CellRow) -> float | None:
     """Return N2: attackers on the committee, mean over rounds."""
-    return fmean(cell.malicious_members) if cell.malicious_members else None
+    return _mean(cell.malicious_members or ())
 
 
 def _by_members(results: Results, place: Scenario) -> list[ClaimFinding]:
-    others = place._replace(condition=f"{place.condition}{TRAINERS_ONLY}")
+    # In the other condition the attackers are honest on the committee.
+    others = place._replace(condition=f"{place.condition}, trainers only")
     difference = results.difference((place, FIRST), (others, FIRST), final)
     return compare_with_margin(str(place), difference, 0.0)
 
@@ -266,49 +254,49 @@ COMMITTEE_CLAIMS = claims_of(
 )
 
 
-def _correlates(method: str, condition: str, margin: float, *, above: bool) -> Test:
+def _correlates(method: str, condition: str, *, above: bool) -> Test:
     """Return the test of a method's mean rank correlation of times aggregated and samples."""
 
     def test(results: Results, place: Scenario) -> list[ClaimFinding]:
         values = list(results.values(place, method, correlation).values())
         estimate = mean_and_error(values) if values else None
+        margin = STRONG if above else -STRONG
         return compare_with_margin(str(place), estimate, margin, above=above)
 
     return where((condition,), test)
 
 
+_TRAINING = (
+    ("epoch", "With one epoch", ""),
+    ("steps", "With the same steps for all", ", too"),
+)
+"""How long clients train: a word of the condition, and the start and end of a sentence."""
 CONFOUND_CLAIMS = claims_of(
     7,
     "the authors' code",
-    (
-        "With one epoch strategy I prefers clients with few samples.",
-        f"Spearman of times aggregated and n_k below -{STRONG}",
-        _correlates(FIRST, "epoch", -STRONG, above=False),
+    *(
+        claim
+        for word, start, end in _TRAINING
+        for claim in (
+            (
+                f"{start} strategy I prefers clients with few samples{end}.",
+                f"Spearman of times aggregated and n_k below -{STRONG}",
+                _correlates(FIRST, word, above=False),
+            ),
+            (
+                f"{start} strategy II prefers clients with many samples{end}.",
+                f"Spearman of times aggregated and n_k above {STRONG}",
+                _correlates(SECOND, word, above=True),
+            ),
+        )
     ),
-    (
-        "With one epoch strategy II prefers clients with many samples.",
-        f"Spearman of times aggregated and n_k above {STRONG}",
-        _correlates(SECOND, "epoch", STRONG, above=True),
-    ),
-    (
-        "With the same steps for all strategy I prefers clients with few samples, too.",
-        f"Spearman of times aggregated and n_k below -{STRONG}",
-        _correlates(FIRST, "steps", -STRONG, above=False),
-    ),
-    (
-        "With the same steps for all strategy II prefers clients with many samples, too.",
-        f"Spearman of times aggregated and n_k above {STRONG}",
-        _correlates(SECOND, "steps", STRONG, above=True),
-    ),
-    (
-        "With one epoch strategy II is more accurate than typical FL.",
-        "final accuracy of II above that of FedAvg over n",
-        where(("epoch",), compared(SECOND, (TYPICAL,), final)),
-    ),
-    (
-        "With the same steps for all strategy II is more accurate than typical FL, too.",
-        "final accuracy of II above that of FedAvg over n",
-        where(("steps",), compared(SECOND, (TYPICAL,), final)),
+    *(
+        (
+            f"{start} strategy II is more accurate than typical FL{end}.",
+            "final accuracy of II above that of FedAvg over n",
+            where((word,), compared(SECOND, (TYPICAL,), final)),
+        )
+        for word, start, end in _TRAINING
     ),
 )
 
@@ -325,10 +313,7 @@ def _attacked(
 
 
 def _keeps(method: str, share: float, *words: str, on_weights: bool | None = None) -> Test:
-    """Return the test of whether a method keeps a share of its clean accuracy, seed by seed.
-
-    The share is of the mean of the clean accuracies of the same experiment.
-    """
+    """Return the test of whether a method keeps a share of its mean clean accuracy."""
 
     def test(results: Results, place: Scenario) -> list[ClaimFinding]:
         calm = place._replace(condition="clean")
@@ -371,9 +356,6 @@ ROBUSTNESS_CLAIMS = claims_of(
         "mean accuracy over all rounds of I above those of the others",
         _attacked(FIRST, COMPARED, speed),
     ),
-)
-ROBUSTNESS_CLAIMS += claims_of(
-    2,
     "III; V-C",
     (
         "Under attacks on weights strategy I loses nothing.",
@@ -385,9 +367,6 @@ ROBUSTNESS_CLAIMS += claims_of(
         f"final accuracy above {KEPT} of the clean one",
         _keeps(FIRST, KEPT, *ATTACKS, on_weights=False),
     ),
-)
-ROBUSTNESS_CLAIMS += claims_of(
-    2,
     "V-C, robustness",
     (
         "Strategy I withstands the same-value attack.",
@@ -444,11 +423,6 @@ def constant(name: str) -> Measure:
     return lambda cell: (theorem_of(cell).get("constants") or {}).get(name)
 
 
-def _last_error(cell: CellRow) -> float | None:
-    errors: list[float | None] = theorem_of(cell).get("error") or [None]
-    return errors[-1]
-
-
 def _bound_holds(results: Results, place: Scenario) -> list[ClaimFinding]:
     """Return whether the error stays at or below the bound in every round."""
     listed = []
@@ -471,16 +445,18 @@ def _faster_with_larger_gap(results: Results, place: Scenario) -> list[ClaimFind
     for one, other in ((FEDAVG, FIRST), (FEDAVG, SECOND), (FIRST, SECOND)):
         sides = ((place, one), (place, other))
         gap = results.difference(*sides, constant("least_gap"))
-        error = results.difference(*sides, _last_error)
+        error = results.difference(
+            *sides, lambda cell: (theorem_of(cell).get("error") or [None])[-1]
+        )
         if gap is None or error is None:
             continue
-        text, side = f"{one} beside {other}", is_above(gap)
+        text, side = f"{one} beside {other}", verdict.is_above(gap)
         if side is not None:
             listed += compare_with_margin(text, error, 0.0, above=not side)
         else:
-            # Whose phi_min is larger is not known, and so not whose error is claimed to be smaller.
-            numbers = f"{format_difference(error)}; phi_min {format_difference(gap)}"
-            listed.append(ClaimFinding(text, None, numbers))
+            # The larger phi_min is unknown, and so is the error that the claim has smaller.
+            shown = verdict.format_difference
+            listed.append(ClaimFinding(text, None, f"{shown(error)}; phi_min {shown(gap)}"))
     return listed
 
 

@@ -1,12 +1,9 @@
 """Theorem 1 for one configuration: the error of a run, and the bound that the paper prints for it.
 
 The run is softmax regression with an L2 term on the configuration's own division of its data, in
-float64 and without a ledger; once with the theorem's own step sizes, η_t = 1 / (mu (t + γ)), and
-once with the configuration's learning rate, for which the theorem says nothing.
-
-With the L2 term every F_k is mu-strongly convex (assumption 2) and has a minimum; without it a
-client whose samples are separable has none. Paper: section "Convergence Analysis", assumptions 1, 2
-and 5, definitions 1 and 2.
+float64 and without a ledger. It has the theorem's own step sizes, η_t = 1 / (mu (t + γ)), and then
+the configuration's learning rate, which the theorem does not cover. With the L2 term every F_k is
+mu-strongly convex (assumption 2) and has a minimum. Paper: section "Convergence Analysis".
 """
 
 from __future__ import annotations
@@ -23,13 +20,8 @@ from scipy.optimize import minimize
 
 from clients.attacks.worst import score_vectors
 from clients.configuration.schema import Configuration
-from clients.datasets.federated_data import (
-    Collate,
-    FederatedData,
-    Samples,
-    SettingsTable,
-    parse_settings,
-)
+from clients.datasets import federated_data
+from clients.datasets.federated_data import FederatedData, parse_settings
 from clients.datasets.registry import load_dataset
 from clients.experiments.baselines import MethodRound
 from clients.experiments.definition import Method
@@ -38,14 +30,9 @@ from clients.models.registry import model_named
 from clients.random_streams import named_stream
 from clients.runs.metrics import Quality
 from clients.training.workload import majority_rate
+from ledger.protocol import inputs
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.inputs import (
-    drawn_committee,
-    needs_displacement,
-    sample_trainers,
-    training_seed,
-)
 from ledger.protocol.judgement import rank_trainers
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules.direction import displacement, window_start
@@ -56,10 +43,10 @@ from ledger.protocol.types import ClientId, Digest
 if TYPE_CHECKING:
     from clients.models.model import ParameterVector
 
-
+MODEL = "softmax"
+"""The one built-in model whose objective is strongly convex once there is an L2 term."""
 GRADIENT_NORM = 1e-6
 """‖∇F‖ below which a point counts as the minimum: F is then within 1e-12 / (2 mu) of F*."""
-MOST_STEPS = 10_000
 
 Weights: TypeAlias = NDArray[np.float64]
 """W, one row per class; the last column are the biases. Shape (classes, inputs + 1)."""
@@ -69,11 +56,7 @@ Weights: TypeAlias = NDArray[np.float64]
 class Objective:
     """F(W) = 1/n Σ_i −log softmax(W x_i)[y_i] + mu/2 ‖W‖².
 
-    Biases are a column of ones, so that they are regularised like the weights.
-
-    Attributes:
-        inputs: x_i with a one behind it, shape (n, inputs + 1).
-        labels: y_i, shape (n,).
+    `inputs` has x_i and a one for the bias, shape (n, inputs + 1); `labels` has y_i, shape (n,).
     """
 
     inputs: NDArray[np.float64]
@@ -87,17 +70,13 @@ class Objective:
 
     @property
     def smoothness(self) -> float:
-        """L of assumption 1: λ_max(XᵀX / n) / 2 + mu.
-
-        The Hessian of a sample is (diag p − p pᵀ) ⊗ x xᵀ, and no eigenvalue of the first factor is
-        above 1/2.
-        """
-        # XᵀX and XXᵀ have the same eigenvalues but for zeros: the smaller of them.
+        """L of assumption 1: λ_max(XᵀX / n) / 2 + mu."""
+        # The Hessian of a sample is (diag p − p pᵀ) ⊗ x xᵀ; the first factor's eigenvalues are at
+        # most 1/2. XᵀX and XXᵀ have the same eigenvalues except zeros: take the smaller matrix.
         x = self.inputs if self.inputs.shape[1] < self.samples else self.inputs.T
         return float(np.linalg.eigvalsh(x.T @ x)[-1]) / self.samples / 2 + self.mu
 
     def value(self, weights: Weights) -> float:
-        """Return F(W)."""
         scores = self.inputs @ weights.T
         top = scores.max(axis=1)
         sums = np.log(np.exp(scores - top[:, None]).sum(axis=1)) + top
@@ -105,7 +84,6 @@ class Objective:
         return float(losses.mean() + self.mu / 2 * np.sum(weights * weights))
 
     def accuracy(self, weights: Weights) -> float:
-        """Return the share of the samples whose label has the largest score."""
         predicted = (self.inputs @ weights.T).argmax(axis=1)
         return float(np.mean(predicted == self.labels))
 
@@ -132,11 +110,9 @@ class Objective:
     def gradient_moments(
         self, weights: Weights, residuals: NDArray[np.float64], batch_size: int
     ) -> tuple[float, float]:
-        """Return E‖g‖² and E‖g − ∇F‖², which assumptions 3 and 4 bound, over all possible batches.
-
-        A batch of b of the n samples is drawn without repetition, so that its mean gradient g has
-        E‖g − ∇F‖² = S (n − b) / (b (n − 1)) with S = 1/n Σ_i ‖g_i‖² − ‖1/n Σ_i g_i‖².
-        """
+        """Return E‖g‖² and E‖g − ∇F‖² over all batches, which assumptions 4 and 3 bound."""
+        # For b of n samples without repetition E‖g − ∇F‖² = S (n − b) / (b (n − 1)), where
+        # S = 1/n Σ_i ‖g_i‖² − ‖1/n Σ_i g_i‖².
         mean = residuals.T @ self.inputs / self.samples
         # A sample's gradient is an outer product (and mu W, which moves all of them alike).
         squares = np.sum(residuals**2, axis=1) * np.sum(self.inputs**2, axis=1)
@@ -147,7 +123,9 @@ class Objective:
         return float(np.sum(whole * whole)) + variance, variance
 
 
-def objective_of(samples: Samples, collate: Collate, classes: int, mu: float) -> Objective:
+def objective_of(
+    samples: federated_data.Samples, collate: federated_data.Collate, classes: int, mu: float
+) -> Objective:
     """Return the objective of a client, or of a test set."""
     rows = np.asarray(collate(samples.x), dtype=np.float64).reshape(len(samples.y), -1)
     inputs = np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
@@ -165,7 +143,7 @@ def vector_of_weights(weights: Weights) -> ParameterVector:
     return np.concatenate([weights[:, :-1].ravel(), weights[:, -1]]).astype(np.float32)
 
 
-def minimum(objective: Objective, most_steps: int = MOST_STEPS) -> tuple[Weights, float]:
+def minimum(objective: Objective, most_steps: int = 10_000) -> tuple[Weights, float]:
     """Return w* and F* of an objective; refuse a mu that is too small to find them."""
     shape = objective.classes, objective.inputs.shape[1]
     found = minimize(
@@ -193,21 +171,13 @@ def minimum(objective: Objective, most_steps: int = MOST_STEPS) -> tuple[Weights
 
 
 class ConvexProblem:
-    """The objectives of all clients of divided data, and their minima.
-
-    Attributes:
-        clients: F_k of client k at index k.
-        together: F = Σ p_k F_k, p_k = n_k / Σ n_k: the objective of all samples together.
-        optimum: w*, where F is F* = `optimal_value`.
-        minima: F_k* of client k at index k, shape (K,).
-        shares: p_k of client k at index k, shape (K,).
-        smoothness: L of assumption 1, the largest of all clients.
-    """
+    """The objectives F_k of all clients of divided data, and their minima F_k*, by client k."""
 
     def __init__(self, data: FederatedData, mu: float) -> None:
         classes = data.form.classes
         self.mu = mu
         self.clients = [objective_of(client, data.collate, classes, mu) for client in data.train]
+        # F = Σ p_k F_k with p_k = n_k / Σ n_k is the objective of all samples together.
         self.together = Objective(
             np.concatenate([client.inputs for client in self.clients]),
             np.concatenate([client.labels for client in self.clients]),
@@ -218,20 +188,12 @@ class ConvexProblem:
         self.minima = np.array([minimum(client)[1] for client in self.clients])
         self.samples = np.array([client.samples for client in self.clients], dtype=np.int64)
         self.shares: NDArray[np.float64] = self.samples / self.samples.sum()
+        # L of assumption 1, γ, and Γ of definition 1.
         self.smoothness = max(client.smoothness for client in self.clients)
-
-    @property
-    def gamma(self) -> float:
-        """γ = 4 L / mu."""
-        return 4 * self.smoothness / self.mu
-
-    @property
-    def heterogeneity(self) -> float:
-        """Γ = F* − Σ p_k F_k* (definition 1)."""
-        return self.optimal_value - float(self.shares @ self.minima)
+        self.gamma = 4 * self.smoothness / mu
+        self.heterogeneity = self.optimal_value - float(self.shares @ self.minima)
 
     def values(self, weights: Weights) -> NDArray[np.float64]:
-        """Return F_k(w) of client k at index k."""
         return np.array([client.value(weights) for client in self.clients])
 
     def shares_among(self, chosen: Sequence[int]) -> NDArray[np.float64]:
@@ -241,7 +203,6 @@ class ConvexProblem:
         return shares
 
     def mean_over(self, chosen: Sequence[int], values: NDArray[np.float64]) -> float:
-        """Return Σ p_{k,S} v_k over a set."""
         return float(self.shares_among(chosen) @ values[list(chosen)])
 
     def best_committee(self, members: int) -> tuple[int, ...]:
@@ -254,9 +215,8 @@ class ConvexProblem:
     ) -> float | None:
         """Return φ(S_a, w) = (Σ_{S_a} p F_k(w) − Σ_{S_c*} p F_k*) / (F(w) − Σ p_k F_k*).
 
-        That is the aggregation-committee gap, definition 2, of one set at one model, whose F_k(w)
-        are the values. The definition takes the mean over all that could have happened. None where
-        it would be 0 / 0: at w* where Γ = 0.
+        This is definition 2 for one set at one model with F_k(w) = `values`, not its mean over all
+        possible sets. None where it would be 0 / 0: at w* where Γ = 0.
         """
         below = float(self.shares @ values) - float(self.shares @ self.minima)
         if below <= 0:
@@ -269,27 +229,12 @@ class ConvexProblem:
         return abs(self.mean_over(accepted, self.minima) - self.mean_over(committee, self.minima))
 
 
-MODEL = "softmax"
-"""The one built-in model whose objective is strongly convex once there is an L2 term."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constants:
-    """Constants of the bound.
+    """L, mu, Σ p_k σ_k², G², κ², Γ, φ_min, φ_max, ‖w_1 − w*‖² and τ of the bound, in this order.
 
-    G², σ_k², κ², φ_min and φ_max are the extremes that one run has shown. The theorem means those
-    of all that could have happened, so that the bound printed with these is a lower estimate.
-
-    Attributes:
-        smoothness: L of assumption 1.
-        mu: of assumption 2.
-        variance: Σ p_k σ_k², with σ_k² of assumption 3.
-        gradient_squared: G² of assumption 4.
-        kappa_squared: κ² of assumption 5.
-        heterogeneity: Γ of definition 1.
-        least_gap: φ_min of definition 2.
-        largest_gap: φ_max of definition 2.
-        start_squared: ‖w_1 − w*‖².
+    G², σ_k², κ², φ_min and φ_max are the extremes of one run. The theorem means those of all
+    possible runs, so the bound with these is a lower estimate.
     """
 
     smoothness: float
@@ -310,8 +255,8 @@ def bound_after(steps: int, constants: Constants) -> dict[str, float] | None:
     1 / (T + γ) [ (4 L (32 τ² G² + Σ p_k σ_k²) + 24 L² κ²) / (3 mu² φ_min) + 8 L² Γ / mu²
     + L γ ‖w_1 − w*‖² / 2 ] + 8 L Γ / (3 mu) · (φ_max / φ_min − 1)
 
-    The last term, `lasting`, stays however long one trains. T is counted in steps of SGD and not in
-    rounds: the proof has T = i τ. None where φ_min is not above 0: the proof divides by it.
+    The last term, `lasting`, does not shrink with T. T counts steps of SGD and not rounds: the
+    proof has T = i τ. None where φ_min is not above 0: the proof divides by it.
     """
     of = constants
     if of.least_gap <= 0:
@@ -338,8 +283,7 @@ class AveragingSelection(NamedTuple):
     trainers: int
 
     def active(self, seed: Digest) -> tuple[ClientId, ...]:
-        """Return the n clients that the round's seed draws."""
-        return sample_trainers(seed, self.clients, (), self.trainers)
+        return inputs.sample_trainers(seed, self.clients, (), self.trainers)
 
     def accepted(
         self,
@@ -365,8 +309,8 @@ class CommitteeSelection:
         if self._candidates:
             self._members = elect(self._candidates, rules.members, seed)
         else:
-            self._members = drawn_committee(seed, rules.clients, rules.members, ())
-        self._trainers = sample_trainers(seed, rules.clients, self._members, rules.trainers)
+            self._members = inputs.drawn_committee(seed, rules.clients, rules.members, ())
+        self._trainers = inputs.sample_trainers(seed, rules.clients, self._members, rules.trainers)
         return tuple(sorted(self._members + self._trainers))
 
     def accepted(
@@ -376,7 +320,7 @@ class CommitteeSelection:
         self._models.append(model)
         number, members = len(self._models), tuple(sorted(self._members))
         travel = None
-        if needs_displacement(self.parameters, number):
+        if inputs.needs_displacement(self.parameters, number):
             travel = displacement(self._models[window_start(number) - 1], model)
         table = plain_distances(self.parameters.distance_rule, travel, updates, members)
         vectors = score_vectors(number, table, sorted(updates), self._trainers, members)
@@ -386,13 +330,10 @@ class CommitteeSelection:
 
 
 class PathSettings(NamedTuple):
-    """Training settings of all clients.
+    """Training settings of all clients; all draws follow from the seed.
 
-    Attributes:
-        batch_size: samples of a step; a client that has fewer uses all it has.
-        step_size: η_t of step t, from 0, counted over all rounds.
-        members: C, for S_c*.
-        seed: of the run; who is drawn, and all batches, follow from it.
+    A client with fewer than `batch_size` samples uses all of them. `step_size` returns η_t of step
+    t, from 0, counted over all rounds. `members` is C, for S_c*.
     """
 
     rounds: int
@@ -412,11 +353,7 @@ class PathRound(NamedTuple):
 
 
 class TrainingPath(NamedTuple):
-    """A run: its rounds, and the constants of the bound, the largest or least that were seen.
-
-    There are no constants where the model sat in the minimum of clients that are all alike, so that
-    φ is never defined.
-    """
+    """A run's rounds and constants; None where all clients are alike, so that φ is undefined."""
 
     rounds: list[PathRound]
     constants: Constants | None
@@ -436,8 +373,8 @@ def follow_path(
         steps = range((number - 1) * settings.local_steps, number * settings.local_steps)
         updates = {}
         for client in choosing.active(seed):
-            rng = named_stream(training_seed(seed, client), "batches")
-            updates[client] = weights - _trained(client, weights, steps, settings, rng, observed)
+            rng = named_stream(inputs.training_seed(seed, client), "batches")
+            updates[client] = weights - observed.trained(client, weights, steps, settings, rng)
         sent = {client: vector_of_weights(update) for client, update in updates.items()}
         accepted = choosing.accepted(vector_of_weights(weights), sent)
         observed.set_accepted(accepted, weights)
@@ -462,9 +399,26 @@ class _Observations:
         self._gaps: list[float] = []
         self._optimal_gaps: list[float] = []
 
-    def gradients(self, client: int, second_moment: float, variance: float) -> None:
-        self._gradient = max(self._gradient, second_moment)
-        self._variances[client] = max(self._variances[client], variance)
+    def trained(
+        self,
+        client: int,
+        weights: Weights,
+        steps: range,
+        settings: PathSettings,
+        rng: np.random.Generator,
+    ) -> Weights:
+        """Return a client's local model after its steps of SGD from some weights."""
+        objective = self.problem.clients[client]
+        size = min(settings.batch_size, objective.samples)
+        for step in steps:
+            residuals = objective.residuals(weights)
+            moment, variance = objective.gradient_moments(weights, residuals, size)
+            self._gradient = max(self._gradient, moment)
+            self._variances[client] = max(self._variances[client], variance)
+            rows = rng.choice(objective.samples, size, replace=False)
+            gradient = objective.gradient(weights, residuals, rows)
+            weights = weights - settings.step_size(step) * gradient
+        return weights
 
     def set_accepted(self, accepted: Sequence[int], weights: Weights) -> None:
         """Take note of S_a, and of the model from which its round began."""
@@ -496,33 +450,10 @@ class _Observations:
         )
 
 
-def _trained(
-    client: int,
-    start: Weights,
-    steps: range,
-    settings: PathSettings,
-    rng: np.random.Generator,
-    seen: _Observations,
-) -> Weights:
-    """Return a client's local model after its steps of SGD."""
-    objective = seen.problem.clients[client]
-    size = min(settings.batch_size, objective.samples)
-    weights = start
-    for step in steps:
-        residuals = objective.residuals(weights)
-        seen.gradients(client, *objective.gradient_moments(weights, residuals, size))
-        rows = rng.choice(objective.samples, size, replace=False)
-        weights = weights - settings.step_size(step) * objective.gradient(weights, residuals, rows)
-    return weights
+class TheoremOptions(federated_data.SettingsTable):
+    """Weight `mu` of the L2 term, and whether to use FedAvg over n clients, not a committee.
 
-
-class TheoremOptions(SettingsTable):
-    """Options of a method of kind `theorem`.
-
-    Attributes:
-        mu: weight of the L2 term. Below 1e-6 F* would not be known to the decimals of a row (see
-            `convex.GRADIENT_NORM`), above 1e6 nothing but the term is left.
-        averaging: FedAvg over n clients instead of a committee.
+    With mu below 1e-6 F* would not be exact to the decimals of a row (see `GRADIENT_NORM`).
     """
 
     mu: Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)] = 0.01
@@ -533,13 +464,10 @@ def theorem_row(configuration: Configuration, method: Method, seed: int) -> dict
     """Return Theorem 1's terms for a method, under the names of an experiment's row.
 
     `accuracy`, `loss` and `training_loss` are those after each round with the learning rate, the
-    losses without the L2 term. `extra.theorem` has the constants of the data: `mu`, `smoothness` L,
-    `gamma`, `optimal_value` F*, `heterogeneity` Γ, `best_committee` S_c*, `optimal_accuracy` of w*.
-    Under `step_sizes` it has for each of `theorem` and `rate` the `constants` seen on the path,
-    `error` F(w) − F* after each round, the `bound` after each round from the constants of the whole
-    path, and the `terms` of the last one. Bound and terms are None where φ_min is not above 0. The
-    largest and least of one path replace those over all possible paths: the bound is a lower
-    estimate.
+    losses without the L2 term. `extra.theorem` has the constants of the data and, under
+    `step_sizes`, for each of `theorem` and `rate` the `constants` of the path, `error` F(w) − F*
+    and `bound` after each round, and the `terms` of the last bound. Bound and terms are None where
+    φ_min is not above 0.
     """
     options = parse_settings(TheoremOptions, method.options, "options")
     configuration = configuration.model_copy(update={"seed": seed})
@@ -559,14 +487,8 @@ def theorem_row(configuration: Configuration, method: Method, seed: int) -> dict
             if options.averaging
             else CommitteeSelection(parameters)
         )
-        settings = PathSettings(
-            rounds=parameters.rounds,
-            local_steps=local_steps,
-            batch_size=training.batch_size,
-            step_size=step_size,
-            members=parameters.members,
-            seed=seed,
-        )
+        sizes = (parameters.rounds, local_steps, training.batch_size)
+        settings = PathSettings(*sizes, step_size, parameters.members, seed)
         return follow_path(problem, choosing, start, settings)
 
     paths = {
@@ -641,11 +563,9 @@ def require(configuration: Configuration, method: Method) -> None:
 def play(task: MethodTask) -> MethodRun:
     """Follow the paths of a run; a round counts as played when all of them are."""
     row = theorem_row(task.configuration, task.method, task.configuration.seed)
-    qualities = zip(row["accuracy"], row["loss"], row["training_loss"], strict=True)
     rounds = []
-    for accuracy, loss, training_loss in qualities:
-        quality = Quality(accuracy, loss, training_loss)
-        rounds.append(MethodRound(quality=quality, trained=(), aggregated=()))
+    for measured in zip(row["accuracy"], row["loss"], row["training_loss"], strict=True):
+        rounds.append(MethodRound(quality=Quality(*measured), trained=(), aggregated=()))
         task.on_round()
     return MethodRun(
         rounds=tuple(rounds),

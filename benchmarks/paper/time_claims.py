@@ -8,6 +8,7 @@ over a few sizes, that is a little less than 1 in n and a little more in C.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import chain, pairwise
 from math import inf
 from operator import attrgetter
@@ -36,6 +37,7 @@ from ledger.protocol.errors import ConfigurationError
 NUMBER = 4
 """Number of the experiments that compare systems by time, and that vary sizes."""
 DECENTRALISED = ("BrainTorrent", "GossipFL")
+COMPLEXITY = "IV-B, complexity"
 REACHED = 0.9
 """Share of typical FL's final accuracy that a system has to reach; the time until then counts."""
 NEAR = 0.25
@@ -44,34 +46,23 @@ NEGLIGIBLE = 0.05
 """Share of a round's bytes that we call negligible."""
 
 
-def time_to(
-    cell: CellRow, accuracy: float, way: tuple[Transmission, float], training: float | None
-) -> float | None:
-    """Return the simulated time at which a cell first reaches an accuracy, in seconds.
-
-    `training` is the time of one client that trains alone, where there is one.
-    """
-    try:
-        axis = time_axis(cell, *way, training=training)
-    except ConfigurationError:
-        return None
-    pairs = zip(axis, cell.accuracy, strict=False)
-    return next((at for at, value in pairs if value is not None and value >= accuracy), inf)
-
-
 def times(
     results: Results, place: Scenario, method: str, way: tuple[Transmission, float]
 ) -> list[float]:
-    """Return the times to the goal of a method's cells, ascending by seed."""
+    """Return the simulated seconds until each of a method's cells reaches the goal, or infinity."""
     finals = results.values(place, TYPICAL, final)
     if not finals:
         return []
     goal = REACHED * fmean(finals.values())
     all_cells = (results.cells(place, name).values() for name in results.methods(place))
     alone = solo_training_seconds(chain.from_iterable(all_cells))
-    cells = results.cells(place, method)
-    reached = [time_to(cells[seed], goal, way, alone) for seed in sorted(cells)]
-    return [seconds for seconds in reached if seconds is not None]
+    reached = []
+    for _, cell in sorted(results.cells(place, method).items()):
+        with suppress(ConfigurationError):  # a cell without times
+            pairs = zip(time_axis(cell, *way, training=alone), cell.accuracy, strict=False)
+            ends = (at for at, value in pairs if value is not None and value >= goal)
+            reached.append(next(ends, inf))
+    return reached
 
 
 def _sooner(first: str, others: tuple[str, ...], rates: tuple[float, ...] = RATES) -> Test:
@@ -86,19 +77,16 @@ def _sooner(first: str, others: tuple[str, ...], rates: tuple[float, ...] = RATE
                 text = f"{place.experiment}: {way[0]}, {way[1]:g} Mbit/s"
                 found = zip((first, *others), (own, *theirs), strict=True)
                 numbers = ", ".join(f"{name} {_span(seconds)}" for name, seconds in found)
-                listed.append(ClaimFinding(text, _is_sooner(own, theirs), numbers))
+                holds: bool | None = None
+                if min(map(len, (own, *theirs))) >= 2:
+                    if any(max(other) < min(own) for other in theirs):
+                        holds = False
+                    elif all(max(own) < min(other) for other in theirs):
+                        holds = True
+                listed.append(ClaimFinding(text, holds, numbers))
         return listed
 
     return test
-
-
-def _is_sooner(mine: list[float], theirs: list[list[float]]) -> bool | None:
-    """Return whether all of a system's times are below all of each of some others."""
-    if min(map(len, (mine, *theirs))) < 2:
-        return None
-    if any(max(times_) < min(mine) for times_ in theirs):
-        return False
-    return True if all(max(mine) < min(times_) for times_ in theirs) else None
 
 
 def _span(found: list[float]) -> str:
@@ -119,14 +107,10 @@ def _advantage_shrinks(results: Results, place: Scenario) -> list[ClaimFinding]:
                 seeds.append(min(len(own), len(theirs)))
         if len(ratios) == len(RATES):
             falls = all(after < before for before, after in pairwise(ratios))
-            numbers = ", ".join(f"{ratio:.3g}" for ratio in ratios)
-            listed.append(
-                ClaimFinding(
-                    f"{place.experiment}: {model}",
-                    falls if min(seeds) > 1 else None,
-                    f"times as long at 1, 10, 100 Mbit/s: {numbers}",
-                )
-            )
+            shown = ", ".join(f"{ratio:.3g}" for ratio in ratios)
+            numbers = f"times as long at 1, 10, 100 Mbit/s: {shown}"
+            holds = falls if min(seeds) > 1 else None
+            listed.append(ClaimFinding(f"{place.experiment}: {model}", holds, numbers))
     return listed
 
 
@@ -158,12 +142,14 @@ EFFICIENCY_CLAIMS = claims_of(
 
 
 class Growth(NamedTuple):
-    """A cost that grows with n, C and |w|: the paper's exponents, and those that we expect."""
+    """A cost that grows with n, C and |w|: the paper's exponents, ours, and the paper's claim."""
 
     name: str
     of: Measure
     paper: tuple[int, int, int]
     ours: tuple[int, int, int]
+    claim: str = ""
+    note: str = ""
 
 
 def _phase(name: str) -> Measure:
@@ -176,12 +162,21 @@ def _phase(name: str) -> Measure:
     return measure
 
 
-SCORING = Growth(
-    "scoring, seconds of all members", attrgetter("seconds.scoring"), (1, 1, 2), (1, 1, 1)
+GROWTHS = (
+    Growth(
+        *("scoring, seconds of all members", attrgetter("seconds.scoring"), (1, 1, 2), (1, 1, 1)),
+        "Scoring takes O(n C |w|^2).",
+    ),
+    Growth(
+        *("upload of a trainer, bytes", _phase("updates"), (0, 1, 1), (0, 0, 1)),
+        *("An upload takes O(C |w|).", "; ours is sent once, by its digest"),
+    ),
+    Growth(
+        *("download of the model, bytes", _phase("model"), (1, 0, 1), (0, 0, 1)),
+        *("A download takes O(n |w|).", "; ours is read side by side"),
+    ),
+    Growth("reading of a member, bytes", _phase("reading"), (1, 0, 1), (1, 0, 1)),
 )
-UPLOAD = Growth("upload of a trainer, bytes", _phase("updates"), (0, 1, 1), (0, 0, 1))
-DOWNLOAD = Growth("download of the model, bytes", _phase("model"), (1, 0, 1), (0, 0, 1))
-READING = Growth("reading of a member, bytes", _phase("reading"), (1, 0, 1), (1, 0, 1))
 
 
 def exponents(results: Results, of: Measure) -> list[float | None]:
@@ -210,11 +205,11 @@ def _slope(points: dict[float, list[float]]) -> float | None:
 def complexity_table(results: Results) -> list[str]:
     """Return the table of exponents as lines of Markdown; no line without rows."""
     rows = []
-    for name, of, *expected in (SCORING, UPLOAD, DOWNLOAD, READING):
-        measured = exponents(results, of)
-        told = ", ".join(map(_two_decimals, measured))
+    for growth in GROWTHS:
+        measured = exponents(results, growth.of)
         if any(value is not None for value in measured):
-            rows.append([name, *(", ".join(map(str, powers)) for powers in expected), told])
+            expected = [", ".join(map(str, powers)) for powers in (growth.paper, growth.ours)]
+            rows.append([growth.name, *expected, ", ".join(map(_two_decimals, measured))])
     head = ["what", "paper: n, C, |w|", "ours, expected", "ours, measured"]
     return markdown(head, rows) if rows else []
 
@@ -259,25 +254,16 @@ def _consensus_is_negligible(results: Results, place: Scenario) -> list[ClaimFin
     return listed
 
 
-COMPLEXITY = "IV-B, complexity"
 COMPLEXITY_CLAIMS = (
-    Claim(
-        COMPLEXITY,
-        "Scoring takes O(n C |w|^2).",
-        f"measured exponents within {NEAR} of the paper's",
-        _as_the_paper(SCORING),
-    ),
-    Claim(
-        COMPLEXITY,
-        "An upload takes O(C |w|).",
-        f"measured exponents within {NEAR} of the paper's; ours is sent once, by its digest",
-        _as_the_paper(UPLOAD),
-    ),
-    Claim(
-        COMPLEXITY,
-        "A download takes O(n |w|).",
-        f"measured exponents within {NEAR} of the paper's; ours is read side by side",
-        _as_the_paper(DOWNLOAD),
+    *(
+        Claim(
+            COMPLEXITY,
+            growth.claim,
+            f"measured exponents within {NEAR} of the paper's{growth.note}",
+            _as_the_paper(growth),
+        )
+        for growth in GROWTHS
+        if growth.claim
     ),
     *claims_of(
         NUMBER,

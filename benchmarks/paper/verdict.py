@@ -27,7 +27,6 @@ class Scenario(NamedTuple):
     axes: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        """Name it in a sentence."""
         labels = [f"{axis} = {label}" for axis, label in self.axes]
         return ", ".join([f"{self.experiment}: {self.condition}", *labels])
 
@@ -120,11 +119,9 @@ class Claim:
 
 
 def answer_to(findings: Sequence[ClaimFinding]) -> ClaimAnswer:
-    """Return what follows from the findings of all places.
+    """Return the answer that follows from the findings of all places.
 
-    A claim holds if it does wherever the test can tell; it does not if it nowhere does; else only
-    where it does. Places where the test cannot tell decide nothing, except that a claim that
-    holds nowhere else than in some of them is not decided.
+    A place where the test cannot tell keeps a claim from holding, but does not refute it.
     """
     decided = [finding.holds for finding in findings if finding.holds is not None]
     if not findings:
@@ -152,13 +149,16 @@ def verdict_of(findings: Sequence[ClaimFinding]) -> str:
 
 
 Test: TypeAlias = Callable[[Results, Scenario], list[ClaimFinding]]
-"""What is found at one place: nothing where the place is not of the claim, or has no rows."""
+"""The findings at one place: none where the place is not of the claim, or has no rows."""
 
 
 def claims_of(
-    number: int, source: str, *claims: tuple[str, str, *tuple[Test, ...]]
+    number: int, source: str, *claims: str | tuple[str, str, *tuple[Test, ...]]
 ) -> tuple[Claim, ...]:
-    """Return the claims of a source, tested in every place of the experiments of a number."""
+    """Return claims, tested in every place of the experiments of a number.
+
+    A text among the claims is the source of those that follow.
+    """
 
     def everywhere(*tests: Test) -> Callable[[Results], list[ClaimFinding]]:
         return lambda results: [
@@ -168,9 +168,14 @@ def claims_of(
             for finding in test(results, place)
         ]
 
-    return tuple(
-        Claim(source, sentence, words, everywhere(*tests)) for sentence, words, *tests in claims
-    )
+    listed = []
+    for claim in claims:
+        if isinstance(claim, str):
+            source = claim
+        else:
+            sentence, words, *tests = claim
+            listed.append(Claim(source, sentence, words, everywhere(*tests)))
+    return tuple(listed)
 
 
 def where(words: Sequence[str], test: Test) -> Test:
@@ -181,10 +186,9 @@ def where(words: Sequence[str], test: Test) -> Test:
 
 
 def compared(method: str, others: Sequence[str], measure: Measure, *, above: bool = True) -> Test:
-    """Return the test of whether a method's number is above that of every one of some others.
+    """Return the test of whether a method's number is above, or below, that of each other.
 
-    It is about the others that have rows there. The numbers shown are the method's less another's,
-    whichever of them is claimed to be larger. With `above = False` the method's is to be smaller.
+    Others without rows there are left out. The numbers shown are the method's less another's.
     """
 
     def test(results: Results, place: Scenario) -> list[ClaimFinding]:

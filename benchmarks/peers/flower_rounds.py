@@ -21,19 +21,9 @@ from flwr.simulation import run_simulation
 from numpy.typing import NDArray
 from torch import nn
 
-from benchmarks.workloads import (
-    PeerWorkload,
-    RoundClock,
-    contender_arguments,
-    flat,
-    hand_in,
-    load_flat,
-    module_of,
-    read_workload,
-    run_sgd,
-)
+from benchmarks import workloads
+from benchmarks.workloads import PeerWorkload, module_of, read_workload
 
-ACTORS = 2
 FOLDER = "CMFL_BENCH_WORKLOAD"
 
 app = ClientApp()
@@ -51,32 +41,23 @@ def train(message: Message, context: Context) -> Message:
     """Train one client from the parameters of a message, and answer with its own."""
     workload, module = _state()
     module.load_state_dict(message.content["arrays"].to_torch_state_dict())
-    run_sgd(module, workload, int(context.node_config["partition-id"]))
-    content = RecordDict(
-        {
-            "arrays": ArrayRecord(module.state_dict()),
-            "metrics": MetricRecord({"num-examples": workload.work.samples}),
-        }
-    )
-    return Message(content=content, reply_to=message)
+    workloads.run_sgd(module, workload, int(context.node_config["partition-id"]))
+    arrays = ArrayRecord(module.state_dict())
+    metrics = MetricRecord({"num-examples": workload.work.samples})
+    return Message(content=RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
 
 
 class FlowerServer:
-    """The server's side of a run.
-
-    Attributes:
-        first: parameters after the first round, shape (d,).
-    """
+    """The server's side of a run; `first` has the parameters after the first round, shape (d,)."""
 
     def __init__(self, workload: PeerWorkload, rounds: int) -> None:
         self._module = module_of(workload.work)
-        load_flat(self._module, torch.from_numpy(workload.start))
+        workloads.load_flat(self._module, torch.from_numpy(workload.start))
         self._rounds = rounds
-        self.clock = RoundClock()
+        self.clock = workloads.RoundClock()
         self.first: NDArray[np.float32] | None = None
 
     def main(self, grid: Grid, context: Context) -> None:  # noqa: ARG002 - Flower's signature
-        """Run the rounds."""
         FedAvg(fraction_train=1.0, fraction_evaluate=0.0).start(
             grid=grid,
             initial_arrays=ArrayRecord(self._module.state_dict()),
@@ -89,42 +70,34 @@ class FlowerServer:
             self.clock.stop()
         if number == 1:
             self._module.load_state_dict(arrays.to_torch_state_dict())
-            self.first = flat(self._module)
+            self.first = workloads.flat(self._module)
         self.clock.start()
 
 
 def main() -> None:
     """Run the rounds and hand in what they took."""
-    arguments = contender_arguments()
+    # Its name, and not `__main__`: Ray's actors import it.
+    from benchmarks.peers import flower_rounds  # noqa: PLC0415
+
+    arguments = workloads.contender_arguments()
     workload = read_workload(arguments.work)
     server = FlowerServer(workload, arguments.rounds + 1)
     application = ServerApp()
     application.main()(server.main)
+    os.environ[FOLDER] = str(arguments.work)
     with tempfile.TemporaryDirectory(prefix="ray") as folder:
-        _run(application, arguments.work, len(workload.y), folder)
+        run_simulation(
+            server_app=application,
+            client_app=flower_rounds.app,
+            num_supernodes=len(workload.y),
+            backend_config={
+                "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+                "init_args": {"num_cpus": 2, "_temp_dir": folder},
+            },
+        )
     assert server.first is not None, "a round was run"
-    hand_in(
-        arguments.out,
-        server.clock,
-        workload.start - server.first,
-        ["flwr", "ray", "torch"],
-    )
-
-
-def _run(application: ServerApp, work: Path, clients: int, folder: str) -> None:
-    # Its name, and not `__main__`: Ray's actors import it.
-    from benchmarks.peers import flower_rounds  # noqa: PLC0415
-
-    os.environ[FOLDER] = str(work)
-    run_simulation(
-        server_app=application,
-        client_app=flower_rounds.app,
-        num_supernodes=clients,
-        backend_config={
-            "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
-            "init_args": {"num_cpus": ACTORS, "_temp_dir": folder},
-        },
-    )
+    aggregate = workload.start - server.first
+    workloads.hand_in(arguments.out, server.clock, aggregate, ["flwr", "ray", "torch"])
 
 
 if __name__ == "__main__":

@@ -1,9 +1,7 @@
 """The contenders of this project: the engine alone, and whole CMFL rounds with a committee.
 
-Without `--members` the engine trains all clients and their updates are averaged, the work of the
-other contenders. With `--members C` a round is that of `cmfl run`: clients train, payloads are
-hashed and published, members score, vote and certify, the ledger decides, and the accepted payloads
-stay.
+Without `--members` the engine trains all clients and averages their updates, as the other
+contenders do. With `--members C` it plays whole rounds of `cmfl run`.
 """
 
 from __future__ import annotations
@@ -20,14 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.workloads import (
-    PeerWorkload,
-    RoundClock,
-    Work,
-    contender_arguments,
-    hand_in,
-    read_workload,
-)
+from benchmarks import workloads
+from benchmarks.workloads import PeerWorkload, RoundClock, Work
 from clients.configuration.loading import checked
 from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import DataForm, FederatedData, frozen_samples
@@ -43,14 +35,13 @@ from ledger.io.home import Home
 from ledger.storage.blobs import FolderBlobs
 
 WORKERS = 2
-_BLOCK = 65_536
-_NEVER = 2**31 - 1
 
 
 def main() -> None:
     """Run the rounds and hand in what they took."""
-    arguments = contender_arguments()
-    (_play if arguments.members else _train)(arguments, read_workload(arguments.work))
+    arguments = workloads.contender_arguments()
+    workload = workloads.read_workload(arguments.work)
+    (_play if arguments.members else _train)(arguments, workload)
 
 
 def _train(arguments: argparse.Namespace, workload: PeerWorkload) -> None:
@@ -73,7 +64,7 @@ def _train(arguments: argparse.Namespace, workload: PeerWorkload) -> None:
             clock.stop(training=seconds)
             if number == 0:
                 first = mean
-    hand_in(arguments.out, clock, first, ["torch"], path=path)
+    workloads.hand_in(arguments.out, clock, first, ["torch"], path=path)
 
 
 def jobs_of(clients: int) -> list[TrainingJob]:
@@ -106,13 +97,12 @@ def data_of(workload: PeerWorkload) -> FederatedData:
 
 def _mean(updates: Sequence[TrainedUpdate], dimension: int) -> NDArray[np.float32]:
     """Return the mean of the updates, summed in their order, block by block."""
-    mean = np.zeros(dimension, dtype=np.float32)
-    vectors = [update.vector for update in updates]
-    for start in range(0, dimension, _BLOCK):
-        part = mean[start : start + _BLOCK]
-        for vector in vectors:
-            part += vector[start : start + _BLOCK]
-        part /= len(vectors)
+    mean, block = np.zeros(dimension, dtype=np.float32), 65_536
+    for start in range(0, dimension, block):
+        part = mean[start : start + block]
+        for update in updates:
+            part += update.vector[start : start + block]
+        part /= len(updates)
     return mean
 
 
@@ -125,7 +115,7 @@ def _play(arguments: argparse.Namespace, workload: PeerWorkload) -> None:
         write_images(workload.x, workload.y, data)
         values = image_settings(workload.work, data, len(workload.y), arguments.rounds + 1)
         values["protocol"]["committee_rate"] = arguments.members / len(workload.y)
-        values["evaluation"]["every"] = _NEVER
+        values["evaluation"]["every"] = 2**31 - 1  # never
         values["machine"] = {"workers": WORKERS, "keep": "accepted", "ledger": arguments.variant}
         with _run(Path(folder) / "home", checked(values)) as run:
 
@@ -142,7 +132,7 @@ def _play(arguments: argparse.Namespace, workload: PeerWorkload) -> None:
             clock.start()
             run.go_on(on_round)
             path = run.configuration.training.path
-    hand_in(arguments.out, clock, first, ["torch"], path=path, heads=heads)
+    workloads.hand_in(arguments.out, clock, first, ["torch"], path=path, heads=heads)
 
 
 def image_settings(work: Work, data: Path, clients: int, rounds: int) -> dict[str, Any]:

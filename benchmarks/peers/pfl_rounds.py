@@ -24,17 +24,8 @@ from pfl.metrics import Metrics, Weighted
 from pfl.model.pytorch import PyTorchModel
 from torch import nn
 
-from benchmarks.workloads import (
-    PeerWorkload,
-    RoundClock,
-    contender_arguments,
-    hand_in,
-    load_flat,
-    module_of,
-    read_workload,
-)
-
-_NEVER = 1_000_000
+from benchmarks import workloads
+from benchmarks.workloads import PeerWorkload, RoundClock
 
 
 class TrainedModule(nn.Module):
@@ -45,11 +36,9 @@ class TrainedModule(nn.Module):
         self.module = module
 
     def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return the mean cross-entropy."""
         return nn.functional.cross_entropy(self.module(x), y)
 
     def metrics(self, x: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
-        """Return the loss as pfl sums it."""
         with torch.no_grad():
             return {"loss": Weighted(float(self.loss(x, y)) * len(y), len(y))}
 
@@ -73,18 +62,11 @@ class Laps(TrainingProcessCallback):  # type: ignore[misc]
     def __init__(self, clock: RoundClock) -> None:
         self._clock = clock
 
-    def on_train_begin(self, *, model: Any) -> Metrics:  # noqa: ARG002 - pfl's signature
-        """Begin the warm-up."""
+    def on_train_begin(self, **_: Any) -> Metrics:
         self._clock.start()
         return Metrics()
 
-    def after_central_iteration(
-        self,
-        aggregate_metrics: Any,  # noqa: ARG002
-        model: Any,  # noqa: ARG002
-        *,
-        central_iteration: int,  # noqa: ARG002
-    ) -> tuple[bool, Metrics]:
+    def after_central_iteration(self, *_: Any, **__: Any) -> tuple[bool, Metrics]:
         """End a round and begin the next."""
         self._clock.stop()
         self._clock.start()
@@ -93,19 +75,25 @@ class Laps(TrainingProcessCallback):  # type: ignore[misc]
 
 def main() -> None:
     """Run the rounds and hand in what they took."""
-    arguments = contender_arguments()
+    arguments = workloads.contender_arguments()
     torch.set_num_threads(1)
-    workload = read_workload(arguments.work)
+    workload = workloads.read_workload(arguments.work)
     np.random.seed(0)  # noqa: NPY002 - pfl draws from it, the same in every process
     model = _model(workload)
     clock = RoundClock(root=os.getppid())  # torchrun, above all processes
-    data = _data(workload)
     work = workload.work
+
+    @functools.cache
+    def user(client: int) -> PyTorchTensorDataset:
+        return PyTorchTensorDataset(workload.tensors(client), user_id=str(client))
+
+    users = range(len(workload.y))
+    data = FederatedDataset(user, get_user_sampler("minimize_reuse", users))
     FederatedAveraging().run(
         NNAlgorithmParams(
             central_num_iterations=arguments.rounds + 1,
-            evaluation_frequency=_NEVER,
-            train_cohort_size=len(workload.y),
+            evaluation_frequency=1_000_000,  # never
+            train_cohort_size=len(users),
             val_cohort_size=0,
         ),
         SimulatedBackend(training_data=data, val_data=data),
@@ -121,26 +109,18 @@ def main() -> None:
     )
     if int(os.environ["RANK"]) == 0:
         assert model.first is not None, "a round was run"
-        hand_in(arguments.out, clock, model.first, ["pfl", "torch"])
+        workloads.hand_in(arguments.out, clock, model.first, ["pfl", "torch"])
 
 
 def _model(workload: PeerWorkload) -> RememberedModel:
-    module = module_of(workload.work)
-    load_flat(module, torch.from_numpy(workload.start))
+    module = workloads.module_of(workload.work)
+    workloads.load_flat(module, torch.from_numpy(workload.start))
     trained = TrainedModule(module)
     return RememberedModel(
         trained,
         local_optimizer_create=torch.optim.SGD,
         central_optimizer=torch.optim.SGD(trained.parameters(), lr=1.0),
     )
-
-
-def _data(workload: PeerWorkload) -> FederatedDataset:
-    @functools.cache
-    def user(client: int) -> PyTorchTensorDataset:
-        return PyTorchTensorDataset(workload.tensors(client), user_id=str(client))
-
-    return FederatedDataset(user, get_user_sampler("minimize_reuse", range(len(workload.y))))
 
 
 if __name__ == "__main__":

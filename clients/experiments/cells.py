@@ -1,9 +1,8 @@
 """A cell that is played, and a published one that is played again.
 
 A cell of CMFL may run on its own chain, with its audit. The chain id follows from the cell and the
-clock is fixed, so a repetition has the same blocks, head and report. A repeated run must end with
-the row's head, which commits to every decision, and reproduce every other value of the row except
-seconds. The published configuration and report must agree with the repeated run and its audit.
+clock is fixed, so a repetition has the same blocks, head and report. A repeated run must reproduce
+every value of the row except seconds, and the published configuration and report.
 """
 
 from __future__ import annotations
@@ -20,20 +19,11 @@ from typing import Any
 
 from clients.configuration.run_configuration import rule_sources
 from clients.configuration.schema import Configuration
+from clients.experiments import rows
 from clients.experiments.definition import DATA
 from clients.experiments.kinds import RUN, MethodRun, MethodTask, Stopwatch, kind_named, play_run
 from clients.experiments.plan import Cell, Job
-from clients.experiments.rows import (
-    CellRow,
-    CellSeconds,
-    ChainEvidence,
-    TrialRow,
-    encode_row,
-    final_of,
-    read_stored,
-    round_values,
-    rounded,
-)
+from clients.experiments.rows import CellRow, CellSeconds, ChainEvidence, TrialRow, round_values
 from clients.runs.open_run import open_run
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport
@@ -51,18 +41,6 @@ REPORT = "report.json"
 MAX_SAVED_BYTES = 1 << 24
 """Of a published report or configuration; they take some ten kilobytes."""
 
-_EVIDENCE = {
-    "head": "head",
-    "contract": "address",
-    "chain": "chain_id",
-    **{name: name for name in ("verdict", "report", "configuration")},
-}
-_LEFT_OUT = {"seconds", "ledger"}
-"""Fields that do not follow from the run, or are compared one by one. All others must be equal:
-equal heads mean equal models. Rows of earlier versions name no attack."""
-_REPORTED = ("outcome", "rounds", "findings")
-"""The fields that every version of a report has, besides the deployment's."""
-
 
 @dataclass(frozen=True, slots=True)
 class ChainRun:
@@ -75,20 +53,17 @@ class ChainRun:
 
 
 class HastyDisk(Disk):
-    """A disk without sync: a cell that a power cut ends is played again."""
+    """A disk without sync: after a power cut the cell is played again."""
 
     def sync_files(self, paths: Collection[Path]) -> None:
-        """Return at once."""
+        pass
 
     def sync_folder(self, folder: Path) -> None:
-        """Return at once."""
+        pass
 
 
 def play_cell(job: Job, folder: Path, data: Path | None, on_round: Callable[[], None]) -> CellRow:
-    """Play a cell; a run on a chain is audited, and its configuration and report are saved.
-
-    `folder` is that of the experiment's runs on chains; `data` is None where no file is needed.
-    """
+    """Play a cell; audit a run on a chain, and save its configuration and report in `folder`."""
     cell = job.cell.at_rate(job.factor)
     task = task_of(cell, on_round)
     if not cell.is_recorded:
@@ -109,10 +84,9 @@ def play_cell(job: Job, folder: Path, data: Path | None, on_round: Callable[[], 
 def play_on_chain(
     cell: Cell, task: MethodTask, home: Path, experiment: str, data: Path | None
 ) -> ChainRun:
-    """Play a cell on its own chain and audit it from chain and blobs alone.
+    """Play a cell on its own chain in a new home, and audit it from chain and blobs alone.
 
-    The chain has another id for each cell, and the same each time. The home of chain, blobs and run
-    is made. `experiment` is the folder of the experiment's runs, `data` that of the data.
+    `experiment` is the name of the experiment's folder, `data` the folder of the data.
     """
     configuration = on_chain(task.configuration)
     paths, disk = Home(home), HastyDisk()
@@ -161,7 +135,7 @@ def play_trial(trial: Job, on_round: Callable[[], None]) -> TrialRow:
     cell = trial.cell.at_rate(trial.factor)
     task = task_of(cell, on_round)
     played = kind_named(cell.method.kind).play(task)
-    final = final_of([round_.quality.accuracy for round_ in played.rounds])
+    final = rows.final_of([round_.quality.accuracy for round_ in played.rounds])
     if final is None:
         raise ConfigurationError(f"{trial.name}: no accuracy to choose a learning rate by")
     return TrialRow(
@@ -177,7 +151,7 @@ def play_trial(trial: Job, on_round: Callable[[], None]) -> TrialRow:
 def row_of(
     cell: Cell, played: MethodRun, seconds: CellSeconds, evidence: ChainEvidence | None
 ) -> CellRow:
-    """Return the row of a played cell, with the evidence of its run on a chain if there is one."""
+    """Return the row of a played cell, with the evidence of a run on a chain."""
     rounds, malicious = played.rounds, played.malicious
     quality = [round_.quality for round_ in rounds]
     accuracy = round_values(of.accuracy for of in quality)
@@ -191,7 +165,8 @@ def row_of(
     honest = [set(round_.trained) - malicious for round_ in rounds]
     accepted = [own.intersection(group) for own, group in zip(honest, aggregated, strict=True)]
     hostile = _counts(aggregated, malicious)
-    sizes = cell.configuration.parameters(dimension=1)
+    sizes, malice = cell.configuration.parameters(dimension=1), cell.configuration.malice
+    attack = malice.attack if malice.on is None else f"{malice.attack} on {malice.on}"
     return CellRow(
         **_place(cell),
         cell=cell.name,
@@ -203,8 +178,8 @@ def row_of(
         loss=round_values(of.loss for of in quality),
         training_loss=round_values(of.training_loss for of in quality),
         backdoor_success=round_values(of.backdoor_success for of in quality),
-        floor=rounded(played.floor),
-        final=final_of(accuracy),
+        floor=rows.rounded(played.floor),
+        final=rows.final_of(accuracy),
         malicious_accepted=_share(sum(hostile), aggregated),
         malicious_trained=_counts([round_.trained for round_ in rounds], malicious),
         malicious_members=_counts(served, malicious) if served else None,
@@ -213,7 +188,7 @@ def row_of(
         times_aggregated=times,
         samples=played.samples,
         malicious=tuple(sorted(int(client) for client in malicious)),
-        attack=_attack(cell) if malicious else None,
+        attack=attack if malicious else None,
         client_accuracy=None if last is None else round_values(last),
         seconds=seconds,
         bytes=played.bytes,
@@ -223,7 +198,6 @@ def row_of(
 
 
 def _place(cell: Cell) -> dict[str, Any]:
-    """Return what a row of a cell and one of a trial have in common."""
     return {
         "experiment": cell.experiment,
         "method": cell.method.name,
@@ -234,14 +208,9 @@ def _place(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _attack(cell: Cell) -> str | None:
-    malice = cell.configuration.malice
-    return malice.attack if malice.on is None else f"{malice.attack} on {malice.on}"
-
-
 def task_of(cell: Cell, on_round: Callable[[], None]) -> MethodTask:
     """Return the task of a cell, its stopwatch running."""
-    # Whoever is measured first in a process shall not pay for compiling what all of them use.
+    # Compile now, so that the seconds of the first cell of a process do not include it.
     with suppress(NoMachineCodeError):
         machine_code()
     stopwatch = Stopwatch()
@@ -264,9 +233,8 @@ def _counts(
 
 
 def _share(part: int, groups: Sequence[Collection[ClientId]]) -> float | None:
-    """Return the share of some of the clients of all groups, None without any."""
     whole = sum(map(len, groups))
-    return rounded(part / whole) if whole else None
+    return rows.rounded(part / whole) if whole else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,24 +253,18 @@ class RepeatedCell:
         assert then is not None, "only what was on a chain is repeated"
         assert now is not None, "it was repeated on a chain"
         # As JSON, which does not distinguish lists and tuples.
-        published, reproduced = (json.loads(encode_row(row)) for row in (self.row, self.again))
-        pairs = [
-            *(
-                (shown, getattr(then, name), getattr(now, name))
-                for shown, name in _EVIDENCE.items()
-            ),
-            *(
-                (name, published[name], reproduced[name])
-                for name in published
-                if name not in _LEFT_OUT and (name != "attack" or published[name] is not None)
-            ),
-        ]
-        row_differences = (
-            f"{name}: {str(old)[:80]}, and now {str(new)[:80]}"
-            for name, old, new in pairs
-            if old != new
+        before, after = (json.loads(rows.encode_row(row)) for row in (self.row, self.again))
+        # Rows of earlier versions name no attack. Equal heads mean equal models.
+        left_out = {"seconds", "ledger"} | ({"attack"} if before["attack"] is None else set())
+        evidence = {"head": "head", "contract": "address", "chain": "chain_id"}
+        evidence |= {name: name for name in ("verdict", "report", "configuration")}
+        found = _differing(
+            {shown: getattr(then, name) for shown, name in evidence.items()},
+            {shown: getattr(now, name) for shown, name in evidence.items()},
+            evidence,
         )
-        return (*row_differences, *self.file_differences)
+        found += _differing(before, after, [name for name in before if name not in left_out])
+        return (*found, *self.file_differences)
 
     @property
     def outcome(self) -> AuditOutcome:
@@ -319,19 +281,21 @@ def saved_file_differences(
     in the fields that both forms have. A missing or unreadable file is a difference.
     """
     differences: list[str] = []
-    saved = _parsed(out, evidence.configuration, tomllib.loads, differences)
+    file = evidence.configuration
+    saved = _parsed(out, file, tomllib.loads, differences)
     if saved is not None:
         now = tomllib.loads(configuration)
-        sections = (saved.keys() | now) - {"machine"}
-        differences += _differing(evidence.configuration, saved, now, sections)
-    saved = _parsed(out, evidence.report, json.loads, differences)
+        sections = sorted((saved.keys() | now) - {"machine"})
+        differences += _differing(saved, now, sections, f"{file}: ")
+    file = evidence.report
+    saved = _parsed(out, file, json.loads, differences)
     if saved is not None:
         now = json.loads(json.dumps(report.as_dict()))
-        differences += _differing(evidence.report, saved, now, _REPORTED)
+        differences += _differing(saved, now, ("findings", "outcome", "rounds"), f"{file}: ")
         deployments = [document.get("deployment") for document in (saved, now)]
         before, after = (facts if isinstance(facts, dict) else {} for facts in deployments)
-        names = before.keys() & after if before else after.keys()
-        differences += _differing(f"{evidence.report}: deployment", before, after, names)
+        names = sorted(before.keys() & after if before else after.keys())
+        differences += _differing(before, after, names, f"{file}: deployment: ")
     return differences
 
 
@@ -356,7 +320,7 @@ def _parsed(
     """Return the document of a file, or append to `differences` why there is none."""
     file_name = PurePosixPath(name).name
     try:
-        data = read_stored(out, name, MAX_SAVED_BYTES)
+        data = rows.read_stored(out, name, MAX_SAVED_BYTES)
         value = parse(data.decode()) if len(data) <= MAX_SAVED_BYTES else None
     except (OSError, ValueError, RecursionError) as error:
         differences.append(f"{file_name} of the row cannot be read: {type(error).__name__}")
@@ -370,10 +334,10 @@ def _parsed(
 
 
 def _differing(
-    where: str, saved: dict[str, Any], now: dict[str, Any], names: Iterable[str]
+    saved: dict[str, Any], now: dict[str, Any], names: Iterable[str], where: str = ""
 ) -> list[str]:
     return [
-        f"{where}: {name}: {str(saved.get(name))[:80]}, and now {str(now.get(name))[:80]}"
-        for name in sorted(names)
+        f"{where}{name}: {str(saved.get(name))[:80]}, and now {str(now.get(name))[:80]}"
+        for name in names
         if saved.get(name) != now.get(name)
     ]

@@ -7,57 +7,22 @@ same rows give the same bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from math import sqrt
+from math import copysign, sqrt
 from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
-from clients.experiments import series
-from clients.experiments.costs import (
-    RATES,
-    Transmission,
-    computation_of,
-    solo_training_seconds,
-    time_axis,
-    transmission_of,
-)
+from clients.experiments import costs, plots, series
+from clients.experiments.costs import RATES, Transmission, solo_training_seconds
 from clients.experiments.definition import GROWTH_AXIS, GROWTH_START, FigureKind, require_axes
-from clients.experiments.plots import (
-    COLOURS,
-    LEAST_SPAN,
-    SIGNS,
-    STYLE,
-    WHISKERS,
-    Drawn,
-    count_rounds,
-    draw_bar,
-    draw_floor,
-    draw_line,
-    draw_table,
-    name_ticks,
-    new_figure,
-    slant_names,
-    write,
-    zoom,
-)
+from clients.experiments.plots import Drawn
 from clients.experiments.rows import CellRow, ExperimentRows, sorted_rows
-from clients.experiments.series import (
-    Estimate,
-    Lines,
-    PlotLine,
-    cells_of,
-    finals_of,
-    mean_and_error,
-    paired,
-    spearman,
-)
+from clients.experiments.series import Estimate, Lines
 from ledger.io.extras import require_extra
 from ledger.protocol.errors import ConfigurationError
 
 SETTLED = 0.2
 """Share of a curve, at its start, that a zoomed panel does not have to show."""
-FULL_LOSS = 0.3
-"""A difference from which a cell's colour is full; below, it goes with the root."""
 FINAL = "Mean accuracy of the last five measured rounds."
 ACCURACY = "test accuracy"
 
@@ -71,8 +36,7 @@ def draw(
 ) -> list[Path]:
     """Draw every experiment that has rows, and return the SVG and the PNG of each figure.
 
-    Kinds that `drawn_by` lacks are left out. A kind that needs another axis is refused before
-    anything is drawn.
+    It leaves out kinds that `drawn_by` lacks, and refuses a kind that needs another axis at once.
     """
     require_extra("plots", "figures need")
     from matplotlib import rc_context  # noqa: PLC0415 - the extra `plots`, and slow to load
@@ -88,12 +52,12 @@ def draw(
             plans.append((kind, name, experiment.cells))
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    with rc_context(STYLE):
+    with rc_context(plots.STYLE):
         for kind, name, cells in plans:
             figures = list(drawn_by[kind](cells))
             for number, drawn in enumerate(figures, start=1):
                 file = f"{name}-{kind}" if len(figures) == 1 else f"{name}-{kind}-{number}"
-                paths += write(drawn, folder / file, name)
+                paths += plots.write(drawn, folder / file, name)
     return paths
 
 
@@ -124,35 +88,31 @@ def curves(cells: Sequence[CellRow]) -> Iterator[Drawn]:
             for title, lines in shown.items()
         }
         views = [(title, ACCURACY, SETTLED, lines) for title, lines in panels.items() if lines]
-        if len(views) == 1:
-            views = _qualities(views[0][-1])
+        if len(views) == 1:  # each quality that was measured, and the accuracy on a larger scale
+            lines = views[0][-1]
+            measured = [
+                name
+                for name, of in QUALITIES.items()
+                if any(value is not None for cell in series.cells_of(lines) for value in of(cell))
+            ]
+            views = [(name, name, SETTLED, lines) for name in measured]
+            views.append((f"{ACCURACY}, enlarged", ACCURACY, 0.5, lines))
         size, columns = ((2.7, 2.2), 4) if len(shown) > 1 else ((4.6, 2.7), 2)
-        figure, places = new_figure(len(views), size, columns)
+        figure, places = plots.new_figure(len(views), size, columns)
         for axes, (title, quality, settled, lines) in zip(places, views, strict=True):
             found = [
                 series.over_rounds(name, own, QUALITIES[quality]) for name, own in lines.items()
             ]
             for line in found:
-                draw_line(axes, line, part.index(line.name))
-            zoom(axes, found, settled)
+                plots.draw_line(axes, line, part.index(line.name))
+            plots.zoom(axes, found, settled)
             axes.set(title=title, ylabel=ACCURACY if quality == ACCURACY else "loss")
-            count_rounds(axes)
+            plots.count_rounds(axes)
         sentence = (
             "Quality over rounds, each panel on the scale of its curves after the first fifth "
             f"of the rounds.{_floor_text(cells)}"
         )
         yield Drawn(figure, sentence, cells)
-
-
-def _qualities(lines: Lines) -> list[tuple[str, str, float, Lines]]:
-    """Return a view of each quality that was measured, and the accuracy on a larger scale."""
-    measured = [
-        name
-        for name, of in QUALITIES.items()
-        if any(value is not None for cell in cells_of(lines) for value in of(cell))
-    ]
-    views = [(name, name, SETTLED, lines) for name in measured]
-    return [*views, (f"{ACCURACY}, enlarged", ACCURACY, 0.5, lines)]
 
 
 def final_table(cells: Sequence[CellRow]) -> Iterator[Drawn]:
@@ -171,11 +131,11 @@ def final_table(cells: Sequence[CellRow]) -> Iterator[Drawn]:
         [_estimate(cell for cell in own if column_of(cell) == column) for column in columns]
         for own in rows.values()
     ]
-    figure, (axes,) = new_figure(1, (2.1 + 0.8 * len(columns), 1.3 + 0.36 * len(rows)))
-    draw_table(axes, table, (list(rows), columns), **_greys(table))
-    slant_names(axes)
+    figure, (axes,) = plots.new_figure(1, (2.1 + 0.8 * len(columns), 1.3 + 0.36 * len(rows)))
+    plots.draw_table(axes, table, (list(rows), columns), **_greys(table))
+    plots.slant_names(axes)
     axes.set(ylabel=down, xlabel=across)
-    yield Drawn(figure, f"{FINAL}{_floor_text(filled)}{_left_out(left_out)}", cells, SIGNS)
+    yield Drawn(figure, f"{FINAL}{_floor_text(filled)}{_left_out(left_out)}", cells, plots.SIGNS)
 
 
 def grid(cells: Sequence[CellRow]) -> Iterator[Drawn]:
@@ -187,7 +147,7 @@ def grid(cells: Sequence[CellRow]) -> Iterator[Drawn]:
         cells, lambda cell: f"{cell.method}, {series.scenario_name(cell, others)}"
     )
     size = (1.4 + 0.6 * len(swept[across]), 1.0 + 0.48 * len(swept[down]))
-    figure, places = new_figure(len(groups), size, columns=2)
+    figure, places = plots.new_figure(len(groups), size, columns=2)
     for axes, (title, own) in zip(places, groups.items(), strict=True):
         labels = (series.swept_axes(own)[down], series.swept_axes(own)[across])
         table = [
@@ -197,21 +157,21 @@ def grid(cells: Sequence[CellRow]) -> Iterator[Drawn]:
             ]
             for y in labels[0]
         ]
-        draw_table(axes, table, labels, **_greys(table))
+        plots.draw_table(axes, table, labels, **_greys(table))
         axes.set(title=title, xlabel=across, ylabel=down)
-    yield Drawn(figure, f"{FINAL}{_floor_text(cells)}", cells, SIGNS)
+    yield Drawn(figure, f"{FINAL}{_floor_text(cells)}", cells, plots.SIGNS)
 
 
 def _estimate(cells: Iterable[CellRow]) -> Estimate | None:
-    finals = finals_of(cells)
-    return mean_and_error(finals) if finals else None
+    finals = series.finals_of(cells)
+    return series.mean_and_error(finals) if finals else None
 
 
 def _greys(table: Sequence[Sequence[Estimate | None]]) -> dict[str, Any]:
     """Return the shades of a table, from its least number to its largest."""
     numbers = [cell.mean for line in table for cell in line if cell is not None] or [0.0]
     low = min(numbers)
-    return {"cmap": "Greys", "vmin": low - 0.1, "vmax": max(*numbers, low + LEAST_SPAN) + 0.1}
+    return {"cmap": "Greys", "vmin": low - 0.1, "vmax": max(*numbers, low + plots.LEAST_SPAN) + 0.1}
 
 
 def heat(cells: Sequence[CellRow]) -> Iterator[Drawn]:
@@ -230,14 +190,14 @@ def heat(cells: Sequence[CellRow]) -> Iterator[Drawn]:
         titles = [f"{m}, rate {'/'.join(f'{rate:g}' for rate in of)}" for m, of in rates.items()]
     reference = (cells[0].method, cells[0].condition)
     most = max(len({cell.condition for cell in own}) for own in shown.values())
-    figure, places = new_figure(len(shown), (1.9 + 0.62 * len(methods), 1.5 + 0.36 * most))
+    figure, places = plots.new_figure(len(shown), (1.9 + 0.62 * len(methods), 1.5 + 0.36 * most))
     for axes, (title, own) in zip(places, shown.items(), strict=True):
         conditions = list(dict.fromkeys(cell.condition for cell in own))
         table = [[_difference(own, (m, c), reference) for m in methods] for c in conditions]
         shades = {"cmap": "RdBu", "vmin": -1.25, "vmax": 1.25}
-        draw_table(axes, table, (conditions, titles), tone_of, **shades)
-        slant_names(axes)
-        calm = finals_of(cell for cell in own if (cell.method, cell.condition) == reference)
+        plots.draw_table(axes, table, (conditions, titles), tone_of, **shades)
+        plots.slant_names(axes)
+        calm = series.finals_of(cell for cell in own if (cell.method, cell.condition) == reference)
         level = f"{', '.join(reference)}: {fmean(calm):.3f}" if calm else ""
         heading = "; ".join(filter(None, [title, level]))
         axes.set(title=heading, xlabel="method", ylabel="attack")
@@ -245,13 +205,12 @@ def heat(cells: Sequence[CellRow]) -> Iterator[Drawn]:
         f"{FINAL[:-1]}, less that of {reference[0]} under {reference[1]}, paired by seed: red "
         f"is a loss.{_floor_text(cells)}{_left_out(left_out)}"
     )
-    yield Drawn(figure, sentence, cells, SIGNS)
+    yield Drawn(figure, sentence, cells, plots.SIGNS)
 
 
 def tone_of(difference: float) -> float:
-    """Return the tone of a difference, from -1 for a full loss to 1 for a full gain."""
-    tone = min(1.0, sqrt(abs(difference) / FULL_LOSS))
-    return -tone if difference < 0 else tone
+    """Return the tone of a difference, from -1 for a full loss of 0.3 to 1 for a full gain."""
+    return copysign(min(1.0, sqrt(abs(difference) / 0.3)), difference)
 
 
 def _difference(
@@ -265,24 +224,24 @@ def _difference(
         }
         for at in (place, reference)
     )
-    return paired(own, theirs)
+    return series.paired(own, theirs)
 
 
 def bars(cells: Sequence[CellRow]) -> Iterator[Drawn]:
     """Draw the final accuracy as bars, a panel for each condition."""
     shown = series.panels_of(cells)
     names = series.places_of(shown)
-    figure, places = new_figure(len(shown), (1.2 + 0.45 * len(names), 2.8), 4, sharey=True)
+    figure, places = plots.new_figure(len(shown), (1.2 + 0.45 * len(names), 2.8), 4, sharey=True)
     for axes, (title, lines) in zip(places, shown.items(), strict=True):
         for line, own in lines.items():
-            if finals := finals_of(own):
-                draw_bar(axes, names[line], mean_and_error(finals))
-        draw_floor(axes, series.floor_of(cells_of(lines)))
+            if finals := series.finals_of(own):
+                plots.draw_bar(axes, names[line], series.mean_and_error(finals))
+        plots.draw_floor(axes, series.floor_of(series.cells_of(lines)))
         axes.set(title=title, xlabel="method")
         axes.set_xticks(range(len(names)), list(names))
-        slant_names(axes)
+        plots.slant_names(axes)
     figure.supylabel(ACCURACY)
-    yield Drawn(figure, f"{FINAL}{_floor_text(cells)}", cells, WHISKERS)
+    yield Drawn(figure, f"{FINAL}{_floor_text(cells)}", cells, plots.WHISKERS)
 
 
 def sweep(cells: Sequence[CellRow]) -> Iterator[Drawn]:
@@ -291,14 +250,14 @@ def sweep(cells: Sequence[CellRow]) -> Iterator[Drawn]:
     scale = (axis, series.positions_of(cells, axis))
     shown = series.panels_of(cells, along=axis)
     names = series.places_of(shown)
-    figure, places = new_figure(len(shown), (4.4, 2.8), 2, sharey=True)
+    figure, places = plots.new_figure(len(shown), (4.4, 2.8), 2, sharey=True)
     for axes, (title, lines) in zip(places, shown.items(), strict=True):
         for line, own in lines.items():
             found = series.along_axis(line, own, scale, lambda cell: cell.final)
-            draw_line(axes, found, names[line])
-        draw_floor(axes, series.floor_of(cells_of(lines)))
+            plots.draw_line(axes, found, names[line])
+        plots.draw_floor(axes, series.floor_of(series.cells_of(lines)))
         axes.set_title(title)
-        name_ticks(axes, *scale)
+        plots.name_ticks(axes, *scale)
     figure.supylabel(ACCURACY)
     yield Drawn(figure, f"{FINAL}{_floor_text(cells)}", cells)
 
@@ -311,8 +270,8 @@ def clients(cells: Sequence[CellRow]) -> Iterator[Drawn]:
         ("times aggregated, by accuracy", "client's accuracy, classes of 0.2", "times aggregated"),
     )
     for lines in series.panels_of(cells).values():
-        has_accuracy = any(cell.client_accuracy is not None for cell in cells_of(lines))
-        figure, places = new_figure(3 if has_accuracy else 1, (3.4, 2.6))
+        has_accuracy = any(cell.client_accuracy is not None for cell in series.cells_of(lines))
+        figure, places = plots.new_figure(3 if has_accuracy else 1, (3.4, 2.6))
         for place, (line, own) in enumerate(lines.items()):
             measured = [cell for cell in own if cell.client_accuracy is not None]
             found = (
@@ -321,11 +280,11 @@ def clients(cells: Sequence[CellRow]) -> Iterator[Drawn]:
                 series.times_by_accuracy(line, measured),
             )
             for axes, points in zip(places, found, strict=False):
-                draw_line(axes, points, place)
+                plots.draw_line(axes, points, place)
         for axes, (title, x, y) in zip(places, titles, strict=False):
             axes.set(title=title, xlabel=x, ylabel=y)
         sentence = "How often clients are aggregated, and how accurate the last model is on them."
-        yield Drawn(figure, sentence, cells_of(lines))
+        yield Drawn(figure, sentence, series.cells_of(lines))
 
 
 def accuracies(cell: CellRow) -> list[float]:
@@ -337,11 +296,11 @@ def samples(cells: Sequence[CellRow]) -> Iterator[Drawn]:
     """Draw how often clients are aggregated, by their number of samples."""
     shown = series.panels_of(cells)
     names = series.places_of(shown)
-    figure, places = new_figure(len(shown), (4.2, 2.8), sharey=True)
+    figure, places = plots.new_figure(len(shown), (4.2, 2.8), sharey=True)
     ranks = []
     for axes, (title, lines) in zip(places, shown.items(), strict=True):
         for line, own in lines.items():
-            draw_line(axes, series.times_by_samples(line, own), names[line])
+            plots.draw_line(axes, series.times_by_samples(line, own), names[line])
             found = [value for value in map(correlation, own) if value is not None]
             if found:
                 ranks.append(f"{line}, {title} {fmean(found):+.2f}")
@@ -357,7 +316,7 @@ def samples(cells: Sequence[CellRow]) -> Iterator[Drawn]:
 
 def correlation(cell: CellRow) -> float | None:
     """Return Spearman's correlation of times aggregated and number of samples."""
-    return spearman(cell.times_aggregated, cell.samples) if cell.samples else None
+    return series.spearman(cell.times_aggregated, cell.samples) if cell.samples else None
 
 
 def attackers(cells: Sequence[CellRow]) -> Iterator[Drawn]:
@@ -377,17 +336,17 @@ def attackers(cells: Sequence[CellRow]) -> Iterator[Drawn]:
         ),
         "N3, aggregated": lambda cell: fmean(cell.malicious_aggregated),
     }
-    figure, (*places, last) = new_figure(len(groups) + 1, (3.4, 2.6), sharex=True)
+    figure, (*places, last) = plots.new_figure(len(groups) + 1, (3.4, 2.6), sharex=True)
     for place, (axes, (title, own)) in enumerate(zip(places, groups.items(), strict=True)):
         for style, (what, of) in enumerate(counts.items()):
-            draw_line(axes, series.along_axis(what, own, scale, of), style)
+            plots.draw_line(axes, series.along_axis(what, own, scale, of), style)
         axes.set(title=f"{title}: attackers in a round", ylabel="clients")
         line = series.along_axis(f"{title}, accuracy", own, scale, lambda cell: cell.final)
-        draw_line(last, line, place + len(counts))
-    draw_floor(last, series.floor_of(cells))
+        plots.draw_line(last, line, place + len(counts))
+    plots.draw_floor(last, series.floor_of(cells))
     last.set(title="final test accuracy", ylabel=ACCURACY)
     for axes in (*places, last):
-        name_ticks(axes, *scale)
+        plots.name_ticks(axes, *scale)
     sentence = "Attackers in a round, mean over its rounds, and what becomes of the model."
     yield Drawn(figure, sentence, cells)
 
@@ -396,15 +355,17 @@ def time(cells: Sequence[CellRow]) -> Iterator[Drawn]:
     """Draw accuracy against simulated time, by three models of transmission."""
     ways = [(model, rate) for model in Transmission for rate in RATES]
     for lines in _timed_panels(cells):
-        alone = solo_training_seconds(cells_of(lines))
-        figure, places = new_figure(len(ways), (3.2, 2.2), sharey=True)
+        alone = solo_training_seconds(series.cells_of(lines))
+        figure, places = plots.new_figure(len(ways), (3.2, 2.2), sharey=True)
         for axes, (model, rate) in zip(places, ways, strict=True):
             for place, (line, own) in enumerate(lines.items()):
                 found = series.over_rounds(line, own, lambda cell: cell.accuracy)
-                clocks = [time_axis(cell, model, rate, training=alone) for cell in own]
+                clocks = [costs.time_axis(cell, model, rate, training=alone) for cell in own]
                 at = [fmean(clock[int(number) - 1] for clock in clocks) for number in found.x]
-                draw_line(axes, PlotLine(line, tuple(at), found.mean, found.error), place)
-            draw_floor(axes, series.floor_of(cells_of(lines)))
+                plots.draw_line(
+                    axes, series.PlotLine(line, tuple(at), found.mean, found.error), place
+                )
+            plots.draw_floor(axes, series.floor_of(series.cells_of(lines)))
             axes.set(title=f"{model}, {rate:g} Mbit/s", xscale="log", xlabel="simulated seconds")
             axes.minorticks_off()
         figure.supylabel(ACCURACY)
@@ -412,27 +373,31 @@ def time(cells: Sequence[CellRow]) -> Iterator[Drawn]:
             "Test accuracy against seconds of computation and transmission: by the paper's "
             "text, by the authors' script, or counted as it is really sent."
         )
-        yield Drawn(figure, sentence, cells_of(lines))
+        yield Drawn(figure, sentence, series.cells_of(lines))
 
 
 def spent(cells: Sequence[CellRow]) -> Iterator[Drawn]:
     """Draw the paper's figure of computation and transmission time."""
     for lines in _timed_panels(cells):
-        alone = solo_training_seconds(cells_of(lines))
-        figure, places = new_figure(len(RATES), (3.4, 2.8))
+        alone = solo_training_seconds(series.cells_of(lines))
+        figure, places = plots.new_figure(len(RATES), (3.4, 2.8))
         for axes, rate in zip(places, RATES, strict=True):
             for place, own in enumerate(lines.values()):
-                base = mean_and_error([computation_of(c, alone) * c.rounds for c in own])
-                sent = [sum(transmission_of(c, Transmission.COUNTED, rate)) for c in own]
-                draw_bar(axes, place, base, color=COLOURS[0], label="computation")
+                base = series.mean_and_error(
+                    [costs.computation_of(c, alone) * c.rounds for c in own]
+                )
+                sent = [sum(costs.transmission_of(c, Transmission.COUNTED, rate)) for c in own]
+                plots.draw_bar(axes, place, base, color=plots.COLOURS[0], label="computation")
                 style = {"bottom": base.mean, "hatch": "///", "color": "0.8"}
-                draw_bar(axes, place, mean_and_error(sent), label="transmission", **style)
+                plots.draw_bar(
+                    axes, place, series.mean_and_error(sent), label="transmission", **style
+                )
             axes.set_xticks(range(len(lines)), list(lines))
-            slant_names(axes)
+            plots.slant_names(axes)
             axes.set(title=f"{rate:g} Mbit/s", xlabel="method")
         figure.supylabel("seconds of the whole run")
         sentence = "Parts of the simulated time, by the bytes that are really sent."
-        yield Drawn(figure, sentence, cells_of(lines), WHISKERS)
+        yield Drawn(figure, sentence, series.cells_of(lines), plots.WHISKERS)
 
 
 def _timed_panels(cells: Sequence[CellRow]) -> Iterable[Lines]:
@@ -440,7 +405,7 @@ def _timed_panels(cells: Sequence[CellRow]) -> Iterable[Lines]:
     timed = []
     for cell in cells:
         try:
-            time_axis(cell, Transmission.COUNTED, RATES[0])
+            costs.time_axis(cell, Transmission.COUNTED, RATES[0])
         except ConfigurationError:
             continue
         timed.append(cell)
@@ -452,26 +417,34 @@ def growth(cells: Sequence[CellRow]) -> Iterator[Drawn]:
     start = next((sizes_of(cell) for cell in cells if cell.axes[GROWTH_AXIS] == GROWTH_START), None)
     if start is None:
         return
+
+    def scoring_seconds(cell: CellRow) -> float | None:
+        seconds = cell.seconds.scoring
+        return None if seconds is None else seconds / cell.rounds
+
+    def busiest_megabytes(cell: CellRow) -> float | None:
+        return cell.bytes["busiest"] / cell.rounds / 1e6 if "busiest" in cell.bytes else None
+
     measures = {
-        "scoring, seconds a round": _scoring_seconds,
-        "busiest link, MB a round": _busiest_megabytes,
+        "scoring, seconds a round": scoring_seconds,
+        "busiest link, MB a round": busiest_megabytes,
     }
     for lines in series.panels_of(cells, along=GROWTH_AXIS).values():
-        figure, places = new_figure(3, (3.4, 2.8))
+        figure, places = plots.new_figure(3, (3.4, 2.8))
         titles = ("n, training clients", "C, members", "bytes of a model")
         for varied, (axes, title) in enumerate(zip(places, titles, strict=True)):
             for place, (line, own) in enumerate(lines.items()):
                 prefix = f"{line}, " if len(lines) > 1 else ""
                 for style, (what, of) in enumerate(measures.items(), start=2 * place):
                     points = by_size(own, start, varied, of)
-                    draw_line(axes, series.line_through(f"{prefix}{what}", points), style)
+                    plots.draw_line(axes, series.line_through(f"{prefix}{what}", points), style)
             axes.set(xscale="log", yscale="log", title=title, xlabel=title)
         figure.supylabel("seconds, and MB, a round")
         sentence = (
             "Seconds that all members take to score, and bytes on the busiest link, of which "
             "one size varies at a time."
         )
-        yield Drawn(figure, sentence, cells_of(lines))
+        yield Drawn(figure, sentence, series.cells_of(lines))
 
 
 def by_size(
@@ -489,15 +462,6 @@ def by_size(
         if all(sizes[at] == start[at] for at in range(3) if at != varied):
             points.setdefault(sizes[varied], []).append(value)
     return points
-
-
-def _scoring_seconds(cell: CellRow) -> float | None:
-    seconds = cell.seconds.scoring
-    return None if seconds is None else seconds / cell.rounds
-
-
-def _busiest_megabytes(cell: CellRow) -> float | None:
-    return cell.bytes["busiest"] / cell.rounds / 1e6 if "busiest" in cell.bytes else None
 
 
 def sizes_of(cell: CellRow) -> tuple[float, float, float] | None:

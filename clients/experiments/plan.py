@@ -12,29 +12,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import count as count_from
 from itertools import islice, product
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from clients.configuration import parsing
 from clients.configuration.loading import checked, load
-from clients.configuration.parsing import (
-    imply_file,
-    plain_values,
-    require_no_live_settings,
-    with_settings,
-)
 from clients.configuration.schema import Configuration, ProtocolSection
 from clients.datasets.registry import data_digest
-from clients.experiments.definition import (
-    ANY,
-    DATA,
-    AxisPoint,
-    Definition,
-    Method,
-    Quick,
-    Setting,
-    Tuning,
-)
+from clients.experiments.definition import ANY, DATA, AxisPoint, Definition, Method, Quick, Setting
 from clients.experiments.kinds import kind_named
 from clients.experiments.rows import CellRow
 from ledger.protocol.errors import ConfigurationError, ParametersError
@@ -45,25 +33,16 @@ from ledger.protocol.parameters import (
     rounded_share,
 )
 
-RULES = frozenset({"strategy", "distance"})
-"""Settings of the protocol that a method's `rules` take from a preset."""
-MOST_DIGITS = 6
-"""A rate is kept in millionths."""
 MAX_CELLS = 20_000
 LONGEST_NAME = 200
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9.+]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One run of an experiment.
+    """One run of an experiment, its configuration on the memory ledger before a rate is chosen.
 
-    Attributes:
-        number: the experiment's; None for one that has none.
-        configuration: of the run, before a learning rate is chosen; on the memory ledger.
-        is_recorded: whether the run goes over a chain and is audited.
-        is_tuned: whether its learning rate is that which was chosen for its method.
-        content: digest of all that its result follows from, but the seed.
+    `is_recorded`: the run goes over a chain, with an audit. `is_tuned`: it has the learning rate
+    that was chosen for its method. `content` is the digest of its inputs without the seed.
     """
 
     experiment: str
@@ -83,17 +62,16 @@ class Cell:
         """Its name, unique in its experiment, and a file's name."""
         labels = [f"{axis}-{label}" for axis, label in self.axes.items()]
         parts = (self.method.name, self.condition, *labels)
-        point = "__".join(_NOT_IN_NAMES.sub("-", part).strip("-.") for part in parts)
+        point = "__".join(re.sub(r"[^A-Za-z0-9.+]+", "-", part).strip("-.") for part in parts)
         return f"{point}__seed{self.seed}"
 
     @property
     def digest(self) -> str:
-        """Of all that its result follows from, 0x-hex."""
+        """Digest of all its inputs, 0x-hex."""
         return self.digest_with(self.seed)
 
     @property
     def rounds(self) -> int:
-        """T."""
         return self.configuration.protocol.rounds
 
     def digest_with(self, seed: int) -> str:
@@ -101,13 +79,10 @@ class Cell:
         return digest_of([self.content, seed])
 
     def at_rate(self, factor: float) -> Cell:
-        """Return the cell with another learning rate."""
         training = self.configuration.training
-        rate = training.learning_rate * factor
-        changed = training.model_copy(update={"learning_rate": rate})
-        return replace(
-            self, configuration=self.configuration.model_copy(update={"training": changed})
-        )
+        changed = training.model_copy(update={"learning_rate": training.learning_rate * factor})
+        configuration = self.configuration.model_copy(update={"training": changed})
+        return replace(self, configuration=configuration)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +98,11 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Its name, unique in its experiment."""
         return f"tuning__{self.cell.name}__rate{self.factor:g}" if self.is_trial else self.cell.name
 
     @property
     def digest(self) -> str:
-        """Of all that a trial follows from, 0x-hex."""
+        """Digest of a trial's inputs, 0x-hex."""
         return digest_of([self.cell.digest, self.factor])
 
 
@@ -138,6 +112,10 @@ def digest_of(value: object) -> str:
     return f"0x{hashlib.sha256(text.encode()).hexdigest()}"
 
 
+_Point: TypeAlias = tuple[Method, str, tuple[AxisPoint, ...]]
+"""Method, condition, and the value on each axis."""
+
+
 @dataclass(frozen=True, slots=True)
 class CellFactory:
     """Makes cells and trials, each of them checked, from files in the folder of the data."""
@@ -145,65 +123,52 @@ class CellFactory:
     name: str
     definition: Definition
     quick: Quick
-    tuning: Tuning | None
     data: Path | None
     data_digests: dict[str, Any] = field(default_factory=dict)
 
-    def points(self) -> Iterator[tuple[Method, str, tuple[AxisPoint, ...]]]:
-        """Yield what there is one run of for each seed."""
-        quick = self.quick
+    def points(self) -> Iterator[_Point]:
+        """Yield the points that have one run for each seed."""
+        quick, definition = self.quick, self.definition
         axes = [
             [each for each in axis.values if each.label in quick.axes.get(axis.name, [each.label])]
-            for axis in self.definition.axes
+            for axis in definition.axes
         ]
-        for condition in self.definition.conditions:
-            for method in self.definition.methods:
-                if (
-                    self._is_meant(method.name, condition.name)
-                    and method.name in (quick.methods or [method.name])
-                    and condition.name in (quick.conditions or [condition.name])
-                ):
-                    for points in product(*axes):
-                        yield method, condition.name, points
+        for condition, method in product(definition.conditions, definition.methods):
+            place = (method.name, condition.name)
 
-    def _is_meant(self, method: str, condition: str) -> bool:
-        def names(pair: Sequence[str]) -> bool:
-            return pair[0] in {method, ANY} and pair[1] in {condition, ANY}
+            def is_of(pair: Sequence[str], place: tuple[str, str] = place) -> bool:
+                return all(part in {name, ANY} for part, name in zip(pair, place, strict=True))
 
-        only = self.definition.only
-        return (not only or any(map(names, only))) and not any(map(names, self.definition.exclude))
+            if (
+                (not definition.only or any(map(is_of, definition.only)))
+                and not any(map(is_of, definition.exclude))
+                and method.name in (quick.methods or [method.name])
+                and condition.name in (quick.conditions or [condition.name])
+            ):
+                for points in product(*axes):
+                    yield method, condition.name, points
 
-    def cell(
-        self,
-        method: Method,
-        condition: str,
-        points: tuple[AxisPoint, ...],
-        seed: int,
-        more: Sequence[Setting] = (),
-    ) -> Cell:
-        """Return a cell, its configuration checked."""
-        labels = {
-            axis.name: point.label for axis, point in zip(self.definition.axes, points, strict=True)
-        }
-        tuned = self.tuning is not None and method.tuned
-        configuration = self._configuration(method, condition, points, seed, more)
+    def cell(self, point: _Point, seed: int, more: Sequence[Setting] = ()) -> Cell:
+        method, condition, points = point
+        axes = (axis.name for axis in self.definition.axes)
+        configuration = self._configuration(point, seed, more)
         return Cell(
             experiment=self.name,
             number=self.definition.number,
             method=method,
             condition=condition,
-            axes=labels,
+            axes={axis: each.label for axis, each in zip(axes, points, strict=True)},
             seed=seed,
             configuration=configuration,
             is_recorded=method.kind == "cmfl",
-            is_tuned=tuned,
+            is_tuned=self.definition.tuning is not None and method.tuned,
             counts_bytes=self.definition.counts_bytes,
-            content=self._content(configuration, method, self.tuning if tuned else None),
+            content=self._content(configuration, method),
         )
 
     def trials(self) -> Iterator[Job]:
         """Yield the runs by which learning rates are chosen."""
-        tuning, definition = self.tuning, self.definition
+        tuning, definition = self.definition.tuning, self.definition
         if tuning is None:
             return
         condition = tuning.condition or definition.conditions[0].name
@@ -215,23 +180,20 @@ class CellFactory:
         for method in definition.methods:
             if method.tuned and method.name in meant:
                 place = method, condition, tuple(points)
-                cells = [self.cell(*place, seed, tuning.settings) for seed in tuning.seeds]
+                cells = [self.cell(place, seed, tuning.settings) for seed in tuning.seeds]
                 for rate, cell in product(tuning.rates, cells):
                     yield Job(cell, rate, is_trial=True)
 
-    def _configuration(
-        self,
-        method: Method,
-        condition: str,
-        points: tuple[AxisPoint, ...],
-        seed: int,
-        more: Sequence[Setting],
-    ) -> Configuration:
-        definition = self.definition
+    def _configuration(self, point: _Point, seed: int, more: Sequence[Setting]) -> Configuration:
+        method, condition, points = point
+        definition, rules = self.definition, {}
         conditions = {each.name: each.settings for each in definition.conditions}
+        if method.rules is not None:  # a rule that the preset leaves open stays open
+            protocol = load(method.rules).protocol
+            rules = protocol.model_dump(mode="json", include={"distance", "strategy"})
         settings = (
             *definition.settings,
-            *(() if method.rules is None else _rules(method.rules)),
+            *((f"protocol.{name}", value) for name, value in sorted(rules.items())),
             *method.settings,
             *conditions[condition],
             *(setting for point in points for setting in point.settings),
@@ -247,7 +209,7 @@ class CellFactory:
                 [one.replace(DATA, data) if isinstance(one, str) else one for one in settings],
             )
             kind_named(method.kind).require(configuration, method)
-            require_no_live_settings(configuration)
+            parsing.require_no_live_settings(configuration)
         except (ConfigurationError, ParametersError) as error:
             labels = " ".join(point.label for point in points)
             raise ConfigurationError(
@@ -256,16 +218,17 @@ class CellFactory:
             ) from error
         return configuration
 
-    def _content(self, configuration: Configuration, method: Method, tuning: Tuning | None) -> str:
-        """Return the digest of all that a cell's result follows from, but its seed."""
+    def _content(self, configuration: Configuration, method: Method) -> str:
+        """Return the digest of a cell's inputs without its seed."""
         choice = configuration.data.choice()
         # A file is read for its digest once, not for every cell.
         if repr(choice) not in self.data_digests:
             self.data_digests[repr(choice)] = data_digest(choice)
         left_out = {"seed", "machine", "data"}
         labels = {"name", "settings", "rules", "tuned"}
-        # Without defaults: a setting that there is one day, and that a cell does not use, changes
-        # no digest; one whose default changes shows in the heads that an audit asks for.
+        tuning = self.definition.tuning if method.tuned else None
+        # Without defaults: a new setting that a cell does not use keeps its digest. A changed
+        # default changes the heads that an audit asks for.
         settings = configuration.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
         return digest_of(
             {
@@ -277,23 +240,17 @@ class CellFactory:
         )
 
 
-def _rules(preset: str) -> list[Setting]:
-    """Return the rules of a preset as settings; one that it leaves open is left open."""
-    rules = load(preset).protocol.model_dump(mode="json", include=set(RULES))
-    return [(f"protocol.{name}", value) for name, value in sorted(rules.items())]
-
-
 def values_of(preset: str, settings: Iterable[Setting]) -> dict[str, Any]:
     """Return the plain values of a preset with settings on top, tables key by key."""
-    values, keys = plain_values(preset), set()
+    values, keys = parsing.plain_values(preset), set()
     for setting in settings:
         if isinstance(setting, str):
-            with_settings(values, (setting,))
+            parsing.with_settings(values, (setting,))
             keys.add(setting.partition("=")[0].strip())
         else:
             _put(values, *setting)
             keys.add(setting[0])
-    imply_file(values, keys)
+    parsing.imply_file(values, keys)
     return values
 
 
@@ -311,11 +268,10 @@ def _put(values: dict[str, Any], name: str, value: object) -> None:
 
 
 def load_that_fits(preset: str, settings: Sequence[Setting]) -> Configuration:
-    """Return the configuration of a preset with settings on top.
+    """Return the configuration of a preset with settings on top; an error names a rate that fits.
 
-    The sizes of a round follow from rates: C = floor(ω a + 1/2) of a active clients, and the other
-    n have to fill the next committee. At ω = .5 that needs an even a: 59 of 297 clients give C = 30
-    and n = 29, and 60 would do.
+    C = floor(ω a + 1/2) of a active clients are members, and the other n have to fill the next
+    committee. At ω = 0.5 an odd a does not fit: 59 clients give C = 30 and n = 29.
     """
     values = values_of(preset, settings)
     try:
@@ -334,7 +290,7 @@ def _rate_that_fits(values: dict[str, Any]) -> float | None:
     rate = protocol.get("active_rate", ProtocolSection.model_fields["active_rate"].default)
     requested = rounded_share(parts_per_million("active_rate", rate), clients)
     most = min(clients, MAX_MEMBERS + MAX_TRAINERS)
-    # Of two as near, the larger: fewer than are asked for make a smaller committee.
+    # If two are as near, the larger: fewer clients make a smaller committee.
     for active in sorted(range(1, most + 1), key=lambda active: (abs(active - requested), -active)):
         fitting = rate_of(active, clients)
         try:
@@ -347,25 +303,14 @@ def _rate_that_fits(values: dict[str, Any]) -> float | None:
 
 def rate_of(active: int, clients: int) -> float:
     """Return the shortest decimal whose share of all clients is `active`."""
-    rates = [round(active / clients, digits) for digits in range(1, MOST_DIGITS + 1)]
+    rates = [round(active / clients, digits) for digits in range(1, 7)]  # to a millionth
     shares = (rounded_share(parts_per_million("active_rate", rate), clients) for rate in rates)
     return next((r for r, share in zip(rates, shares, strict=True) if share == active), rates[-1])
 
 
-_Place: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...]]
-"""Method, condition, and the label on each axis."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ExperimentPlan:
-    """All that an experiment runs.
-
-    Attributes:
-        is_quick: whether it is run as `--quick` has it.
-        cells: in the order in which they are run.
-        trials: what has to be run before; empty where no learning rate is chosen.
-        data: the folder of the data; None where no file is needed.
-    """
+    """All runs of an experiment, the trials of learning rates before the cells."""
 
     experiment: str
     definition: Definition
@@ -373,11 +318,9 @@ class ExperimentPlan:
     cells: tuple[Cell, ...]
     trials: tuple[Job, ...] = ()
     data: Path | None = None
-    _named: dict[str, Cell] = field(init=False, repr=False)
-    _places: dict[_Place, Cell] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Index the cells, each of which needs a name of its own."""
+        """Refuse equal names and long ones: a name is that of a folder."""
         for what, names, reason in (
             ("trials", self.trials, "rates of tuning must differ in their first six digits"),
             ("cells", self.cells, "their names differ only in signs that a file's name has not"),
@@ -387,32 +330,31 @@ class ExperimentPlan:
                 raise ConfigurationError(
                     f"experiment {self.experiment}: two {what} are called {name!r}: {reason}"
                 )
-        named = {cell.name: cell for cell in self.cells}
-        if len(longest := max(named, key=len, default="")) > LONGEST_NAME:
+        longest = max((cell.name for cell in self.cells), key=len, default="")
+        if len(longest) > LONGEST_NAME:
             raise ConfigurationError(
                 f"experiment {self.experiment}: cell {longest!r}: a name of over "
                 f"{LONGEST_NAME} letters"
             )
-        places = {_place_of(c.method.name, c.condition, c.axes): c for c in self.cells}
-        object.__setattr__(self, "_named", named)
-        object.__setattr__(self, "_places", places)
 
     def cell(self, name: str) -> Cell:
-        """Return the cell of a name."""
-        if name not in self._named:
-            shown = ", ".join(list(self._named)[:3])
+        named = {cell.name: cell for cell in self.cells}
+        if name not in named:
+            shown = ", ".join(list(named)[:3])
             raise ConfigurationError(
                 f"experiment {self.experiment} has no cell {name!r}; it has {len(self.cells)}, "
                 f"such as {shown} (cmfl experiment list {self.experiment})"
             )
-        return self._named[name]
+        return named[name]
+
+    @cached_property
+    def _places(self) -> dict[tuple[object, ...], Cell]:
+        places = ((c.method.name, c.condition, *sorted(c.axes.items())) for c in self.cells)
+        return dict(zip(places, self.cells, strict=True))
 
     def row_digest(self, row: CellRow) -> str | None:
-        """Return the digest that a row must have, 0x-hex; None if it is of no method here.
-
-        A row of another seed is one of the experiment, too.
-        """
-        cell = self._places.get(_place_of(row.method, row.condition, row.axes))
+        """Return the digest that a row must have with its seed, 0x-hex; None for another method."""
+        cell = self._places.get((row.method, row.condition, *sorted(row.axes.items())))
         return None if cell is None else cell.digest_with(row.seed)
 
 
@@ -424,9 +366,9 @@ def plan_experiment(
     is_quick: bool = False,
     data: Path | None = None,
 ) -> ExperimentPlan:
-    """Return what an experiment runs: cells whose configurations hold, their data not looked at.
+    """Return what an experiment runs, with valid configurations; it does not load data.
 
-    `seeds` is how many of its seeds; more than it names go on after its last. None for all.
+    `seeds` is the number of its seeds, of which more follow its last one. None for all it names.
     """
     missing = missing_files(definition, data)
     if missing:
@@ -436,8 +378,9 @@ def plan_experiment(
         raise ConfigurationError(f"experiment {name} reads {missing[0]}: {where}")
     quick = definition.quick if is_quick else Quick()
     tuning = None if is_quick and not quick.tuning else definition.tuning
-    maker = CellFactory(name, definition, quick, tuning, data)
-    # A few axes span more points than any memory holds: no more are made than may be.
+    played = definition.model_copy(update={"tuning": tuning})
+    maker = CellFactory(name, played, quick, data)
+    # A few axes may span more points than memory holds.
     points = list(islice(maker.points(), MAX_CELLS + 1))
     if not points:
         raise ConfigurationError(f"experiment {name}: no pair of method and condition is left")
@@ -447,7 +390,7 @@ def plan_experiment(
     tried = 0 if tuning is None else len(tuning.rates) * len(tuning.seeds)
     if tried * len(definition.methods) > MAX_CELLS:
         raise ConfigurationError(f"experiment {name} tries over {MAX_CELLS} learning rates")
-    first = [maker.cell(*point, every[0]) for point in points]
+    first = [maker.cell(point, every[0]) for point in points]
     # Seed by seed, so that what was cut short has whole seeds.
     audited = every[: definition.audited]
     cells = [
@@ -468,19 +411,11 @@ def missing_files(definition: Definition, data: Path | None) -> tuple[str, ...]:
     return tuple(name for name in definition.files if data is None or not (data / name).is_file())
 
 
-def _place_of(method: str, condition: str, axes: Mapping[str, str]) -> _Place:
-    return method, condition, tuple(sorted(axes.items()))
-
-
 def _seeds(definition: Definition, quick: Quick, count: int | None) -> list[int]:
     """Return `count` seeds: the named ones, then the next ones without tuning."""
     named = list(quick.seeds or definition.seeds)
     if count is None:
         return named
     tuned_on = set() if definition.tuning is None else set(definition.tuning.seeds)
-    following = max(named)
-    while len(named) < count:
-        following += 1
-        if following not in tuned_on:
-            named.append(following)
-    return named[:count]
+    following = (seed for seed in count_from(max(named) + 1) if seed not in tuned_on)
+    return [*named, *islice(following, max(0, count - len(named)))][:count]

@@ -1,10 +1,7 @@
 """The rows of an experiment: one JSON line for each cell, trial and choice, appended whole.
 
-Everything that figures and reports say is read from these rows and from nothing else. A line that
-a killed process left half is cut off when the experiment is taken up again; any other line that is
-no row is damage, and is refused.
-
-Rows compress to a tenth. What is loose on disk goes before what is packed.
+Figures and reports are made of these rows alone. A resumed experiment cuts off the half line that a
+killed process left; any other invalid line is refused. Loose rows on disk go before packed ones.
 """
 
 from __future__ import annotations
@@ -25,15 +22,8 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic asks for it before Python 3.12
 
-from clients.experiments.definition import (
-    TOML,
-    Definition,
-    MethodKindName,
-    definition_named,
-    name_of,
-    names,
-    order_of,
-)
+from clients.experiments import definition as definitions
+from clients.experiments.definition import Definition, MethodKindName
 from ledger.audit.report import AuditOutcome
 from ledger.io.home import DISK, Disk, read_file
 from ledger.protocol.errors import ConfigurationError
@@ -41,11 +31,6 @@ from ledger.protocol.errors import ConfigurationError
 SUFFIX = ".tar.xz"
 MAX_UNPACKED_BYTES = 8 * 2**30
 """Limit of the files that are put on disk: xz packs a gigabyte of one byte into 150 kB."""
-
-
-def archive_path(out: Path, experiment: str) -> Path:
-    """Return the path of an experiment's archive in the folder of the rows."""
-    return out / f"{experiment}{SUFFIX}"
 
 
 @contextmanager
@@ -60,9 +45,9 @@ def _unpacking(archive: Path) -> Iterator[tarfile.TarFile]:
 def read_stored(out: Path, name: str, max_bytes: int) -> bytes:
     """Return a file of an experiment, loose or packed, by its path from the folder of the rows.
 
-    One byte more than the limit is read at most, by which a caller knows what is too large.
+    It reads at most one byte more than the limit, so that a caller detects a larger file.
     """
-    archive = archive_path(out, PurePosixPath(name).parts[0].removesuffix(".jsonl"))
+    archive = out / f"{PurePosixPath(name).parts[0].removesuffix('.jsonl')}{SUFFIX}"
     try:
         return read_file(out / name, max_bytes)
     except FileNotFoundError:
@@ -80,11 +65,10 @@ def read_stored(out: Path, name: str, max_bytes: int) -> bytes:
 def pack(out: Path, experiment: str) -> Path:
     """Move an experiment's loose rows and run folders into its archive; the same bytes each time.
 
-    Of a run only the files of its folder are stored, its configuration and report: a home below it
-    is of a cell that was cut off, which is played anew.
+    It stores the files of a run's folder, and no home below it: that is of an interrupted cell.
     """
     rows, folder = out / f"{experiment}.jsonl", out / experiment
-    archive = archive_path(out, experiment)
+    archive = out / f"{experiment}{SUFFIX}"
     temporary = archive.with_suffix(".part")
     with tarfile.open(temporary, "w:xz", preset=9) as packed:
         for path in [rows, *sorted(path for path in folder.glob("*/*") if path.is_file())]:
@@ -100,7 +84,7 @@ def pack(out: Path, experiment: str) -> Path:
 
 def unpack(out: Path, experiment: str) -> None:
     """Put packed rows and run folders back on disk, where there are no loose rows."""
-    archive, rows = archive_path(out, experiment), f"{experiment}.jsonl"
+    archive, rows = out / f"{experiment}{SUFFIX}", f"{experiment}.jsonl"
     if (out / rows).exists() or not archive.is_file():
         return
     with TemporaryDirectory(prefix=f"{experiment}-", dir=out) as made:
@@ -110,26 +94,20 @@ def unpack(out: Path, experiment: str) -> None:
                 left -= member.size
                 if left < 0:
                     raise tarfile.TarError(f"holds more than {MAX_UNPACKED_BYTES} bytes")
-                _unpack_member(packed, member, folder, experiment)
-        files = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+                # By hand: Python before 3.11.4 has no filter against links and foreign paths.
+                path = PurePosixPath(member.name)
+                is_own = path.parts[:1] in {(experiment,), (rows,)} and ".." not in path.parts
+                content = packed.extractfile(member) if is_own and member.isreg() else None
+                if content is None:
+                    raise tarfile.TarError(f"{member.name!r} is no file of {experiment}")
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                with (folder / path).open("wb") as file:
+                    shutil.copyfileobj(content, file)
+        files = [each.relative_to(folder) for each in folder.rglob("*") if each.is_file()]
         # The rows last: if they are there, so is everything else.
-        for path in sorted(files, key=lambda each: each == Path(rows)):
-            (out / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).replace(out / path)
-
-
-def _unpack_member(
-    packed: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, experiment: str
-) -> None:
-    # By hand: Python before 3.11.4 knows no filter against links and paths that lead elsewhere.
-    path = PurePosixPath(member.name)
-    is_own = path.parts[:1] in {(experiment,), (f"{experiment}.jsonl",)} and ".." not in path.parts
-    content = packed.extractfile(member) if is_own and member.isreg() else None
-    if content is None:
-        raise tarfile.TarError(f"{member.name!r} is no file of {experiment}")
-    (folder / path).parent.mkdir(parents=True, exist_ok=True)
-    with (folder / path).open("wb") as file:
-        shutil.copyfileobj(content, file)
+        for file_path in sorted(files, key=lambda each: each == Path(rows)):
+            (out / file_path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file_path).replace(out / file_path)
 
 
 LAST_ROUNDS = 5
@@ -137,22 +115,15 @@ LAST_ROUNDS = 5
 
 MAX_ROWS_BYTES = 1 << 28
 DECIMALS = 6
-"""To so many decimals measured numbers are kept: rows are data to be read, not to be resumed."""
-
+"""Decimals of measured numbers in rows."""
 PerRound: TypeAlias = tuple[float | None, ...]
 """One number a round, None where the round was not measured or the number is not finite."""
-
-_EACH_ROUND = (
-    "accuracy", "loss", "training_loss", "backdoor_success",
-    "malicious_trained", "malicious_aggregated",
-)  # fmt: skip
-
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 @with_config(_STRICT)
 class Traffic(TypedDict, total=False):
-    """Bytes of a run; see `recorded_traffic`, which says what each is."""
+    """Bytes of a run; `recorded_traffic` makes them."""
 
     model: int
     busiest: int
@@ -207,12 +178,8 @@ class Extra(TypedDict, total=False):
 class CellSeconds:
     """Seconds of a cell on the machine that ran it; None for a part that was not measured.
 
-    Attributes:
-        wall: from before its data were loaded to after its last round; other cells run meanwhile.
-        training: of the wall time, all clients of all rounds one after the other.
-        scoring: in computing the distances of updates to members'; without a committee the rest of
-            the rounds: attacks, and making models of updates.
-        ledger: the rest of the rounds of CMFL: signing, voting, transactions, the next model.
+    `wall` includes loading the data. `scoring` is for distances; without a committee it is the rest
+    of the rounds: attacks, and making models. `ledger` is the rest of the rounds of CMFL.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -227,10 +194,7 @@ class CellSeconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainEvidence:
-    """The contract, head and audit verdict of a cell's run on a chain.
-
-    `report` and `configuration` are paths from the folder of the rows.
-    """
+    """A cell's run on a chain; report and configuration are paths from the folder of the rows."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -244,11 +208,7 @@ class ChainEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Played:
-    """What rows of a cell and of a trial have in common.
-
-    Attributes:
-        digest: of all that the result follows from, 0x-hex; see `Cell.digest`.
-    """
+    """The common part of the rows of a cell and of a trial."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -265,10 +225,7 @@ class _Played:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellRow(_Played):
-    """The result of one cell: a method under a condition, at one point of the axes, with one seed.
-
-    `docs/experiments.md` describes each value.
-    """
+    """The result of one cell; `docs/experiments.md` describes each value."""
 
     row: Literal["cell"] = "cell"
     number: int | None
@@ -306,12 +263,7 @@ class TrialRow(_Played):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceRow:
-    """The learning rate that all cells of a method are run with.
-
-    Attributes:
-        finals: mean final accuracy of each factor that was tried, by the factor as text.
-        digest: of the trials that it was chosen by, 0x-hex.
-    """
+    """The learning rate of all cells of a method, and the mean accuracy of each factor tried."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -331,7 +283,7 @@ _ROW: TypeAdapter[Row] = TypeAdapter(Annotated[Row, Field(discriminator="row")])
 
 @dataclass(frozen=True, slots=True)
 class ExperimentRows:
-    """All rows of one file, by what they are of, each in the order in which they came."""
+    """All rows of one file by their kind, each in the order of the file."""
 
     cells: tuple[CellRow, ...] = ()
     trials: tuple[TrialRow, ...] = ()
@@ -341,9 +293,26 @@ class ExperimentRows:
 
 def read_rows(path: Path) -> ExperimentRows:
     """Return the whole rows of a file or of its archive; none where there is neither."""
-    whole, _ = _read(path)
-    rows = [_row(path, number, line) for number, line in enumerate(whole.splitlines(), start=1)]
-    _require_once(path, rows)
+    rows: list[Row] = []
+    lines: dict[tuple[object, ...], int] = {}
+    for number, line in enumerate(_read(path)[0].splitlines(), start=1):
+        where = f"{path}, line {number}"
+        row = _row(where, line)
+        if row.experiment != path.stem:
+            raise ConfigurationError(f"{where}: is a row of experiment {row.experiment[:80]!r}")
+        # No row may count twice: neither its name, nor the place at which its numbers count.
+        keys: list[tuple[object, ...]] = [(row.row, row.method)]
+        if not isinstance(row, ChoiceRow):
+            factor = row.factor if isinstance(row, TrialRow) else None
+            place = (row.method, row.condition, *sorted(row.axes.items()), row.seed, factor)
+            keys = [(row.row, row.cell), (row.row, *place)]
+        for key in keys:
+            if key in lines:
+                raise ConfigurationError(
+                    f"{where}: is of the same as line {lines[key]}: take one away"
+                )
+            lines[key] = number
+        rows.append(row)
     return ExperimentRows(
         tuple(row for row in rows if isinstance(row, CellRow)),
         tuple(row for row in rows if isinstance(row, TrialRow)),
@@ -356,9 +325,9 @@ def read_experiments(folder: Path, experiment: str | None = None) -> dict[str, E
 
     `experiment` is a name, or the path of a TOML file; None for all that have rows.
     """
-    known, stored = names(), {}
+    known, stored = definitions.names(), {}
     if experiment is not None:
-        stored[name_of(experiment)] = experiment
+        stored[definitions.name_of(experiment)] = experiment
     elif folder.is_dir():
         for path in folder.iterdir():
             if path.name.endswith((".jsonl", SUFFIX)):
@@ -366,7 +335,8 @@ def read_experiments(folder: Path, experiment: str | None = None) -> dict[str, E
                 stored[name] = name
     rows = {}
     for name, source in sorted(stored.items()):
-        definition = definition_named(source) if source in known or source.endswith(TOML) else None
+        is_defined = source in known or source.endswith(definitions.TOML)
+        definition = definitions.definition_named(source) if is_defined else None
         rows[name] = replace(read_rows(folder / f"{name}.jsonl"), definition=definition)
     rows = {name: of for name, of in rows.items() if of.cells}
     if not rows:
@@ -377,12 +347,11 @@ def read_experiments(folder: Path, experiment: str | None = None) -> dict[str, E
 
 
 def sorted_rows(rows: Mapping[str, ExperimentRows]) -> dict[str, ExperimentRows]:
-    """Return all experiments by number and name, their cells in the order of their definitions.
-
-    Experiments without cells are left out.
-    """
+    """Return experiments with cells by number and name, cells in the order of their definitions."""
     experiments = {name: of for name, of in rows.items() if of.cells}
-    ordered = sorted(experiments, key=lambda name: order_of(name, rows[name].cells[0].number))
+    ordered = sorted(
+        experiments, key=lambda name: definitions.order_of(name, rows[name].cells[0].number)
+    )
     return {name: replace(rows[name], cells=_sorted(rows[name])) for name in ordered}
 
 
@@ -395,16 +364,15 @@ def _sorted(experiment: ExperimentRows) -> tuple[CellRow, ...]:
         conditions = [condition.name for condition in definition.conditions]
         axes = {axis.name: [point.label for point in axis.values] for axis in definition.axes}
 
+    def order(known: Sequence[str], name: str) -> tuple[int, str]:
+        # Unknown names come last, in alphabetical order.
+        return (known.index(name) if name in known else len(known), name)
+
     def key(cell: CellRow) -> tuple[object, ...]:
-        labels = [_order(axes.get(axis, []), label) for axis, label in cell.axes.items()]
-        return (_order(conditions, cell.condition), labels, _order(methods, cell.method), cell.seed)
+        labels = [order(axes.get(axis, []), label) for axis, label in cell.axes.items()]
+        return (order(conditions, cell.condition), labels, order(methods, cell.method), cell.seed)
 
     return tuple(sorted(experiment.cells, key=key))
-
-
-def _order(known: Sequence[str], name: str) -> tuple[int, str]:
-    """Return the sort key of a name; unknown names come last, in alphabetical order."""
-    return (known.index(name) if name in known else len(known), name)
 
 
 def append_row(path: Path, row: Row, disk: Disk = DISK) -> None:
@@ -414,7 +382,7 @@ def append_row(path: Path, row: Row, disk: Disk = DISK) -> None:
 
 
 def cut_torn_line(path: Path, disk: Disk = DISK) -> bool:
-    """Take away the half line that a killed process left at the end, and say whether it did."""
+    """Remove the half line that a killed process left at the end; return whether there was one."""
     whole, torn = _read(path)
     if not torn:
         return False
@@ -455,51 +423,26 @@ def _read(path: Path) -> tuple[bytes, bytes]:
     return data[:end], data[end:]
 
 
-def _row(path: Path, number: int, line: bytes) -> Row:
+def _row(where: str, line: bytes) -> Row:
     try:
         row = _ROW.validate_json(line)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(
-            f"{path}, line {number}: is no row: {place}: {first['msg']}"
-        ) from error
+        raise ConfigurationError(f"{where}: is no row: {place}: {first['msg']}") from error
     if isinstance(row, CellRow):
-        _require_each_round(path, number, row)
-    return row
-
-
-def _require_each_round(path: Path, number: int, row: CellRow) -> None:
-    lists = {name: getattr(row, name) for name in _EACH_ROUND}
-    lists["malicious_members"] = row.malicious_members or (0,) * row.rounds
-    for name, values in lists.items():
-        if len(values) != row.rounds:
-            raise ConfigurationError(
-                f"{path}, line {number}: is no row: {name} has {len(values)} numbers for "
-                f"{row.rounds} rounds"
-            )
-
-
-def _require_once(path: Path, rows: Iterable[Row]) -> None:
-    """Refuse rows that would be counted twice, or for an experiment that they are not of."""
-    lines: dict[tuple[object, ...], int] = {}
-    for number, row in enumerate(rows, start=1):
-        if row.experiment != path.stem:
-            raise ConfigurationError(
-                f"{path}, line {number}: is a row of experiment {row.experiment[:80]!r}"
-            )
-        for what in _what_it_is_of(row):
-            if what in lines:
+        each_round: dict[str, Sequence[float | None]] = {
+            "accuracy": row.accuracy,
+            "loss": row.loss,
+            "training_loss": row.training_loss,
+            "backdoor_success": row.backdoor_success,
+            "malicious_trained": row.malicious_trained,
+            "malicious_aggregated": row.malicious_aggregated,
+            "malicious_members": row.malicious_members or (0,) * row.rounds,
+        }
+        for name, values in each_round.items():
+            if len(values) != row.rounds:
                 raise ConfigurationError(
-                    f"{path}, line {number}: is of the same as line {lines[what]}: take one away"
+                    f"{where}: is no row: {name} has {len(values)} numbers for {row.rounds} rounds"
                 )
-            lines[what] = number
-
-
-def _what_it_is_of(row: Row) -> tuple[tuple[object, ...], ...]:
-    """Return the keys of a row: its name, and the position at which its numbers count."""
-    if isinstance(row, ChoiceRow):
-        return ((row.row, row.method),)
-    factor = row.factor if isinstance(row, TrialRow) else None
-    place = (row.method, row.condition, *sorted(row.axes.items()), row.seed, factor)
-    return (row.row, row.cell), (row.row, *place)
+    return row

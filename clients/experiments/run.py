@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,29 +13,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeAlias
 
-from clients.experiments.cells import (
-    RepeatedCell,
-    play_cell,
-    play_on_chain,
-    play_trial,
-    require_current_protocol,
-    row_of,
-    saved_file_differences,
-    task_of,
-)
+from clients.experiments import cells, rows
+from clients.experiments.cells import RepeatedCell
 from clients.experiments.plan import Cell, ExperimentPlan, Job, digest_of
-from clients.experiments.rows import (
-    DECIMALS,
-    CellRow,
-    ChoiceRow,
-    ExperimentRows,
-    Row,
-    TrialRow,
-    append_row,
-    cut_torn_line,
-    read_rows,
-    unpack,
-)
+from clients.experiments.rows import CellRow, ChoiceRow, ExperimentRows, Row, TrialRow
 from clients.runs.metrics import measured_sets
 from clients.runs.population import populate
 from ledger.io.processes import TaskPool
@@ -45,39 +26,37 @@ AS_CONFIGURED = 1.0
 """The factor of a method whose rate is not chosen."""
 
 
-def choose_rates(plan: ExperimentPlan, rows: Iterable[TrialRow]) -> list[ChoiceRow]:
-    """Return the choice of each method all of whose trials have been run.
+def choose_rates(plan: ExperimentPlan, tried: Iterable[TrialRow]) -> list[ChoiceRow]:
+    """Return the choice of each method with a row for all its trials.
 
-    The best mean counts; of two as good, that which is nearer to the configured rate, and then the
+    The best mean counts. Of two equal ones it is the nearer to the configured rate, and then the
     smaller. A double and a half are equally near.
     """
-    finals = {row.cell: row.final for row in rows}
+    finals = {row.cell: row.final for row in tried}
     trials: defaultdict[str, list[Job]] = defaultdict(list)
     for trial in plan.trials:
         trials[trial.cell.method.name].append(trial)
-    return [
-        _choice(plan.experiment, method, of, finals)
-        for method, of in trials.items()
-        if all(trial.name in finals for trial in of)
-    ]
-
-
-def _choice(
-    experiment: str, method: str, trials: list[Job], finals: Mapping[str, float]
-) -> ChoiceRow:
-    tried: defaultdict[float, list[float]] = defaultdict(list)
-    for trial in trials:
-        tried[trial.factor].append(finals[trial.name])
-    means = {factor: round(fmean(values), DECIMALS) for factor, values in tried.items()}
-    best = max(means, key=lambda factor: (means[factor], -max(factor, 1 / factor), -factor))
-    return ChoiceRow(
-        experiment=experiment,
-        method=method,
-        factor=best,
-        finals={f"{factor:g}": mean for factor, mean in means.items()},
-        seeds=tuple(sorted({trial.cell.seed for trial in trials})),
-        digest=digest_of_trials(trials),
-    )
+    choices = []
+    for method, of in trials.items():
+        if not all(trial.name in finals for trial in of):
+            continue
+        by_factor: defaultdict[float, list[float]] = defaultdict(list)
+        for trial in of:
+            by_factor[trial.factor].append(finals[trial.name])
+        means = {
+            factor: round(fmean(values), rows.DECIMALS) for factor, values in by_factor.items()
+        }
+        best = max(means, key=lambda f: (means[f], -max(f, 1 / f), -f))
+        choice = ChoiceRow(
+            experiment=plan.experiment,
+            method=method,
+            factor=best,
+            finals={f"{factor:g}": mean for factor, mean in means.items()},
+            seeds=tuple(sorted({trial.cell.seed for trial in of})),
+            digest=digest_of_trials(of),
+        )
+        choices.append(choice)
+    return choices
 
 
 def factors(plan: ExperimentPlan, choices: Iterable[ChoiceRow]) -> dict[str, float]:
@@ -103,7 +82,6 @@ class RowStore:
 
     @property
     def path(self) -> Path:
-        """The file of the rows."""
         return self.out / f"{self.experiment}.jsonl"
 
     @property
@@ -112,38 +90,37 @@ class RowStore:
         return self.out / self.experiment
 
     def rows(self) -> ExperimentRows:
-        """Return all rows; none where there is no file."""
-        return read_rows(self.path)
+        return rows.read_rows(self.path)
 
     def rows_of(self, plan: ExperimentPlan) -> ExperimentRows:
         """Return all rows, checked to be of this plan."""
-        rows = self.rows()
+        found = self.rows()
         trials = {trial.name: trial.digest for trial in plan.trials}
         expected: list[tuple[CellRow | TrialRow, str | None]]
-        expected = [(row, plan.row_digest(row)) for row in rows.cells]
-        expected += [(row, trials.get(row.cell)) for row in rows.trials]
+        expected = [(row, plan.row_digest(row)) for row in found.cells]
+        expected += [(row, trials.get(row.cell)) for row in found.trials]
         for row, digest in expected:
             if row.digest != digest:
                 self._refuse(f"{row.cell} ({row.digest[:10]}, and now {(digest or 'gone')[:10]})")
-        due = {choice.method: choice for choice in choose_rates(plan, rows.trials)}
-        for choice in rows.choices:
+        due = {choice.method: choice for choice in choose_rates(plan, found.trials)}
+        for choice in found.choices:
             tried = [trial for trial in plan.trials if trial.cell.method.name == choice.method]
             if not tried or digest_of_trials(tried) != choice.digest:
                 self._refuse(f"the learning rate of {choice.method}")
             if due.get(choice.method, choice) != choice:
                 self._refuse(f"the learning rate of {choice.method} is not what its trials say")
-        return rows
+        return found
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Lock the rows for writing, and cut off the half line of a killed process."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        # The folder, not the rows: nothing is left behind to tell a lock by.
+        # A lock on the folder leaves no file behind.
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            unpack(self.out, self.experiment)
-            cut_torn_line(self.path)
+            rows.unpack(self.out, self.experiment)
+            rows.cut_torn_line(self.path)
             yield
         except BlockingIOError as error:
             raise ConfigurationError(
@@ -155,7 +132,7 @@ class RowStore:
 
     def add(self, row: Row) -> None:
         """Add a row; it survives a power cut."""
-        append_row(self.path, row)
+        rows.append_row(self.path, row)
 
     def _refuse(self, what: str) -> None:
         raise ConfigurationError(
@@ -178,11 +155,7 @@ Event: TypeAlias = str | CellRow | TrialRow | JobFailed
 
 @dataclass(slots=True)
 class ExperimentProgress:
-    """Progress of an experiment.
-
-    Attributes:
-        rounds: how many there are to play, those of cells that have their rows left out.
-    """
+    """Progress of an experiment; `rounds` counts those of jobs without a row."""
 
     rounds: int = 0
     done: int = 0
@@ -191,10 +164,10 @@ class ExperimentProgress:
     failures: list[JobFailed] = field(default_factory=list)
 
 
-def require_data(plan: ExperimentPlan, rows: ExperimentRows) -> None:
-    """Load the data of every kind of cell that is left once, and refuse what does not fit."""
+def require_data(plan: ExperimentPlan, there: ExperimentRows) -> None:
+    """Load the data of every kind of remaining cell once, and refuse what does not fit."""
     looked_at: set[str] = set()
-    for cell in remaining_cells(plan, rows):
+    for cell in remaining_cells(plan, there):
         configuration = cell.configuration
         settings = configuration.data, configuration.model, configuration.evaluation
         parts = configuration.protocol.clients, *settings, configuration.malice
@@ -209,10 +182,10 @@ def require_data(plan: ExperimentPlan, rows: ExperimentRows) -> None:
             raise ConfigurationError(f"cell {cell.name}: {error}") from error
 
 
-def remaining_cells(plan: ExperimentPlan, rows: ExperimentRows) -> list[Cell]:
+def remaining_cells(plan: ExperimentPlan, there: ExperimentRows) -> list[Cell]:
     """Return the cells that have no row yet, in order."""
-    there = {row.cell for row in rows.cells}
-    return [cell for cell in plan.cells if cell.name not in there]
+    played = {row.cell for row in there.cells}
+    return [cell for cell in plan.cells if cell.name not in played]
 
 
 def run_experiment(
@@ -223,74 +196,53 @@ def run_experiment(
 ) -> ExperimentProgress:
     """Run everything without a row: trials, choices of learning rates, cells.
 
-    Args:
-        on_progress: called after each round and each row.
-
-    Returns:
-        How it went; a cell that failed has no row, and is tried again by the next run.
+    `on_progress` is called after each round and each row. A failed job has no row; the next run
+    tries it again. Cells of a method with a failed trial have no learning rate and do not run.
     """
     store.rows_of(plan)  # refused before anything is made
     progress = ExperimentProgress()
+
+    def keep(event: Event) -> None:
+        """Record an event in the process that writes the rows."""
+        if isinstance(event, str):
+            progress.done, progress.job = progress.done + 1, event
+        elif isinstance(event, JobFailed):
+            progress.failures.append(event)
+        else:
+            store.add(event)
+            progress.rows.append(event)
+        on_progress(progress)
+
     with store.writing():
-        rows = store.rows_of(plan)
-        tried = {row.cell for row in rows.trials}
+        there = store.rows_of(plan)
+        tried = {row.cell for row in there.trials}
         trials = [trial for trial in plan.trials if trial.name not in tried]
-        cells = remaining_cells(plan, rows)
-        progress.rounds = sum(cell.rounds for cell in [*(job.cell for job in trials), *cells])
+        remaining = remaining_cells(plan, there)
+        progress.rounds = sum(cell.rounds for cell in [*(job.cell for job in trials), *remaining])
         play = partial(run_job, store.folder, plan.data)
-        keep = partial(_keep, store, progress, on_progress)
         processes.run(play, trials, keep)
-        rates = _rates(plan, store)
-        left = [Job(cell, rates[cell.method.name]) for cell in cells if cell.method.name in rates]
-        processes.run(play, left, keep)
+        there = store.rows()
+        choices = {row.method: row for row in there.choices}
+        for choice in choose_rates(plan, there.trials):
+            if choice.method not in choices:
+                store.add(choice)
+                choices[choice.method] = choice
+        rates = factors(plan, choices.values())
+        methods = ((cell, cell.method.name) for cell in remaining)
+        processes.run(play, [Job(cell, rates[of]) for cell, of in methods if of in rates], keep)
     return progress
 
 
 def run_job(folder: Path, data: Path | None, job: Job, report: Callable[[Event], None]) -> None:
     """Run a cell or a trial, and report its rounds and its row."""
-
-    def on_round() -> None:
-        report(job.name)
-
+    on_round = partial(report, job.name)
     try:
         if job.is_trial:
-            report(play_trial(job, on_round))
+            report(cells.play_trial(job, on_round))
         else:
-            report(play_cell(job, folder, data, on_round))
+            report(cells.play_cell(job, folder, data, on_round))
     except CmflError as error:
         report(JobFailed(job.name, str(error)))
-
-
-def _keep(
-    store: RowStore,
-    progress: ExperimentProgress,
-    on_progress: Callable[[ExperimentProgress], None],
-    event: Event,
-) -> None:
-    """Record an event in the process that writes the rows."""
-    if isinstance(event, str):
-        progress.done, progress.job = progress.done + 1, event
-    elif isinstance(event, JobFailed):
-        progress.failures.append(event)
-    else:
-        store.add(event)
-        progress.rows.append(event)
-    on_progress(progress)
-
-
-def _rates(plan: ExperimentPlan, store: RowStore) -> dict[str, float]:
-    """Return the factor of each method that has one; what is chosen now is written down.
-
-    A method whose trials failed has none: its cells cannot be run.
-    """
-    rows = store.rows()
-    chosen_methods = {row.method for row in rows.choices}
-    new = [
-        choice for choice in choose_rates(plan, rows.trials) if choice.method not in chosen_methods
-    ]
-    for choice in new:
-        store.add(choice)
-    return factors(plan, (*rows.choices, *new))
 
 
 def repeat_cell(
@@ -316,12 +268,12 @@ def repeat_cell(
             f"{store.path} has no choice of a learning rate for {cell.method.name}, which cell "
             f"{name!r} was run with: put the file back as it was published"
         )
-    require_current_protocol(store.out, row.ledger)
+    cells.require_current_protocol(store.out, row.ledger)
     cell = cell.at_rate(factor)
-    task = task_of(cell, on_round)
-    chain_run = play_on_chain(cell, task, home, store.folder.name, plan.data)
-    again = row_of(cell, chain_run.played, row.seconds, chain_run.evidence)
-    file_differences = saved_file_differences(
-        store.out, chain_run.evidence, chain_run.configuration, chain_run.report
+    task = cells.task_of(cell, on_round)
+    run = cells.play_on_chain(cell, task, home, store.folder.name, plan.data)
+    again = cells.row_of(cell, run.played, row.seconds, run.evidence)
+    differences = cells.saved_file_differences(
+        store.out, run.evidence, run.configuration, run.report
     )
-    return RepeatedCell(row, again, chain_run.report, tuple(file_differences))
+    return RepeatedCell(row, again, run.report, tuple(differences))

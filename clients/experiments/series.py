@@ -10,10 +10,12 @@ attackers and first model are then the same on both sides, and most of the noise
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, isfinite, sqrt
-from typing import TypeAlias
+from operator import attrgetter
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -21,23 +23,18 @@ from clients.experiments.rows import CellRow
 
 Lines: TypeAlias = dict[str, list[CellRow]]
 """Cells by the name of their line, which differ in the seed alone, or along one axis."""
+Points: TypeAlias = Mapping[float, Sequence[float]]
+"""The measured values at each x, one for each seed."""
 
 MOST_LINES = 9
 """Lines in one panel; more are cut into several panels or figures."""
 FEW_SCENARIOS = 2
 """With so many scenarios a method may have been run in one of them alone."""
-ACCURACY_BINS = (0.2, 0.4, 0.6, 0.8)
-"""The cuts of the paper's figure of clients by accuracy: five classes of clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over repetitions.
-
-    Attributes:
-        error: standard error of the mean, s / sqrt(n) with s² = Σ (x − mean)² / (n − 1); None for
-            a single value, which says nothing of its spread.
-    """
+    """A mean over repetitions and its standard error, None for a single value."""
 
     mean: float
     error: float | None
@@ -45,7 +42,7 @@ class Estimate:
 
 
 def mean_and_error(values: Sequence[float]) -> Estimate:
-    """Return the mean of the values of all repetitions, and its standard error."""
+    """Return the mean, and s / sqrt(n) with s² = Σ (x − mean)² / (n − 1)."""
     count = len(values)
     if not count:
         raise ValueError("a mean of no values")
@@ -71,19 +68,6 @@ def spearman(values: Sequence[float], others: Sequence[float]) -> float | None:
     return float(spearmanr(values, others).statistic)
 
 
-@dataclass(frozen=True, slots=True)
-class PlotLine:
-    """One line of a figure: x ascending, means over seeds, and one standard error of each.
-
-    An error is 0 where a single seed was measured.
-    """
-
-    name: str
-    x: tuple[float, ...]
-    mean: tuple[float, ...]
-    error: tuple[float, ...]
-
-
 def panels_of(cells: Sequence[CellRow], along: str | None = None) -> dict[str, Lines]:
     """Return the panels of a figure by their titles: one a condition, with a line a method.
 
@@ -100,7 +84,7 @@ def panels_of(cells: Sequence[CellRow], along: str | None = None) -> dict[str, L
             count *= len(labels) if fits else 1
     panels = grouped(cells, lambda cell: scenario_name(cell, in_panels))
     return {
-        title: grouped(own, lambda cell: _named(cell.method, cell, in_lines))
+        title: grouped(own, lambda cell: with_labels(cell.method, cell, in_lines))
         for title, own in panels.items()
     }
 
@@ -113,7 +97,7 @@ def cells_of(lines: Lines) -> list[CellRow]:
 def well_filled(cells: Sequence[CellRow]) -> tuple[list[CellRow], list[str]]:
     """Return the cells of methods that were run in several scenarios, and the other methods.
 
-    A column of a table that would have one number is left out of it.
+    A table leaves out a column that would have one number.
     """
     scenarios = {
         method: {scenario_name(cell, cell.axes) for cell in own if cell.final is not None}
@@ -160,16 +144,17 @@ def positions_of(cells: Iterable[CellRow], axis: str) -> dict[str, float]:
 
 def scenario_name(cell: CellRow, axes: Iterable[str]) -> str:
     """Return a cell's condition with its labels on some axes."""
-    return _named(cell.condition, cell, axes)
+    return with_labels(cell.condition, cell, axes)
 
 
-def _named(name: str, cell: CellRow, axes: Iterable[str]) -> str:
+def with_labels(name: str, cell: CellRow, axes: Iterable[str]) -> str:
+    """Return a name with a cell's labels on some axes."""
     return ", ".join([name, *(f"{axis} = {cell.axes[axis]}" for axis in axes)])
 
 
 def by_method(cells: Iterable[CellRow]) -> Lines:
     """Return the cells of each method, methods in the order in which they come first."""
-    return grouped(cells, lambda cell: cell.method)
+    return grouped(cells, attrgetter("method"))
 
 
 def grouped(cells: Iterable[CellRow], key: Callable[[CellRow], str]) -> Lines:
@@ -185,7 +170,25 @@ def finals_of(cells: Iterable[CellRow]) -> list[float]:
     return [cell.final for cell in cells if cell.final is not None]
 
 
-def line_through(name: str, points: Mapping[float, Sequence[float]]) -> PlotLine:
+def floor_of(cells: Iterable[CellRow]) -> float | None:
+    """Return the accuracy of always answering the most frequent class, averaged over the seeds."""
+    floors = [cell.floor for cell in cells if cell.floor is not None]
+    return mean_and_error(floors).mean if floors else None
+
+
+class PlotLine(NamedTuple):
+    """One line of a figure: x ascending, means over seeds, and one standard error of each.
+
+    An error is 0 where a single seed was measured.
+    """
+
+    name: str
+    x: tuple[float, ...]
+    mean: tuple[float, ...]
+    error: tuple[float, ...]
+
+
+def line_through(name: str, points: Points) -> PlotLine:
     """Return the line through the means of some points, without those that have no value."""
     positions = sorted(x for x, values in points.items() if values)
     found = [mean_and_error(points[x]) for x in positions]
@@ -198,7 +201,7 @@ def over_rounds(
 ) -> PlotLine:
     """Return a number over rounds, from 1, at those rounds where every seed that got there has it.
 
-    A seed whose model has left the numbers has none from there on. The line ends there: the mean of
+    A seed has no number from the round where its model diverges. The line ends there: the mean of
     the others would flatter.
     """
     series = [of(cell) for cell in cells]
@@ -218,11 +221,11 @@ def along_axis(
 ) -> PlotLine:
     """Return a number of each cell along an axis, given as its name and `positions_of` it."""
     axis, positions = scale
-    points: dict[float, list[float]] = {}
+    points = defaultdict(list)
     for cell in cells:
         value = of(cell)
         if value is not None:
-            points.setdefault(positions[cell.axes[axis]], []).append(value)
+            points[positions[cell.axes[axis]]].append(value)
     return line_through(name, points)
 
 
@@ -239,32 +242,26 @@ def share_at_most(
 
 def times_by_accuracy(name: str, cells: Sequence[CellRow]) -> PlotLine:
     """Return how often clients are aggregated, by five classes of the last model's accuracy."""
-    points: dict[float, list[float]] = {}
+    points = defaultdict(list)
     for cell in cells:
-        classes: dict[int, list[int]] = {}
+        classes = defaultdict(list)
         accuracies = cell.client_accuracy or ()
         for accuracy, times in zip(accuracies, cell.times_aggregated, strict=False):
             if accuracy is not None:
-                classes.setdefault(bisect_right(ACCURACY_BINS, accuracy), []).append(times)
+                classes[bisect_right((0.2, 0.4, 0.6, 0.8), accuracy)].append(times)
         for place, counts in classes.items():
-            points.setdefault(0.1 + 0.2 * place, []).append(sum(counts) / len(counts))
+            points[0.1 + 0.2 * place].append(sum(counts) / len(counts))
     return line_through(name, points)
 
 
 def times_by_samples(name: str, cells: Sequence[CellRow], classes: int = 5) -> PlotLine:
     """Return how often clients are aggregated, by classes of their number of samples."""
-    points: dict[float, list[float]] = {}
+    points = defaultdict(list)
     for cell in cells:
         clients = np.argsort(cell.samples, kind="stable")
-        bounds = [part * len(clients) // classes for part in range(classes + 1)]
-        for part, chosen in enumerate(np.split(clients, bounds[1:-1]), start=1):
+        bounds = [part * len(clients) // classes for part in range(1, classes)]
+        for part, chosen in enumerate(np.split(clients, bounds), start=1):
             if len(chosen):
                 counts = [cell.times_aggregated[client] for client in chosen]
-                points.setdefault(float(part), []).append(sum(counts) / len(counts))
+                points[float(part)].append(sum(counts) / len(counts))
     return line_through(name, points)
-
-
-def floor_of(cells: Iterable[CellRow]) -> float | None:
-    """Return the accuracy of always answering the most frequent class, averaged over the seeds."""
-    floors = [cell.floor for cell in cells if cell.floor is not None]
-    return mean_and_error(floors).mean if floors else None

@@ -358,14 +358,14 @@ def _require_form(form: str, address: str | None) -> None:
 
 def _require_signable(out: Path, key: Path, average: int) -> None:
     """Refuse a mean, a key that cannot sign, and a folder that has other files."""
-    from cmfl.provenance.verify import require_private_key
+    from cmfl.provenance.verify import require_key
 
     if average > 1:
         raise ConfigurationError(
             f"--average {average} with --sign: a signed model must be one that the chain names: "
             "leave one of them out"
         )
-    require_private_key(key)
+    require_key(key, "private")
     console.require_new(out)
 
 

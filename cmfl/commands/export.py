@@ -49,11 +49,11 @@ def attestation(
     The run is audited before; nothing is written about one whose audit does not pass.
     """
     from cmfl.provenance.documents import PAYLOAD_TYPE, json_bytes, statement
-    from cmfl.provenance.verify import require_private_key, signed_envelope
+    from cmfl.provenance.verify import require_key, signed_envelope
 
     console.require_writable(out, as_json=json)
     if sign is not None:
-        require_private_key(sign)
+        require_key(sign, "private")
     facts = audited_facts(source, as_json=json)
     data = json_bytes(statement(facts))
     if sign is not None:

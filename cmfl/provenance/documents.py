@@ -26,18 +26,13 @@ from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError, EncodingError
 from ledger.protocol.types import PROTOCOL_VERSION
 
-_LONGEST = 120
-
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A field of a document that differs from what the run leads to.
+    """A field, such as `components[2].name`, that differs from what the run leads to.
 
-    Attributes:
-        field: its path, such as `predicate.audit.outcome` or `components[2].name`.
-        recorded: the document's value as JSON; empty if it has none.
-        derived: the run's value as JSON; empty if it has none.
-        reason: why a file or a signature, which has no value, is not the right one; else empty.
+    `recorded` and `derived` are the document's value and the run's as JSON, empty without one.
+    `reason` is why a file or a signature is wrong, which has no value.
     """
 
     field: str
@@ -47,7 +42,6 @@ class Difference:
 
     @property
     def sentence(self) -> str:
-        """The difference in words."""
         if self.reason:
             return f"{self.field} {self.reason}"
         match self.recorded, self.derived:
@@ -59,10 +53,8 @@ class Difference:
                 return f"{self.field} is {recorded}, and must be {derived}"
 
     def as_dict(self) -> dict[str, str | None]:
-        """Return it as plain data for JSON."""
         recorded = self.recorded or self.reason or None
-        values = {"recorded": recorded, "derived": self.derived or None}
-        return {"field": self.field, **values}
+        return {"field": self.field, "recorded": recorded, "derived": self.derived or None}
 
 
 def json_bytes(value: Any) -> bytes:
@@ -77,20 +69,19 @@ _ABSENT = object()
 def differences(recorded: Any, derived: Any, field: str = "") -> Iterator[Difference]:
     """Yield the fields in which a document differs from the derived one.
 
-    Types count: true is not 1, and 1.0 is not 1. No deeper than the derived document is looked at.
+    Types count: true is not 1, and 1.0 is not 1. It looks no deeper than the derived document.
     """
     if type(recorded) is type(derived) and isinstance(derived, dict | list):
-        theirs, own = _members(recorded), _members(derived)
+        theirs, own = (
+            value if isinstance(value, dict) else dict(enumerate(value))
+            for value in (recorded, derived)
+        )
         for key in own | theirs:
             place = f"{field}[{key}]" if isinstance(key, int) else f"{field}.{key:.80}"
             found = theirs.get(key, _ABSENT), own.get(key, _ABSENT)
             yield from differences(*found, place.removeprefix("."))
     elif type(recorded) is not type(derived) or recorded != derived:
         yield Difference(field or "document", _shown(recorded), _shown(derived))
-
-
-def _members(value: dict[Any, Any] | list[Any]) -> dict[Any, Any]:
-    return value if isinstance(value, dict) else dict(enumerate(value))
 
 
 def _shown(value: Any) -> str:
@@ -101,7 +92,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, dict | list):
         return "{...}" if isinstance(value, dict) else "[...]"
     text = json.dumps(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return text if len(text) <= 120 else f"{text[:120]}..."
 
 
 PREDICATE = "urn:cmfl-ledger:run:v1"
@@ -126,7 +117,6 @@ def statement(facts: RunFacts) -> dict[str, Any]:
 BOM_FORMAT = "CycloneDX"
 SPECIFICATION = "1.6"
 PREFIX = "cmfl:"
-ATTESTATIONS = f"{PREFIX}training:attestations"
 
 
 def mlbom(facts: RunFacts) -> dict[str, Any]:
@@ -149,22 +139,24 @@ def mlbom(facts: RunFacts) -> dict[str, Any]:
 
 def properties(facts: RunFacts) -> dict[str, str]:
     """Return what every document states of the run as text by name."""
-    return dict(_flat(PREFIX.removesuffix(":"), facts.run_block()))
 
-
-def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    match value:
-        case dict():
+    def flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
+        if isinstance(value, dict):
             for key, item in value.items():
-                yield from _flat(f"{name}:{key}", item)
-        case str():
-            yield name, value
-        case _:
-            yield name, json.dumps(value, separators=(",", ":"))
+                yield from flat(f"{name}:{key}", item)
+        else:
+            is_text = isinstance(value, str)
+            yield name, value if is_text else json.dumps(value, separators=(",", ":"))
+
+    return dict(flat(PREFIX.removesuffix(":"), facts.run_block()))
 
 
 def _model(facts: RunFacts) -> dict[str, Any]:
     name = str(facts.described("model").get("name", "model"))
+    settings = {
+        f"{PREFIX}settings:{section}": json.dumps(values, sort_keys=True)
+        for section, values in facts.settings().items()
+    }
     return {
         "type": "machine-learning-model",
         "bom-ref": "model",
@@ -173,12 +165,7 @@ def _model(facts: RunFacts) -> dict[str, Any]:
         "hashes": _sha256(sha256(facts.model_file).hex()),
         "modelCard": {
             "modelParameters": {"modelArchitecture": name, "datasets": [{"ref": "data"}]},
-            "properties": _listed(
-                {
-                    f"{PREFIX}settings:{section}": json.dumps(values, sort_keys=True)
-                    for section, values in facts.settings().items()
-                }
-            ),
+            "properties": _listed(settings),
         },
         "properties": _listed(properties(facts)),
     }
@@ -186,24 +173,24 @@ def _model(facts: RunFacts) -> dict[str, Any]:
 
 def _parts(facts: RunFacts) -> Iterator[dict[str, Any]]:
     """Yield what the model follows from, each with its digest."""
-    data, document = facts.described("data"), facts.document
+    data = str(facts.described("data").get("name", "data"))
     yield {
         "type": "data",
         "bom-ref": "data",
-        "name": str(data.get("name", "data")),
-        "data": [{"type": "dataset", "name": str(data.get("name", "data"))}],
-        "properties": _listed({f"{PREFIX}data_root": document.data_root.hex()}),
+        "name": data,
+        "data": [{"type": "dataset", "name": data}],
+        "properties": _listed({f"{PREFIX}data_root": facts.document.data_root.hex()}),
     }
     for name, algorithm, digits in facts.bound_inputs():
         if algorithm == f"{PREFIX}data_root":
             continue
         is_model = name == "initial model" or algorithm == f"{PREFIX}path"
         kind = "machine-learning-model" if is_model else "file"
-        part = {"type": kind, "bom-ref": name, "name": name}
-        if algorithm == "sha256":
-            yield part | {"hashes": _sha256(digits)}
-        else:
-            yield part | {"properties": _listed({algorithm: digits})}
+        is_hash = algorithm == "sha256"
+        digest = (
+            {"hashes": _sha256(digits)} if is_hash else {"properties": _listed({algorithm: digits})}
+        )
+        yield {"type": kind, "bom-ref": name, "name": name} | digest
 
 
 def _sha256(digits: str) -> list[dict[str, str]]:
@@ -364,15 +351,10 @@ def _reference(uri: str) -> dict[str, str]:
 
 MAX_BYTES = 16 << 20
 """A document lists an attestation in about 120 bytes."""
-
 MAX_NAMES = 1_000
 """Names in a folder that are looked at."""
-
-_ENVELOPE = {"payload", "payloadType", "signatures"}
 _U32 = 1 << 32
-_ROUND = re.compile("[1-9][0-9]{0,9}")
 _LISTED = {"round": int, "client": int, "auditor": str, "verdict": str}
-
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
 
@@ -399,12 +381,7 @@ class DocumentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProvenanceDocument:
-    """A document that somebody sent, none of it verified.
-
-    Attributes:
-        folder: of a crate or a model, with all its files; None of the other kinds.
-        envelope: the DSSE envelope around it; None without one.
-    """
+    """An unverified document, with the folder of a crate or model, and its DSSE envelope."""
 
     kind: DocumentKind
     value: dict[str, Any]
@@ -412,35 +389,37 @@ class ProvenanceDocument:
     envelope: dict[str, Any] | None = field(default=None, repr=False)
 
     def claim(self, name: str) -> Any:
-        """Return what it says of the run under a name; None where it says nothing readable."""
-        match self.kind:
-            case DocumentKind.RUN:
-                return _at(self.value, "predicate", name)
-            case DocumentKind.MLBOM | DocumentKind.CRATE:
-                return self._properties().get(f"{PREFIX}{name}")
-            case DocumentKind.MODEL:
-                return None
+        """Return its value for a name of the run; None without a readable one."""
+        if self.kind is DocumentKind.RUN:
+            return _at(self.value, "predicate", name)
+        return self._properties().get(f"{PREFIX}{name}")
 
     @property
     def is_signed(self) -> bool:
-        """True if it comes with a signature, of whomever."""
+        """True if it comes with a signature by any key."""
         return self.envelope is not None or self.kind is DocumentKind.MODEL
 
     @property
     def round(self) -> int | None:
         """The round that it is about; None where it names none that a run can have."""
         claimed = self.claim("round")
-        if isinstance(claimed, str) and _ROUND.fullmatch(claimed):
+        if isinstance(claimed, str) and re.fullmatch("[1-9][0-9]{0,9}", claimed):
             claimed = int(claimed)
         return claimed if type(claimed) is int and 0 < claimed < _U32 else None
 
     def repeated(self) -> tuple[RepeatedUpdate, ...]:
-        """Return the verdicts of auditors that it lists; those that are unreadable left out."""
-        listed = self._listed()
-        rows = listed if isinstance(listed, list) else []
+        """Return the readable verdicts of auditors that it lists."""
+        if self.kind is DocumentKind.RUN:
+            listed = _at(self.value, "predicate", "training", "attestations")
+        else:
+            text = self.claim("training:attestations")
+            try:
+                listed = _parsed(text.encode()) if isinstance(text, str) else None
+            except EncodingError:
+                listed = None
         verdicts = {
             RepeatedUpdate(**row)
-            for row in rows
+            for row in (listed if isinstance(listed, list) else [])
             if isinstance(row, dict)
             and row.keys() == _LISTED.keys()
             and all(type(row[name]) is kind for name, kind in _LISTED.items())
@@ -449,22 +428,11 @@ class ProvenanceDocument:
         }
         return tuple(sorted(verdicts))
 
-    def _listed(self) -> Any:
-        if self.kind is DocumentKind.RUN:
-            return _at(self.value, "predicate", "training", "attestations")
-        text = self._properties().get(ATTESTATIONS)
-        try:
-            return _parsed(text.encode()) if isinstance(text, str) else None
-        except EncodingError:
-            return None
-
     def _properties(self) -> dict[str, Any]:
         """Return the properties of a bill of materials or a crate by name."""
-        rows: Any = None
-        if self.kind is DocumentKind.MLBOM:
-            rows = _at(self.value, "metadata", "component", "properties")
-        else:
-            rows = self.value.get("@graph")
+        is_bom = self.kind is DocumentKind.MLBOM
+        place = ("metadata", "component", "properties") if is_bom else ("@graph",)
+        rows = _at(self.value, *place)
         return {
             row["name"]: row.get("value")
             for row in (rows if isinstance(rows, list) else [])
@@ -505,7 +473,7 @@ def read_document(path: Path) -> ProvenanceDocument:
 def crate_differences(folder: Path, derived: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
     """Yield the files of a crate that are not the run's, each with a reason.
 
-    Of the metadata file only what it is counts: its fields are compared one by one.
+    The metadata file only has to be a plain file here: `differences` compares its fields.
     """
     with os.scandir(folder) as entries:
         names = {entry.name: entry for entry in islice(entries, MAX_NAMES)}
@@ -534,8 +502,10 @@ def _kind(value: Any) -> DocumentKind | None:
 def _payload(file: Path, envelope: dict[str, Any]) -> Any:
     """Return the JSON within a DSSE envelope."""
     payload = envelope.get("payload")
-    if envelope.keys() != _ENVELOPE:
-        raise EncodingError(f"{file}: an envelope has {', '.join(sorted(_ENVELOPE))}, and no more")
+    if envelope.keys() != {"payload", "payloadType", "signatures"}:
+        raise EncodingError(
+            f"{file}: an envelope has payload, payloadType, signatures, and no more"
+        )
     if envelope["payloadType"] != PAYLOAD_TYPE or not isinstance(payload, str):
         raise EncodingError(f"{file}: the envelope has no payload of type {PAYLOAD_TYPE}")
     try:

@@ -1,12 +1,12 @@
 """Everything that a provenance document states, derived from chain, blobs and mailbox.
 
-A document is a function of these facts and nothing else: no clock, no machine, no claim of the
-run's own files. So it is verified by making it again.
+A document is a function of these facts alone: no clock, no machine, no claim of the run's own
+files. So a verifier makes it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, NamedTuple
@@ -17,7 +17,6 @@ from cmfl.replaying import coverage_of
 from cmfl.where import Target, opened_ledger
 from ledger.audit.report import AuditStep, StepOutcome
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.round_ledger import RecordedEvent
 from ledger.history.fields import time_of
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES, decode
 from ledger.protocol.documents.run import RunDocument, decode_run
@@ -48,19 +47,12 @@ class RepeatedUpdate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """A run as of the end of one round.
+    """A run as of the end of round t.
 
-    Attributes:
-        genesis: hash of its block 0.
-        contract: address, EIP-55.
-        code: sha256 of the contract's code.
-        newest: the newest round that has ended in a final block, at least t.
-        decided: number of rounds up to t that were decided; the others were abandoned.
-        model_file: the bytes of `cmfl model export` for it.
-        started: when round 1 began, Unix seconds of its block.
-        audit: outcome of each step of the audit of the whole run as it is now.
-        updates: number of updates up to round t that training can be repeated of.
-        repeated: verdicts of auditors on them, ascending.
+    `genesis` is the hash of block 0, and `code` the sha256 of the contract's code. `newest` is the
+    newest round that has ended in a final block. `started` and `ended` are Unix seconds of blocks.
+    `audit` is of the whole run as it is now. `updates` counts those up to t whose training can be
+    repeated, and `repeated` has auditors' verdicts on them, ascending.
     """
 
     chain_id: int
@@ -93,10 +85,13 @@ class RunFacts:
         return f"{self.account}#{self.head.hex()}"
 
     def run_block(self) -> dict[str, Any]:
-        """Return what every document states of the run, as plain data for JSON.
-
-        Numbers that may be beyond 2^53 are text.
-        """
+        """Return what every document states of the run; numbers that may exceed 2^53 are text."""
+        verdicts: dict[tuple[int, int], set[str]] = {}
+        for each in self.repeated:
+            verdicts.setdefault((each.round, each.client), set()).add(each.verdict)
+        by_verdict = [
+            next(iter(each)) if len(each) == 1 else "disputed" for each in verdicts.values()
+        ]
         return {
             "protocol": PROTOCOL_VERSION,
             "chain": str(self.chain_id),
@@ -113,7 +108,12 @@ class RunFacts:
                 "outcome": "passed" if self.audit == PASSED else "failed",
                 "steps": {step.name.lower(): str(outcome) for step, outcome in self.audit.items()},
             },
-            "training": self._training(),
+            "training": {
+                "updates": self.updates,
+                **{name: by_verdict.count(name) for name in ("same", "other", "disputed")},
+                "none": self.updates - len(verdicts),
+                "attestations": [each._asdict() for each in self.repeated],
+            },
         }
 
     def settings(self) -> dict[str, Any]:
@@ -130,39 +130,16 @@ class RunFacts:
             digest: Digest = getattr(self.document, field)
             if digest != NO_DIGEST:
                 yield name, f"cmfl:{field}", digest.hex()
-        for option, digits in self.option_digests().items():
-            yield f"model.options.{option}", "cmfl:path", digits
-
-    def option_digests(self) -> dict[str, str]:
-        """Return the hex digits of files and folders that options of the model name."""
         options = self.described("model").get("options")
-        values = options.items() if isinstance(options, dict) else ()
-        return {
-            str(name): value.removeprefix(RECORDED_FILE)
-            for name, value in values
-            if isinstance(value, str) and value.startswith(RECORDED_FILE)
-        }
+        for option, value in options.items() if isinstance(options, dict) else ():
+            if isinstance(value, str) and value.startswith(RECORDED_FILE):
+                digits = value.removeprefix(RECORDED_FILE)
+                yield f"model.options.{option}", "cmfl:path", digits
 
     def described(self, part: str) -> dict[str, Any]:
         """Return what the run document says of the model or the data; empty if it says nothing."""
         value = self.document.experiment.get(part)
         return value if isinstance(value, dict) else {}
-
-    def _training(self) -> dict[str, Any]:
-        """Return the coverage of the training by the listed verdicts."""
-        verdicts: dict[tuple[int, int], set[str]] = {}
-        for each in self.repeated:
-            verdicts.setdefault((each.round, each.client), set()).add(each.verdict)
-        by_verdict = [
-            next(iter(each)) if len(each) == 1 else "disputed" for each in verdicts.values()
-        ]
-        counts = {name: by_verdict.count(name) for name in ("same", "other", "disputed")}
-        return {
-            "updates": self.updates,
-            **counts,
-            "none": self.updates - len(verdicts),
-            "attestations": [each._asdict() for each in self.repeated],
-        }
 
 
 def plain(value: Any) -> Any:
@@ -202,13 +179,10 @@ def read_facts(
     auditors: Collection[str] = (),
     mailbox: str | None = None,
 ) -> RunFacts:
-    """Return the facts of a run as of the end of a round.
+    """Return the facts as of the end of a round, or of the newest that ended in a final block.
 
-    Args:
-        round_number: t; None for the newest that has ended in a final block.
-        anchor: head or model at the end of t, 0x-hex, which counts more than a number.
-        auditors: addresses whose verdicts count alone; none for everybody's.
-        mailbox: location of the attestations; None for that of the blobs.
+    `anchor` is a head or model at the end of the round, 0x-hex; it overrides the number. Without
+    `auditors` all verdicts count. Without `mailbox` attestations are read where the blobs are.
     """
     # The file of the model is derived without torch.
     imported("safetensors.numpy", "provenance", "documents about a model")
@@ -244,9 +218,15 @@ def _recorded(ledger: CommitteeLedger, number: int | None, anchor: str | None) -
     fixed, chain = ledger.deployment(), ledger.chain
     ends = ledger.outcomes(fixed.rounds, descending=False, to_block=chain.finalized())
     number = len(ends) if number is None else number
-    states = list(_states_after(ends, fixed.model))
-    if anchor is not None:
-        number = _round_of(states, anchor) or number
+    model, decided, states = fixed.model, 0, []
+    for place, recorded in enumerate(ends, start=1):
+        event = recorded.event
+        assert isinstance(event, RoundDecided | RoundAbandoned)
+        if isinstance(event, RoundDecided):
+            model, decided = event.model, decided + 1
+        states.append((event.head, model, decided))
+        if anchor in {to_hex(event.head), to_hex(model)}:
+            number = place  # the newest round with this head or model
     if not 1 <= number <= len(ends):
         raise RoundNotEndedError(number, len(ends))
     opening = ledger.opening(1)
@@ -266,24 +246,3 @@ def _recorded(ledger: CommitteeLedger, number: int | None, anchor: str | None) -
         "started": chain.block(opening.opened_block).timestamp,
         "ended": chain.block(ends[number - 1].block_number).timestamp,
     }
-
-
-def _round_of(states: Sequence[tuple[Digest, Digest, int]], anchor: str) -> int | None:
-    """Return the newest round after which a head or a model held; None if none is."""
-    for number in range(len(states), 0, -1):
-        if anchor in map(to_hex, states[number - 1][:2]):
-            return number
-    return None
-
-
-def _states_after(
-    ends: Iterable[RecordedEvent], first: Digest
-) -> Iterator[tuple[Digest, Digest, int]]:
-    """Yield head, model and number of decided rounds after each round."""
-    model, decided = first, 0
-    for recorded in ends:
-        event = recorded.event
-        assert isinstance(event, RoundDecided | RoundAbandoned)
-        if isinstance(event, RoundDecided):
-            model, decided = event.model, decided + 1
-        yield event.head, model, decided

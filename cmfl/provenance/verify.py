@@ -1,8 +1,8 @@
 """Verification of a provenance document: its signatures, and every field derived again.
 
 A statement is signed in a DSSE envelope, a folder in a sigstore bundle over all of its files
-(OpenSSF Model Signing). Both say who vouches for a document; what the document says is derived from
-the run, from chain and blobs.
+(OpenSSF Model Signing). A signature shows who vouches for a document; its fields are derived from
+chain and blobs.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from clients.datasets.files.tables import imported
 from clients.models.model import RECORDED_FILE, digest_at, files_in
@@ -47,32 +46,20 @@ from ledger.protocol.errors import (
 from ledger.protocol.rules.distance import Layout
 from ledger.protocol.types import Digest
 
-if TYPE_CHECKING:
-    from cmfl.provenance.facts import RunFacts
-
-
-_MOST_NAMED = 50
-
 
 class ProvenanceState(StrEnum):
-    """The result of a verification in a word; passed if current or stale, else as it is said."""
+    """The result of a verification; unconfirmed: not false, but something could not be derived."""
 
     CURRENT = "current"
     STALE = "stale"
     FOREIGN = "foreign"
     FALSE = "false"
     UNCONFIRMED = "unconfirmed"
-    """No field is false, but something could not be derived."""
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentVerification:
-    """The result of a verification.
-
-    Attributes:
-        notes: what else is to be known, in sentences.
-        round: that the document is about; None where it names none.
-    """
+    """The result of a verification, with notes in sentences; `round` is None if none is named."""
 
     kind: DocumentKind
     state: ProvenanceState
@@ -90,19 +77,17 @@ class DocumentVerification:
 
     @property
     def sentence(self) -> str:
-        """The result in a sentence."""
         after = "" if self.round is None else f" after round {self.round}"
         text = {
-            ProvenanceState.CURRENT: f"every field is what the run leads to{after}",
-            ProvenanceState.STALE: f"every field is what the run led to{after}, and it has gone on",
-            ProvenanceState.FOREIGN: "it is about another contract or chain",
-            ProvenanceState.FALSE: "it is not what the run leads to",
-            ProvenanceState.UNCONFIRMED: "not every field could be derived",
+            "current": f"every field is what the run leads to{after}",
+            "stale": f"every field is what the run led to{after}, and it has gone on",
+            "foreign": "it is about another contract or chain",
+            "false": "it is not what the run leads to",
+            "unconfirmed": "not every field could be derived",
         }
         return f"{str(self.outcome).upper()}, {self.state}: {self.kind}: {text[self.state]}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
         return {
             "outcome": str(self.outcome),
             "state": str(self.state),
@@ -123,9 +108,8 @@ def verify_document(
 ) -> DocumentVerification:
     """Return whether every field of a document is what a run leads to.
 
-    Args:
-        mailbox: location of the attestations; None for that of the blobs.
-        public_key: PEM file of the key that must have signed it; None to check no signature.
+    `public_key` is the PEM file of the key that must have signed it; None checks no signature.
+    Without `mailbox` attestations are read where the blobs are.
     """
     if foreign := list(_identity_differences(document, target)):
         return _result(document, ProvenanceState.FOREIGN, foreign)
@@ -151,7 +135,11 @@ def verify_document(
     notes = [*failures, *known_before, *_attestation_notes(document, facts)]
     if failures or wrong:
         return _result(document, ProvenanceState.FALSE, wrong, notes, facts.round)
-    lacks = list(_lacks(document, report, facts.round, public_key))
+    lacks = [each.sentence for step in report.steps for each in step.missing[:1]]
+    if document.is_signed and public_key is None:
+        lacks.append("it is signed, and the signature was not checked: --key names the public key")
+    if facts.round > report.rounds:
+        lacks.append(f"round {facts.round} has ended since the audit began: verify once more")
     is_whole = not lacks and report.outcome is AuditOutcome.PASSED
     if not is_whole or set(document.repeated()) - set(facts.repeated):
         return _result(document, ProvenanceState.UNCONFIRMED, [], [*notes, *lacks], facts.round)
@@ -161,18 +149,6 @@ def verify_document(
     return _result(document, ProvenanceState.CURRENT, [], notes, facts.round)
 
 
-def _lacks(
-    document: ProvenanceDocument, report: AuditReport, number: int, public_key: Path | None
-) -> Iterator[str]:
-    """Yield why a document without a false field may still be one."""
-    for step in report.steps:
-        yield from (each.sentence for each in step.missing[:1])
-    if document.is_signed and public_key is None:
-        yield "it is signed, and the signature was not checked: --key names the public key"
-    if number > report.rounds:
-        yield f"round {number} has ended since the audit began: verify once more"
-
-
 def _result(
     document: ProvenanceDocument,
     state: ProvenanceState,
@@ -180,7 +156,7 @@ def _result(
     notes: list[str] | None = None,
     number: int | None = None,
 ) -> DocumentVerification:
-    first = tuple(sorted(wrong, key=lambda each: each.field)[:_MOST_NAMED])
+    first = tuple(sorted(wrong, key=lambda each: each.field)[:50])
     about = document.round if number is None else number
     return DocumentVerification(document.kind, state, first, tuple(notes or ()), about)
 
@@ -189,7 +165,7 @@ def signature_violation(document: ProvenanceDocument, public_key: Path | None) -
     """Return why a document is not signed by a key; None if it is, or no key is named."""
     if public_key is None:
         return None
-    require_public_key(public_key)
+    require_key(public_key, "public")
     try:
         if document.kind is DocumentKind.MODEL:
             assert document.folder is not None
@@ -206,13 +182,9 @@ def signature_violation(document: ProvenanceDocument, public_key: Path | None) -
 def _identity_differences(document: ProvenanceDocument, target: Target) -> Iterator[Difference]:
     """Yield the claims about chain and contract that are not those of the target."""
     with target.reader() as chain:
-        ledger = target.ledger(chain)
-        identity = {
-            "chain": str(chain.chain_id),
-            "genesis": to_hex(chain.genesis_hash),
-            "contract": ledger.address,
-        }
-    for name, value in identity.items():
+        genesis = to_hex(chain.genesis_hash)
+        identity = (str(chain.chain_id), genesis, target.ledger(chain).address)
+    for name, value in zip(("chain", "genesis", "contract"), identity, strict=True):
         claimed = document.claim(name)
         # A field that is missing is named with all others.
         yield from differences(value if claimed is None else claimed, value, name)
@@ -240,14 +212,14 @@ def _facts(
 
 def _differences(document: ProvenanceDocument, facts: RunFacts) -> Iterator[Difference]:
     yield from differences(document.value, document.kind.derive(facts))
-    if document.folder is not None:
-        is_model = document.kind is DocumentKind.MODEL
-        for name, reason in (
-            folder_differences(document.folder, facts)
-            if is_model
-            else crate_differences(document.folder, crate_files(facts))
-        ):
-            yield Difference(name, "", "the run's", reason)
+    if document.folder is None:
+        return
+    if document.kind is DocumentKind.MODEL:
+        files = folder_differences(document.folder, facts)
+    else:
+        files = crate_differences(document.folder, crate_files(facts))
+    for name, reason in files:
+        yield Difference(name, "", "the run's", reason)
 
 
 def _attestation_notes(document: ProvenanceDocument, facts: RunFacts) -> Iterator[str]:
@@ -269,24 +241,12 @@ def _attestation_notes(document: ProvenanceDocument, facts: RunFacts) -> Iterato
 MAX_BYTES = 16 << 20
 """A signature names each file of a folder in some 150 bytes."""
 CURVES = {"secp256r1", "secp384r1", "secp521r1"}
-
-_OF_SIGNATURE = {"keyid", "sig"}
 _MAX_KEY_BYTES = 1 << 16
 _EXTRA = "provenance"
 
 
 class SignatureMismatchError(CmflError):
     """A signature is not that of the key over what is there."""
-
-
-def require_private_key(path: Path) -> Any:
-    """Return the private key in a PEM file."""
-    return _key(path, "load_pem_private_key", (None,))
-
-
-def require_public_key(path: Path) -> Any:
-    """Return the public key in a PEM file."""
-    return _key(path, "load_pem_public_key", ())
 
 
 def sign_folder(folder: Path, private_key: Path) -> None:
@@ -328,7 +288,7 @@ def signed_envelope(payload: bytes, payload_type: str, private_key: Path) -> dic
     from securesystemslib.signer import CryptoSigner
 
     envelope = Envelope(payload, payload_type, {})
-    envelope.sign(CryptoSigner(require_private_key(private_key)))
+    envelope.sign(CryptoSigner(require_key(private_key, "private")))
     return dict(envelope.to_dict())
 
 
@@ -339,25 +299,26 @@ def require_signed_envelope(envelope: dict[str, Any], public_key: Path) -> None:
     from securesystemslib.exceptions import FormatError, VerificationError
     from securesystemslib.signer import SSlibKey
 
-    key = SSlibKey.from_crypto(require_public_key(public_key))
+    key = SSlibKey.from_crypto(require_key(public_key, "public"))
     signatures = envelope.get("signatures")
     try:
         # The library changes what it reads.
         copies = [dict(each) for each in signatures] if isinstance(signatures, list) else []
-        if any(each.keys() != _OF_SIGNATURE for each in copies):
+        if any(each.keys() != {"keyid", "sig"} for each in copies):
             raise SignatureMismatchError("a signature has keyid and sig, and nothing else")
         Envelope.from_dict(envelope | {"signatures": copies}).verify([key], 1)
     except (VerificationError, FormatError, ValueError, KeyError, TypeError, AttributeError) as e:
         raise SignatureMismatchError("no signature in the envelope is the key's") from e
 
 
-def _key(path: Path, loader: str, arguments: tuple[None, ...]) -> Any:
-    serialization = imported(
-        "cryptography.hazmat.primitives.serialization", _EXTRA, "keys of signatures"
-    )
+def require_key(path: Path, kind: Literal["private", "public"]) -> Any:
+    """Return the key in a PEM file."""
+    module = "cryptography.hazmat.primitives.serialization"
+    serialization = imported(module, _EXTRA, "keys of signatures")
+    password = (None,) if kind == "private" else ()
     try:
         data = read_file(path, _MAX_KEY_BYTES)
-        key = getattr(serialization, loader)(data, *arguments)
+        key = getattr(serialization, f"load_pem_{kind}_key")(data, *password)
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}") from error
     except TypeError as error:
@@ -375,17 +336,14 @@ ADAPTER_FILE = "adapter_model.safetensors"
 ADAPTER_SETTINGS = "adapter_config.json"
 BASE_OPTION = "path"
 """Option of the model hf that names its base."""
-
 _MAX_SETTINGS_BYTES = 1 << 20
-_OF_ADAPTERS = {ADAPTER_FILE, ADAPTER_SETTINGS}
 
 
 def copy_base(base: Path, folder: Path, bound: str) -> None:
-    """Copy the files of a base, and nothing else that is beside them, into a model's folder.
+    """Copy the files of a base, and no other files, into a model's folder.
 
-    Args:
-        base: the folder that the run's own configuration names; links in it are followed.
-        bound: hex digits of the digest that the run document has.
+    The run's own configuration names `base`, whose links are followed. `bound` has the hex digits
+    of the digest in the run document.
     """
     copied = folder / BASE_FOLDER
     for name in files_in(BASE_OPTION, base):
@@ -417,9 +375,21 @@ def anchor_of(folder: Path, layout: Layout) -> str | None:
 
 def model_digest(folder: Path, layout: Layout) -> Digest | None:
     """Return the digest of adapters as the ledger has it; None if they are of no such model."""
-    tensors = _tensors_of(folder / ADAPTER_FILE)
-    names = [_name_in_peft(name) for name, _ in layout]
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    from clients.models.model_file import MAX_MODEL_BYTES
+
+    # peft leaves out what the run's layout has: the prefix, and the adapter's name.
+    names = [
+        name.removeprefix("model.").replace(".modules_to_save.default", "").replace(".default", "")
+        for name, _ in layout
+    ]
     shapes = [shape for _, shape in layout]
+    try:
+        tensors = load(read_file(folder / ADAPTER_FILE, MAX_MODEL_BYTES))
+    except (OSError, SafetensorError, ValueError, TypeError, KeyError):
+        return None
     if tensors.keys() != set(names):
         return None
     parts = [tensors[name] for name in names]
@@ -431,11 +401,17 @@ def model_digest(folder: Path, layout: Layout) -> Digest | None:
 def folder_differences(folder: Path, facts: RunFacts) -> Iterator[tuple[str, str]]:
     """Yield the files of a signed folder that are not the run's, each with a reason."""
     has_adapters = (folder / ADAPTER_FILE).exists()
-    expected = {SIGNATURE_FILE} | (_OF_ADAPTERS if has_adapters else {MODEL_FILE})
-    bound = bound_base(facts.document)
+    files = {ADAPTER_FILE, ADAPTER_SETTINGS} if has_adapters else {MODEL_FILE}
+    expected = {SIGNATURE_FILE} | files
+    bound, base = bound_base(facts.document), folder / BASE_FOLDER
     if bound is not None:
         expected.add(BASE_FOLDER)
-        yield from _base_differences(folder / BASE_FOLDER, bound)
+        try:
+            here = digest_at(BASE_OPTION, base) if base.is_dir() else "of nothing"
+        except ConfigurationError as error:
+            here = str(error)
+        if here != bound:
+            yield BASE_FOLDER, f"has the digest {here}"
     for path in sorted(folder.iterdir()):
         if path.name not in expected:
             yield path.name, "is no file of an exported model"
@@ -469,33 +445,6 @@ def _adapter_differences(folder: Path, facts: RunFacts) -> Iterator[tuple[str, s
     for name, value in stated.items():
         if value is not None and settings.get(name) != value:
             yield f"{ADAPTER_SETTINGS}:{name}", f"is not {value}"
-
-
-def _base_differences(base: Path, bound: str) -> Iterator[tuple[str, str]]:
-    try:
-        here = digest_at(BASE_OPTION, base) if base.is_dir() else "of nothing"
-    except ConfigurationError as error:
-        here = str(error)
-    if here != bound:
-        yield BASE_FOLDER, f"has the digest {here}"
-
-
-def _tensors_of(file: Path) -> dict[str, NDArray[Any]]:
-    """Return the tensors of a safetensors file; none of one that cannot be read."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    from clients.models.model_file import MAX_MODEL_BYTES
-
-    try:
-        return dict(load(read_file(file, MAX_MODEL_BYTES)))
-    except (OSError, SafetensorError, ValueError, TypeError, KeyError):
-        return {}
-
-
-def _name_in_peft(name: str) -> str:
-    plain = name.removeprefix("model.").replace(".modules_to_save.default", "")
-    return plain.replace(".default", "")
 
 
 def _settings_of(file: Path) -> dict[str, Any]:

@@ -152,7 +152,7 @@ SWEPT = rows(
     for at in (1, 9)
     for s in (1, 2)
 )
-WRITE = "clients.experiments.figures.write"
+WRITE = "clients.experiments.plots.write"
 ATTACKED = {"malicious": (0,), "attack": "alie", "condition": "lies"}
 
 

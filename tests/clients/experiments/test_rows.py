@@ -18,7 +18,6 @@ from clients.experiments.rows import (
     ExperimentRows,
     TrialRow,
     append_row,
-    archive_path,
     cut_torn_line,
     encode_row,
     final_of,
@@ -196,7 +195,7 @@ def test_a_damaged_archive_is_refused(out: Path) -> None:
     archive.write_bytes(archive.read_bytes()[:100])
     with pytest.raises(ConfigurationError, match="cannot be unpacked"):
         read_rows(out / "normal.jsonl")
-    archive_path(out, "grids").write_bytes(b"no archive")
+    (out / "grids.tar.xz").write_bytes(b"no archive")
     with pytest.raises(ConfigurationError, match="cannot be unpacked"):
         unpack(out, "grids")
 
@@ -221,14 +220,14 @@ def test_rows_of_an_archive_that_is_cut_off_are_not_left_on_disk(out: Path) -> N
 )
 def test_what_is_no_file_of_its_own_is_not_unpacked(out: Path, name: str, kind: bytes) -> None:
     pack(out, "normal")
-    with tarfile.open(archive_path(out, "normal"), "w:xz") as packed:
+    with tarfile.open(out / "normal.tar.xz", "w:xz") as packed:
         packed.addfile(tarfile.TarInfo("normal.jsonl"))
         member = tarfile.TarInfo(name)
         member.type, member.linkname = kind, "/etc/passwd"
         packed.addfile(member)
     with pytest.raises(ConfigurationError, match="is no file of normal"):
         unpack(out, "normal")
-    assert [*out.iterdir()] == [archive_path(out, "normal")]
+    assert [*out.iterdir()] == [out / "normal.tar.xz"]
 
 
 def test_no_more_is_unpacked_than_the_bound(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
