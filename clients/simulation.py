@@ -381,7 +381,7 @@ class Simulation:
         for client in chain.participants().members:
             honest, member = self._cast.member(client, context.journal, self._judge)
             members.append(member)
-            honest.recall(context.domain, self._observer.envelopes_of(view, client))
+            honest.recall(context.domain, self._observer.envelopes(view))
         return members
 
     def _payloads(self, chain: ChainView) -> dict[ClientId, Payload]:

@@ -1,23 +1,17 @@
 """What actors can see: the followed contract, the run's models, envelopes and payloads.
 
-What is final does not change, so only the events since are read, and those only if the contract's
-storage moved: every event moves it (`complete_log`), and heads and digests are chains of
-hashes, which never return to an earlier value. Where the storage moved, the events since must lead
-to it: a node that lags behind or leaves an event out contradicts the contract's own answer.
+What is final does not change, so only the events since are read, and only if the contract's
+storage moved: every event moves it (`contract/event_log.py`), and heads and digests are chains of
+hashes, which never return to an earlier value. The events since must lead to the storage: a node
+that lags behind or leaves an event out contradicts the contract's own answer. The reader of its
+own transactions may leave this comparison to a later reading.
 
-Who reads the events of its own transactions may leave the storage for a later reading, which
-compares all events since.
-
-Reading goes on only from a block that the chain is certain to contain still. Otherwise - after a
-restart, a reorganisation, on a node that ends before, or that contradicts what was read -
-everything is read again, from the block that created the contract.
+Reading continues only from a block that the chain certainly still contains. Otherwise (after a
+restart or a reorganisation, or if a node ends before or contradicts what was read) everything is
+read again, from the block that created the contract.
 
 Bytes that this process hashed need no second look, so its own actors find them here and not in the
-store. All that others put there is read from the store, and verified: nothing comes in here but
-what an actor of this process asked to have stored.
-
-Both ends of the travel are models that the contract names, read by their digests like any blob, so
-a resumed run finds the same.
+store. Bytes of others are read from the store, and verified.
 """
 
 from __future__ import annotations
@@ -83,7 +77,9 @@ class ContractFollower:
             verifies: whether to ask for the contract's storage, and to compare the events with it.
         """
         before = self.newest
-        if before is not None and not self._continues(before, head, final_block):
+        if before is not None and (
+            before.final_block > final_block or not self._ancestry.connects(before.head, head)
+        ):
             before = None
         is_read = before is not None and before.final_block == final_block
         if before is not None and is_read and (before.storage is not None or not verifies):
@@ -98,9 +94,6 @@ class ContractFollower:
             raise
         return self.newest
 
-    def _continues(self, before: FollowedContract, head: Block, final_block: int) -> bool:
-        return before.final_block <= final_block and self._ancestry.connects(before.head, head)
-
     def _read(
         self,
         before: FollowedContract | None,
@@ -108,7 +101,6 @@ class ContractFollower:
         final_block: int,
         storage: LedgerSnapshot | None,
     ) -> FollowedContract:
-        """Return the contract after a final block, given an earlier one."""
         if before is not None and storage is not None and before.storage == storage:
             return replace(before, head=head, final_block=final_block)
         if before is None:
@@ -158,7 +150,7 @@ class RunModels:
         """Look at a run.
 
         Args:
-            published: what a driver of the same process has stored, which is not read again.
+            published: blobs of a driver of this process, which are not read again.
             state: returns what the contract kept after a block; None to ask the chain each time.
             remembers: hold a window's models, where nothing is stored that could be read again.
         """
@@ -242,11 +234,7 @@ class Observer:
         lineage: AncestryCheck | None = None,
         remembers: bool = False,
     ) -> None:
-        """Observe a run.
-
-        Args:
-            published: what a driver of the same process has stored, which is not read again.
-        """
+        """Observe a run; see `RunModels` for `published` and `remembers`."""
         self._context = context
         self._published = PublishedBlobs() if published is None else published
         models = RunModels(context, self._published, self._state, remembers=remembers)
@@ -311,7 +299,7 @@ class Observer:
 
         Args:
             model: w_t, shape (d,).
-            block: the one after which the chain is looked at, None for the newest.
+            block: the one after which the chain is read; None for the newest.
         """
         closing = self._context.ledger.block(inputs.closing.block)
         self._listed.clear()
@@ -346,19 +334,13 @@ class Observer:
             return view
         return replace(view, newest_block=self.newest.number)
 
-    def envelopes_of(self, view: RoundView, client: ClientId) -> list[Envelope]:
-        return [envelope for envelope in self.envelopes(view) if envelope.client == client]
-
     def envelopes(self, view: RoundView) -> list[Envelope]:
-        """Return all envelopes of a round in the mailbox, read from its beginning."""
-        return [envelope for kind in _KINDS for envelope in self._whole(view, kind)]
-
-    def _whole(self, view: RoundView, kind: EnvelopeKind) -> list[Envelope]:
-        """Return all mail of a kind, in as many listings as it takes: one reads only so much."""
+        """Return all envelopes of a round, from its beginning: one listing reads only so many."""
         envelopes: list[Envelope] = []
-        board = (view.inputs.domain, view.inputs.round, kind)
-        while came := self._context.mailbox.listed(*board, len(envelopes)):
-            envelopes += came
+        for kind in _KINDS:
+            board, start = (view.inputs.domain, view.inputs.round, kind), len(envelopes)
+            while came := self._context.mailbox.listed(*board, len(envelopes) - start):
+                envelopes += came
         return envelopes
 
     def _fetched(self, announced: Mapping[ClientId, Digest]) -> dict[ClientId, Payload]:

@@ -81,11 +81,7 @@ def proposals_of(view: RoundView, phase: Phase) -> list[Proposal]:
 def decision_of(
     view: RoundView, settlement: Settlement, incidents: Digest
 ) -> tuple[SubmittedDecision, tuple[SubmittedCertificate, SubmittedCertificate]]:
-    """Return what the contract is sent.
-
-    Args:
-        incidents: digest of the incidents document, 32 zero bytes without one.
-    """
+    """Return what the contract is sent; `incidents` is 32 zero bytes without a document."""
     judgement, inputs = settlement.judgement, view.inputs
     committee = inputs.participants.committee
     decision = SubmittedDecision.of(
@@ -99,23 +95,19 @@ def incidents_of(
     view: RoundView, judge: JudgementCache, settlement: Settlement
 ) -> tuple[Digest, bytes | None]:
     """Return the incidents document of a round and its digest, zero and None without incidents."""
-    incidents = [*_equivocations(view), *_failed_views(view, judge, settlement)]
+    # One incident for each member, phase and view with two different votes.
+    equivocations: dict[tuple[int, int, int], Incident] = {}
+    for (member, slot), votes in view.votes.items():
+        if len(votes) == 2:
+            pair = tuple(sorted(votes, key=lambda signed: signed.vote.result))
+            incident = Incident(slot.phase, slot.view, member, IncidentKind.EQUIVOCATION, pair)
+            equivocations.setdefault(incident.key[:3], incident)
+    incidents = [*equivocations.values(), *_failed_views(view, judge, settlement)]
     if not incidents:
         return NO_DIGEST, None
     ordered = tuple(sorted(incidents, key=lambda incident: incident.key))
     data = encode_incidents(Incidents(view.inputs.round, view.inputs.closing.base, ordered))
     return sha256(data), data
-
-
-def _equivocations(view: RoundView) -> list[Incident]:
-    """Return one incident for each member, phase and view with two different votes."""
-    incidents: dict[tuple[int, int, int], Incident] = {}
-    for (member, slot), votes in view.votes.items():
-        if len(votes) == 2:
-            pair = tuple(sorted(votes, key=lambda signed: signed.vote.result))
-            incident = Incident(slot.phase, slot.view, member, IncidentKind.EQUIVOCATION, pair)
-            incidents.setdefault(incident.key[:3], incident)
-    return list(incidents.values())
 
 
 def _failed_views(view: RoundView, judge: JudgementCache, settlement: Settlement) -> list[Incident]:
@@ -138,10 +130,7 @@ def _failed_views(view: RoundView, judge: JudgementCache, settlement: Settlement
 def _failed(
     view: RoundView, judge: JudgementCache, settlement: Settlement, request: SignedVote
 ) -> Incident:
-    """Return what became of a single request that was not decided.
-
-    An accusation needs a judgement: a record that cannot be judged here may be right.
-    """
+    """Return the incident of a single undecided request; an accusation needs a judgement."""
     vote = request.vote
     proposals = view.proposals.get((vote.phase, vote.view), ())
     where = (vote.phase, vote.view, request.member)
@@ -205,7 +194,7 @@ class JudgementCache:
             result: Judged = (None, (Violation(ViolationCode.OTHER_ROUND_OR_BASE),))
         else:
             result = judge(view.inputs, read, view.evidence, self._distances)
-        if not any(doubt.code in _NOT_FINAL for doubt in result[1]):
+        if _NOT_FINAL.isdisjoint(doubt.code for doubt in result[1]):
             self._judged[digest] = result
         return result
 
