@@ -12,8 +12,8 @@ from api.histories import (
     chain_head,
     chain_response,
     deployment_details,
-    deployment_list,
     deployment_path,
+    deployment_summary,
     stage_name,
 )
 from api.http.answers import HOST_NOT_SERVED, REQUEST_INVALID, AnyChain
@@ -96,7 +96,7 @@ def list_chains(reading: AnyChain) -> Response:
 
 
 def package_version() -> str:
-    """Return this package's version."""
+    """Return the version of cmfl-ledger."""
     try:
         return version("cmfl-ledger")
     except PackageNotFoundError:
@@ -107,7 +107,8 @@ def package_version() -> str:
 def list_deployments(reading: OneChain) -> Response:
     """List every deployment whose manifest agrees with the chain, by its run's name."""
     served, _ = reading.chain.deployments()
-    return reading.respond(deployment_list(reading.chain, served))
+    summaries = [deployment_summary(reading.chain, deployment) for deployment in served]
+    return reading.respond({"deployments": summaries})
 
 
 @_deployments.answers("/{address}", "One deployment", DeploymentAnswer, OF_DEPLOYMENT)

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from api.http.answers import ProblemError
 from api.store.app import STORE_LOCK
 from api.store.permissions import FRESH_SECONDS, STALE_SECONDS, PermissionCache
+from api.store.receiver import require_round
 from ledger.chain.contract import abi
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Log
@@ -45,7 +47,10 @@ def test_the_chain_is_queried_once_second_and_may_be_offline(contract: Contract)
     assert [client.address for client in first.registry] == [
         signer.address for signer in signers()[: PARAMETERS.clients]
     ]
-    assert [first.accepts(number) for number in range(4)] == [True, True, True, False]
+    for number in range(3):
+        require_round(first, number)
+    with pytest.raises(ProblemError, match="round 3 is not taken while round 1 is open"):
+        require_round(first, 3)
     assert permissions.now() is first
     assert ledger.asked == 1
     ledger.is_away = True
