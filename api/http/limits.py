@@ -30,6 +30,7 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -60,13 +61,13 @@ _ALLOWED_HOSTS = (
 )
 MAX_BODY_BYTES = 16_384
 HEADERS = {
-    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
-    b"x-content-type-options": b"nosniff",
-    b"referrer-policy": b"no-referrer",
-    b"cross-origin-opener-policy": b"same-origin",
-    b"x-frame-options": b"DENY",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "x-frame-options": "DENY",
 }
-"""What an answer says of itself; a page that needs more says so itself."""
+"""Headers of an answer that does not set them itself."""
 
 
 class HttpMiddleware:
@@ -174,9 +175,9 @@ class SafeHeaders(HttpMiddleware):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = {name.lower() for name, _ in message["headers"]}
-                added = [(name, value) for name, value in HEADERS.items() if name not in own]
-                message = {**message, "headers": [*message["headers"], *added]}
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         await self._app(scope, receive, with_headers)

@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, cast
 
 from fastapi import Query, Request, Response
-from pydantic import BeforeValidator
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from api.http.answers import (
@@ -22,7 +21,14 @@ from api.http.answers import (
     to_rooted_json,
 )
 from api.http.openapi import OF_DEPLOYMENT
-from api.http.parameters import MAX_INDEX, Address, OneChain, of_deployment, success, whole_number
+from api.http.parameters import (
+    IN_PLAIN_DIGITS,
+    MAX_INDEX,
+    Address,
+    OneChain,
+    of_deployment,
+    success,
+)
 from api.http.streams import LastEventId, streamed
 from api.schemas import FederationAnswer
 from ledger.history.answers_rounds import SeriesAnswer, chart_rounds, series_response
@@ -60,12 +66,12 @@ def read_training(
     first: Annotated[
         int | None,
         Query(alias="from", ge=1, le=MAX_INDEX, description="first round; else the first"),
-        BeforeValidator(whole_number),
+        IN_PLAIN_DIGITS,
     ] = None,
     last: Annotated[
         int | None,
         Query(alias="to", ge=1, le=MAX_INDEX, description="last round; else the newest"),
-        BeforeValidator(whole_number),
+        IN_PLAIN_DIGITS,
     ] = None,
 ) -> Response:
     """Return each update of ended rounds with its auditors' verdicts, and those that disagree.

@@ -17,7 +17,7 @@ store. Bytes of others are read from the store, and verified.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -136,63 +136,6 @@ class PublishedBlobs:
         self._known.clear()
 
 
-class RunModels:
-    """Reads the models that the contract names; holds the newest, and the travel to it."""
-
-    def __init__(
-        self,
-        context: ActorContext,
-        published: PublishedBlobs,
-        state: Callable[[int | None], LedgerSnapshot] | None = None,
-        *,
-        remembers: bool = False,
-    ) -> None:
-        """Look at a run.
-
-        Args:
-            published: blobs of a driver of this process, which are not read again.
-            state: returns what the contract kept after a block; None to ask the chain each time.
-            remembers: hold a window's models, where nothing is stored that could be read again.
-        """
-        self._context = context
-        self._published = published
-        self._state = context.ledger.state if state is None else state
-        has_travel = context.parameters.compares_directions
-        self._most = WINDOW + 1 if has_travel and remembers else 1
-        self._held: dict[Digest, NDArray[np.float32]] = {}
-        self._travel: tuple[int, Digest, NDArray[np.float32]] | None = None
-
-    def newest(self, block: int | None = None) -> NDArray[np.float32]:
-        """Return w_t, shape (d,), as the contract names it."""
-        digest = self._state(block).model
-        # Last in order, also where an undecided round left the model as it was.
-        self._held[digest] = self._held.pop(digest) if digest in self._held else self._read(digest)
-        while len(self._held) > self._most:
-            del self._held[next(iter(self._held))]
-        return self._held[digest]
-
-    def travel(self, round_number: int, block: int | None = None) -> NDArray[np.float32] | None:
-        """Return w_s − w_t, shape (d,), of the open round; None where its distances need none.
-
-        Args:
-            block: the one after which it is open, None for the newest.
-        """
-        if not needs_displacement(self._context.parameters, round_number):
-            return None
-        now = self._state(block).model
-        if self._travel is None or self._travel[:2] != (round_number, now):
-            before = model_of_round(self._context.ledger, window_start(round_number))
-            older = self._held[before] if before in self._held else self._read(before)
-            self._travel = round_number, now, displacement(older, self.newest(block))
-        return self._travel[2]
-
-    def _read(self, digest: Digest) -> NDArray[np.float32]:
-        dimension = self._context.parameters.dimension
-        blob = self._published.find(digest)
-        data = self._context.blobs.get(digest, 4 * dimension) if blob is None else blob.data
-        return vector_from_bytes(data, dimension)
-
-
 def model_of_round(ledger: RoundHistory, round_number: int) -> Digest:
     """Return the digest of w_s, the model that a round began with."""
     first = round_number - 2
@@ -218,7 +161,7 @@ _KINDS = (
 
 
 class Observer:
-    """The view of the run for any number of actors in one process.
+    """The view of the run for any number of actors in one process: chain, models and mail.
 
     Attributes:
         newest: the chain's newest block when `chain` was last asked for; None before.
@@ -234,11 +177,18 @@ class Observer:
         lineage: AncestryCheck | None = None,
         remembers: bool = False,
     ) -> None:
-        """Observe a run; see `RunModels` for `published` and `remembers`."""
+        """Observe a run.
+
+        Args:
+            published: blobs of a driver of this process, which are not read again.
+            remembers: hold a window's models, where nothing is stored that could be read again.
+        """
         self._context = context
         self._published = PublishedBlobs() if published is None else published
-        models = RunModels(context, self._published, self._state, remembers=remembers)
-        self.model, self.travel = models.newest, models.travel
+        has_travel = context.parameters.compares_directions
+        self._most_models = WINDOW + 1 if has_travel and remembers else 1
+        self._models: dict[Digest, NDArray[np.float32]] = {}
+        self._travel: tuple[int, Digest, NDArray[np.float32]] | None = None
         self._follower = ContractFollower(
             context.ledger, lineage or AncestryCheck(context.ledger.block)
         )
@@ -291,6 +241,36 @@ class Observer:
         if followed is not None and followed.final_block == block and followed.storage is not None:
             return followed.storage
         return self._context.ledger.state(block)
+
+    def model(self, block: int | None = None) -> NDArray[np.float32]:
+        """Return w_t, shape (d,), as the contract names it after a block, None for the newest."""
+        digest, held = self._state(block).model, self._models
+        # Last in order, also where an undecided round left the model as it was.
+        held[digest] = held.pop(digest) if digest in held else self._read_model(digest)
+        while len(held) > self._most_models:
+            del held[next(iter(held))]
+        return held[digest]
+
+    def travel(self, round_number: int, block: int | None = None) -> NDArray[np.float32] | None:
+        """Return w_s − w_t, shape (d,), of the open round; None where its distances need none.
+
+        Args:
+            block: the one after which it is open, None for the newest.
+        """
+        if not needs_displacement(self._context.parameters, round_number):
+            return None
+        now = self._state(block).model
+        if self._travel is None or self._travel[:2] != (round_number, now):
+            before = model_of_round(self._context.ledger, window_start(round_number))
+            older = self._models[before] if before in self._models else self._read_model(before)
+            self._travel = round_number, now, displacement(older, self.model(block))
+        return self._travel[2]
+
+    def _read_model(self, digest: Digest) -> NDArray[np.float32]:
+        dimension = self._context.parameters.dimension
+        blob = self._published.find(digest)
+        data = self._context.blobs.get(digest, 4 * dimension) if blob is None else blob.data
+        return vector_from_bytes(data, dimension)
 
     def opened(
         self, inputs: Inputs, model: NDArray[np.float32], block: int | None = None

@@ -173,70 +173,48 @@ class JudgementCache:
     """Judges records of the newest round that it was asked about."""
 
     def __init__(self, distances: Distances = plain_distances) -> None:
-        self._distances = CachedDistances(distances)
+        self._distances = distances
+        self._asked: tuple[object, ...] = ()
+        self._arrays: list[NDArray[np.float32] | None] = []
+        self._matrix: NDArray[np.float64] | None = None
         self._inputs: Inputs | None = None
         self._about: tuple[NDArray[np.float32] | None, ...] = (None, None)
         self._judged: dict[Digest, Judged] = {}
-        self._records: dict[Digest, RoundRecord | None] = {}
 
     def judge(self, view: RoundView, record: bytes) -> Judged:
-        """Return what follows from a record's bytes, or the doubts about it.
-
-        Args:
-            record: the bytes; if they are no record, there is one doubt.
-        """
+        """Return what follows from a record's bytes, or the doubts about it."""
         self._turn_to(view)
         digest = sha256(record)
         if digest in self._judged:
             return self._judged[digest]
-        read = self.read(view, record)
-        if read is None:
+        try:
+            read = decode_record(record)
+        except EncodingError:
             result: Judged = (None, (Violation(ViolationCode.OTHER_ROUND_OR_BASE),))
         else:
-            result = judge(view.inputs, read, view.evidence, self._distances)
+            result = judge(view.inputs, read, view.evidence, self._distances_of)
         if _NOT_FINAL.isdisjoint(doubt.code for doubt in result[1]):
             self._judged[digest] = result
         return result
 
-    def read(self, view: RoundView, record: bytes) -> RoundRecord | None:
-        """Return the record behind bytes, None if they are none."""
-        self._turn_to(view)
-        digest = sha256(record)
-        if digest not in self._records:
-            try:
-                self._records[digest] = decode_record(record)
-            except EncodingError:
-                self._records[digest] = None
-        return self._records[digest]
-
     def compose(self, view: RoundView, claims: Sequence[SignedScores]) -> RoundRecord:
-        return compose_record(view.inputs, view.evidence, claims, self._distances)
+        return compose_record(view.inputs, view.evidence, claims, self._distances_of)
 
     def score(
         self, view: RoundView, clients: Sequence[ClientId], member: ClientId
     ) -> ScoreVector | None:
-        return score_updates(view.inputs, view.evidence, clients, member, self._distances)
+        return score_updates(view.inputs, view.evidence, clients, member, self._distances_of)
 
     def _turn_to(self, view: RoundView) -> None:
         # Not the base alone: a reorganisation can leave it, and change committee, seed or model.
         inputs, vectors = view.inputs, (view.evidence.model, view.evidence.displacement)
         if inputs != self._inputs or not all(map(is_, vectors, self._about)):
-            self._inputs, self._about = inputs, vectors
-            self._judged, self._records = {}, {}
+            self._inputs, self._about, self._judged = inputs, vectors, {}
 
-
-class CachedDistances:
-    """Distances that remember the last set of updates they were asked for."""
-
-    def __init__(self, distances: Distances) -> None:
-        self._distances = distances
-        self._asked: tuple[object, ...] = ()
-        self._arrays: list[NDArray[np.float32] | None] = []
-        self._matrix: NDArray[np.float64] | None = None
-
-    def __call__(
+    def _distances_of(
         self, rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
+        """Return distances; those of the last set of updates are computed once."""
         clients = sorted(updates)
         request = (rule.name, tuple(clients), tuple(members))
         arrays = [travel, *(updates[client] for client in clients)]
