@@ -16,7 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.routing import Match
 
-from api.federation import CoverageReader, FederationMonitor
+from api.federation import FederationMonitor
 from api.histories import HistoryService
 from api.http import openapi
 from api.http.answers import (
@@ -97,8 +97,7 @@ def create_app(
     )
     app.state.settings = settings
     app.state.histories = histories_of(settings)
-    app.state.federations = FederationMonitor(settings.mailbox)
-    app.state.coverage = CoverageReader(settings.mailbox, settings.blob_folder)
+    app.state.federations = FederationMonitor(settings)
     app.state.streams = Streams(settings.most_streams, settings.most_streams_of_address)
     app.state.verifications = verifications.Verifications(settings.verification_seconds)
     for module in (service, rounds, clients, runs, proofs, verifications, web):

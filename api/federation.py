@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from api.histories import stage_name
@@ -49,6 +48,7 @@ from ledger.storage.opening import ReplicatedObjects, mail_objects_at, mailbox_a
 if TYPE_CHECKING:
     from api.histories import ServedDeployment
     from api.http.answers import RequestView
+    from api.settings import Settings
     from ledger.history.history import FoldedHistory
     from ledger.history.round import HistoryRound
 
@@ -146,18 +146,24 @@ FRESH_SECONDS = 1.0
 """How long a snapshot is used while no block comes."""
 
 FIRST_SNAPSHOT_SECONDS = 2.0
-"""How long a request waits for the first snapshot that another request takes."""
+"""How long a request waits for the first snapshot, or the mailbox, that another request reads."""
 
 SHOWN_ROUNDS = 10
+
+MAX_UPDATES = 5_000
+"""Updates after which an answer about coverage ends with its round."""
+
+MAX_SECONDS = 5.0
+"""Time after which it does: a mailbox may be slow, and its reader holds a thread."""
 
 
 class ChainTime:
     """The newest block's time, and the seconds since it was first seen: never ahead of its blocks.
 
     By a wall clock every client would seem late where the chain falls behind, or where the
-    onlooker's clock is ahead. A worker has to keep up with the others
-    (`clients/worker/background.py`); an onlooker may be a block behind, and reports no client late
-    too soon. Like a worker it drops the time of a block that the chain does not have any more.
+    service's clock is ahead. The service may be a block behind, and reports no client late too
+    soon. Like a worker (`clients/worker/background.py`) it drops the time of a block that the chain
+    does not have any more.
     """
 
     def __init__(self) -> None:
@@ -167,11 +173,7 @@ class ChainTime:
         self._last = 0.0
 
     def now(self, newest: Block, steady: float) -> float:
-        """Return the time in the chain's seconds; it does not go back along one chain.
-
-        Args:
-            steady: seconds of a monotonic clock.
-        """
+        """Return the time in the chain's seconds, given a monotonic clock's."""
         if self._latest.is_gone(newest):
             self._last = 0.0
         if newest.hash != self._newest:
@@ -203,19 +205,16 @@ class FederationMonitor:
     """The federations whose mail one service reads; safe to share between threads.
 
     One thread reads a federation's mail at a time, and the others get the latest snapshot: a
-    mailbox that does not answer blocks one thread only.
-
-    Args:
-        location: of the mailbox; None for a service that monitors no federation.
-        clock: monotonic, in seconds.
+    mailbox that does not answer blocks one thread only. The clock is monotonic, in seconds.
     """
 
-    def __init__(self, location: str | None, clock: Callable[[], float] = time.monotonic) -> None:
-        if location is not None:
-            parse_locations("mailbox", location)
-        self._location = location
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._location = settings.mailbox
+        if self._location is not None:
+            parse_locations("mailbox", self._location)
+        self._blobs = settings.blob_folder
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock, self._coverage_lock = threading.Lock(), threading.Lock()
         self._opened = 0
         self._deployments: dict[str, _MonitoredDeployment] = {}
 
@@ -249,6 +248,36 @@ class FederationMonitor:
             return deployment.latest
         finally:
             deployment.lock.release()
+
+    def coverage(
+        self, reading: RequestView, address: str, rounds: tuple[int | None, int | None]
+    ) -> TrainingAnswer:
+        """Return the coverage of rounds of a deployment, as many as one answer has room for.
+
+        Without a mailbox, attestations are read from the folder of the blobs.
+
+        Args:
+            rounds: first and last; None for the first and the last that have ended.
+        """
+        history = reading.history(address)
+        domain = deployed_domain(history.ledger, allow_unknown_creation=True)
+        if not self._coverage_lock.acquire(timeout=FIRST_SNAPSHOT_SECONDS):
+            raise ProblemError(BUSY, "another request is reading the mailbox")
+        try:
+            place, end = self._location, self._clock() + MAX_SECONDS
+            mailbox = Mailbox(FolderObjects(self._blobs)) if place is None else mailbox_at(place)
+
+            def is_enough(updates: int) -> bool:
+                return updates >= MAX_UPDATES or self._clock() >= end
+
+            return training_coverage(history, domain, mailbox, rounds, is_enough)
+        except ConfigurationError as error:
+            raise invalid("query", "from", str(error)) from error
+        except (BlobError, OSError) as error:
+            _log.warning("the mailbox cannot be read for attestations: %s", error)
+            raise ProblemError(MAILBOX_UNREADABLE, "the mailbox does not answer now") from error
+        finally:
+            self._coverage_lock.release()
 
 
 class _MonitoredDeployment:
@@ -334,57 +363,3 @@ def _paced(history: FoldedHistory, round_: HistoryRound) -> PacedRound:
         "ended": ended,
         "seconds": None if ended is None else max(0, ended["time"] - opened["time"]),
     }
-
-
-MAX_UPDATES = 5_000
-"""Updates after which an answer ends with its round."""
-
-MAX_SECONDS = 5.0
-"""Time after which it does: a mailbox may be slow, and its reader holds a thread."""
-
-WAITING_SECONDS = 2.0
-
-
-class CoverageReader:
-    """Reads attestations for one service; safe to share between threads.
-
-    Args:
-        location: of the mailbox; None for the folder of the blobs.
-        clock: monotonic, in seconds.
-    """
-
-    def __init__(
-        self, location: str | None, folder: Path, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._location = location
-        self._folder = folder
-        self._clock = clock
-        self._lock = threading.Lock()
-
-    def read(
-        self, reading: RequestView, address: str, rounds: tuple[int | None, int | None]
-    ) -> TrainingAnswer:
-        """Return the coverage of rounds of a deployment, as many as one answer has room for.
-
-        Args:
-            rounds: first and last; None for the first and the last that have ended.
-        """
-        history = reading.history(address)
-        domain = deployed_domain(history.ledger, allow_unknown_creation=True)
-        if not self._lock.acquire(timeout=WAITING_SECONDS):
-            raise ProblemError(BUSY, "another request is reading the mailbox")
-        try:
-            place, end = self._location, self._clock() + MAX_SECONDS
-            mailbox = Mailbox(FolderObjects(self._folder)) if place is None else mailbox_at(place)
-
-            def is_enough(updates: int) -> bool:
-                return updates >= MAX_UPDATES or self._clock() >= end
-
-            return training_coverage(history, domain, mailbox, rounds, is_enough)
-        except ConfigurationError as error:
-            raise invalid("query", "from", str(error)) from error
-        except (BlobError, OSError) as error:
-            _log.warning("the mailbox cannot be read for attestations: %s", error)
-            raise ProblemError(MAILBOX_UNREADABLE, "the mailbox does not answer now") from error
-        finally:
-            self._lock.release()

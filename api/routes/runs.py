@@ -36,7 +36,7 @@ from ledger.history.local import RoundFollower
 from ledger.history.training import TrainingAnswer
 
 if TYPE_CHECKING:
-    from api.federation import CoverageReader, FederationMonitor, FederationSnapshot
+    from api.federation import FederationMonitor, FederationSnapshot
 
 _runs = of_deployment()
 ROUTES = _runs.routes
@@ -81,8 +81,8 @@ def read_training(
     seconds; `next_from` says where the next one begins. New attestations come without a new block,
     about old rounds, too: no answer is immutable, and its ETag changes with what it says.
     """
-    coverage = cast("CoverageReader", reading.request.app.state.coverage)
-    return reading.respond(coverage.read(reading, address, (first, last)))
+    federations = federations_of(reading.request)
+    return reading.respond(federations.coverage(reading, address, (first, last)))
 
 
 @_runs.answers(
