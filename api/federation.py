@@ -32,7 +32,7 @@ from api.schemas import FederationAnswer, OpenRound, PacedRound
 from ledger.actors.view import ChainView, RoundView
 from ledger.chain.contract.deploy import deployed_domain
 from ledger.chain.finality import LatestBlock
-from ledger.chain.ports import Block
+from ledger.chain.ports import Block, ChainReader
 from ledger.history.answers_parts import end_block
 from ledger.history.round import read_run
 from ledger.history.training import TrainingAnswer, training_coverage
@@ -215,7 +215,7 @@ class FederationMonitor:
         self._blobs = settings.blob_folder
         self._clock = clock
         self._lock, self._coverage_lock = threading.Lock(), threading.Lock()
-        self._opened = 0
+        self._chain: ChainReader | None = None
         self._deployments: dict[str, _MonitoredDeployment] = {}
 
     @property
@@ -229,8 +229,8 @@ class FederationMonitor:
         served, chain = reading.deployment(address), reading.chain
         with self._lock:
             # A chain that is opened anew starts without any.
-            if self._opened != chain.opened:
-                self._opened, self._deployments = chain.opened, {}
+            if self._chain is not chain.chain:
+                self._chain, self._deployments = chain.chain, {}
             deployment = self._deployments.setdefault(
                 served.manifest.address, _MonitoredDeployment(self._location)
             )

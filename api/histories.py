@@ -96,23 +96,19 @@ class _File:
         states = _state_of(path), _state_of(RunPaths(path.parent).configuration)
         return _File(path, is_of_this_home, states)
 
-    @property
-    def is_current(self) -> bool:
-        return self == _File.at(self.path, is_of_this_home=self.is_of_this_home)
-
     def rejected(self, reason: str) -> RefusedManifest:
         shown = ascii(f"{self.path.parent.name}/{self.path.name}")[1:-1][:200]
         return {"manifest": shown, "reason": " ".join(reason.split())[:500]}
 
 
 class Deployments:
-    """Finds and checks manifests, each again when its file or the chain is replaced."""
+    """The deployments of one chain: reads manifests, each again when its file is replaced."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, chain: ChainReader) -> None:
+        self.chain = chain
         self._settings = settings
         self._table = EventTable(Home(settings.home).event_log)
         self._lock = threading.Lock()
-        self._chain: ChainReader | None = None
         self._served: dict[_File, ServedDeployment] = {}
         self._recent: dict[int, ServedDeployment] = {}
 
@@ -124,27 +120,26 @@ class Deployments:
             if len(self._recent) > MAX_FOLDS:
                 self._recent.pop(next(iter(self._recent))).forget()
 
-    def find(self, chain: ChainReader, address: str) -> ServedDeployment | None:
+    def find(self, address: str) -> ServedDeployment | None:
         """Return a deployment by its address, in any case of the letters; None if unknown."""
         canonical = to_canonical(address)
         with self._lock:
-            cached = self._served.items() if chain is self._chain else ()
-            for file, served in cached:
-                if to_canonical(served.manifest.address) == canonical and file.is_current:
+            for file, served in self._served.items():
+                is_current = file == _File.at(file.path, is_of_this_home=file.is_of_this_home)
+                if to_canonical(served.manifest.address) == canonical and is_current:
                     return served
-        deployments, _ = self.all(chain)
+        deployments, _ = self.all()
         return next((d for d in deployments if to_canonical(d.manifest.address) == canonical), None)
 
-    def all(self, chain: ChainReader) -> tuple[list[ServedDeployment], list[RefusedManifest]]:
+    def all(self) -> tuple[list[ServedDeployment], list[RefusedManifest]]:
         """Return the served deployments and the rejected manifests, by the names of their runs."""
         files, rejected = self._files()
         with self._lock:
-            cached = self._served if chain is self._chain else {}
             served: dict[_File, ServedDeployment] = {}
             runs: dict[bytes, str] = {}
             for file in files:
                 try:
-                    deployment = cached.get(file) or _connected(chain, file, self._table)
+                    deployment = self._served.get(file) or self._connected(file)
                     contract = to_canonical(deployment.manifest.address)
                 except (ChainUnreachableError, ChainDamagedError):
                     raise
@@ -153,13 +148,22 @@ class Deployments:
                     rejected.append(file.rejected(str(error).replace(f"{file.path.parent}/", "")))
                     continue
                 if contract in runs:
-                    rejected.append(
-                        file.rejected(f"the contract is that of run {runs[contract]!r}")
-                    )
+                    reason = f"the contract is that of run {runs[contract]!r}"
+                    rejected.append(file.rejected(reason))
                     continue
                 served[file], runs[contract] = deployment, deployment.run
-            self._chain, self._served = chain, served
+            self._served = served
             return list(served.values()), rejected
+
+    def _connected(self, file: _File) -> ServedDeployment:
+        folder = RunPaths(file.path.parent) if file.is_of_this_home else None
+        manifest = read_manifest(file.path) if folder is None else read_run_manifest(folder)
+        ledger = connect(self.chain, manifest)
+        fixed = ledger.deployment()
+        require_possible_sizes(fixed)
+        ledger = CommitteeLedger(self.chain, ledger.address, ledger.from_block, fixed)
+        name = file.path.parent.name
+        return ServedDeployment(name, manifest, ledger, fixed, folder, self._table)
 
     def _files(self) -> tuple[list[_File], list[RefusedManifest]]:
         files: list[_File] = []
@@ -193,16 +197,6 @@ def _state_of(path: Path) -> _State:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _connected(chain: ChainReader, file: _File, table: EventTable) -> ServedDeployment:
-    folder = RunPaths(file.path.parent) if file.is_of_this_home else None
-    manifest = read_manifest(file.path) if folder is None else read_run_manifest(folder)
-    ledger = connect(chain, manifest)
-    sizes = ledger.deployment()
-    require_possible_sizes(sizes)
-    ledger = CommitteeLedger(chain, ledger.address, ledger.from_block, sizes)
-    return ServedDeployment(file.path.parent.name, manifest, ledger, sizes, folder, table)
-
-
 class HistoryService:
     """Chain, deployments and blobs of one service, read-only; safe to share between threads.
 
@@ -213,11 +207,9 @@ class HistoryService:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._file = settings.chain_file if settings.rpc_url is None else None
-        self._deployments = Deployments(settings)
         self._lock = threading.Lock()
-        self._chain: ChainReader | None = None
+        self._deployments: Deployments | None = None
         self._identity: tuple[int, int] | None = None
-        self._opened = 0
         self.blobs = FolderBlobs(settings.blob_folder)
         self.largest_blob = settings.largest_blob_bytes
 
@@ -233,22 +225,22 @@ class HistoryService:
                 ) from error
             identity = status.st_dev, status.st_ino
         with self._lock:
-            if self._chain is None or identity != self._identity:
+            deployments = self._deployments
+            if deployments is None or identity != self._identity:
                 self._close()
-                self._chain, self._identity = open_chain(self._settings), identity
-                self._opened += 1
-            chain, opened = self._chain, self._opened
-        block = chain.head()
-        return PinnedChain(chain, opened, block, chain.finalized(), self._deployments, self.blobs)
+                deployments = Deployments(self._settings, open_chain(self._settings))
+                self._deployments, self._identity = deployments, identity
+        chain = deployments.chain
+        return PinnedChain(chain, deployments, chain.head(), chain.finalized(), self.blobs)
 
     def close(self) -> None:
         with self._lock:
             self._close()
 
     def _close(self) -> None:
-        if self._chain is not None:
-            self._chain.close()
-        self._chain = None
+        if self._deployments is not None:
+            self._deployments.chain.close()
+        self._deployments = None
 
 
 def open_chain(settings: Settings, known: ChainPath | None = None) -> ChainReader:
@@ -265,33 +257,20 @@ def open_chain(settings: Settings, known: ChainPath | None = None) -> ChainReade
 
 @dataclass(frozen=True, slots=True)
 class PinnedChain:
-    """A chain as of `block`: later blocks are not read.
-
-    Attributes:
-        opened: number of the chain; a replaced chain has another.
-        final: number of the newest block that cannot change.
-    """
+    """A chain as of `block`: later blocks are not read, and none up to `final` can change."""
 
     chain: ChainReader
-    opened: int
+    deployments: Deployments
     block: Block
     final: int
-    _deployments: Deployments
     blobs: BlobReader
 
     @property
     def path(self) -> ChainPath:
         return ChainPath(self.chain.chain_id, self.chain.genesis_hash)
 
-    def deployments(self) -> tuple[list[ServedDeployment], list[RefusedManifest]]:
-        return self._deployments.all(self.chain)
-
-    def find(self, address: str) -> ServedDeployment | None:
-        """Return one deployment by its address; None if none is served there."""
-        return self._deployments.find(self.chain, address)
-
     def history(self, served: ServedDeployment) -> FoldedHistory:
-        self._deployments.use(served)
+        self.deployments.use(served)
         ledger = served.ledger
         # A home's own file has no node between it and its reader.
         if ledger.chain.node is not None:

@@ -258,7 +258,7 @@ class RequestView:
             name = eip55(address)
         except ChainError as error:
             raise invalid("path", "address", str(error)) from error
-        served = self.chain.find(name)
+        served = self.chain.deployments.find(name)
         if served is None:
             raise ProblemError(DEPLOYMENT_NOT_FOUND, f"no deployment at {name} is served")
         return served

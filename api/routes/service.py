@@ -59,7 +59,7 @@ def _uncached(answer: Health | Ready) -> Response:
 def read_status(reading: AnyChain) -> Response:
     """Return the chain's head, the status of each deployment, and the refused manifests."""
     chain = reading.chain
-    served, refused = chain.deployments()
+    served, refused = chain.deployments.all()
     answer: StatusAnswer = {
         "chain": chain_head(chain),
         "deployments": [_deployment_status(chain, deployment) for deployment in served],
@@ -106,7 +106,7 @@ def package_version() -> str:
 @_deployments.answers("", "All deployments", DeploymentsAnswer, OF_DEPLOYMENTS)
 def list_deployments(reading: OneChain) -> Response:
     """List every deployment whose manifest agrees with the chain, by its run's name."""
-    served, _ = reading.chain.deployments()
+    served, _ = reading.chain.deployments.all()
     summaries = [deployment_summary(reading.chain, deployment) for deployment in served]
     return reading.respond({"deployments": summaries})
 
