@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import cache, partial
 from http import HTTPStatus
-from typing import Any
 
 import anyio.to_thread
 from fastapi import FastAPI, Request
@@ -16,7 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.routing import Match
 
-from api.federation import CoverageReader, FederationMonitor
+from api.federation import FederationMonitor
 from api.histories import HistoryService
 from api.http import openapi
 from api.http.answers import (
@@ -58,7 +58,6 @@ from ledger.history.fields import CursorError
 from ledger.history.history import UnknownClientError, UnknownRoundError
 from ledger.protocol.errors import ChainError, ConfigurationError
 
-_ROUTED = (service, rounds, clients, runs, proofs, verifications, web)
 _NAMED: dict[type[Exception], ProblemKind] = {
     CursorError: CURSOR_INVALID,
     UnknownClientError: CLIENT_NOT_FOUND,
@@ -79,10 +78,8 @@ def create_app(
 ) -> FastAPI:
     """Return the service as an ASGI app; nothing is opened before the first request.
 
-    The app takes no lock of the home's, and writes nothing.
-
-    Args:
-        histories_of: makes the history service; another for a chain that is in no home.
+    The app takes no lock in the home, and writes nothing. The history service may be another one,
+    for a chain that is in no home.
     """
     app = FastAPI(
         title=openapi.TITLE,
@@ -100,14 +97,13 @@ def create_app(
     )
     app.state.settings = settings
     app.state.histories = histories_of(settings)
-    app.state.federations = FederationMonitor(settings.mailbox)
-    app.state.coverage = CoverageReader(settings.mailbox, settings.blob_folder)
+    app.state.federations = FederationMonitor(settings)
     app.state.streams = Streams(settings.most_streams, settings.most_streams_of_address)
     app.state.verifications = verifications.Verifications(settings.verification_seconds)
-    for module in _ROUTED:
+    for module in (service, rounds, clients, runs, proofs, verifications, web):
         # include_router would build the schemas of all routes once more: half a second.
         app.router.routes += module.ROUTES
-    _add_document(app, settings.root_path)
+    app.openapi = cache(partial(openapi.document, app, settings.root_path))  # type: ignore[method-assign]
     _add_errors(app, settings)
     _add_middleware(app, settings)
     return app
@@ -140,12 +136,8 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
             allow_origins=settings.allowed_origins,
             allow_methods=("GET", "HEAD", "POST", "DELETE"),
             allow_headers=(
-                "Authorization",
-                "Content-Type",
-                "If-None-Match",
-                "If-Range",
-                "Last-Event-ID",
-                "Range",
+                *("Authorization", "Content-Type", "If-None-Match", "If-Range"),
+                *("Last-Event-ID", "Range"),
             ),
             expose_headers=("Content-Range", "ETag", "Link", "Location", "X-As-Of-Block"),
         )
@@ -157,15 +149,6 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
     app.add_middleware(SafeHeaders)
 
 
-def _add_document(app: FastAPI, root_path: str) -> None:
-    def made() -> dict[str, Any]:
-        if not app.openapi_schema:
-            app.openapi_schema = openapi.document(app, root_path)
-        return app.openapi_schema
-
-    app.openapi = made  # type: ignore[method-assign]
-
-
 def _add_errors(app: FastAPI, settings: Settings) -> None:
     @app.exception_handler(ProblemError)
     async def refused(request: Request, error: ProblemError) -> Response:
@@ -173,7 +156,11 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        errors = [_field_error(entry) for entry in error.errors()]
+        errors = []
+        for entry in error.errors():
+            place, *names = (str(part) for part in entry["loc"])
+            name, rule = ".".join(names) or place, entry["msg"]
+            errors.append(FieldError(place=place[:20], name=name[:100], detail=rule[:MAX_SHOWN]))
         first = errors[0]
         detail = f"{first.place} {first.name}: {first.detail}"
         return problem(request, REQUEST_INVALID, detail, errors)
@@ -187,12 +174,13 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
     @app.exception_handler(ChainError)
     async def unreadable(request: Request, error: ChainError) -> Response:
         _log.warning("%s: %s", request.url.path, error)
+        found = (kind for each, kind in _OF_CHAIN.items() if isinstance(error, each))
+        detail = str(error).replace(f"{settings.home}/", "")
         if settings.rpc_url is not None:  # the node's address may hold a secret
             detail = "the node does not answer as it should"
             if isinstance(error, IncompleteLogsError):
                 detail = "the node's logs do not add up to what the contract says"
-            return problem(request, _kind(error), detail)
-        return problem(request, _kind(error), str(error).replace(f"{settings.home}/", ""))
+        return problem(request, next(found, CHAIN_UNREACHABLE), detail)
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
@@ -214,12 +202,9 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
 def serve(
     settings: Settings, host: str, port: int, on_listening: Callable[[str], None] | None = None
 ) -> None:
-    """Serve until the process is stopped.
+    """Serve until the process is stopped; port 0 takes a free one.
 
     The home must exist, its chain need not: /ready answers 503 until a run has made one.
-
-    Args:
-        port: 0 takes a free one.
     """
     if not settings.home.is_dir():
         raise ConfigurationError(f"there is no home at {settings.home}")
@@ -246,14 +231,3 @@ def _methods(app: FastAPI, request: Request) -> list[str]:
 
     methods = [method for method in ("GET", "POST", "DELETE") if is_answered(method)]
     return [*methods, "HEAD"] if "GET" in methods else methods
-
-
-def _kind(error: ChainError) -> ProblemKind:
-    found = (kind for each, kind in _OF_CHAIN.items() if isinstance(error, each))
-    return next(found, CHAIN_UNREACHABLE)
-
-
-def _field_error(entry: dict[str, Any]) -> FieldError:
-    place, *names = (str(part) for part in entry["loc"])
-    name = ".".join(names) or place
-    return FieldError(place=place[:20], name=name[:100], detail=entry["msg"][:MAX_SHOWN])

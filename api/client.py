@@ -1,17 +1,17 @@
 """A typed client of the service; an audit or a proof checks whether its answers are true.
 
 It needs httpx and pydantic, and no server. It validates the service's answers by the types in
-`ledger/history`, by which the service declares them. Only the shape of an answer is trusted:
-answers are bounded in size and in time, links are made here, not followed, and redirects lead
-nowhere.
+`ledger/history`, by which the service declares them. Answers are bounded in size and in time;
+links are made here, not followed, and redirects are refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sized
+from contextlib import suppress
 from functools import cache
 from http import HTTPStatus
-from typing import IO, Any, NoReturn, Self, TypeAlias, TypeVar, cast
+from typing import IO, Any, Self, TypeAlias, TypeVar, cast
 from urllib.parse import urlencode
 
 from pydantic import TypeAdapter, ValidationError
@@ -54,15 +54,11 @@ MAX_BUNDLE_BYTES = 16 << 30
 
 MAX_COVERAGE_PAGES = 1_000
 """Answers about the coverage of a run, each of thousands of updates."""
-
 MAX_COVERED_UPDATES = 2_000_000
-
 MAX_PAGE = 100
 """Entries of one page; a list with a greater limit is read in several pages."""
-
 TIMEOUT_SECONDS = 60.0
 JSON = "application/json"
-TAR = "application/x-tar"
 
 T = TypeVar("T")
 
@@ -71,11 +67,7 @@ Parameters: TypeAlias = "Mapping[str, str | int | bool | None]"
 
 
 class ServiceProblemError(ServiceError):
-    """A service rejects a request with a problem (RFC 9457).
-
-    Attributes:
-        type: of the problem, as a URN; `about:blank` where only HTTP has a name for it.
-    """
+    """A service rejects a request with a problem (RFC 9457), whose type is a URN."""
 
     def __init__(self, where: str, status: int, problem: Problem) -> None:
         self.status, self.type = status, problem.type
@@ -84,11 +76,9 @@ class ServiceProblemError(ServiceError):
 
 
 class Service:
-    """A service behind a URL, safe to share between threads; close it, or use it in a `with`.
+    """A service behind a URL, without `/v1`; safe to share between threads.
 
-    Args:
-        url: http or https, without `/v1`.
-        token: bearer token; None for none.
+    Close it, or use it in a `with`.
     """
 
     def __init__(
@@ -116,7 +106,7 @@ class Service:
         return self.read(StatusAnswer, "/v1/status")
 
     def chains(self) -> ChainsAnswer:
-        """Return the chains of the service."""
+        """Return the chains that the service reads."""
         answer = self.read(ChainsAnswer, "/v1/chains")
         for chain in answer["chains"]:
             _path_of(chain["name"])  # rejects a name that must not get into a path
@@ -160,7 +150,9 @@ class Service:
         Args:
             file: takes the bytes piece by piece instead; it is incomplete if this raises.
         """
-        asked = path + _encoded(query)
+        values = {name: value for name, value in (query or {}).items() if value is not None}
+        plain = {n: str(v).lower() if isinstance(v, bool) else str(v) for n, v in values.items()}
+        asked, where = f"{path}?{urlencode(plain)}" if plain else path, f"{self.shown_url}{path}"
         try:
             if file is None:
                 answer = self._server.get(asked, max_bytes)
@@ -169,38 +161,24 @@ class Service:
         except HttpFailureError as error:
             raise ServiceError(str(error)) from None
         if answer.status != HTTPStatus.OK:
-            _raise_problem(f"{self.shown_url}{path}", answer)
+            raise _refusal(where, answer)
         if answer.media_type != media_type:
-            raise ServiceError(
-                f"{self.shown_url}{path}: answers with {answer.media_type!r}, not {media_type}"
-            )
+            raise ServiceError(f"{where}: answers with {answer.media_type!r}, not {media_type}")
         return answer.body
 
 
-def _raise_problem(where: str, answer: HttpResponse) -> NoReturn:
-    """Raise the error for an answer without success."""
+def _refusal(where: str, answer: HttpResponse) -> ServiceError:
+    """Return the error for an answer without success."""
     if answer.media_type == MEDIA_TYPE:
-        try:
+        with suppress(ValidationError):
             problem = Problem.model_validate_json(answer.body, extra="ignore")
-        except ValidationError:
-            pass
-        else:
-            raise ServiceProblemError(where, answer.status, problem)
+            return ServiceProblemError(where, answer.status, problem)
     is_elsewhere = HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST
     onward = ": redirects are not followed" if is_elsewhere else ""
-    raise ServiceError(f"{where}: answers with HTTP status {answer.status}{onward}")
+    return ServiceError(f"{where}: answers with HTTP status {answer.status}{onward}")
 
 
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
-
-
-def _encoded(query: Parameters | None) -> str:
-    """Return a query string with `?`, or nothing."""
-    values = {name: value for name, value in (query or {}).items() if value is not None}
-    plain = {n: str(v).lower() if isinstance(v, bool) else str(v) for n, v in values.items()}
-    return f"?{urlencode(plain)}" if plain else ""
+_adapter = cache(TypeAdapter[Any])
 
 
 def _path_of(chain: str) -> str:
@@ -215,11 +193,8 @@ ALL_ROUNDS = RoundQuery()
 class RemoteDeployment:
     """The history of one deployment, read from a service; `LocalHistory` gives the same answers.
 
-    Every method raises ServiceError where the service does not answer as it should.
-
-    Attributes:
-        address: of its contract, EIP-55.
-        path: of the deployment, below the service's URL.
+    Every method raises ServiceError where the service does not answer as it should. Lists are read
+    in as many pages as the limit needs, from a `next_cursor` or from the beginning.
     """
 
     def __init__(self, service: Service, chain: str, address: str) -> None:
@@ -228,11 +203,7 @@ class RemoteDeployment:
         self.path = f"{chain}/deployments/{address}"
 
     def read(self, kind: type[T], part: str, query: Parameters | None = None) -> T:
-        """Return any response below the deployment's path.
-
-        Args:
-            query: parameters; those that are None are left out.
-        """
+        """Return any response below the deployment's path."""
         return self._service.read(kind, f"{self.path}/{part}".rstrip("/"), query)
 
     def details(self) -> DeploymentAnswer:
@@ -246,12 +217,7 @@ class RemoteDeployment:
         *,
         full: bool = False,
     ) -> RoundsAnswer:
-        """Return a page of rounds.
-
-        Args:
-            limit: how many at most.
-            cursor: `next_cursor` of the page before; None for the first.
-        """
+        """Return a page of rounds."""
         parameters = {
             "status": query.status,
             "client": query.client,
@@ -337,22 +303,19 @@ class RemoteDeployment:
             is_endless = sum(len(each["updates"]) for each in pages) > MAX_COVERED_UPDATES
             if page["last"] < page["first"] or is_endless:
                 break
-            # Without bounds the first answer says how many rounds there are: later ones may end.
+            # Without bounds the first answer has the number of rounds: later ones may end.
             start, last = page["next_from"], page["ended"] if last is None else last
         raise ServiceError(f"{self._service.shown_url}: coverage without end")
 
     def proof(self, number: int, client: int, *, whole: bool = False) -> bytes:
-        """Return the proof of a client's part in a round, for `ledger.audit.proofs`.
-
-        A whole one has all links, so that a head alone suffices to check it.
-        """
+        """Return the proof of a client's part in a round; a head suffices to check a whole one."""
         path = f"{self.path}/rounds/{number}/proof/{client}"
         return self._service.fetch(path, JSON, MAX_PROOF_BYTES, {"whole": whole or None})
 
     def save_bundle(self, number: int, file: IO[bytes], *, whole: bool = False) -> None:
         """Write a round into a file, for `ledger.audit.bundles`; see `proof` for whole ones."""
         path, query = f"{self.path}/rounds/{number}/bundle", {"whole": whole or None}
-        self._service.fetch(path, TAR, MAX_BUNDLE_BYTES, query, file)
+        self._service.fetch(path, "application/x-tar", MAX_BUNDLE_BYTES, query, file)
 
     def _list(
         self,
@@ -363,14 +326,9 @@ class RemoteDeployment:
         cursor: str | None,
         query: Parameters | None = None,
     ) -> T:
-        """Return as many pages of a list as the limit needs, joined as one.
-
-        Args:
-            limit: entries at most.
-            cursor: where the list begins; None for its beginning.
-        """
+        """Return as many pages of a list as the limit needs, joined as one."""
         joined: dict[str, Any] = {}
-        # Whatever cursors a service sends, no more pages are read than full ones would be.
+        # No more pages are read than full ones would be, with any cursors.
         for start in range(0, limit, MAX_PAGE):
             paging = {"limit": min(MAX_PAGE, limit - start), "cursor": cursor}
             page = cast("dict[str, Any]", self.read(kind, part, {**(query or {}), **paging}))

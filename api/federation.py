@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from api.histories import stage_name
@@ -22,24 +21,25 @@ from api.http.answers import (
     ProblemError,
     invalid,
 )
-from api.schemas import FederationAnswer, open_round, paced_round
-from ledger.actors.status import (
+from api.open_round import (
+    BlockTimes,
     FirstSeen,
-    OpenRoundStatus,
-    status_after_closing,
-    status_before_closing,
+    block_in_time,
+    round_after_closing,
+    round_before_closing,
 )
+from api.schemas import FederationAnswer, OpenRound, PacedRound
 from ledger.actors.view import ChainView, RoundView
 from ledger.chain.contract.deploy import deployed_domain
 from ledger.chain.finality import LatestBlock
-from ledger.chain.ports import Block
+from ledger.chain.ports import Block, ChainReader
+from ledger.history.answers_parts import end_block
 from ledger.history.round import read_run
 from ledger.history.training import TrainingAnswer, training_coverage
 from ledger.protocol.documents.envelope import EnvelopeKind
-from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import BlobError, ConfigurationError
 from ledger.protocol.inputs import Evidence, Inputs
-from ledger.protocol.ledger_state import Deployment, LedgerStage
+from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.parameters import Parameters
 from ledger.storage.blobs import FolderObjects, ObjectStore, parse_locations
 from ledger.storage.mailbox import Mailbox
@@ -48,6 +48,8 @@ from ledger.storage.opening import ReplicatedObjects, mail_objects_at, mailbox_a
 if TYPE_CHECKING:
     from api.histories import ServedDeployment
     from api.http.answers import RequestView
+    from api.settings import Settings
+    from ledger.history.history import FoldedHistory
     from ledger.history.round import HistoryRound
 
 _log = logging.getLogger(__name__)
@@ -65,9 +67,6 @@ class RoundMail:
 
     Args:
         location: of the mailbox; it is opened by the first reading.
-
-    Attributes:
-        read_at: time of the last complete reading, in the chain's seconds; None before.
     """
 
     def __init__(self, location: str) -> None:
@@ -80,22 +79,21 @@ class RoundMail:
         self.read_at: float | None = None
         self.is_read = True
 
-    def status(self, chain: ChainView, closed_at: float, now: float) -> OpenRoundStatus:
+    def status(self, chain: ChainView, block_time: BlockTimes, now: float) -> OpenRound:
         """Read new mail, and return the status of the open round.
 
         Args:
-            closed_at: time of the closing block, if there is one.
             now: the time, in the chain's seconds.
         """
         inputs = chain.inputs()
         if inputs is None:
             self._view = None
-            return status_before_closing(chain)
-        view = self._view_of(inputs, closed_at)
+            return round_before_closing(chain, block_time)
+        view = self._view_of(inputs, float(block_time(inputs.closing.block)))
         self._view = view = self._with_mail(view, now)
         self._first_seen = self._first_seen.after_poll(view, now)
-        return status_after_closing(
-            chain, view, self._first_seen, now, mailbox_is_readable=self.is_read
+        return round_after_closing(
+            chain, view, self._first_seen, now, block_time, mailbox_is_readable=self.is_read
         )
 
     def _view_of(self, inputs: Inputs, closed_at: float) -> RoundView:
@@ -148,18 +146,24 @@ FRESH_SECONDS = 1.0
 """How long a snapshot is used while no block comes."""
 
 FIRST_SNAPSHOT_SECONDS = 2.0
-"""How long a request waits for the first snapshot that another request takes."""
+"""How long a request waits for the first snapshot, or the mailbox, that another request reads."""
 
 SHOWN_ROUNDS = 10
+
+MAX_UPDATES = 5_000
+"""Updates after which an answer about coverage ends with its round."""
+
+MAX_SECONDS = 5.0
+"""Time after which it does: a mailbox may be slow, and its reader holds a thread."""
 
 
 class ChainTime:
     """The newest block's time, and the seconds since it was first seen: never ahead of its blocks.
 
     By a wall clock every client would seem late where the chain falls behind, or where the
-    onlooker's clock is ahead. A worker has to keep up with the others
-    (`clients/worker/background.py`); an onlooker may be a block behind, and reports no client late
-    too soon. Like a worker it drops the time of a block that the chain does not have any more.
+    service's clock is ahead. The service may be a block behind, and reports no client late too
+    soon. Like a worker (`clients/worker/background.py`) it drops the time of a block that the chain
+    does not have any more.
     """
 
     def __init__(self) -> None:
@@ -169,11 +173,7 @@ class ChainTime:
         self._last = 0.0
 
     def now(self, newest: Block, steady: float) -> float:
-        """Return the time in the chain's seconds; it does not go back along one chain.
-
-        Args:
-            steady: seconds of a monotonic clock.
-        """
+        """Return the time in the chain's seconds, given a monotonic clock's."""
         if self._latest.is_gone(newest):
             self._last = 0.0
         if newest.hash != self._newest:
@@ -190,191 +190,82 @@ class FederationSnapshot:
     block_hash: bytes
     taken_at: float
 
-    def is_fresh(self, block_hash: bytes, moment: float) -> bool:
-        """Return whether the snapshot is of the newest block and recent."""
-        return block_hash == self.block_hash and moment - self.taken_at < FRESH_SECONDS
-
     def differs_from(self, other: FederationSnapshot | None) -> bool:
         """Return whether anything but the time is new."""
-        return other is None or _timeless(self.answer) != _timeless(other.answer)
+        if other is None:
+            return True
+        own, others = (
+            {**each.answer, "now": 0.0, "mailbox": each.answer["mailbox"]["read"]}
+            for each in (self, other)
+        )
+        return own != others
 
 
 class FederationMonitor:
     """The federations whose mail one service reads; safe to share between threads.
 
     One thread reads a federation's mail at a time, and the others get the latest snapshot: a
-    mailbox that does not answer blocks one thread only.
-
-    Args:
-        location: of the mailbox; None for a service that monitors no federation.
-        clock: monotonic, in seconds.
+    mailbox that does not answer blocks one thread only. The clock is monotonic, in seconds.
     """
 
-    def __init__(self, location: str | None, clock: Callable[[], float] = time.monotonic) -> None:
-        if location is not None:
-            parse_locations("mailbox", location)
-        self._location = location
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._location = settings.mailbox
+        if self._location is not None:
+            parse_locations("mailbox", self._location)
+        self._blobs = settings.blob_folder
         self._clock = clock
-        self._lock = threading.Lock()
-        self._opened = 0
+        self._lock, self._coverage_lock = threading.Lock(), threading.Lock()
+        self._chain: ChainReader | None = None
         self._deployments: dict[str, _MonitoredDeployment] = {}
 
     @property
     def is_enabled(self) -> bool:
         return self._location is not None
 
-    def snapshot(self, request_view: RequestView, address: str) -> FederationSnapshot:
+    def snapshot(self, reading: RequestView, address: str) -> FederationSnapshot:
         """Return a fresh snapshot, or the latest while another thread takes one."""
         if self._location is None:
             raise ProblemError(FEDERATION_NOT_WATCHED, "this service reads no mailbox")
-        served = request_view.deployment(address)
-        deployment = self._deployment(request_view, served, self._location)
+        served, chain = reading.deployment(address), reading.chain
+        with self._lock:
+            # A chain that is opened anew starts without any.
+            if self._chain is not chain.chain:
+                self._chain, self._deployments = chain.chain, {}
+            deployment = self._deployments.setdefault(
+                served.manifest.address, _MonitoredDeployment(self._location)
+            )
         latest, moment = deployment.latest, self._clock()
-        if latest is not None and latest.is_fresh(request_view.chain.block.hash, moment):
+        if latest is not None and (
+            latest.block_hash == chain.block.hash and moment - latest.taken_at < FRESH_SECONDS
+        ):
             return latest
         if not deployment.lock.acquire(timeout=FIRST_SNAPSHOT_SECONDS if latest is None else 0):
             if latest is None:
                 raise ProblemError(BUSY, "another request is reading the mailbox")
             return latest
         try:
-            deployment.latest = deployment.take_snapshot(request_view, served, self._clock())
+            deployment.latest = deployment.take_snapshot(reading, served, self._clock())
             return deployment.latest
         finally:
             deployment.lock.release()
 
-    def _deployment(
-        self, request_view: RequestView, served: ServedDeployment, location: str
-    ) -> _MonitoredDeployment:
-        """Return the state of a deployment; a chain that is opened anew starts without any."""
-        with self._lock:
-            if self._opened != request_view.chain.opened:
-                self._opened, self._deployments = request_view.chain.opened, {}
-            return self._deployments.setdefault(
-                served.manifest.address, _MonitoredDeployment(location)
-            )
-
-
-class _MonitoredDeployment:
-    """One deployment, and the state of its open round."""
-
-    def __init__(self, location: str) -> None:
-        self.lock = threading.Lock()
-        self.latest: FederationSnapshot | None = None
-        self._mail = RoundMail(location)
-        self._time = ChainTime()
-        self._document: RunDocument | None = None
-
-    def take_snapshot(
-        self, request_view: RequestView, served: ServedDeployment, taken_at: float
-    ) -> FederationSnapshot:
-        now = request_view.chain
-        history = now.history(served)
-        newest = history.newest()
-        rounds = history.rounds(max(1, newest - SHOWN_ROUNDS + 1), newest) if newest else []
-        moment = self._time.now(now.block, taken_at)
-        stage = now.state(served).stage
-        status: OpenRoundStatus | None = None
-        current = history.round(newest) if newest and stage is LedgerStage.OPEN else None
-        if current is not None and current.ended is None:
-            chain = self._chain(request_view, served, current)
-            inputs = chain.inputs()
-            closed_at = 0.0 if inputs is None else float(history.time_of(inputs.closing.block))
-            status = self._mail.status(chain, closed_at, moment)
-        request_view.verify_unmoved()
-        answer: FederationAnswer = {
-            "as_of": request_view.as_of,
-            "now": round(moment, 3),
-            "stage": stage_name(stage),
-            "view_seconds": self._run(request_view, served).parameters.view_seconds,
-            "mailbox": {"read": self._mail.is_read, "read_at": self._mail.read_at},
-            "open": None if status is None else open_round(history, status),
-            "rounds": [paced_round(history, each) for each in reversed(rounds)],
-            "links": {
-                "self": f"{history.path}/federation",
-                "events": f"{history.path}/federation/events",
-                "deployment": str(history.path),
-            },
-        }
-        return FederationSnapshot(answer, now.block.hash, taken_at)
-
-    def _chain(
-        self, request_view: RequestView, served: ServedDeployment, current: HistoryRound
-    ) -> ChainView:
-        """Return the open round, with the newest block taken for final: a view is no vote."""
-        document = self._run(request_view, served)
-        return ChainView(
-            parameters=document.parameters,
-            domain=served.manifest.domain(),
-            registry=current.registry,
-            round=current.round,
-            seed=current.seed,
-            committee=current.committee,
-            opened_block=current.opening.opened_block,
-            final_block=request_view.chain.block.number,
-            commitments=current.mined,
-        )
-
-    def _run(self, request_view: RequestView, served: ServedDeployment) -> RunDocument:
-        config = served.fixed.config
-        if self._document is None:
-            document = read_run(request_view.chain.blobs, config)
-            if document is None or not _agree(document.parameters, served.fixed):
-                raise ProblemError(BLOB_NOT_FOUND, f"{config.hex()} is not here")
-            self._document = document
-        return self._document
-
-
-def _agree(parameters: Parameters, fixed: Deployment) -> bool:
-    names = ("clients", "trainers", "members", "commit_blocks", "deadline_blocks", "replies")
-    return all(getattr(parameters, name) == getattr(fixed, name) for name in names)
-
-
-def _timeless(answer: FederationAnswer) -> dict[str, object]:
-    """Return an answer without the times at which it was made."""
-    values = {name: value for name, value in answer.items() if name != "now"}
-    return values | {"mailbox": answer["mailbox"]["read"]}
-
-
-MAX_UPDATES = 5_000
-"""Updates after which an answer ends with its round."""
-
-MAX_SECONDS = 5.0
-"""Time after which it does: a mailbox may be slow, and its reader holds a thread."""
-
-WAITING_SECONDS = 2.0
-
-
-class CoverageReader:
-    """Reads attestations for one service; safe to share between threads.
-
-    Args:
-        location: of the mailbox; None for the folder of the blobs.
-        clock: monotonic, in seconds.
-    """
-
-    def __init__(
-        self, location: str | None, folder: Path, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._location = location
-        self._folder = folder
-        self._clock = clock
-        self._lock = threading.Lock()
-
-    def read(
+    def coverage(
         self, reading: RequestView, address: str, rounds: tuple[int | None, int | None]
     ) -> TrainingAnswer:
         """Return the coverage of rounds of a deployment, as many as one answer has room for.
+
+        Without a mailbox, attestations are read from the folder of the blobs.
 
         Args:
             rounds: first and last; None for the first and the last that have ended.
         """
         history = reading.history(address)
         domain = deployed_domain(history.ledger, allow_unknown_creation=True)
-        if not self._lock.acquire(timeout=WAITING_SECONDS):
+        if not self._coverage_lock.acquire(timeout=FIRST_SNAPSHOT_SECONDS):
             raise ProblemError(BUSY, "another request is reading the mailbox")
         try:
-            mailbox = self._mailbox()
-            end = self._clock() + MAX_SECONDS
+            place, end = self._location, self._clock() + MAX_SECONDS
+            mailbox = Mailbox(FolderObjects(self._blobs)) if place is None else mailbox_at(place)
 
             def is_enough(updates: int) -> bool:
                 return updates >= MAX_UPDATES or self._clock() >= end
@@ -386,9 +277,89 @@ class CoverageReader:
             _log.warning("the mailbox cannot be read for attestations: %s", error)
             raise ProblemError(MAILBOX_UNREADABLE, "the mailbox does not answer now") from error
         finally:
-            self._lock.release()
+            self._coverage_lock.release()
 
-    def _mailbox(self) -> Mailbox:
-        if self._location is not None:
-            return mailbox_at(self._location)
-        return Mailbox(FolderObjects(self._folder))
+
+class _MonitoredDeployment:
+    """One deployment, and the state of its open round."""
+
+    def __init__(self, location: str) -> None:
+        self.lock = threading.Lock()
+        self.latest: FederationSnapshot | None = None
+        self._mail = RoundMail(location)
+        self._time = ChainTime()
+        self._parameters: Parameters | None = None
+
+    def take_snapshot(
+        self, reading: RequestView, served: ServedDeployment, taken_at: float
+    ) -> FederationSnapshot:
+        chain = reading.chain
+        history, stage = chain.history(served), chain.state(served).stage
+        newest = history.newest()
+        rounds = history.rounds(max(1, newest - SHOWN_ROUNDS + 1), newest) if newest else []
+        moment = self._time.now(chain.block, taken_at)
+        status: OpenRound | None = None
+        if rounds and stage is LedgerStage.OPEN and rounds[-1].ended is None:
+            view = self._chain(reading, served, rounds[-1])
+            status = self._mail.status(view, history.time_of, moment)
+        reading.verify_unmoved()
+        answer: FederationAnswer = {
+            "as_of": reading.as_of,
+            "now": round(moment, 3),
+            "stage": stage_name(stage),
+            "view_seconds": self._parameters_of(reading, served).view_seconds,
+            "mailbox": {"read": self._mail.is_read, "read_at": self._mail.read_at},
+            "open": status,
+            "rounds": [_paced(history, each) for each in reversed(rounds)],
+            "links": {
+                "self": f"{history.path}/federation",
+                "events": f"{history.path}/federation/events",
+                "deployment": str(history.path),
+            },
+        }
+        return FederationSnapshot(answer, chain.block.hash, taken_at)
+
+    def _chain(
+        self, reading: RequestView, served: ServedDeployment, current: HistoryRound
+    ) -> ChainView:
+        """Return the open round, with the newest block taken for final: a view is no vote."""
+        return ChainView(
+            parameters=self._parameters_of(reading, served),
+            domain=served.manifest.domain(),
+            registry=current.registry,
+            round=current.round,
+            seed=current.seed,
+            committee=current.committee,
+            opened_block=current.opening.opened_block,
+            final_block=reading.chain.block.number,
+            commitments=current.mined,
+        )
+
+    def _parameters_of(self, reading: RequestView, served: ServedDeployment) -> Parameters:
+        """Return the parameters of the run's document, if they are those of the contract."""
+        if self._parameters is None:
+            fixed = served.fixed
+            document = read_run(reading.chain.blobs, fixed.config)
+            if document is None or any(
+                getattr(document.parameters, name) != getattr(fixed, name) for name in _FIXED
+            ):
+                raise ProblemError(BLOB_NOT_FOUND, f"{fixed.config.hex()} is not here")
+            self._parameters = document.parameters
+        return self._parameters
+
+
+_FIXED = ("clients", "trainers", "members", "commit_blocks", "deadline_blocks", "replies")
+
+
+def _paced(history: FoldedHistory, round_: HistoryRound) -> PacedRound:
+    """Return a round's line: its views, and how long it took."""
+    opened = block_in_time(round_.opening.opened_block, history.time_of)
+    ended = end_block(history, round_)
+    return {
+        "round": round_.round,
+        "status": round_.status,
+        "views": round_.decided.views if round_.decided else None,
+        "opened": opened,
+        "ended": ended,
+        "seconds": None if ended is None else max(0, ended["time"] - opened["time"]),
+    }

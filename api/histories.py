@@ -8,8 +8,8 @@ that does not agree is listed as rejected, without effect on the others.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias, cast
@@ -20,7 +20,6 @@ from api.schemas import (
     ContractParameters,
     ContractState,
     DeploymentAnswer,
-    DeploymentsAnswer,
     DeploymentSummary,
     RefusedManifest,
     RunParameters,
@@ -56,49 +55,29 @@ MAX_FOLDS = 16
 
 @dataclass(slots=True)
 class ServedDeployment:
-    """A deployment that agrees with the chain, with the fold of its events.
+    """A deployment that agrees with the chain, with its events and their fold.
 
     Attributes:
         folder: of the run, if it belongs to the home.
+        finished: the storage of a contract that has finished: it takes no more transactions.
     """
 
     run: str
     manifest: Manifest
     ledger: CommitteeLedger
     fixed: Deployment
-    folder: RunPaths | None = None
-    _fold: DeploymentFold = field(default_factory=DeploymentFold, repr=False)
-    _table: EventTable | None = field(default=None, repr=False)
-    _log: EventLog = field(init=False, repr=False)
-    _finished: LedgerSnapshot | None = field(default=None, repr=False)
+    folder: RunPaths | None
+    table: EventTable
+    fold: DeploymentFold = field(init=False, repr=False)
+    log: EventLog = field(init=False, repr=False)
+    finished: LedgerSnapshot | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        self._log = EventLog(self._table)
-
-    def history(self, blobs: BlobReader, block: Block, final_block: int) -> FoldedHistory:
-        """Return its history as of a block; nothing up to the final block can change."""
-        ledger = self.ledger
-        # A home's own file has no node between it and its reader.
-        ledger = ledger if ledger.chain.node is None else self.complete(ledger, block)
-        return self._fold.up_to(ledger, blobs, block, final_block)
+        self.forget()
 
     def forget(self) -> None:
         """Release the memory of the events; the next history reads them again."""
-        self._fold, self._log = DeploymentFold(), EventLog(self._table)
-
-    def complete(self, ledger: CommitteeLedger, block: Block) -> CommitteeLedger:
-        """Return the contract as of a block, with all of its events up to there."""
-        return self._log.up_to(ledger, block)
-
-    def state(self, block_number: int, final_block: int) -> LedgerSnapshot:
-        """Return the contract's storage as of a block."""
-        # A finished contract takes no transaction: its storage stays.
-        if self._finished is not None:
-            return self._finished
-        state = self.ledger.state(block_number)
-        if state.stage is LedgerStage.FINISHED and block_number <= final_block:
-            self._finished = state
-        return state
+        self.fold, self.log = DeploymentFold(), EventLog(self.table)
 
 
 _State: TypeAlias = "tuple[int, int, int] | None"
@@ -117,23 +96,19 @@ class _File:
         states = _state_of(path), _state_of(RunPaths(path.parent).configuration)
         return _File(path, is_of_this_home, states)
 
-    @property
-    def is_current(self) -> bool:
-        return self == _File.at(self.path, is_of_this_home=self.is_of_this_home)
-
     def rejected(self, reason: str) -> RefusedManifest:
         shown = ascii(f"{self.path.parent.name}/{self.path.name}")[1:-1][:200]
         return {"manifest": shown, "reason": " ".join(reason.split())[:500]}
 
 
 class Deployments:
-    """Finds and checks manifests, each again when its file or the chain is replaced."""
+    """The deployments of one chain: reads manifests, each again when its file is replaced."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, chain: ChainReader) -> None:
+        self.chain = chain
         self._settings = settings
         self._table = EventTable(Home(settings.home).event_log)
         self._lock = threading.Lock()
-        self._chain: ChainReader | None = None
         self._served: dict[_File, ServedDeployment] = {}
         self._recent: dict[int, ServedDeployment] = {}
 
@@ -145,27 +120,26 @@ class Deployments:
             if len(self._recent) > MAX_FOLDS:
                 self._recent.pop(next(iter(self._recent))).forget()
 
-    def find(self, chain: ChainReader, address: str) -> ServedDeployment | None:
+    def find(self, address: str) -> ServedDeployment | None:
         """Return a deployment by its address, in any case of the letters; None if unknown."""
         canonical = to_canonical(address)
         with self._lock:
-            cached = self._served.items() if chain is self._chain else ()
-            for file, served in cached:
-                if to_canonical(served.manifest.address) == canonical and file.is_current:
+            for file, served in self._served.items():
+                is_current = file == _File.at(file.path, is_of_this_home=file.is_of_this_home)
+                if to_canonical(served.manifest.address) == canonical and is_current:
                     return served
-        deployments, _ = self.all(chain)
+        deployments, _ = self.all()
         return next((d for d in deployments if to_canonical(d.manifest.address) == canonical), None)
 
-    def all(self, chain: ChainReader) -> tuple[list[ServedDeployment], list[RefusedManifest]]:
+    def all(self) -> tuple[list[ServedDeployment], list[RefusedManifest]]:
         """Return the served deployments and the rejected manifests, by the names of their runs."""
         files, rejected = self._files()
         with self._lock:
-            cached = self._served if chain is self._chain else {}
             served: dict[_File, ServedDeployment] = {}
             runs: dict[bytes, str] = {}
             for file in files:
                 try:
-                    deployment = cached.get(file) or _connected(chain, file, self._table)
+                    deployment = self._served.get(file) or self._connected(file)
                     contract = to_canonical(deployment.manifest.address)
                 except (ChainUnreachableError, ChainDamagedError):
                     raise
@@ -174,18 +148,29 @@ class Deployments:
                     rejected.append(file.rejected(str(error).replace(f"{file.path.parent}/", "")))
                     continue
                 if contract in runs:
-                    rejected.append(
-                        file.rejected(f"the contract is that of run {runs[contract]!r}")
-                    )
+                    reason = f"the contract is that of run {runs[contract]!r}"
+                    rejected.append(file.rejected(reason))
                     continue
                 served[file], runs[contract] = deployment, deployment.run
-            self._chain, self._served = chain, served
+            self._served = served
             return list(served.values()), rejected
+
+    def _connected(self, file: _File) -> ServedDeployment:
+        folder = RunPaths(file.path.parent) if file.is_of_this_home else None
+        manifest = read_manifest(file.path) if folder is None else read_run_manifest(folder)
+        ledger = connect(self.chain, manifest)
+        fixed = ledger.deployment()
+        require_possible_sizes(fixed)
+        ledger = CommitteeLedger(self.chain, ledger.address, ledger.from_block, fixed)
+        name = file.path.parent.name
+        return ServedDeployment(name, manifest, ledger, fixed, folder, self._table)
 
     def _files(self) -> tuple[list[_File], list[RefusedManifest]]:
         files: list[_File] = []
         rejected: list[RefusedManifest] = []
-        own = _manifests_in(self._settings.runs)
+        own: list[Path] = []
+        with suppress(OSError):
+            own = sorted(RunPaths(folder).manifest for folder in self._settings.runs.iterdir())
         for path in [*own, *self._settings.manifests]:
             file = _File.at(path, is_of_this_home=path in own)
             if file.states[0] is None:
@@ -200,13 +185,6 @@ class Deployments:
         return files, rejected
 
 
-def _manifests_in(runs: Path) -> list[Path]:
-    try:
-        return sorted(RunPaths(folder).manifest for folder in runs.iterdir())
-    except OSError:
-        return []
-
-
 def _state_of(path: Path) -> _State:
     """Return inode, size and time of a regular file; None for anything else."""
     try:
@@ -219,18 +197,6 @@ def _state_of(path: Path) -> _State:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _connected(chain: ChainReader, file: _File, table: EventTable) -> ServedDeployment:
-    paths = RunPaths(file.path.parent)
-    is_own = file.is_of_this_home
-    manifest = read_run_manifest(paths) if is_own else read_manifest(file.path)
-    ledger = connect(chain, manifest)
-    sizes = ledger.deployment()
-    require_possible_sizes(sizes)
-    ledger = CommitteeLedger(chain, ledger.address, ledger.from_block, sizes)
-    folder = paths if is_own else None
-    return ServedDeployment(file.path.parent.name, manifest, ledger, sizes, folder, _table=table)
-
-
 class HistoryService:
     """Chain, deployments and blobs of one service, read-only; safe to share between threads.
 
@@ -241,59 +207,47 @@ class HistoryService:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._file = settings.chain_file if settings.rpc_url is None else None
-        self._deployments = Deployments(settings)
         self._lock = threading.Lock()
-        self._chain: ChainReader | None = None
+        self._deployments: Deployments | None = None
         self._identity: tuple[int, int] | None = None
-        self._opened = 0
         self.blobs = FolderBlobs(settings.blob_folder)
         self.largest_blob = settings.largest_blob_bytes
 
     def now(self) -> PinnedChain:
         """Return the chain as of its newest block."""
-        identity = self._identify()
+        identity = None
+        if (file := self._file) is not None:
+            try:
+                status = file.stat()
+            except OSError as error:
+                raise ChainUnreachableError(
+                    f"{file.name} cannot be opened: {error.strerror}"
+                ) from error
+            identity = status.st_dev, status.st_ino
         with self._lock:
-            if self._chain is None or identity != self._identity:
+            deployments = self._deployments
+            if deployments is None or identity != self._identity:
                 self._close()
-                self._chain, self._identity = open_chain(self._settings), identity
-                self._opened += 1
-            chain, opened = self._chain, self._opened
-        block = chain.head()
-        return PinnedChain(chain, opened, block, chain.finalized(), self._deployments, self.blobs)
+                deployments = Deployments(self._settings, open_chain(self._settings))
+                self._deployments, self._identity = deployments, identity
+        chain = deployments.chain
+        return PinnedChain(chain, deployments, chain.head(), chain.finalized(), self.blobs)
 
     def close(self) -> None:
         with self._lock:
             self._close()
 
-    def _identify(self) -> tuple[int, int] | None:
-        file = self._file
-        if file is None:
-            return None
-        try:
-            status = file.stat()
-        except OSError as error:
-            raise ChainUnreachableError(
-                f"{file.name} cannot be opened: {error.strerror}"
-            ) from error
-        return status.st_dev, status.st_ino
-
     def _close(self) -> None:
-        if self._chain is not None:
-            self._chain.close()
-        self._chain = None
+        if self._deployments is not None:
+            self._deployments.chain.close()
+        self._deployments = None
 
 
 def open_chain(settings: Settings, known: ChainPath | None = None) -> ChainReader:
-    """Open the chain of a service's settings.
-
-    Args:
-        known: the chain that it must be; None for any.
-    """
+    """Open the chain of a service's settings; `known` is the chain that it must be."""
     chain_id, genesis = (None, None) if known is None else (known.chain_id, known.genesis)
     if settings.rpc_url is None:
         return EmbeddedReader.open(settings.chain_file, chain_id=chain_id, genesis_hash=genesis)
-    # A file does not need the packages of a node, which take a second to load.
-
     assert settings.chain_id is not None, "it goes with the URL"
     patience = RpcSettings(request_timeout_seconds=settings.rpc_timeout_seconds)
     return RpcReader(
@@ -303,33 +257,25 @@ def open_chain(settings: Settings, known: ChainPath | None = None) -> ChainReade
 
 @dataclass(frozen=True, slots=True)
 class PinnedChain:
-    """A chain as of `block`: later blocks are not read.
-
-    Attributes:
-        opened: its number; a replaced chain has another.
-    """
+    """A chain as of `block`: later blocks are not read, and none up to `final` can change."""
 
     chain: ChainReader
-    opened: int
+    deployments: Deployments
     block: Block
     final: int
-    _deployments: Deployments
     blobs: BlobReader
 
     @property
     def path(self) -> ChainPath:
         return ChainPath(self.chain.chain_id, self.chain.genesis_hash)
 
-    def deployments(self) -> tuple[list[ServedDeployment], list[RefusedManifest]]:
-        return self._deployments.all(self.chain)
-
-    def find(self, address: str) -> ServedDeployment | None:
-        """Return one deployment by its address; None if none is served there."""
-        return self._deployments.find(self.chain, address)
-
     def history(self, served: ServedDeployment) -> FoldedHistory:
-        self._deployments.use(served)
-        return served.history(self.blobs, self.block, self.final)
+        self.deployments.use(served)
+        ledger = served.ledger
+        # A home's own file has no node between it and its reader.
+        if ledger.chain.node is not None:
+            ledger = served.log.up_to(ledger, self.block)
+        return served.fold.up_to(ledger, self.blobs, self.block, self.final)
 
     @contextmanager
     def snapshot(self, served: ServedDeployment) -> Iterator[CommitteeLedger]:
@@ -337,16 +283,22 @@ class PinnedChain:
         with self.chain.snapshot() as view:
             ledger = served.ledger
             ledger = CommitteeLedger(view, ledger.address, ledger.from_block, served.fixed)
-            yield served.complete(ledger, self.block)
+            yield served.log.up_to(ledger, self.block)
 
     def state(self, served: ServedDeployment) -> LedgerSnapshot:
-        return served.state(self.block.number, self.final)
+        """Return a contract's storage as of this block."""
+        if served.finished is not None:
+            return served.finished
+        number = self.block.number
+        state = served.ledger.state(number)
+        if state.stage is LedgerStage.FINISHED and number <= self.final:
+            served.finished = state
+        return state
 
     def is_unmoved(self) -> bool:
         """Return whether the chain still contains the block."""
-        if self.block.number <= self.final:
-            return True
-        return self.chain.block(self.block.number).hash == self.block.hash
+        number = self.block.number
+        return number <= self.final or self.chain.block(number).hash == self.block.hash
 
 
 def chain_response(chain: PinnedChain) -> Chain:
@@ -371,14 +323,8 @@ def chain_head(chain: PinnedChain) -> ChainHead:
     }
 
 
-def deployment_list(
-    chain: PinnedChain, deployments: Iterable[ServedDeployment]
-) -> DeploymentsAnswer:
-    """Return the list of deployments."""
-    return {"deployments": [_summary(chain, deployment) for deployment in deployments]}
-
-
-def _summary(chain: PinnedChain, deployment: ServedDeployment) -> DeploymentSummary:
+def deployment_summary(chain: PinnedChain, deployment: ServedDeployment) -> DeploymentSummary:
+    """Return a deployment's line in the list."""
     return {
         "address": deployment.manifest.address,
         "run": deployment.run,
@@ -396,7 +342,11 @@ def deployment_path(chain: PinnedChain, deployment: ServedDeployment) -> Deploym
 
 def deployment_details(chain: PinnedChain, deployment: ServedDeployment) -> DeploymentAnswer:
     """Return the fixed parameters of a deployment and the state of its contract."""
-    manifest, fixed = deployment.manifest, deployment.fixed
+    manifest, fixed, state = deployment.manifest, deployment.fixed, chain.state(deployment)
+    form, names = code_of(fixed.form), " ".join(ContractParameters.__annotations__)
+    contract = picked(names, fixed, form=form, initial_model=fixed.model)
+    names = " ".join(ContractState.__annotations__)
+    storage = picked(names, state, stage=stage_name(state.stage))
     return {
         "address": manifest.address,
         "run": deployment.run,
@@ -404,9 +354,9 @@ def deployment_details(chain: PinnedChain, deployment: ServedDeployment) -> Depl
         "block": manifest.block,
         "transaction": manifest.transaction,
         "sizes": _sizes(fixed),
-        "contract": _contract(fixed),
+        "contract": cast("ContractParameters", contract),
         "parameters": _parameters(chain.blobs, fixed.config),
-        "state": _state(chain.state(deployment)),
+        "state": cast("ContractState", storage),
         "links": deployment_path(chain, deployment).links(),
     }
 
@@ -421,12 +371,6 @@ def _sizes(fixed: Deployment) -> Sizes:
     }
 
 
-def _contract(fixed: Deployment) -> ContractParameters:
-    given = {"form": code_of(fixed.form), "initial_model": fixed.model}
-    names = " ".join(ContractParameters.__annotations__)
-    return cast("ContractParameters", picked(names, fixed, **given))
-
-
 def _parameters(blobs: BlobReader, config: Digest) -> RunParameters | None:
     """Return the parameters of the run's configuration; None if its blob is not available."""
     document = read_run(blobs, config)
@@ -435,17 +379,14 @@ def _parameters(blobs: BlobReader, config: Digest) -> RunParameters | None:
     parameters = document.parameters
     strategy = {"number": parameters.strategy, "name": STRATEGIES[parameters.strategy]}
     distance = DIRECTION.name if parameters.compares_directions else parameters.distance
-    given = {"strategy": strategy, "distance": distance}
-    names = " ".join(name for name in RunParameters.__annotations__ if name != "payload")
-    answer = cast("RunParameters", picked(names, parameters, **given))
-    if parameters.payload != FLOAT32.name:
-        answer["payload"] = parameters.payload
-    return answer
-
-
-def _state(state: LedgerSnapshot) -> ContractState:
-    names = " ".join(ContractState.__annotations__)
-    return cast("ContractState", picked(names, state, stage=stage_name(state.stage)))
+    # Float32 payloads are not named.
+    fields = [
+        name
+        for name in RunParameters.__annotations__
+        if name != "payload" or parameters.payload != FLOAT32.name
+    ]
+    given = picked(" ".join(fields), parameters, strategy=strategy, distance=distance)
+    return cast("RunParameters", given)
 
 
 def stage_name(stage: LedgerStage) -> StageName:

@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, NotRequired
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ledger.actors.status import (
-    ActionKind,
-    ClientRoundStatus,
-    OpenRoundStatus,
-    ParticipantRole,
-    RoundStage,
-)
 from ledger.history import fields
-from ledger.history.answers_parts import EndBlock, end_block
-from ledger.history.fields import (
-    Answer,
-    Response,
-    doc,
-    one_of,
-    phase_name,
-    rule_of,
-    time_of,
-    to_hex_or_none,
-)
-from ledger.protocol.encoding import to_hex
+from ledger.history.answers_parts import EndBlock
+from ledger.history.fields import Answer, Response, doc, one_of, rule_of
 from ledger.protocol.parameters import MAX_VIEWS, STRATEGIES
 from ledger.protocol.payloads import FLOAT32, PAYLOAD_FORMS
 from ledger.protocol.rules.distance import DIRECTION, SQUARED
-from ledger.protocol.types import Beacon, Quorum, VoteKind
-
-if TYPE_CHECKING:
-    from ledger.history.history import FoldedHistory
-    from ledger.history.round import HistoryRound
+from ledger.protocol.types import Beacon, Quorum
 
 MEDIA_TYPE = "application/problem+json"
 MAX_SHOWN = 300
@@ -252,6 +231,8 @@ class StatusAnswer(Answer):
 
 
 ChainSeconds = Annotated[float, doc("Unix seconds of the chain", ge=0, examples=[1_767_225_612.5])]
+RoundStage = Literal["committing", "collecting", "aggregating", "electing", "deciding", "exhausted"]
+ParticipantRole = Literal["trainer", "member", "empty_seat"]
 ViewNumber = Annotated[int, doc("v, from 0", ge=0, lt=MAX_VIEWS, examples=[1])]
 
 
@@ -310,7 +291,10 @@ class PassedWithoutRequest(Response):
 class AwaitedAct(Response):
     """An action that is expected from a client."""
 
-    act: Annotated[str, one_of(act.value for act in ActionKind)]
+    act: Annotated[
+        Literal["commitment", "payload", "scores", "request", "reply", "decision"],
+        Field(examples=["commitment"]),
+    ]
     due: Annotated[ChainSeconds | None, doc("late from then on; null while a block decides")]
 
 
@@ -319,9 +303,8 @@ class ActiveClient(Response):
 
     client: fields.Client
     role: Annotated[
-        str,
-        one_of(role.value for role in ParticipantRole),
-        doc("`empty_seat`: a member that was banned when the round opened"),
+        ParticipantRole,
+        doc("`empty_seat`: a member that was banned when the round opened", examples=["trainer"]),
     ]
     place: Annotated[fields.Place | None, doc("null for a trainer")]
     committed_block: Annotated[fields.BlockNumber | None, doc("null without commitment")]
@@ -349,12 +332,12 @@ class OpenRound(Response):
 
     round: fields.RoundNumber
     stage: Annotated[
-        str,
-        one_of(stage.value for stage in RoundStage),
+        RoundStage,
         doc(
             "`committing`, `collecting` payloads and first scores, `aggregating` and "
             "`electing` (views of both votes), `deciding` (both are certified), `exhausted` (no "
-            "view is left)"
+            "view is left)",
+            examples=["committing"],
         ),
     ]
     opened: BlockInTime
@@ -408,76 +391,3 @@ class FederationAnswer(Answer):
     open: Annotated[OpenRound | None, doc("null where no round is open")]
     rounds: Annotated[list[PacedRound], doc("the last 10, newest first")]
     links: fields.Links
-
-
-def open_round(history: FoldedHistory, status: OpenRoundStatus) -> OpenRound:
-    """Return the status of the open round."""
-    aggregation, election = status.certified
-    closing = status.closing_block
-    return {
-        "round": status.round,
-        "stage": status.stage.value,
-        "opened": _block(history, status.opened_block),
-        "window_block": status.window_block,
-        "closing": None if closing is None else _block(history, closing),
-        "deadline_block": status.deadline_block,
-        "view": _view(status),
-        "certified": {"aggregation": aggregation, "election": election},
-        "late": [client.client for client in status.late],
-        "clients": [_client(client) for client in status.clients],
-    }
-
-
-def paced_round(history: FoldedHistory, round_: HistoryRound) -> PacedRound:
-    """Return a round's line: its views, and how long it took."""
-    opened, ended = _block(history, round_.opening.opened_block), end_block(history, round_)
-    return {
-        "round": round_.round,
-        "status": round_.status,
-        "views": round_.decided.views if round_.decided else None,
-        "opened": opened,
-        "ended": ended,
-        "seconds": None if ended is None else max(0, ended["time"] - opened["time"]),
-    }
-
-
-def _block(history: FoldedHistory, number: int) -> BlockInTime:
-    return {"number": number, **time_of(history.time_of(number))}
-
-
-def _view(status: OpenRoundStatus) -> CurrentView | None:
-    if status.phase is None or status.span is None or status.primary is None:
-        return None
-    return {
-        "phase": phase_name(status.phase),
-        "number": status.span.view,
-        "primary": status.primary,
-        "begins": round(status.span.begin, 3),
-        "ends": round(status.span.end, 3),
-    }
-
-
-def _client(client: ClientRoundStatus) -> ActiveClient:
-    return {
-        "client": client.client,
-        "role": client.role.value,
-        "place": client.place,
-        "committed_block": client.committed_block,
-        "counts": client.counts,
-        "payload": to_hex_or_none(client.announced),
-        "scored": [{"clients": to_hex(each.clients), "size": each.size} for each in client.scored],
-        "votes": [
-            {
-                "kind": "request" if vote.kind is VoteKind.REQUEST else "reply",
-                "phase": phase_name(vote.phase),
-                "view": vote.view,
-                "different": vote.different,
-            }
-            for vote in client.votes
-        ],
-        "equivocated": client.has_equivocated,
-        "banned": client.is_banned,
-        "passed": [{"phase": phase_name(each.phase), "view": each.view} for each in client.passed],
-        "awaited": [{"act": each.act.value, "due": each.due} for each in client.awaited],
-        "late_since": client.late_since,
-    }

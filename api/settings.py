@@ -20,12 +20,9 @@ class Settings(BaseModel):
 
     Attributes:
         home: of the runs: `chain.sqlite`, `blobs/` and `runs/<name>/deployment.json`.
-        rpc_url: a node to read instead of `chain.sqlite`.
-        chain_id: the chain that the node must serve; needed with `rpc_url`.
+        rpc_url: a node to read instead of `chain.sqlite`; it must serve the chain `chain_id`.
         manifests: in addition to those of the home's runs.
         blobs: the folder of blobs; None for `blobs/` in the home.
-        rpc_timeout_seconds: for one answer of the node.
-        largest_blob_bytes: larger blobs are not served.
         tokens: every request but those for /health must show one; empty for open access.
         allowed_origins: origins whose pages may read the answers; this service's own always may.
         root_path: path below which a reverse proxy serves the service, which it removes from
@@ -33,14 +30,11 @@ class Settings(BaseModel):
         allowed_hosts: names that a `Host` header may have, besides addresses and localhost; not
             checked where reading needs a token.
         requests_per_minute: of one address; None for no limit.
-        logs_requests: whether to write a line for each on standard error.
-        most_streams: of events that are open at once.
-        most_streams_of_address: of those, with one address or one /64 network.
+        most_streams_of_address: open streams of one address or one /64 network.
         reading_is_open: tokens are only needed to start work.
         trusted_proxies: networks whose X-Forwarded-For is believed.
         mailbox: of running federations, as workers are given it; None to watch none.
         verifications: whether audits are run on request.
-        verification_memory_bytes: memory of one audit.
         verification_seconds: time of one audit, of the clock and of a processor.
         rules: files or packages of runs' own rules, which the operator trusts: an audit runs those
             of its run.

@@ -50,10 +50,11 @@ def create_static_log(folder: Path) -> Starlette:
             return PlainTextResponse("the log has no such file\n", 404)
         return Response(data, headers=_STAYS if is_tile else _CHANGES)
 
-    app = Starlette(
-        routes=[Route("/{path:path}", file)],
-        middleware=[Middleware(SafeHeaders), Middleware(HeadAsGet)],
-    )
+    return _app([Route("/{path:path}", file)])
+
+
+def _app(routes: list[Route]) -> Starlette:
+    app = Starlette(routes=routes, middleware=[Middleware(SafeHeaders), Middleware(HeadAsGet)])
     app.router.redirect_slashes = False
     return app
 
@@ -65,19 +66,20 @@ _log = logging.getLogger(__name__)
 
 
 def create_witness(folder: WitnessFolder, body_seconds: float = BODY_SECONDS) -> Starlette:
-    """Return a witness as an ASGI app.
+    """Return a witness as an ASGI app; no other process may use its folder."""
 
-    Args:
-        folder: its state; no other process has it.
-        body_seconds: how long a request's body may take to arrive.
-    """
+    def replied(body: bytes) -> WitnessReply:
+        try:
+            return folder.add_checkpoint(parse_request(body))
+        except NoteError as error:
+            return WitnessReply(HTTPStatus.BAD_REQUEST, f"{error}\n".encode())
 
     async def add_checkpoint(request: Request) -> Response:
         body = await _body(request, body_seconds)
         if isinstance(body, Response):
             return body
         try:
-            reply = await to_thread.run_sync(_replied, folder, body)
+            reply = await to_thread.run_sync(replied, body)
         except (WitnessError, OSError) as error:
             _log.error("%s", error)
             return _text(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a fault of the witness")
@@ -95,23 +97,13 @@ def create_witness(folder: WitnessFolder, body_seconds: float = BODY_SECONDS) ->
     async def health(_: Request) -> Response:
         return _text(HTTPStatus.OK, "ok")
 
-    app = Starlette(
-        routes=[
+    return _app(
+        [
             Route("/add-checkpoint", add_checkpoint, methods=["POST"]),
             Route("/health", health),
             Route("/{origin_hash}/checkpoint", newest),
-        ],
-        middleware=[Middleware(SafeHeaders), Middleware(HeadAsGet)],
+        ]
     )
-    app.router.redirect_slashes = False
-    return app
-
-
-def _replied(folder: WitnessFolder, body: bytes) -> WitnessReply:
-    try:
-        return folder.add_checkpoint(parse_request(body))
-    except NoteError as error:
-        return WitnessReply(HTTPStatus.BAD_REQUEST, f"{error}\n".encode())
 
 
 async def _body(request: Request, seconds: float) -> bytes | Response:

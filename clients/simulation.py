@@ -283,7 +283,7 @@ class Simulation:
         for client in chain.participants().members:
             honest, member = self._cast.member(client, context.journal, self._judge)
             members.append(member)
-            honest.recall(context.domain, self._observer.envelopes_of(view, client))
+            honest.recall(context.domain, self._observer.envelopes(view))
         self._vote(view, trainers, members)
         self._model = self._observer.model()
         self._context.mailbox.forget(self._context.domain, chain.round)

@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from ledger.history.history import FoldedHistory
 
 
-LINKS = "links"
-
-
 def root_path_of(request: Request) -> str:
     """Return the path without a slash at its end; empty without a proxy, and for a store."""
     app: Any = request.scope.get("app")
@@ -59,9 +56,9 @@ def _rooted(value: Any, root: str) -> Any:
     if not isinstance(value, dict):
         return value
     rooted = {name: _rooted(each, root) for name, each in value.items()}
-    links = rooted.get(LINKS)
+    links = rooted.get("links")
     if isinstance(links, dict):
-        rooted[LINKS] = {
+        rooted["links"] = {
             name: f"{root}{link}" if isinstance(link, str) and link.startswith("/v1/") else link
             for name, link in links.items()
         }
@@ -70,11 +67,15 @@ def _rooted(value: Any, root: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ProblemKind:
-    """A named kind of problem."""
+    """A kind of problem; plain HTTP errors have no name."""
 
     name: str
     status: int
     title: str
+
+    @property
+    def type(self) -> str:
+        return f"urn:cmfl:problem:{self.name}" if self.name else "about:blank"
 
 
 REQUEST_INVALID = ProblemKind("request-invalid", 422, "The request is not valid")
@@ -128,12 +129,34 @@ def invalid(place: str, name: str, detail: str) -> ProblemError:
 
 
 def problem(
-    request: Request, kind: ProblemKind, detail: str, errors: Sequence[FieldError] = ()
+    request: Request,
+    kind: ProblemKind,
+    detail: str,
+    errors: Sequence[FieldError] = (),
+    headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return the answer for a named problem."""
-    headers = {"Retry-After": "1"} if kind.status in {429, 502, 503} else {}
-    type_ = f"urn:cmfl:problem:{kind.name}"
-    return _answer(request, (type_, kind.title, kind.status), detail, headers, tuple(errors))
+    """Return the answer for a problem, with additional headers."""
+    raw: bytes = request.scope.get("raw_path") or b"/"
+    body = Problem(
+        type=kind.type,
+        title=kind.title,
+        status=kind.status,
+        detail=detail[:MAX_SHOWN],
+        instance=(root_path_of(request) + raw.decode("latin-1"))[:MAX_SHOWN],
+        errors=tuple(errors[:MAX_ERRORS]) or None,
+    )
+    is_temporary = kind.name and kind.status in {429, 502, 503}
+    return Response(
+        body.model_dump_json(exclude_none=True),
+        kind.status,
+        {
+            **({"Retry-After": "1"} if is_temporary else {}),
+            **(headers or {}),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+        },
+        MEDIA_TYPE,
+    )
 
 
 _DETAILS = {404: "there is nothing at this path", 405: "this method is not answered here"}
@@ -143,39 +166,8 @@ def plain_problem(
     request: Request, status: int, detail: str = "", headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return the answer for a plain HTTP error, with additional headers such as Allow."""
-    title = http.HTTPStatus(status).phrase
-    detail = detail or _DETAILS.get(status, title)
-    return _answer(request, ("about:blank", title, status), detail, headers or {}, ())
-
-
-def _answer(
-    request: Request,
-    kind: tuple[str, str, int],
-    detail: str,
-    headers: Mapping[str, str],
-    errors: tuple[FieldError, ...],
-) -> Response:
-    type_, title, status = kind
-    body = Problem(
-        type=type_,
-        title=title,
-        status=status,
-        detail=detail[:MAX_SHOWN],
-        instance=instance_of(request),
-        errors=errors[:MAX_ERRORS] or None,
-    )
-    return Response(
-        body.model_dump_json(exclude_none=True),
-        status,
-        {**headers, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
-        MEDIA_TYPE,
-    )
-
-
-def instance_of(request: Request) -> str:
-    """Return the requested path, percent-encoded and cut to a maximum length."""
-    raw: bytes = request.scope.get("raw_path") or b"/"
-    return (root_path_of(request) + raw.decode("latin-1"))[:MAX_SHOWN]
+    kind = ProblemKind("", status, http.HTTPStatus(status).phrase)
+    return problem(request, kind, detail or _DETAILS.get(status, kind.title), headers=headers)
 
 
 IMMUTABLE = "public, max-age=31536000, immutable"
@@ -193,7 +185,7 @@ _ZIPPED = "-gzip"
 def encoded(request: Request, body: bytes, *, immutable: bool = False) -> Response:
     """Return an answer in the form that a request accepts, or 304 if the client has it already."""
     plain_tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-    zips = len(body) >= WORTH_COMPRESSING and takes_gzip(request.headers.get("accept-encoding"))
+    zips = len(body) >= WORTH_COMPRESSING and _takes_gzip(request)
     tag = f'{plain_tag[:-1]}{_ZIPPED}"' if zips else plain_tag
     headers = {
         "ETag": tag if immutable else f"W/{tag}",
@@ -212,9 +204,8 @@ def encoded(request: Request, body: bytes, *, immutable: bool = False) -> Respon
 def is_known(if_none_match: str | None, tag: str) -> bool:
     """Return whether a client has these bytes, by the weak comparison of RFC 9110, 13.1.2.
 
-    Args:
-        if_none_match: the header; ignored if it is too long.
-        tag: of the plain bytes, without W/; the tag of the compressed bytes matches, too.
+    The tag is the one of the plain bytes, without W/; that of the compressed bytes matches, too. A
+    header that is too long is ignored.
     """
     if if_none_match is None or len(if_none_match) > _MAX_HEADER:
         return False
@@ -223,25 +214,18 @@ def is_known(if_none_match: str | None, tag: str) -> bool:
     return if_none_match.strip() == "*" or tag in plain
 
 
-def takes_gzip(accept_encoding: str | None) -> bool:
+def _takes_gzip(request: Request) -> bool:
     """Return whether a client accepts gzip; a header that is too long is ignored."""
-    if accept_encoding is None or len(accept_encoding) > _MAX_HEADER:
-        return False
-    match = _GZIP.search(accept_encoding)
-    if match is None:
-        return False
-    weight = match["weight"]
-    return weight is None or weight.strip("0.") != ""
+    accepted = request.headers.get("accept-encoding", "")
+    match = _GZIP.search(accepted) if len(accepted) <= _MAX_HEADER else None
+    return match is not None and (match["weight"] or "1").strip("0.") != ""
 
 
 class RequestView:
-    """The chain of one request: blocks after `chain.block` are not read.
+    """The chain of one request, by its name or any: blocks after `chain.block` are not read.
 
     The chain is pinned when it is first needed, in the thread of the endpoint: a dependency that
     waits for a chain would take a thread.
-
-    Args:
-        chain: its name; None for any chain.
     """
 
     def __init__(self, request: Request, chain: str | None = None) -> None:
@@ -274,7 +258,7 @@ class RequestView:
             name = eip55(address)
         except ChainError as error:
             raise invalid("path", "address", str(error)) from error
-        served = self.chain.find(name)
+        served = self.chain.deployments.find(name)
         if served is None:
             raise ProblemError(DEPLOYMENT_NOT_FOUND, f"no deployment at {name} is served")
         return served

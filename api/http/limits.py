@@ -1,7 +1,7 @@
 """Middleware of both services: hosts, bodies, access, rates and metrics.
 
-Neither contains a header, a query or a token: only endpoint, status and duration. A line is JSON,
-so that no path can look like another line.
+Metrics and log lines contain no header, query or token. A line is JSON, so that no path can look
+like another line.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -42,13 +43,13 @@ from api.http.answers import (
     plain_problem,
     problem,
 )
+from api.schemas import MAX_SHOWN
 from ledger.io.http import is_loopback, names_this_host
 
 if TYPE_CHECKING:
     from api.settings import Settings
 
 
-_HIGHEST_PORT = 65_535
 # A name or address of RFC 3986, 3.2.2, or a literal in brackets; then a port.
 _HOST = re.compile(
     r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]{0,255}|\[(?P<literal>[0-9A-Fa-f:.]{2,45})\])"
@@ -60,13 +61,13 @@ _ALLOWED_HOSTS = (
 )
 MAX_BODY_BYTES = 16_384
 HEADERS = {
-    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
-    b"x-content-type-options": b"nosniff",
-    b"referrer-policy": b"no-referrer",
-    b"cross-origin-opener-policy": b"same-origin",
-    b"x-frame-options": b"DENY",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "x-frame-options": "DENY",
 }
-"""What an answer says of itself; a page that needs more says so itself."""
+"""Headers of an answer that does not set them itself."""
 
 
 class HttpMiddleware:
@@ -138,7 +139,7 @@ class HostCheck(HttpMiddleware):
 def is_host(value: str) -> bool:
     """Return whether a `Host` header is valid; it may be empty (RFC 9110, 7.2)."""
     match = _HOST.fullmatch(value)
-    if match is None or int(match["port"] or 0) > _HIGHEST_PORT:
+    if match is None or int(match["port"] or 0) > 65_535:
         return False
     try:
         return match["literal"] is None or bool(ipaddress.IPv6Address(match["literal"]))
@@ -174,17 +175,16 @@ class SafeHeaders(HttpMiddleware):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = {name.lower() for name, _ in message["headers"]}
-                added = [(name, value) for name, value in HEADERS.items() if name not in own]
-                message = {**message, "headers": [*message["headers"], *added]}
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         await self._app(scope, receive, with_headers)
 
 
-OPEN = frozenset({"/health"})
-"""Paths without tokens and limits: they cost and reveal nothing."""
-_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+_OPEN = frozenset({"/health", "/", "/dashboard", "/docs"})
+"""Paths without tokens and limits, with the dashboard's files: they reveal nothing of a run."""
 SHOWS_TOKEN = "cmfl.shows_token"  # noqa: S105 - a name, no token
 """Key of a request's scope: whether the request shows a token."""
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
@@ -214,14 +214,16 @@ class Access(HttpMiddleware):
         self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] in OPEN or _is_of_page(scope["path"]):
+        if scope["path"] in _OPEN or scope["path"].startswith("/dashboard/"):
             await self._app(scope, receive, send)
             return
         request = Request(scope)
+        is_reading = scope["method"] in {"GET", "HEAD", "OPTIONS"}
+        is_open = not self._tokens or (self._reading_is_open and is_reading)
         if self._item and (wait := self._wait(scope, self._item)) is not None:
             answer = problem(request, RATE_EXCEEDED, f"at most {self._item.amount} a minute")
             answer.headers["Retry-After"] = str(wait)
-        elif not (knows := self._knows(scope)) and not self._is_open(scope):
+        elif not (knows := self._knows(scope)) and not is_open:
             answer = problem(request, TOKEN_NEEDED, "show a bearer token that this service knows")
             answer.headers["WWW-Authenticate"] = "Bearer"
         else:
@@ -238,9 +240,6 @@ class Access(HttpMiddleware):
         reset = self._limiter.get_window_stats(item, subject).reset_time
         return max(1, math.ceil(reset - time.time()))
 
-    def _is_open(self, scope: Scope) -> bool:
-        return not self._tokens or (self._reading_is_open and scope["method"] in _READING)
-
     def _knows(self, scope: Scope) -> bool:
         """Return whether a request shows a valid token; compared in constant time."""
         authorization = dict(scope["headers"]).get(b"authorization", b"")
@@ -248,11 +247,6 @@ class Access(HttpMiddleware):
         digest = _digest(shown.strip())
         matches = [hmac.compare_digest(digest, token) for token in self._tokens]
         return kind.lower() == b"bearer" and any(matches)
-
-
-def _is_of_page(path: str) -> bool:
-    """Return whether a path is a file of the dashboard; these reveal nothing of a run."""
-    return path in {"/", "/dashboard", "/docs"} or path.startswith("/dashboard/")
 
 
 def address_of(scope: Scope) -> str:
@@ -287,11 +281,11 @@ def permission(request: Request, settings: Settings) -> VerificationPermission:
     """
     if not settings.verifications:
         return VerificationPermission.OFF
-    if request.scope.get(SHOWS_TOKEN, False) if settings.tokens else _is_from_here(request):
-        return VerificationPermission.GRANTED
     if settings.tokens:
-        return VerificationPermission.TOKEN_NEEDED
-    return VerificationPermission.THIS_MACHINE_ONLY
+        is_granted, needed = request.scope.get(SHOWS_TOKEN, False), "token_needed"
+    else:
+        is_granted, needed = _is_from_here(request), "this_machine_only"
+    return VerificationPermission("granted" if is_granted else needed)
 
 
 def is_foreign_page(request: Request, settings: Settings) -> bool:
@@ -313,7 +307,6 @@ def _is_from_here(request: Request) -> bool:
     return is_loopback(request.client.host) and is_loopback(name)
 
 
-MAX_PATH = 300
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -344,7 +337,10 @@ class MetricsMiddleware(HttpMiddleware):
     def __init__(self, app: ASGIApp, metrics: Metrics, *, logs: bool) -> None:
         super().__init__(app)
         self._metrics = metrics
-        self._log = _access_log() if logs else None
+        stamped = structlog.processors.TimeStamper(fmt="iso", utc=True)
+        lines: list[Any] = [stamped, structlog.processors.JSONRenderer()]
+        log = structlog.wrap_logger(structlog.WriteLogger(sys.stderr), processors=lines)
+        self._log = log if logs else None
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         start, status, sent = time.perf_counter(), 500, 0
@@ -361,28 +357,17 @@ class MetricsMiddleware(HttpMiddleware):
             await self._app(scope, receive, counted)
         finally:
             seconds = time.perf_counter() - start
-            endpoint = _endpoint(scope)
+            # The path's pattern, so that the number of labels is bounded.
+            endpoint = str(getattr(scope.get("route"), "path", "none"))
             self._metrics.requests.labels(endpoint, str(status)).inc()
             self._metrics.seconds.labels(endpoint).observe(seconds)
             if self._log is not None:
                 self._log.info(
                     "request",
                     method=scope["method"],
-                    path=scope["path"][:MAX_PATH],
+                    path=scope["path"][:MAX_SHOWN],
                     status=status,
                     bytes=sent,
                     milliseconds=round(1000 * seconds, 1),
                     client=scope["client"][0] if scope.get("client") else None,
                 )
-
-
-def _access_log() -> Any:
-    stamped = structlog.processors.TimeStamper(fmt="iso", utc=True)
-    return structlog.wrap_logger(
-        structlog.WriteLogger(sys.stderr), processors=[stamped, structlog.processors.JSONRenderer()]
-    )
-
-
-def _endpoint(scope: Scope) -> str:
-    """Return the path's pattern, so that the number of labels is bounded."""
-    return str(getattr(scope.get("route"), "path", "none"))

@@ -96,16 +96,12 @@ TAGS = [
 ]
 
 
-_PUBLISHED = {"AuditOutcome": "Outcome"}
+PUBLISHED = {"AuditOutcome": "Outcome", "RequestedAudit": "Verification"}
 """Components whose published name is not that of the class."""
 
 
 def declared(*answers: ProblemKind, tagged: bool = True) -> Declared:
-    """Return OpenAPI's declaration of the answers of an endpoint without success.
-
-    Args:
-        tagged: whether it has an entity tag, and so may answer with 304.
-    """
+    """Return OpenAPI's declaration of the problems of an endpoint, and of 304 if it has a tag."""
     declaration: Declared = {}
     if tagged:
         declaration[304] = {"description": "what If-None-Match names is still right"}
@@ -124,11 +120,6 @@ def declared(*answers: ProblemKind, tagged: bool = True) -> Declared:
     return declaration
 
 
-def problem_examples() -> dict[str, Any]:
-    """Return an example of each kind of problem, by the kind's name."""
-    return {kind.name: {"summary": kind.title, "value": _example(kind)} for kind in DETAILS}
-
-
 def _example(kind: ProblemKind) -> dict[str, Any]:
     detail = DETAILS[kind]
     errors = None
@@ -137,7 +128,7 @@ def _example(kind: ProblemKind) -> dict[str, Any]:
         where, _, name = place.partition(" ")
         errors = (FieldError(place=where, name=name, detail=rule),)
     problem = Problem(
-        type=f"urn:cmfl:problem:{kind.name}",
+        type=kind.type,
         title=kind.title,
         status=kind.status,
         detail=detail,
@@ -157,7 +148,7 @@ def document(app: FastAPI, root_path: str = "") -> dict[str, Any]:
         tags=app.openapi_tags,
         servers=[{"url": root_path}] if root_path else None,
     )
-    for name, published in _PUBLISHED.items():
+    for name, published in PUBLISHED.items():
         made = _renamed(made, name, published)
     schemas = made["components"]["schemas"]
     for kind in (Problem, FieldError):
@@ -174,8 +165,12 @@ def document(app: FastAPI, root_path: str = "") -> dict[str, Any]:
     for operations in made["paths"].values():
         for operation in operations.values():
             for answer in operation["responses"].values():
-                _add_example(answer, schemas)
-    made["components"]["examples"] = problem_examples()
+                content = answer.get("content", {}).get("application/json", {})
+                if "$ref" in content.get("schema", {}):
+                    content["example"] = example_of(content["schema"], schemas)
+    made["components"]["examples"] = {
+        kind.name: {"summary": kind.title, "value": _example(kind)} for kind in DETAILS
+    }
     return made
 
 
@@ -191,11 +186,7 @@ def _renamed(made: dict[str, Any], name: str, published: str) -> dict[str, Any]:
 
 
 def example_of(schema: dict[str, Any], schemas: dict[str, Any]) -> Any:
-    """Return an example that a JSON schema accepts, built from the examples of its fields.
-
-    Args:
-        schema: every field has an example, or refers to a schema whose fields have.
-    """
+    """Return an example that a JSON schema accepts, built from the examples of its fields."""
     if "examples" in schema:
         return schema["examples"][0]
     if "$ref" in schema:
@@ -213,10 +204,3 @@ def example_of(schema: dict[str, Any], schemas: dict[str, Any]) -> Any:
     if "enum" in schema:
         return schema["enum"][0]
     raise TypeError(f"{schema} has no example")
-
-
-def _add_example(answer: dict[str, Any], schemas: dict[str, Any]) -> None:
-    content = answer.get("content", {}).get("application/json")
-    if content is not None and "$ref" in content.get("schema", {}):
-        name = content["schema"]["$ref"].rpartition("/")[2]
-        content["example"] = schemas[name]["examples"][0]

@@ -18,13 +18,12 @@ from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 from pydantic import BeforeValidator
 
-from api.http.answers import REQUEST_INVALID, ProblemError, ProblemKind, RequestView, invalid
+from api.http.answers import REQUEST_INVALID, ProblemError, ProblemKind, RequestView
 from api.http.openapi import Declared, declared
 from api.schemas import FieldError
 from ledger.chain.ports import NotServedError
 from ledger.history.export import CsvTable, Row, csv_lines
-from ledger.history.fields import CHAIN_NAME, MAX_CURSOR, AskedRole, Order, Span
-from ledger.protocol.types import ClientId
+from ledger.history.fields import CHAIN_NAME, MAX_CURSOR, Order
 
 if TYPE_CHECKING:
     from fastapi.dependencies.models import Dependant
@@ -42,7 +41,7 @@ def whole_number(value: object) -> object:
     return value
 
 
-_IN_PLAIN_DIGITS = BeforeValidator(whole_number)
+IN_PLAIN_DIGITS = BeforeValidator(whole_number)
 ChainName = Annotated[
     str,
     Path(
@@ -62,17 +61,17 @@ Address = Annotated[
     ),
 ]
 RoundIndex = Annotated[
-    int, Path(ge=1, le=MAX_INDEX, description="t", examples=[2]), _IN_PLAIN_DIGITS
+    int, Path(ge=1, le=MAX_INDEX, description="t", examples=[2]), IN_PLAIN_DIGITS
 ]
 ClientIndex = Annotated[
     int,
     Path(ge=0, le=MAX_INDEX, description="its index", examples=[7]),
-    _IN_PLAIN_DIGITS,
+    IN_PLAIN_DIGITS,
 ]
 Limit = Annotated[
     int,
     Query(ge=1, le=100, description="entries on a page; refused out of range", examples=[20]),
-    _IN_PLAIN_DIGITS,
+    IN_PLAIN_DIGITS,
 ]
 Cursor = Annotated[
     str | None,
@@ -165,55 +164,8 @@ OrderQuery = Annotated[Order, Query(description="which come first", examples=["n
 ClientFilter = Annotated[
     int | None,
     Query(ge=0, le=MAX_INDEX, description="only rounds with this client", examples=[7]),
-    _IN_PLAIN_DIGITS,
+    IN_PLAIN_DIGITS,
 ]
-
-
-async def _asked_of(
-    client: ClientFilter = None,
-    role: Annotated[
-        AskedRole | None,
-        Query(
-            description="what `client` was or did: `any`, `trained`, `accepted`, `not_accepted`, "
-            "`dropped_out`, `member`, `served` (a member with a seat), `refused` (its scores), "
-            "`voted`",
-            examples=["served"],
-        ),
-    ] = None,
-) -> tuple[ClientId | None, AskedRole]:
-    if role is not None and client is None:
-        raise invalid("query", "role", "needs `client`")
-    return None if client is None else ClientId(client), role or AskedRole.ANY
-
-
-AskedOf = Annotated[tuple[ClientId | None, AskedRole], Depends(_asked_of)]
-
-
-def _bound(description: str) -> Any:
-    """Return a bound of a range: a block's number or a Unix time."""
-    return Query(ge=0, le=MAX_INDEX, description=description)
-
-
-SinceBlock = Annotated[
-    int | None, _bound("rounds that ended in this block or later"), _IN_PLAIN_DIGITS
-]
-UntilBlock = Annotated[
-    int | None, _bound("rounds that ended in this block or before"), _IN_PLAIN_DIGITS
-]
-Since = Annotated[int | None, _bound("ended at this Unix time or later"), _IN_PLAIN_DIGITS]
-Until = Annotated[int | None, _bound("ended at this Unix time or before"), _IN_PLAIN_DIGITS]
-
-
-async def _within(
-    since_block: SinceBlock = None,
-    until_block: UntilBlock = None,
-    since: Since = None,
-    until: Until = None,
-) -> tuple[Span, Span]:
-    return Span(since_block, until_block), Span(since, until)
-
-
-Within = Annotated[tuple[Span, Span], Depends(_within)]
 
 
 async def _reading(request: Request, chain: ChainName) -> RequestView:
@@ -275,8 +227,7 @@ class Endpoints(APIRouter):
         """Return a decorator that serves a function at a path.
 
         Args:
-            answer: type of the JSON answer; None for other media.
-            media: OpenAPI's declaration of other answers with success.
+            answer: type of the JSON answer; None for the media that are declared.
             tagged: whether answers have an entity tag.
         """
         responses = declared(*problems, tagged=tagged) | (media or {})

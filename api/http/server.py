@@ -54,10 +54,8 @@ class GracefulServer(uvicorn.Server):
     uvicorn cancels their tasks and forgets them: a peer that sends half a request, or does not read
     its answer, would then wait until the process ends.
 
-    Args:
-        config: of the server; what it names is imported at once, since the command line ends at
-            once on Ctrl-C, with 130, while a module is being imported.
-        on_shutdown: called before the open connections end.
+    The config's modules are imported at once: Ctrl-C ends the command line with 130 while a module
+    is being imported. `on_shutdown` is called before the open connections end.
     """
 
     def __init__(
@@ -132,31 +130,20 @@ def serve_app(
     on_listening: Callable[[str], None],
     allowed_hosts: Collection[str] = (),
 ) -> None:
-    """Answer requests until the process is stopped.
-
-    Args:
-        port: 0 takes a free one.
-        allowed_hosts: names that a `Host` header may have, besides `host`, addresses and localhost.
-    """
+    """Answer requests until the process is stopped; see `listening_socket` and `HostCheck`."""
     with listening_socket(host, port) as listener:
         run_server(bounded_server(app, {host, *allowed_hosts}), listener, on_listening)
 
 
-_ACCEPT_ITERATIONS = 10
-
-
 async def stop_accepting(server: asyncio.Server) -> None:
-    """Close a server, once each connection that it has accepted has its transport and its protocol.
+    """Close a server once each accepted connection has its transport and its protocol.
 
-    asyncio makes them in the event loop's next iterations. For a server closed before that it fails
-    to, and leaves the socket open.
-
-    Args:
-        server: may be closed already.
+    asyncio makes them in the event loop's next iterations; it fails to for a server that is closed
+    before, and leaves the socket open.
     """
     loop = asyncio.get_running_loop()
     for listening in server.sockets:
         loop.remove_reader(listening.fileno())
-    for _ in range(_ACCEPT_ITERATIONS):
+    for _ in range(10):
         await asyncio.sleep(0)
     server.close()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from io import BufferedReader
-from typing import Annotated
+from typing import Annotated, TypeVar
 
+import anyio
+from anyio import to_thread
 from fastapi import Header
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from sse_starlette.sse import AppStatus
@@ -29,6 +31,8 @@ from api.http.limits import address_of
 # `Streams.are_ending` ends those of one server.
 AppStatus.enable_automatic_graceful_drain = False
 
+S = TypeVar("S")
+
 PING_SECONDS = 15
 POLL_SECONDS = 0.5
 
@@ -46,13 +50,10 @@ LastEventId = Annotated[
 
 
 class Streams:
-    """The number of open streams by address; used by the event loop's thread alone.
+    """The number of open streams by address; used only by the event loop's thread.
 
     Args:
         most_of_address: of one address, or of one /64 network.
-
-    Attributes:
-        are_ending: the service shuts down, and every stream must end.
     """
 
     def __init__(self, most: int, most_of_address: int) -> None:
@@ -62,7 +63,7 @@ class Streams:
         self.are_ending = False
 
     def end(self) -> None:
-        """End the open streams: the service shuts down, and readers may never leave."""
+        """End the open streams: the service shuts down, and readers may stay."""
         self.are_ending = True
 
     @contextmanager
@@ -87,7 +88,7 @@ class Streams:
 
 
 class _CountedStream(EventSourceResponse):
-    """A stream that is counted until it has ended, even if its first event is never read."""
+    """An uncached stream, counted until it has ended, even if its first event is never read."""
 
     def __init__(self, events: AsyncIterator[ServerSentEvent], place: ExitStack) -> None:
         super().__init__(events, headers={"Cache-Control": "no-store"}, ping=PING_SECONDS)
@@ -98,9 +99,26 @@ class _CountedStream(EventSourceResponse):
             await super().__call__(scope, receive, send)
 
 
-def streamed(events: AsyncIterator[ServerSentEvent], reservation: ExitStack) -> EventSourceResponse:
-    """Return an uncached answer with events; its reservation is released when the stream ends."""
-    return _CountedStream(events, reservation.pop_all())
+async def streamed(
+    request: Request, begin: Callable[[], S], poll: Callable[[S], list[ServerSentEvent]]
+) -> EventSourceResponse:
+    """Return a stream of events, which are polled for on a worker thread until it ends.
+
+    Args:
+        begin: returns what `poll` is given; a refusal here is the answer, not an event.
+    """
+    streams: Streams = request.app.state.streams
+    with ExitStack() as reservation:
+        reservation.enter_context(streams.reserve(request))
+        state = await to_thread.run_sync(begin)
+
+        async def events() -> AsyncIterator[ServerSentEvent]:
+            while not streams.are_ending:
+                for event in await to_thread.run_sync(poll, state):
+                    yield event
+                await anyio.sleep(POLL_SECONDS)
+
+        return _CountedStream(events(), reservation.pop_all())
 
 
 MEDIA_TYPE = "application/octet-stream"
@@ -136,10 +154,7 @@ def send_blob(
 
 
 def parse_range(header: str | None, size: int) -> range | None:
-    """Return the one range that a request asks for (RFC 9110, section 14); None for the whole blob.
-
-    Several ranges in one request are answered by the whole blob, as servers may.
-    """
+    """Return the one range that a request asks for (RFC 9110, section 14); else None: the whole."""
     match = _RANGE.fullmatch(header.strip()) if header is not None else None
     if match is None or not (match[1] or match[2]):
         return None

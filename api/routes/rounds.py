@@ -5,28 +5,22 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query, Request, Response
-from pydantic import BeforeValidator
 
-from api.http.answers import (
-    VOTES_NOT_FOUND,
-    ProblemError,
-    RequestView,
-)
+from api.http.answers import VOTES_NOT_FOUND, ProblemError, RequestView, invalid
 from api.http.openapi import OF_CLIENT_PAGE, OF_ROUND
 from api.http.parameters import (
     EXPORTED,
+    IN_PLAIN_DIGITS,
     MAX_INDEX,
     Address,
-    AskedOf,
     ChainName,
+    ClientFilter,
     Format,
     Listed,
     OneChain,
     OrderQuery,
     RoundIndex,
-    Within,
     of_deployment,
-    whole_number,
 )
 from ledger.chain.round_ledger import RecordedEvent
 from ledger.history import answers_parts, answers_rounds, answers_signed
@@ -45,16 +39,15 @@ from ledger.history.answers_rounds import (
 )
 from ledger.history.answers_signed import ScoresAnswer, VotesAnswer
 from ledger.history.export import ROUNDS
-from ledger.history.fields import Order, RoundQuery
+from ledger.history.fields import AskedRole, Order, RoundQuery, Span
 from ledger.history.round import RoundStatus
+from ledger.protocol.types import ClientId
 
 _rounds = of_deployment("/rounds")
 ROUTES = _rounds.routes
 
 
 async def _query(
-    asked: AskedOf,
-    within: Within,
     order: OrderQuery = Order.NEWEST,
     status: Annotated[
         RoundStatus | None, Query(description="only rounds that stand so", examples=["decided"])
@@ -67,19 +60,50 @@ async def _query(
             description="only rounds decided in this view, from 0, or a later one",
             examples=[1],
         ),
-        BeforeValidator(whole_number),
+        IN_PLAIN_DIGITS,
     ] = 0,
+    client: ClientFilter = None,
+    role: Annotated[
+        AskedRole | None,
+        Query(
+            description="what `client` was or did: `any`, `trained`, `accepted`, `not_accepted`, "
+            "`dropped_out`, `member`, `served` (a member with a seat), `refused` (its scores), "
+            "`voted`",
+            examples=["served"],
+        ),
+    ] = None,
+    since_block: SinceBlock = None,
+    until_block: UntilBlock = None,
+    since: Since = None,
+    until: Until = None,
 ) -> RoundQuery:
+    if role is not None and client is None:
+        raise invalid("query", "role", "needs `client`")
+    asked = None if client is None else ClientId(client), role or AskedRole.ANY
+    within = Span(since_block, until_block), Span(since, until)
     return RoundQuery("rounds", order, status, *asked, view_min, *within)
+
+
+def _bound(description: str) -> Any:
+    """Return a bound of a range: a block's number or a Unix time."""
+    return Query(ge=0, le=MAX_INDEX, description=description)
+
+
+SinceBlock = Annotated[
+    int | None, _bound("rounds that ended in this block or later"), IN_PLAIN_DIGITS
+]
+UntilBlock = Annotated[
+    int | None, _bound("rounds that ended in this block or before"), IN_PLAIN_DIGITS
+]
+Since = Annotated[int | None, _bound("ended at this Unix time or later"), IN_PLAIN_DIGITS]
+Until = Annotated[int | None, _bound("ended at this Unix time or before"), IN_PLAIN_DIGITS]
 
 
 class RoundRequest:
     """A request for one round, which is read once, when it is first needed."""
 
     def __init__(self, reading: RequestView, address: str, number: int) -> None:
-        self._reading = reading
-        self._address = address
-        self._number = number
+        self._reading, self._address, self._number = reading, address, number
         self._view: AnsweredRound | None = None
 
     @property
@@ -92,12 +116,9 @@ class RoundRequest:
     def respond(
         self, answer: Any, *, is_final: bool = True, record: bool = False, incidents: bool = False
     ) -> Response:
-        """Return an answer, which is final once the round is, if it shows all that it names.
+        """Return an answer that can become final, or not, and may show record and incidents.
 
-        Args:
-            is_final: whether the answer can become final.
-            record: whether it shows the record.
-            incidents: whether it shows the incidents.
+        It is final once the round is, if it shows all that it names.
         """
         is_whole = not (record and self.view.parts.lacks_record)
         is_whole &= not incidents or self.view.documents.has_incidents

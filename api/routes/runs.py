@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, cast
 
-import anyio
-import anyio.to_thread
 from fastapi import Query, Request, Response
-from pydantic import BeforeValidator
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from api.http.answers import (
@@ -25,15 +21,22 @@ from api.http.answers import (
     to_rooted_json,
 )
 from api.http.openapi import OF_DEPLOYMENT
-from api.http.parameters import MAX_INDEX, Address, OneChain, of_deployment, success, whole_number
-from api.http.streams import POLL_SECONDS, LastEventId, Streams, streamed
+from api.http.parameters import (
+    IN_PLAIN_DIGITS,
+    MAX_INDEX,
+    Address,
+    OneChain,
+    of_deployment,
+    success,
+)
+from api.http.streams import LastEventId, streamed
 from api.schemas import FederationAnswer
 from ledger.history.answers_rounds import SeriesAnswer, chart_rounds, series_response
-from ledger.history.local import RoundFollower, RoundNews
+from ledger.history.local import RoundFollower
 from ledger.history.training import TrainingAnswer
 
 if TYPE_CHECKING:
-    from api.federation import CoverageReader, FederationMonitor, FederationSnapshot
+    from api.federation import FederationMonitor, FederationSnapshot
 
 _runs = of_deployment()
 ROUTES = _runs.routes
@@ -63,12 +66,12 @@ def read_training(
     first: Annotated[
         int | None,
         Query(alias="from", ge=1, le=MAX_INDEX, description="first round; else the first"),
-        BeforeValidator(whole_number),
+        IN_PLAIN_DIGITS,
     ] = None,
     last: Annotated[
         int | None,
         Query(alias="to", ge=1, le=MAX_INDEX, description="last round; else the newest"),
-        BeforeValidator(whole_number),
+        IN_PLAIN_DIGITS,
     ] = None,
 ) -> Response:
     """Return each update of ended rounds with its auditors' verdicts, and those that disagree.
@@ -78,8 +81,8 @@ def read_training(
     seconds; `next_from` says where the next one begins. New attestations come without a new block,
     about old rounds, too: no answer is immutable, and its ETag changes with what it says.
     """
-    coverage = cast("CoverageReader", reading.request.app.state.coverage)
-    return reading.respond(coverage.read(reading, address, (first, last)))
+    federations = federations_of(reading.request)
+    return reading.respond(federations.coverage(reading, address, (first, last)))
 
 
 @_runs.answers(
@@ -105,41 +108,29 @@ async def follow_rounds(
     discard, and the rounds from there are sent again.
     """
     request = reading.request
-    streams: Streams = request.app.state.streams
-    with ExitStack() as reservation:
-        reservation.enter_context(streams.reserve(request))
-        if last_event_id is None:
-            start = await anyio.to_thread.run_sync(_last_ended, reading, address)
-        else:
-            await anyio.to_thread.run_sync(reading.deployment, address)
-            start = int(last_event_id)
-        follower = RoundFollower(start)
 
-        async def stream() -> AsyncIterator[ServerSentEvent]:
-            while not streams.are_ending:
-                for event in await anyio.to_thread.run_sync(_poll, request, address, follower):
-                    yield ServerSentEvent(
-                        data=to_rooted_json(request, event.response).decode(),
-                        event=event.kind,
-                        id=str(event.position),
-                    )
-                await anyio.sleep(POLL_SECONDS)
+    def begin() -> RoundFollower:
+        if last_event_id is not None:
+            reading.deployment(address)
+            return RoundFollower(int(last_event_id))
+        history = reading.history(address)
+        newest = history.round(history.newest())
+        if newest is None or newest.ended is not None:
+            return RoundFollower(history.newest())
+        return RoundFollower(newest.round - 1)
 
-        return streamed(stream(), reservation)
+    def poll(follower: RoundFollower) -> list[ServerSentEvent]:
+        now = RequestView(request)
+        return [
+            ServerSentEvent(
+                data=to_rooted_json(request, news.response).decode(),
+                event=news.kind,
+                id=str(news.position),
+            )
+            for news in follower.poll(now.history(address), now.chain.final)
+        ]
 
-
-def _last_ended(reading: RequestView, address: str) -> int:
-    """Return the number of the last round that has ended, 0 before the first."""
-    history = reading.history(address)
-    newest = history.round(history.newest())
-    if newest is None:
-        return 0
-    return newest.round if newest.ended is not None else newest.round - 1
-
-
-def _poll(request: Request, address: str, follower: RoundFollower) -> list[RoundNews]:
-    reading = RequestView(request)
-    return follower.poll(reading.history(address), reading.chain.final)
+    return await streamed(request, begin, poll)
 
 
 _OF_FEDERATION = (*OF_DEPLOYMENT, FEDERATION_NOT_WATCHED, BLOB_NOT_FOUND, BUSY)
@@ -179,28 +170,23 @@ def read_federation(reading: OneChain, address: Address) -> Response:
 )
 async def follow_federation(reading: OneChain, address: Address) -> EventSourceResponse:
     """Send the status of the open round whenever it changes; earlier events are not repeated."""
-    request = reading.request
-    streams: Streams = request.app.state.streams
-    with ExitStack() as reservation:
-        reservation.enter_context(streams.reserve(request))
-        federations = federations_of(request)
-        first = await anyio.to_thread.run_sync(federations.snapshot, reading, address)
+    request, federations = reading.request, federations_of(reading.request)
+    last: FederationSnapshot | None = None
 
-        async def stream() -> AsyncIterator[ServerSentEvent]:
-            last: FederationSnapshot | None = None
-            snapshot = first
-            while not streams.are_ending:
-                if snapshot.differs_from(last):
-                    last = snapshot
-                    data = to_rooted_json(request, snapshot.answer).decode()
-                    yield ServerSentEvent(data=data, event="standing")
-                await anyio.sleep(POLL_SECONDS)
-                # What cannot be read now is shown as it was; the next look may succeed.
-                with suppress(ProblemError):
-                    now = RequestView(request)
-                    snapshot = await anyio.to_thread.run_sync(federations.snapshot, now, address)
+    def poll(first: FederationSnapshot) -> list[ServerSentEvent]:
+        nonlocal last
+        snapshot = last or first
+        if last is not None:
+            # What cannot be read now is shown as it was; the next look may succeed.
+            with suppress(ProblemError):
+                snapshot = federations.snapshot(RequestView(request), address)
+        if not snapshot.differs_from(last):
+            return []
+        last = snapshot
+        data = to_rooted_json(request, snapshot.answer).decode()
+        return [ServerSentEvent(data=data, event="standing")]
 
-        return streamed(stream(), reservation)
+    return await streamed(request, lambda: federations.snapshot(reading, address), poll)
 
 
 def federations_of(request: Request) -> FederationMonitor:

@@ -12,8 +12,8 @@ from api.histories import (
     chain_head,
     chain_response,
     deployment_details,
-    deployment_list,
     deployment_path,
+    deployment_summary,
     stage_name,
 )
 from api.http.answers import HOST_NOT_SERVED, REQUEST_INVALID, AnyChain
@@ -59,7 +59,7 @@ def _uncached(answer: Health | Ready) -> Response:
 def read_status(reading: AnyChain) -> Response:
     """Return the chain's head, the status of each deployment, and the refused manifests."""
     chain = reading.chain
-    served, refused = chain.deployments()
+    served, refused = chain.deployments.all()
     answer: StatusAnswer = {
         "chain": chain_head(chain),
         "deployments": [_deployment_status(chain, deployment) for deployment in served],
@@ -96,7 +96,7 @@ def list_chains(reading: AnyChain) -> Response:
 
 
 def package_version() -> str:
-    """Return this package's version."""
+    """Return the version of cmfl-ledger."""
     try:
         return version("cmfl-ledger")
     except PackageNotFoundError:
@@ -106,8 +106,9 @@ def package_version() -> str:
 @_deployments.answers("", "All deployments", DeploymentsAnswer, OF_DEPLOYMENTS)
 def list_deployments(reading: OneChain) -> Response:
     """List every deployment whose manifest agrees with the chain, by its run's name."""
-    served, _ = reading.chain.deployments()
-    return reading.respond(deployment_list(reading.chain, served))
+    served, _ = reading.chain.deployments.all()
+    summaries = [deployment_summary(reading.chain, deployment) for deployment in served]
+    return reading.respond({"deployments": summaries})
 
 
 @_deployments.answers("/{address}", "One deployment", DeploymentAnswer, OF_DEPLOYMENT)

@@ -46,7 +46,7 @@ from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.distances.fast import fast_distances
-from ledger.history.fields import ChainPath, DeploymentPath, Digest32, Eip55, Links, Rfc3339
+from ledger.history.fields import ChainPath, DeploymentPath, Digest32, Eip55, Links, Rfc3339, doc
 from ledger.history.round import read_run
 from ledger.io.processes import Child, follow_parent, start_child
 from ledger.io.user_code import sources_of
@@ -81,13 +81,11 @@ class WhyStopped(StrEnum):
     FAULT = "fault"
 
 
-_NO_MEMORY, _NO_CHAIN = 71, 72
-_WHY = {_NO_MEMORY: WhyStopped.MEMORY, _NO_CHAIN: WhyStopped.CHAIN}
-_WHY[-signal.SIGXCPU] = WhyStopped.SECONDS
+_WHY = {71: WhyStopped.MEMORY, 72: WhyStopped.CHAIN, -signal.SIGXCPU: WhyStopped.SECONDS}
 """By the exit code of an audit's process."""
 
 
-class Verification(Schema):
+class RequestedAudit(Schema):
     """An audit that this service ran or runs."""
 
     verification: VerificationName
@@ -98,7 +96,7 @@ class Verification(Schema):
     begun_at: Rfc3339
     ended_at: Rfc3339 = None
     state: Annotated[VerificationState, Field(examples=["finished"])] = VerificationState.RUNNING
-    why: Annotated[WhyStopped | None, Field(description="why a stopped one has no outcome")] = None
+    why: Annotated[WhyStopped | None, doc("why a stopped one has no outcome")] = None
     outcome: Annotated[AuditOutcome | None, Field(examples=["passed"])] = None
     report_sha256: Digest32 | None = None
 
@@ -106,24 +104,24 @@ class Verification(Schema):
 class VerificationsAnswer(Schema):
     """Audits of a deployment, the newest first, and the permission to start another."""
 
-    verifications: tuple[Verification, ...]
+    verifications: tuple[RequestedAudit, ...]
     permission: Annotated[VerificationPermission, Field(examples=["granted"])]
 
 
 class VerificationRequest(Schema):
     """Request for an audit."""
 
-    strict: Annotated[
-        bool, Field(strict=True, description="a remark makes it incomplete", examples=[False])
-    ] = False
-    head: Annotated[
-        Digest32 | None, Field(description="a head of this run that you have kept, of any round")
-    ] = None
+    strict: Annotated[bool, doc("a remark makes it incomplete", strict=True, examples=[False])] = (
+        False
+    )
+    head: Annotated[Digest32 | None, doc("a head of this run that you have kept, of any round")] = (
+        None
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class AuditTask:
-    """One audit: what it reads, and its limits, in the service's settings."""
+    """One audit; its limits are in the settings."""
 
     settings: Settings
     chain: ChainPath
@@ -141,9 +139,9 @@ def run_task(task: AuditTask, out: Connection) -> None:
         report = run_audit(task)
         data = report_bytes(report)
     except MemoryError:
-        raise SystemExit(_NO_MEMORY) from None
+        raise SystemExit(71) from None
     except ChainError:
-        raise SystemExit(_NO_CHAIN) from None
+        raise SystemExit(72) from None
     out.send_bytes(str(report.outcome).encode())
     out.send_bytes(data)
 
@@ -179,17 +177,17 @@ class Verifications:
     ) -> None:
         self._seconds, self._target = seconds, target
         self._lock = threading.Lock()
-        self._all: dict[str, tuple[Verification, bytes]] = {}
+        self._all: dict[str, tuple[RequestedAudit, bytes]] = {}
         self._running: tuple[str, Child, threading.Thread] | None = None
 
-    def begin(self, task: AuditTask) -> tuple[Verification, bool]:
+    def begin(self, task: AuditTask) -> tuple[RequestedAudit, bool]:
         """Start an audit, unless one runs; return the running one, and whether it is new."""
         with self._lock:
             if self._running is not None:
                 return self._all[self._running[0]][0], False
             name = secrets.token_hex(8)
             own = f"{DeploymentPath(task.chain, task.address)}/verifications/{name}"
-            entry = Verification(
+            entry = RequestedAudit(
                 verification=name,
                 chain=task.chain.name,
                 address=task.address,
@@ -203,16 +201,12 @@ class Verifications:
             watching.start()
             return entry, True
 
-    def of(self, chain: ChainPath, address: str) -> tuple[Verification, ...]:
-        """Return the audits of a deployment, the newest first."""
+    def of(self, chain: ChainPath, address: str) -> dict[str, tuple[RequestedAudit, bytes]]:
+        """Return the audits of a deployment with their reports by name, the newest first."""
         with self._lock:
-            entries = [entry for entry, _ in reversed(self._all.values())]
-        return tuple(one for one in entries if (one.chain, one.address) == (chain.name, address))
-
-    def report(self, name: str) -> bytes:
-        """Return the report of an audit; empty for none."""
-        with self._lock:
-            return self._all.get(name, (None, b""))[1]
+            entries = [*reversed(self._all.items())]
+        place = chain.name, address
+        return {name: one for name, one in entries if (one[0].chain, one[0].address) == place}
 
     def close(self) -> None:
         """Stop the running audit, and wait for its process."""
@@ -258,9 +252,8 @@ _PRIVATE = {"Cache-Control": "no-store"}
 _REFUSALS = {
     VerificationPermission.OFF: "this service runs no verifications",
     VerificationPermission.TOKEN_NEEDED: "show a bearer token of this service",
-    VerificationPermission.THIS_MACHINE_ONLY: (
-        "no token is set, so only a request from the service's own machine starts a verification"
-    ),
+    VerificationPermission.THIS_MACHINE_ONLY: "no token is set, so only a request from the "
+    "service's own machine starts a verification",
 }
 
 
@@ -270,14 +263,14 @@ _REFUSALS = {
 def list_verifications(reading: OneChain, address: Address) -> Response:
     """List verifications, the newest first, and whether the caller may start one."""
     granted = permission(reading.request, reading.request.app.state.settings)
-    found = _found(reading, address)
+    found = tuple(entry for entry, _ in _found(reading, address).values())
     return _json(reading, VerificationsAnswer(verifications=found, permission=granted))
 
 
 @_verifications.answers(
     "",
     "Start a verification",
-    Verification,
+    RequestedAudit,
     (*OF_DEPLOYMENT, BODY_TOO_LARGE, VERIFICATION_REFUSED, VERIFICATION_RUNNING),
     tagged=False,
     methods=["POST"],
@@ -307,23 +300,21 @@ def begin_verification(reading: OneChain, address: Address, asked: VerificationR
     return _json(reading, entry, 202, Location=place)
 
 
-@_verifications.answers(
-    "/{name}",
-    "A verification",
-    Verification,
-    (*OF_DEPLOYMENT, VERIFICATION_NOT_FOUND),
-    tagged=False,
-)
+_OF_ONE = (*OF_DEPLOYMENT, VERIFICATION_NOT_FOUND)
+
+
+@_verifications.answers("/{name}", "A verification", RequestedAudit, _OF_ONE, tagged=False)
 def read_verification(reading: OneChain, address: Address, name: _Name) -> Response:
     """Return the state of a verification; only a finished one has an outcome."""
-    return _json(reading, _one(reading, address, name))
+    entry, _ = _one(reading, address, name)
+    return _json(reading, entry)
 
 
 @_verifications.answers(
     "/{name}/report",
     "The report of a verification",
     None,
-    (*OF_DEPLOYMENT, VERIFICATION_NOT_FOUND, REPORT_NOT_FOUND),
+    (*_OF_ONE, REPORT_NOT_FOUND),
     media=success(
         "application/json",
         "the bytes that `cmfl audit --report` writes, for `cmfl audit --since`",
@@ -333,24 +324,23 @@ def read_verification(reading: OneChain, address: Address, name: _Name) -> Respo
 )
 def read_report(reading: OneChain, address: Address, name: _Name) -> Response:
     """Return the whole report. It is not signed: to build on it is to trust this service."""
-    _one(reading, address, name)
-    data = reading.request.app.state.verifications.report(name)
+    _, data = _one(reading, address, name)
     if not data:
         raise ProblemError(REPORT_NOT_FOUND, f"verification {name} has no report")
     headers = _PRIVATE | {"Content-Disposition": f'attachment; filename="audit-{name}.json"'}
     return Response(data, 200, headers, "application/json")
 
 
-def _found(reading: RequestView, address: str) -> tuple[Verification, ...]:
+def _found(reading: RequestView, address: str) -> dict[str, tuple[RequestedAudit, bytes]]:
     audits: Verifications = reading.request.app.state.verifications
     return audits.of(reading.chain.path, reading.deployment(address).ledger.address)
 
 
-def _one(reading: RequestView, address: str, name: str) -> Verification:
-    for entry in _found(reading, address):
-        if entry.verification == name:
-            return entry
-    raise ProblemError(VERIFICATION_NOT_FOUND, f"there is no verification {name} of it")
+def _one(reading: RequestView, address: str, name: str) -> tuple[RequestedAudit, bytes]:
+    found = _found(reading, address).get(name)
+    if found is None:
+        raise ProblemError(VERIFICATION_NOT_FOUND, f"there is no verification {name} of it")
+    return found
 
 
 def _json(reading: RequestView, answer: Schema, status: int = 200, **headers: str) -> Response:

@@ -1,10 +1,9 @@
 """The dashboard's files: pages that read only this service.
 
-The files are served from a table of the package's own, so no path of a request reaches the file
-system. The page names its dozens of scripts and styles below the digest of all files, where they
-never change, so that a browser asks for each of them once. The policy below lets a page load
-scripts and styles from this service alone and talk to it alone; no text of a record can become
-markup or script.
+The files are served from a table, so no path of a request reaches the file system. The page names
+its scripts and styles below the digest of all files, where they never change, so that a browser
+asks for each of them once. The policy lets a page load scripts and styles only from this service,
+and connect only to it; no text of a record can become markup or script.
 """
 
 from __future__ import annotations
@@ -48,11 +47,7 @@ ROUTES = _router.routes
 
 @dataclass(frozen=True, slots=True)
 class WebFile:
-    """A file as it is served.
-
-    Attributes:
-        tag: strong entity tag, of the sha256 of the bytes.
-    """
+    """A file as it is served, with a strong entity tag of its sha256."""
 
     body: bytes
     media_type: str
@@ -92,24 +87,23 @@ def _web_file(body: bytes, suffix: str) -> WebFile:
 @_router.get("/dashboard")
 def to_dashboard(request: Request) -> Response:
     """Redirect to the dashboard."""
-    path = f"{root_path_of(request)}/dashboard/"
-    return RedirectResponse(path, status_code=307, headers={"Cache-Control": CHANGING})
+    return _redirected(request, "")
 
 
 @_router.get("/docs")
 def to_reference(request: Request) -> Response:
     """Redirect to the REST reference."""
-    path = f"{root_path_of(request)}/dashboard/{REFERENCE}"
+    return _redirected(request, REFERENCE)
+
+
+def _redirected(request: Request, page: str) -> Response:
+    path = f"{root_path_of(request)}/dashboard/{page}"
     return RedirectResponse(path, status_code=307, headers={"Cache-Control": CHANGING})
 
 
 @_router.get("/dashboard/{name:path}")
 def dashboard(request: Request, name: str) -> Response:
-    """Answer with one of the dashboard's files.
-
-    Raises:
-        HTTPException: there is no such file.
-    """
+    """Answer with one of the dashboard's files, or 404."""
     file = web_files().get(name or PAGE)
     if file is None:
         raise HTTPException(404)

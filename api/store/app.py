@@ -10,9 +10,7 @@ import secrets
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import AbstractContextManager
 from http import HTTPStatus
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -64,9 +62,6 @@ class Retention:
     Args:
         charges: the uploads of each round; the only list for a round without a decision.
         rounds: number of newest rounds whose payloads are retained.
-
-    Attributes:
-        ledger: as of the newest final block.
     """
 
     def __init__(
@@ -77,10 +72,8 @@ class Retention:
         rounds: int,
         pinned: PinnedBlobs = frozenset,
     ) -> None:
-        self._newest = self.ledger = ledger
-        self.blobs = blobs
+        self._ledger, self._blobs = ledger, blobs
         self._log = EventLog()
-        self._domain = ledger.domain()
         self._charges = charges
         self._rounds = rounds
         self._pinned_by_others = pinned
@@ -89,10 +82,9 @@ class Retention:
         self._ended = 0
 
     def remove_old(self) -> None:
-        chain = self._newest.chain
-        self.ledger = self._log.up_to(self._newest, chain.block(chain.finalized()))
-        self._remover.ledger = self.ledger
-        ended = last_ended(self.ledger.state())
+        chain = self._ledger.chain
+        final = self._log.up_to(self._ledger, chain.block(chain.finalized()))
+        ended = last_ended(final.state())
         if ended <= self._ended:
             return
         # Charges are read now, not when each round ended: clients may write to it for one round
@@ -103,33 +95,28 @@ class Retention:
         self._pinned.update(*(self._charges.blobs_of(n) for n in charged if n > newest))
         for number in charged:
             if number <= newest:
-                self._remover.ended(number, self._removable(number))
-        self._remover.ended(ended, ())
+                named = blobs_of_round(final, self._blobs, number)
+                # Without its record the vectors of a round are unknown, and its uploads stay.
+                is_known = named is None or any(blob.use in _NAMED_BY_RECORD for blob in named)
+                uploads = self._charges.blobs_of(number) if is_known else ()
+                self._remover.ended(number, uploads, final)
+        self._remover.ended(ended, (), final)
         self._ended = ended
-        self._remove_mail_and_charges(newest)
-
-    def _removable(self, round_number: int) -> set[Digest]:
-        """Return the uploads of a round that may go; none if its record cannot be read."""
-        named = blobs_of_round(self.ledger, self.blobs, round_number)
-        if named is not None and not any(blob.use in _NAMED_BY_RECORD for blob in named):
-            return set()  # without the record its vectors are unknown, and they stay
-        return self._charges.blobs_of(round_number)
-
-    def _remove_mail_and_charges(self, newest: int) -> None:
         for number in self._charges.rounds():
             # A round that clients can still write to keeps its charges.
-            if number <= min(newest, self._ended - 2):
+            if number <= min(newest, ended - 2):
                 self._charges.forget(number)
-        remove_mail(self.blobs.folder, self._domain, newest + 1)
+        remove_mail(self._blobs.folder, final.domain(), newest + 1)
 
 
 DRAINED_BYTES = 1 << 20
-"""Bytes of a refused body that are still read, so that its sender hears the reason."""
+"""Bytes of a refused body that are still read, so that its sender receives the reason."""
 
 DRAINING_SECONDS = 2.0
 POLL_SECONDS = 5.0
 """Interval at which the store asks whether a round has ended, so that old payloads may go."""
 
+STORE_LOCK = "store.lock"
 _NO_STORE = {"Cache-Control": "no-store"}
 _log = logging.getLogger(__name__)
 
@@ -141,13 +128,12 @@ def create_store(
     clock: Callable[[], float] = time.monotonic,
     pinned: PinnedBlobs = frozenset,
 ) -> Starlette:
-    """Return the store as an ASGI app; no other may serve the folder meanwhile.
+    """Return the store as an ASGI app; no other may serve the folder, which must exist.
 
     Args:
-        settings: its folder, which must be there, and its bounds.
         ledger: the contract whose clients may write.
-        epoch: random bytes, others each time.
-        clock: seconds that only grow.
+        epoch: random bytes, different in each process.
+        clock: monotonic, in seconds.
     """
     remove_unfinished(settings.folder)
     permissions = PermissionCache(ledger, clock)
@@ -163,8 +149,12 @@ def create_store(
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         with contextlib.closing(charges):
-            async with _removal(retention):
-                yield
+            task = None if retention is None else asyncio.create_task(_remove_old(retention))
+            yield
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
 
     metrics = Metrics()
     board = "/mail/{chain}/{contract}/{salt}/{round}/{kind}"
@@ -186,7 +176,7 @@ def create_store(
         exception_handlers={HTTPException: _http_error, Exception: _internal_error},
         lifespan=lifespan,
     )
-    # A slash too many is another path, not a detour.
+    # A path with another slash is another path, not a redirect.
     app.router.redirect_slashes = False
     return app
 
@@ -205,19 +195,6 @@ async def _internal_error(request: Request, _: Exception) -> Response:
     return plain_problem(request, 500, "this is a fault of the store; its log has the reason")
 
 
-@contextlib.asynccontextmanager
-async def _removal(retention: Retention | None) -> AsyncIterator[None]:
-    """Remove what is old in the background, if there is retention."""
-    if retention is None:
-        yield
-        return
-    task = asyncio.create_task(_remove_old(retention))
-    yield
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
-
-
 async def _remove_old(retention: Retention) -> None:
     """Remove what is old whenever a round has ended, until cancelled."""
     while True:
@@ -229,7 +206,7 @@ async def _remove_old(retention: Retention) -> None:
 
 
 class _ErrorsAsProblems(HttpMiddleware):
-    """Answers errors with problems, and lets a client that is still sending hear of them."""
+    """Answers errors with problems, also to a client that is still sending."""
 
     def __init__(self, app: ASGIApp, realm: str) -> None:
         super().__init__(app)
@@ -260,25 +237,20 @@ class _ErrorsAsProblems(HttpMiddleware):
 
 
 class _Body:
-    """A request's body, of which a route may have read a part.
-
-    Attributes:
-        is_incomplete: whether there is more of it to wait for.
-    """
+    """A request's body, of which a route may have read a part."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self.is_incomplete = True
 
     async def receive(self) -> Message:
-        """Return the next part, and note the last."""
         message = await self._receive()
         if message["type"] != "http.request" or not message.get("more_body", False):
             self.is_incomplete = False
         return message
 
     async def drain(self) -> None:
-        """Read the rest of it, but not much and not for long."""
+        """Read the rest within the bounds."""
         remaining = DRAINED_BYTES
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAINING_SECONDS):
@@ -294,11 +266,11 @@ def serve(
     on_listening: Callable[[str], None] | None = None,
     pinned: PinnedBlobs | None = None,
 ) -> None:
-    """Answer requests until the process is stopped.
+    """Answer requests until the process is stopped; the folder is made if it does not exist.
+
+    Without public URLs the store is known by the address that it listens on.
 
     Args:
-        settings: the store's folder and bounds; the folder is made if need be. Without public
-            URLs the store is known by the address that it listens on.
         ledger: the contract whose clients may write.
         port: 0 takes a free one.
         pinned: returns the blobs of other runs in the folder; None if they are unknown.
@@ -306,9 +278,17 @@ def serve(
     with listening_socket(host, port) as listener:
         urls = resolve_public_urls(settings.public_urls, host, listener)
         settings = settings.model_copy(update={"public_urls": urls})
-        with lock_store_folder(settings.folder):
-            if pinned is None:
-                _require_no_other_contract(settings, ledger)
+        # One process counts the charges.
+        with sole_process(settings.folder, STORE_LOCK):
+            others = other_charges(settings.folder, ledger.domain())
+            if pinned is None and others and settings.keep_rounds is not None:
+                # A client could put the other contract's models once more, and would have them
+                # removed with its own old round.
+                raise ConfigurationError(
+                    f"--folder {settings.folder} has {others[0].name}, of another contract, whose "
+                    f"blobs are unknown: use --keep-rounds with a folder of one contract, or with "
+                    f"a home"
+                )
             server = server_for(settings, ledger, pinned or frozenset)
             run_server(server, listener, on_listening)
 
@@ -325,11 +305,7 @@ def server_for(
 def resolve_public_urls(
     public_urls: Sequence[str], host: str, listener: socket.socket
 ) -> tuple[str, ...]:
-    """Return the URLs under which clients know a store, and which they sign with their uploads.
-
-    Args:
-        public_urls: of the owner; behind a proxy, the proxy's.
-    """
+    """Return the URLs under which clients know a store, and which they sign with their uploads."""
     address, port = listener.getsockname()[:2]
     if not public_urls and ipaddress.ip_address(address).is_unspecified:
         raise ConfigurationError(
@@ -349,22 +325,3 @@ def _public_url(url: str) -> str:
         raise ConfigurationError(f"--public-url {url!r}: {error}") from error
     except BlobError as error:
         raise ConfigurationError(str(error)) from error
-
-
-def _require_no_other_contract(settings: StoreSettings, ledger: CommitteeLedger) -> None:
-    """Refuse retention in a folder that was another contract's store, too.
-
-    A client could put the other contract's models once more, and would have them removed with its
-    own old round.
-    """
-    others = other_charges(settings.folder, ledger.domain())
-    if settings.keep_rounds is not None and others:
-        raise ConfigurationError(
-            f"--folder {settings.folder} has {others[0].name}, of another contract, whose blobs "
-            f"are unknown: use --keep-rounds with a folder of one contract, or with a home"
-        )
-
-
-def lock_store_folder(folder: Path) -> AbstractContextManager[None]:
-    """Hold a folder, which is made if need be, for one store, since one counts the charges."""
-    return sole_process(folder, "store.lock")

@@ -20,9 +20,6 @@ from ledger.protocol.types import Address, Digest, RegisteredClient, Upload
 MAX_AUDITORS = 16
 """Auditors that an operator may name: with 2,000 attestations each they fill half of a board."""
 
-MAX_ATTESTATION_BYTES = 2_000
-"""Of an envelope with an attestation: its environment has 1,000 at most."""
-
 Writer = int | Address
 """Index of a client, or address of an auditor."""
 
@@ -34,40 +31,29 @@ class AttestationUpload(Upload):
     auditor: Address
 
 
-def writer_of(upload: Upload) -> Writer:
-    """Return who is charged for an upload."""
-    return upload.auditor if isinstance(upload, AttestationUpload) else int(upload.client)
-
-
-def name_of(upload: Upload) -> str:
-    """Return who is charged for an upload, for people."""
+def writer_of(upload: Upload) -> tuple[Writer, str]:
+    """Return the writer that is charged for an upload, and its name for people."""
     if isinstance(upload, AttestationUpload):
-        return f"auditor 0x{upload.auditor.hex()}"
-    return f"client {upload.client}"
+        return upload.auditor, f"auditor 0x{upload.auditor.hex()}"
+    return int(upload.client), f"client {upload.client}"
 
 
 MEBIBYTE = 2**20
 
 
 class StoreSettings(BaseModel):
-    """The bounds of one store.
+    """The bounds of one store; quotas are for one client in one round.
 
     Attributes:
-        folder: of blobs and mail.
         public_urls: under which clients know the store, as `base_url` writes them; uploads that are
             signed for another URL are refused.
-        max_blob_bytes: largest accepted blob.
-        quota_bytes: of new blobs of one client in one round.
-        quota_blobs: number of new blobs of one client in one round.
-        quota_mail_bytes: of new envelopes that one client sends in one round, its own or others'.
-        quota_envelopes: number of new envelopes that one client sends in one round.
-        auditors: addresses that may put attestations, beside the registered clients; each has the
+        quota_mail_bytes: of new envelopes that the client sends, its own or others'.
+        auditors: addresses that may put attestations, besides the registered clients; each has the
             quotas of a client's envelopes.
         keep_rounds: number of newest rounds whose payloads and mail are retained; None for all.
         mail_rounds: number of newest rounds whose mail is listed.
-        grace_seconds: that a client may take to send anything at all.
-        least_bytes_per_second: that it has to send beyond them.
-        logs_requests: whether each request has its line on standard error.
+        grace_seconds: time that a client may take to send anything at all.
+        least_bytes_per_second: rate at which it has to send beyond them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -86,10 +72,6 @@ class StoreSettings(BaseModel):
     least_bytes_per_second: Annotated[int, Field(ge=1)] = 65_536
     logs_requests: bool = False
 
-    def seconds_for(self, size: int) -> float:
-        """Return the time in which a body of this size has to arrive."""
-        return self.grace_seconds + size / self.least_bytes_per_second
-
 
 FRESH_SECONDS = 1.0
 STALE_SECONDS = 60.0
@@ -98,33 +80,16 @@ STALE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class WritePermissions:
-    """The clients that may write, and the round for which they may.
-
-    Attributes:
-        run: sha256 of the run document.
-    """
+    """The clients that may write, and the rounds for which they may; `run` is the config digest."""
 
     round: int
     ended: int
     run: Digest
     registry: tuple[RegisteredClient, ...]
 
-    def accepts(self, round_number: int) -> bool:
-        return abs(round_number - self.round) <= 1
-
-    def has_registered(self, address: Address) -> bool:
-        return any(
-            client.address == address and not client.is_banned_in(self.round)
-            for client in self.registry
-        )
-
 
 class PermissionCache:
-    """The permissions of one contract; safe to share between threads.
-
-    Args:
-        clock: seconds that only grow.
-    """
+    """The permissions of one contract, by a monotonic clock; safe to share between threads."""
 
     def __init__(self, ledger: CommitteeLedger, clock: Callable[[], float]) -> None:
         self.domain = ledger.domain()
@@ -139,8 +104,7 @@ class PermissionCache:
         """Return the permissions.
 
         One thread asks the chain at a time. Once that has failed the others do not wait for it:
-        else a silent node would block every thread of the store, and with them readers of blobs,
-        who need no chain.
+        otherwise a silent node would block every thread of the store, also those of readers.
         """
         latest = self._latest
         if latest is not None and self._clock() - latest[0] < FRESH_SECONDS:
@@ -150,7 +114,11 @@ class PermissionCache:
                 self._refresh()
             finally:
                 self._lock.release()
-        return self._cached()
+        failure, latest = self._failure, self._latest
+        if failure is not None and (latest is None or self._clock() - latest[0] > STALE_SECONDS):
+            raise ChainError(failure[1])
+        assert latest is not None, "a refresh succeeds or fails"
+        return latest[1]
 
     def _refresh(self) -> None:
         """Read the chain, unless another thread has just done so, or has just failed to."""
@@ -162,13 +130,6 @@ class PermissionCache:
             self._latest, self._failure = (start, self._read()), None
         except ChainError as error:
             self._failure = (self._clock(), str(error))
-
-    def _cached(self) -> WritePermissions:
-        failure, latest = self._failure, self._latest
-        if failure is not None and (latest is None or self._clock() - latest[0] > STALE_SECONDS):
-            raise ChainError(failure[1])
-        assert latest is not None, "a refresh succeeds or fails"
-        return latest[1]
 
     def _read(self) -> WritePermissions:
         state = self._ledger.state()

@@ -1,9 +1,9 @@
 """Uploads and their charges: who signed them, bounded in size and time.
 
 A charge is made before the bytes arrive, so that a client cannot exceed its quota by sending many
-blobs at once, and taken back if they do not. The same bytes are charged once, however often they
-are being sent: a header that somebody has seen can be shown again, with any bytes under it. Bytes
-that the store has already cost nothing, but are noted: their round needs them.
+blobs at once, and taken back if they do not arrive. The same bytes are charged once, however often
+they are being sent: another sender may repeat a header that it has seen, with any bytes. Bytes that
+the store has already cost nothing, but are noted: their round needs them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,9 @@ from starlette.requests import ClientDisconnect, Request
 
 from api.http.answers import BODY_TOO_LARGE, ProblemError, ProblemKind
 from api.store.permissions import (
-    MAX_ATTESTATION_BYTES,
     AttestationUpload,
     StoreSettings,
     Writer,
-    name_of,
     writer_of,
 )
 from ledger.io.home import DISK, WRITING, Disk
@@ -66,11 +64,7 @@ _Key = tuple[bytes, Writer, int, bytes]
 
 @dataclass(slots=True)
 class _Arrival:
-    """Attempts to upload the same bytes.
-
-    Attributes:
-        settled: size and costs of the row if all attempts fail; None for no row.
-    """
+    """Attempts to upload the same bytes, and the row (size and costs) that stays if all fail."""
 
     settled: tuple[int, int] | None
     sizes: list[int] = field(default_factory=list)
@@ -103,8 +97,7 @@ class Charges:
     def charge(self, upload: Upload, kind: ChargeKind, quota: tuple[int, int]) -> bool:
         """Charge a client for an upload until `settle`; return False if its quota is too small.
 
-        Args:
-            quota: number and bytes of a round's uploads.
+        A quota is the number and the bytes of a round's uploads.
         """
         key = _key(upload, kind)
         with self._lock, self._translated():
@@ -211,17 +204,17 @@ def charges_file(folder: Path, domain: Domain) -> Path:
 
 
 def other_charges(folder: Path, domain: Domain) -> list[Path]:
-    """Return the charges of other contracts whose store this folder has been."""
+    """Return the charges of other contracts in this folder."""
     own = charges_file(folder, domain)
     return sorted(path for path in folder.glob("charges-*.sqlite") if path != own)
 
 
 def _key(upload: Upload, kind: ChargeKind) -> _Key:
-    return _number(upload.round), writer_of(upload), int(kind), upload.digest
+    return _number(upload.round), writer_of(upload)[0], int(kind), upload.digest
 
 
 def _number(round_number: int) -> bytes:
-    """Return a round as SQLite orders it, whose own integers end at 2**63."""
+    """Return a round as ordered bytes: SQLite's integers end at 2**63."""
     return round_number.to_bytes(8)
 
 
@@ -239,6 +232,9 @@ TOO_SLOW = ProblemKind("too-slow", 408, "The body did not arrive in time")
 DISK_FULL = ProblemKind("disk-full", 507, "The store's disk is full")
 DISK_FAILS = ProblemKind("disk-fails", 503, "The store's folder cannot be used")
 
+MAX_ATTESTATION_BYTES = 2_000
+"""Of an envelope with an attestation: its environment has 1,000 at most."""
+
 PIECE = 1 << 20
 INCOMING_FOLDER = "incoming"
 """The folder of unfinished files, beside the folders that others read."""
@@ -248,11 +244,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """Receives the bodies that registered clients send.
-
-    Attributes:
-        permissions: the clients that may write.
-    """
+    """Receives the bodies that registered clients and auditors send."""
 
     settings: StoreSettings
     permissions: PermissionCache
@@ -263,21 +255,18 @@ class Receiver:
     ) -> tuple[Upload, WritePermissions]:
         """Return the upload that a registered client has signed; the body is not read."""
         upload, signature = self._signed_for_here(request, digest, max_bytes)
-        permissions = self.permissions.now()
-        registry = permissions.registry
-        if upload.client >= len(registry):
-            detail = f"client {upload.client} is none of the {len(registry)} registered ones"
+        permissions, name = self.permissions.now(), f"client {upload.client}"
+        clients = len(permissions.registry)
+        if upload.client >= clients:
+            detail = f"{name} is none of the {clients} registered ones"
             raise ProblemError(UPLOAD_REFUSED, detail)
-        client = registry[upload.client]
+        client = permissions.registry[upload.client]
         if not is_signed_by(client.address, self.permissions.domain, upload, signature):
-            detail = (
-                f"the signature is not client {upload.client}'s for this contract, this place and "
-                f"these bytes"
-            )
+            detail = f"the signature is not {name}'s for this contract, this place and these bytes"
             raise ProblemError(UPLOAD_REFUSED, detail)
         require_round(permissions, upload.round)
         if client.is_banned_in(max(permissions.round, upload.round)):
-            detail = f"client {upload.client} was banned in round {client.banned_in}"
+            detail = f"{name} was banned in round {client.banned_in}"
             raise ProblemError(UPLOAD_REFUSED, detail)
         return upload, permissions
 
@@ -286,8 +275,8 @@ class Receiver:
     ) -> tuple[AttestationUpload, WritePermissions]:
         """Return the upload that an auditor has signed; the body is not read.
 
-        Who signs is recovered: an auditor whom the operator names, or a registered client. It signs
-        for the round that its attestation is about, which may have ended at any time.
+        The signer is recovered: an auditor that the operator names, or a registered client. It
+        signs for the round that its attestation is about, which may have ended at any time.
         """
         upload, signature = self._signed_for_here(request, digest, MAX_ATTESTATION_BYTES)
         if (upload.client, upload.round) != (AUDITOR, round_number):
@@ -298,7 +287,9 @@ class Receiver:
             address = recover(typed_digest(self.permissions.domain, upload), signature)
         except SignatureError as error:
             raise ProblemError(UPLOAD_REFUSED, str(error)) from error
-        if address not in self.settings.auditors and not permissions.has_registered(address):
+        now = permissions.round
+        writers = {one.address for one in permissions.registry if not one.is_banned_in(now)}
+        if address not in self.settings.auditors and address not in writers:
             detail = (
                 f"0x{address.hex()}, whose signature it is for this contract, this place and these "
                 f"bytes, is no auditor of this store and no client that may write"
@@ -313,7 +304,7 @@ class Receiver:
     def charge(self, upload: Upload, kind: ChargeKind, quota: tuple[int, int]) -> None:
         if not self.charges.charge(upload, kind, quota):
             detail = (
-                f"{name_of(upload)} may put {quota[0]} of them and {quota[1]} bytes in round "
+                f"{writer_of(upload)[1]} may put {quota[0]} of them and {quota[1]} bytes in round "
                 f"{upload.round}; {upload.size} more are too many"
             )
             raise ProblemError(QUOTA_EXCEEDED, detail)
@@ -330,7 +321,7 @@ class Receiver:
             file.write(piece)
 
         try:
-            await self._receive(request, upload, write)
+            await self.receive(request, upload, write)
             assert file is not None, "even an empty body is written"
             await to_thread.run_sync(file.finish, target)
         except EncodingError as error:
@@ -339,22 +330,12 @@ class Receiver:
             if file is not None:
                 await to_thread.run_sync(file.discard)
 
-    async def receive(self, request: Request, upload: Upload) -> bytes:
-        """Return a small body, or fail as `receive_file`."""
-        body = bytearray()
-        await self._receive(request, upload, body.extend)
-        return bytes(body)
-
-    async def discard(self, request: Request, upload: Upload) -> None:
-        """Read a body that is not needed, so that its sender hears the answer."""
-        await self._receive(request, upload, lambda _: None)
-
-    async def _receive(
+    async def receive(
         self, request: Request, upload: Upload, take: Callable[[bytes], object]
     ) -> None:
         """Pass a body on in pieces, each on a worker thread."""
         buffer, received, size = bytearray(), 0, upload.size
-        seconds = self.settings.seconds_for(size)
+        seconds = self.settings.grace_seconds + size / self.settings.least_bytes_per_second
         try:
             async with asyncio.timeout(seconds):
                 async for part in request.stream():
@@ -382,9 +363,15 @@ class Receiver:
         compared with the URLs that the store's owner gives, not with the request's `Host`, which
         the sender chooses.
         """
-        header, size = request.headers.get("authorization", ""), _length(request, max_bytes)
+        header = request.headers.get("authorization", "")
+        length = request.headers.get("content-length", "")
+        if "transfer-encoding" in request.headers or not (length.isascii() and length.isdigit()):
+            raise ProblemError(LENGTH_NEEDED, "a body without Content-Length is not read")
+        if int(length[:20]) > max_bytes:
+            detail = f"a body of {length[:20]} bytes is over the limit of {max_bytes}"
+            raise ProblemError(BODY_TOO_LARGE, detail)
         try:
-            upload, signature = parse_authorization(header, digest, size)
+            upload, signature = parse_authorization(header, digest, int(length))
         except SignatureError as error:
             raise ProblemError(UPLOAD_UNSIGNED, str(error)) from error
         urls, path = self.settings.public_urls, request.scope["path"]
@@ -399,12 +386,8 @@ class Receiver:
 class IncomingFile:
     """A file that arrives in pieces: hashed on arrival, and seen whole or not at all.
 
-    Every method may raise OSError; no part of a discarded file stays.
-
-    Args:
-        folder: of the store, in which `INCOMING_FOLDER` is made.
-        digest: that the bytes must have.
-        size: that they must have.
+    Every method may raise OSError; no part of a discarded file stays. Digest and size are those
+    that the bytes must have.
     """
 
     def __init__(self, folder: Path, digest: Digest, size: int, *, disk: Disk = DISK) -> None:
@@ -454,7 +437,7 @@ def remove_unfinished(folder: Path) -> None:
 
 def require_round(permissions: WritePermissions, round_number: int) -> None:
     """Refuse a round that is neither open nor next to the open one."""
-    if not permissions.accepts(round_number):
+    if abs(round_number - permissions.round) > 1:
         detail = f"round {round_number} is not taken while round {permissions.round} is open"
         raise ProblemError(ROUND_NOT_TAKEN, detail)
 
@@ -464,13 +447,3 @@ def disk_problem(error: OSError) -> ProblemError:
     if error.errno in _FULL:
         return ProblemError(DISK_FULL, "the store's disk is full; nothing was stored")
     return ProblemError(DISK_FAILS, "the store's disk fails; its log has the reason")
-
-
-def _length(request: Request, max_bytes: int) -> int:
-    length = request.headers.get("content-length", "")
-    if "transfer-encoding" in request.headers or not (length.isascii() and length.isdigit()):
-        raise ProblemError(LENGTH_NEEDED, "a body without Content-Length is not read")
-    if int(length[:20]) > max_bytes:
-        detail = f"a body of {length[:20]} bytes is over the limit of {max_bytes}"
-        raise ProblemError(BODY_TOO_LARGE, detail)
-    return int(length)

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from api.http.answers import BLOB_NOT_FOUND, IMMUTABLE, ProblemError, ProblemKind, is_known
 from api.http.streams import MEDIA_TYPE, send_blob
-from api.store.permissions import AttestationUpload, StoreSettings, name_of
+from api.store.permissions import AttestationUpload, StoreSettings, writer_of
 from api.store.receiver import BODY_WRONG, UPLOAD_REFUSED, ChargeKind, Receiver, require_round
 from ledger.history.training import is_genuine
 from ledger.io.home import open_file
@@ -47,19 +47,13 @@ if TYPE_CHECKING:
 FRESH_SECONDS = 60.0
 """For this long an intact file that has not been written since counts as intact.
 
-Anyone may ask, in a few bytes and as often as they like, and hashing a large blob takes a processor
-the better part of a second.
+Anyone may ask as often as they like, and hashing a large blob takes most of a second.
 """
-
 MAX_CACHED = 16_384
 
 
 class IntegrityCache:
-    """Tells whether blobs are there undamaged; safe to share between threads.
-
-    Args:
-        clock: seconds that only grow.
-    """
+    """Checks whether blobs are undamaged, by a monotonic clock; safe to share between threads."""
 
     def __init__(self, blobs: FolderBlobs, clock: Callable[[], float]) -> None:
         self._blobs = blobs
@@ -103,11 +97,7 @@ _NO_STORE = {"Cache-Control": "no-store"}
 
 
 class BlobRoutes:
-    """Routes of a folder's blobs.
-
-    Args:
-        clock: seconds that only grow.
-    """
+    """Routes of a folder's blobs."""
 
     def __init__(self, receiver: Receiver, blobs: FolderBlobs, clock: Callable[[], float]) -> None:
         self._receiver = receiver
@@ -156,7 +146,8 @@ class BlobRoutes:
         )
         if await to_thread.run_sync(self._integrity.is_intact, digest, upload.size):
             await to_thread.run_sync(receiver.charges.note, upload, ChargeKind.BLOB)
-            await receiver.discard(request, upload)
+            # The body is read too, so that its sender receives the answer.
+            await receiver.receive(request, upload, lambda _: None)
             return Response(status_code=200, headers=_NO_STORE)
         quota = settings.quota_blobs, settings.quota_bytes
         await to_thread.run_sync(receiver.charge, upload, ChargeKind.BLOB, quota)
@@ -193,11 +184,7 @@ _NUMBER = re.compile("0|[1-9][0-9]{0,19}")
 
 
 class MailRoutes:
-    """Routes of one contract's mail.
-
-    Args:
-        epoch: random bytes that identify this process's numbering.
-    """
+    """Routes of one contract's mail; the epoch identifies this process's numbering."""
 
     def __init__(self, receiver: Receiver, mailbox: Mailbox, epoch: bytes) -> None:
         self._receiver = receiver
@@ -214,20 +201,20 @@ class MailRoutes:
     async def put(self, request: Request) -> Response:
         """Store an envelope: 201 once it is durable, 200 if it was there.
 
-        Members pass on envelopes that others lack; the client that sends one is charged. An
-        attestation is put by its auditor alone.
+        Members pass on envelopes that others lack; the client that sends one is charged. Only its
+        auditor puts an attestation.
         """
         board, name = self._board(request), str(request.path_params["digest"])
         if not _NAME.fullmatch(name):
             raise ProblemError(BOARD_NOT_FOUND, "an envelope's name is its sha256")
-        receiver, digest = self._receiver, Digest(bytes.fromhex(name))
+        digest, body = Digest(bytes.fromhex(name)), bytearray()
         upload, permissions = await to_thread.run_sync(self._authorize, request, digest, board)
-        data = await receiver.receive(request, upload)
+        await self._receiver.receive(request, upload, body.extend)
         # Not on the event loop: a megabyte is hashed and decoded.
-        envelope = await to_thread.run_sync(_decode, data, digest, board, permissions)
+        envelope = await to_thread.run_sync(_decode, bytes(body), digest, board, permissions)
         if isinstance(upload, AttestationUpload):
             _require_own(envelope, upload, permissions)
-        quota = _quota(receiver.settings, len(permissions.registry), upload)
+        quota = _quota(self._receiver.settings, len(permissions.registry), upload)
         # The charge is for the board's round: the envelope names it, and the signature does not.
         charged = replace(upload, round=envelope.round)
         is_new = await to_thread.run_sync(self._store, envelope, charged, quota)
@@ -248,12 +235,11 @@ class MailRoutes:
         is_attestation = isinstance(upload, AttestationUpload)
         kind = ChargeKind.ATTESTATION if is_attestation else ChargeKind.ENVELOPE
         self._receiver.charge(upload, kind, quota)
-        is_stored = False
+        is_new: bool | None = None
         try:
             is_new = self._mailbox.put(envelope)
-            is_stored = True
         finally:
-            self._receiver.charges.settle(upload, kind, is_stored=is_stored)
+            self._receiver.charges.settle(upload, kind, is_stored=is_new is not None)
         return is_new
 
     def _page(self, board: Board, after: int) -> bytes:
@@ -312,11 +298,12 @@ def _decode(data: bytes, digest: Digest, board: Board, permissions: WritePermiss
 def _require_own(
     envelope: Envelope, upload: AttestationUpload, permissions: WritePermissions
 ) -> None:
-    """Refuse an attestation that its auditor has not signed for this run, or that another sends."""
+    """Reject an attestation that its auditor has not signed for this run, or that another sends."""
     body = envelope.body
     assert isinstance(body, Attestation), "it is of this board"
     if body.auditor != upload.auditor:
-        detail = f"0x{body.auditor.hex()} attests, and {name_of(upload)} sends it: each its own"
+        sender = writer_of(upload)[1]
+        detail = f"0x{body.auditor.hex()} attests, and {sender} sends it: each its own"
         raise ProblemError(UPLOAD_REFUSED, detail)
     named = (permissions.run, envelope.round, envelope.client)
     if not is_genuine(body, envelope.domain, *named):
@@ -328,8 +315,8 @@ def _quota(settings: StoreSettings, clients: int, upload: Upload) -> tuple[int, 
     """Return the number and bytes of the envelopes that a writer may put in one round.
 
     Readers bound what they accept of a board. With larger quotas a few clients could fill a board
-    before the others have sent anything. Half of the board of attestations is the clients', which
-    nobody needs; the other half is for the auditors whom the operator names.
+    before the others have sent anything. Half of the board of attestations is for the clients, the
+    other half for the auditors that the operator names.
     """
     if isinstance(upload, AttestationUpload):
         share = MAX_FOLDER_OBJECTS // (2 * clients)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ledger.actors.observer import PublishedBlobs
 from ledger.actors.retention import RETAIN_ALL, RetentionPolicy, StoredBlobs
@@ -19,10 +19,10 @@ from ledger.actors.steps import (
 )
 from ledger.actors.view import ChainView
 from ledger.chain.contract.ledger import MAX_COMMITMENTS
-from ledger.chain.round_ledger import RoundLedger
 from ledger.protocol.errors import ProtocolRefusal, RefusalCode
 from ledger.protocol.inputs import window_end
 from ledger.protocol.judgement import sets_of
+from ledger.protocol.ledger_state import EquivocationReport
 from ledger.protocol.payloads import Payload
 from ledger.protocol.types import Digest, SignedCommitment
 
@@ -35,8 +35,7 @@ _NOTHING_IN_TIME = {
 """Refusals that concern every commitment of a batch: none of them is worth another try."""
 
 
-@dataclass(frozen=True, slots=True)
-class SentActions:
+class SentActions(NamedTuple):
     """The result of publishing actions.
 
     Attributes:
@@ -76,94 +75,33 @@ class Driver:
         self._context = context
         published = PublishedBlobs() if published is None else published
         self._writer = _BlobWriter(context, published, keep.stored)
-        self._commitments = _CommitmentSender(context.ledger, mines=mines)
         self._mines = mines
 
     def apply(self, actions: Iterable[Action]) -> bool:
-        """Carry out actions in order, and say whether any of them had an effect.
+        """Carry out actions in order, and return whether any of them had an effect.
 
-        What was said, and every blob that was stored, is durable before anything leaves the
-        process: mail that others read, or a transaction. What was said is also durable before a
-        blob is written, which others may read; documents wait for what leaves, so that a round
-        makes it durable once. The contract's refusals are no errors: it takes what is true and
-        new, and the actors see what it took.
+        Statements, and every stored blob, are durable before anything leaves the process: mail
+        that others read, or a transaction. Statements are also durable before a blob is written,
+        which others may read. Documents wait for what leaves, so that a round makes them durable
+        once. The contract's refusals are not errors: it takes what is true and new, and the
+        actors see what it took.
         """
         sent = self.publish(actions)
         return self.send(sent.transactions) or sent.has_new_mail
 
     def publish(self, actions: Iterable[Action]) -> SentActions:
-        """Carry out all that is no transaction, and return what is left."""
+        """Carry out everything but transactions, and return these.
+
+        Shared mail waits until its blobs are durable, as transactions do: a reader votes for what
+        it announces, and the vote may be in a decision before this process is up again. Other
+        mail is lost with the process, and so are the statements in it.
+        """
         actions = tuple(actions)
-        leaves = self._context.mailbox.is_shared or any(map(_is_transaction, actions))
+        leaves = self._context.mailbox.is_shared or any(
+            not isinstance(action, PostEnvelope | StoreBlobs) for action in actions
+        )
         if leaves or any(map(self._writer.writes_payloads, actions)):
             self._context.journal.sync()
-        has_new_mail = False
-        transactions: list[Transaction] = []
-        for action in self._stored_first(actions, leaves=leaves):
-            if isinstance(action, PostEnvelope):
-                has_new_mail |= self._context.mailbox.put(action.envelope)
-            else:
-                transactions.append(action)
-        return SentActions(has_new_mail, tuple(transactions))
-
-    def send(self, transactions: Iterable[Transaction]) -> bool:
-        """Bring to the contract what it takes, and say whether that is anything.
-
-        It touches the contract alone, so another thread may do it than the one that says things.
-        """
-        commitments: list[SignedCommitment] = []
-        has_effect = False
-        for transaction in transactions:
-            if isinstance(transaction, SendCommitment):
-                commitments.append(transaction.signed)
-            else:
-                has_effect |= self._send(transaction)
-        return self._commitments.send(commitments) or has_effect
-
-    def forget(self) -> None:
-        """Forget a round that is over: others may remove what it had stored."""
-        self._writer.forget()
-
-    def mine_to(self, block_number: int) -> None:
-        """Make empty blocks up to this one, where blocks come only with transactions."""
-        ledger = self._context.ledger
-        ledger.mine(max(0, block_number - ledger.newest_block().number))
-
-    def abandon(self, chain: ChainView) -> bool:
-        """End a round at its deadline, and say whether that was done.
-
-        Args:
-            chain: the round. Where blocks come by themselves, nothing is done before its deadline,
-                nor once somebody else has ended it.
-        """
-        # The transaction's own block is one more than the head.
-        last = chain.opened_block + self._context.parameters.deadline_blocks - 1
-        ledger = self._context.ledger
-        if self._mines:
-            self.mine_to(last)
-        elif ledger.newest_block().number < last or not self._context.is_open(chain.round):
-            return False
-        if self._writer.has_waiting:
-            self._context.journal.sync()
-            self._writer.write_documents()
-        try:
-            ledger.abandon_round(chain.round)
-        except ProtocolRefusal:
-            if self._mines:
-                raise
-            return False  # another was quicker
-        self._writer.forget()
-        return True
-
-    def _stored_first(
-        self, actions: Iterable[Action], *, leaves: bool
-    ) -> list[PostEnvelope | Transaction]:
-        """Store all blobs, and return what remains to be done once they are durable.
-
-        Shared mail waits for that as transactions do: a reader votes for what it
-        announces, and the vote may be in a decision before this process is up again. Other mail
-        is lost with the process, and so are the statements in it: they need not be durable.
-        """
         leaving: list[PostEnvelope | Transaction] = []
         for action in actions:
             if isinstance(action, StoreBlobs):
@@ -175,49 +113,141 @@ class Driver:
         if leaves:
             self._writer.write_documents()
             self._context.blobs.sync()
-        return leaving
+        has_new_mail = False
+        transactions: list[Transaction] = []
+        for action in leaving:
+            if isinstance(action, PostEnvelope):
+                has_new_mail |= self._context.mailbox.put(action.envelope)
+            else:
+                transactions.append(action)
+        return SentActions(has_new_mail, tuple(transactions))
 
-    def _send(self, action: SendReport | SendDecision) -> bool:
+    def send(self, transactions: Iterable[Transaction]) -> bool:
+        """Send transactions, and return whether the contract took any of them.
+
+        Only the contract is touched, so another thread than the one that publishes may send.
+        """
+        commitments: list[SignedCommitment] = []
+        has_effect = False
+        for transaction in transactions:
+            if isinstance(transaction, SendCommitment):
+                commitments.append(transaction.signed)
+            elif isinstance(transaction, SendReport):
+                has_effect |= self._report(transaction.report)
+            else:
+                has_effect |= self._decide(transaction)
+        if commitments and not self._mines:
+            commitments = self._untaken(commitments)
+        for start in range(0, len(commitments), MAX_COMMITMENTS):
+            has_effect |= self._commit(commitments[start : start + MAX_COMMITMENTS])
+        return has_effect
+
+    def forget(self) -> None:
+        """Forget a round that is over: others may remove what it had stored."""
+        self._writer.forget()
+
+    def mine_to(self, block_number: int) -> None:
+        """Make empty blocks up to this one, where blocks come only with transactions."""
         ledger = self._context.ledger
-        if not self._mines and self._is_idle(action):
+        ledger.mine(max(0, block_number - ledger.newest_block().number))
+
+    def abandon(self, chain: ChainView) -> bool:
+        """End a round at its deadline, and return whether that was done.
+
+        Where blocks come by themselves, nothing is done before the deadline, nor after another
+        client has ended the round.
+        """
+        # The transaction's own block is one more than the head.
+        last = chain.opened_block + self._context.parameters.deadline_blocks - 1
+        ledger = self._context.ledger
+        if self._mines:
+            self.mine_to(last)
+        elif ledger.newest_block().number < last or not self._context.is_open(chain.round):
+            return False
+        if self._writer.waiting:
+            self._context.journal.sync()
+            self._writer.write_documents()
+        try:
+            ledger.abandon_round(chain.round)
+        except ProtocolRefusal:
+            if self._mines:
+                raise
+            return False  # another was quicker
+        self._writer.forget()
+        return True
+
+    def _report(self, report: EquivocationReport) -> bool:
+        ledger = self._context.ledger
+        if not self._mines and any(ban.client == report.client for ban in ledger.bans()):
             return False
         try:
-            if isinstance(action, SendReport):
-                ledger.report_equivocation(action.report)
-            else:
-                self._wait_for(action)
-                ledger.decide(action.round, action.decision, action.certificates)
-                self._writer.forget()
+            ledger.report_equivocation(report)
         except ProtocolRefusal:
             return False
         return True
 
-    def _is_idle(self, action: SendReport | SendDecision) -> bool:
-        """Say whether others have done it already, or it is too early."""
-        ledger = self._context.ledger
-        if isinstance(action, SendReport):
-            return any(ban.client == action.report.client for ban in ledger.bans())
-        if not self._context.is_open(action.round):
+    def _decide(self, action: SendDecision) -> bool:
+        try:
+            if not self._may_decide(action):
+                return False
+            self._context.ledger.decide(action.round, action.decision, action.certificates)
+        except ProtocolRefusal:
+            return False
+        self._writer.forget()
+        return True
+
+    def _may_decide(self, action: SendDecision) -> bool:
+        """Return whether to send a decision; let the window pass for one without all n trainers.
+
+        No trainer is late before the window has passed.
+        """
+        ledger, parameters = self._context.ledger, self._context.parameters
+        if not self._mines and not self._context.is_open(action.round):
+            return False
+        if len(action.decision.ranking) >= parameters.trainers:
             return True
-        return ledger.newest_block().number < self._window_for(action)
-
-    def _wait_for(self, action: SendDecision) -> None:
-        """Let the window pass before a decision without all n trainers: until then none is late."""
-        if not self._mines or self._ranks_all(action):
-            return
+        state = ledger.state()
+        end = window_end(parameters, state.opened_block)
+        if not self._mines:
+            return ledger.newest_block().number >= end
         # Once another has decided the round, the next one's window is not ours to let pass.
-        if self._context.ledger.state().round == action.round:
-            self.mine_to(self._window_for(action))
+        if state.round == action.round:
+            self.mine_to(end)
+        return True
 
-    def _window_for(self, action: SendDecision) -> int:
-        """Return the block that a decision has to wait for, 0 if none."""
-        if self._ranks_all(action):
-            return 0
-        parameters, ledger = self._context.parameters, self._context.ledger
-        return window_end(parameters, ledger.state().opened_block)
+    def _commit(self, batch: Sequence[SignedCommitment]) -> bool:
+        try:
+            self._context.ledger.commit_updates(batch[0].commitment.round, batch)
+        except ProtocolRefusal as refusal:
+            if refusal.code in _NOTHING_IN_TIME:
+                return False
+            # One that is banned or not signed has the whole batch refused.
+            sound = self._sound(batch)
+            return 0 < len(sound) < len(batch) and self._commit(sound)
+        return True
 
-    def _ranks_all(self, action: SendDecision) -> bool:
-        return len(action.decision.ranking) >= self._context.parameters.trainers
+    def _untaken(self, signed: Sequence[SignedCommitment]) -> list[SignedCommitment]:
+        """Return those that the newest block lacks, and the contract would take now."""
+        accepted: list[SignedCommitment] = []
+        for number in sorted({entry.commitment.round for entry in signed}):
+            committed = {mined.client for mined in self._context.ledger.commitments(number)}
+            batch = [
+                each
+                for each in signed
+                if each.commitment.round == number and each.commitment.client not in committed
+            ]
+            accepted += self._sound(batch) if batch else []
+        return accepted
+
+    def _sound(self, batch: Sequence[SignedCommitment]) -> Sequence[SignedCommitment]:
+        """Return those that the contract would take, which is asked and not tried.
+
+        A refused transaction takes one of the window's few blocks too.
+        """
+        if self._context.ledger.would_accept(batch[0].commitment.round, batch):
+            return batch
+        half = len(batch) // 2
+        return [*self._sound(batch[:half]), *self._sound(batch[half:])] if half else []
 
 
 class _BlobWriter:
@@ -231,7 +261,7 @@ class _BlobWriter:
         self._stays = stored
         # Of the open round only: what an old one had stored may have been removed.
         self._stored: set[Digest] = set()
-        self._waiting: list[Payload] = []
+        self.waiting: list[Payload] = []
 
     def take(self, action: StoreBlobs) -> None:
         """Remember blobs for the observer; write payloads that stay, and let documents wait."""
@@ -239,7 +269,7 @@ class _BlobWriter:
         self._published.take((*action.payloads.values(), *action.documents))
         self._store(self._staying_payloads(action))
         if self._stays is not StoredBlobs.NOTHING:
-            self._waiting += action.documents
+            self.waiting += action.documents
 
     def writes_payloads(self, action: Action) -> bool:
         """Return whether an action stores a payload that stays and is not written yet."""
@@ -247,23 +277,17 @@ class _BlobWriter:
             blob.digest not in self._stored for blob in self._staying_payloads(action)
         )
 
-    @property
-    def has_waiting(self) -> bool:
-        return bool(self._waiting)
-
     def write_documents(self) -> None:
-        """Write the documents that wait; what was said must be durable."""
-        self._store(self._waiting)
-        self._waiting.clear()
+        """Write the documents that wait; the statements must be durable."""
+        self._store(self.waiting)
+        self.waiting.clear()
 
     def take_decision(self, action: SendDecision) -> None:
         """Write the payloads of S_a, as the contract derives it, where no others stay."""
-        if self._stays is not StoredBlobs.ACCEPTED:
-            return
-        decision, payloads = action.decision, self._published.payloads
-        sizes = self._context.parameters
-        accepted = sets_of(sizes, decision.ranking).accepted
-        self._store(payloads[client] for client in accepted if client in payloads)
+        if self._stays is StoredBlobs.ACCEPTED:
+            payloads = self._published.payloads
+            accepted = sets_of(self._context.parameters, action.decision.ranking).accepted
+            self._store(payloads[client] for client in accepted if client in payloads)
 
     def forget(self) -> None:
         self._stored.clear()
@@ -276,58 +300,3 @@ class _BlobWriter:
             if blob.digest not in self._stored:
                 self._context.blobs.put_payload(blob)
                 self._stored.add(blob.digest)
-
-
-class _CommitmentSender:
-    """Brings commitments to the contract, as many in one transaction as it takes."""
-
-    def __init__(self, ledger: RoundLedger, *, mines: bool) -> None:
-        self._ledger = ledger
-        self._mines = mines
-
-    def send(self, signed: Sequence[SignedCommitment]) -> bool:
-        """Return whether the contract took any of them."""
-        done = False
-        if signed and not self._mines:
-            signed = self._untaken(signed)
-        for start in range(0, len(signed), MAX_COMMITMENTS):
-            done |= self._commit_batch(signed[start : start + MAX_COMMITMENTS])
-        return done
-
-    def _commit_batch(self, batch: Sequence[SignedCommitment]) -> bool:
-        try:
-            self._ledger.commit_updates(batch[0].commitment.round, batch)
-        except ProtocolRefusal as refusal:
-            if refusal.code in _NOTHING_IN_TIME:
-                return False
-            # One that is banned or not signed has the whole batch refused.
-            sound = self._sound(batch)
-            return 0 < len(sound) < len(batch) and self._commit_batch(sound)
-        return True
-
-    def _untaken(self, signed: Sequence[SignedCommitment]) -> list[SignedCommitment]:
-        """Return those that the newest block lacks, and the contract would take now."""
-        accepted: list[SignedCommitment] = []
-        for number in sorted({entry.commitment.round for entry in signed}):
-            committed = {mined.client for mined in self._ledger.commitments(number)}
-            batch = [
-                each
-                for each in signed
-                if each.commitment.round == number and each.commitment.client not in committed
-            ]
-            accepted += self._sound(batch) if batch else []
-        return accepted
-
-    def _sound(self, batch: Sequence[SignedCommitment]) -> Sequence[SignedCommitment]:
-        """Return those that the contract would take, which is asked and not tried.
-
-        A transaction that is refused takes one of the window's few blocks too.
-        """
-        if self._ledger.would_accept(batch[0].commitment.round, batch):
-            return batch
-        half = len(batch) // 2
-        return [*self._sound(batch[:half]), *self._sound(batch[half:])] if half else []
-
-
-def _is_transaction(action: Action) -> bool:
-    return not isinstance(action, PostEnvelope | StoreBlobs)

@@ -87,7 +87,7 @@ class FileJournal:
 
     def record(self, place: bytes, statement: bytes) -> bytes:
         with _naming(self._path):
-            recorded = self._standing(place)
+            recorded = _statement(self._base, place)
             if recorded is None:
                 if not self._base.in_transaction:
                     self._base.execute("BEGIN IMMEDIATE")
@@ -95,7 +95,7 @@ class FileJournal:
                 self._new += self._base.execute(
                     "INSERT OR IGNORE INTO statements VALUES (?, ?)", (place, statement)
                 ).rowcount
-                recorded = self._standing(place)
+                recorded = _statement(self._base, place)
         assert recorded is not None, "a statement is recorded once it is said"
         return recorded
 
@@ -107,13 +107,6 @@ class FileJournal:
                 self._base.execute(f"PRAGMA user_version = {count}")
                 self._new = 0
                 self._base.execute("COMMIT")
-
-    def _standing(self, place: bytes) -> bytes | None:
-        with closing(
-            self._base.execute("SELECT said FROM statements WHERE place = ?", (place,))
-        ) as rows:
-            row = rows.fetchone()
-        return None if row is None else bytes(row[0])
 
     def close(self) -> None:
         """Close the file; what was not synced has not been said."""
@@ -127,8 +120,8 @@ def count_statements(path: Path) -> int:
 
 
 def begin_run(journal: VoteJournal, domain: Domain) -> None:
-    """Write down that a journal is that of a run, before any of its keys signs anything."""
-    journal.record(_run_place(domain), b"")
+    """Record that a journal is of a run, before any of its keys signs anything."""
+    journal.record(_place(domain, ClientId(0), ["run"]), b"")
     journal.sync()
 
 
@@ -143,21 +136,17 @@ def require_journal(paths: RunPaths, state: LedgerSnapshot, domain: Domain) -> N
             f"play it from here, restore its vote journal, {paths.journal}: without the journal "
             f"the run's keys could sign against themselves"
         )
-    is_kept = paths.journal.exists() and paths.journal.stat().st_size > 0
-    if not is_kept or not _is_begun(paths.journal, domain):
+    is_begun = False
+    if paths.journal.exists() and paths.journal.stat().st_size > 0:
+        with _opened(paths.journal) as base:
+            _require_all(base, paths.journal)
+            is_begun = _statement(base, _place(domain, ClientId(0), ["run"])) is not None
+    if not is_begun:
         raise JournalError(
             f"vote journal {paths.journal} is missing, empty or another's, though run "
             f"{paths.name!r} has been played: put it back. Without it the run's keys could sign "
             f"against themselves: begin another run instead"
         )
-
-
-def _is_begun(path: Path, domain: Domain) -> bool:
-    """Say whether a journal is that of a run."""
-    with _opened(path) as base:
-        _require_all(base, path)
-        query = "SELECT count(*) FROM statements WHERE place = ?"
-        return bool(base.execute(query, (_run_place(domain),)).fetchone()[0])
 
 
 @contextmanager
@@ -176,6 +165,13 @@ def _naming(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise JournalError(f"vote journal {path}: {error}") from error
+
+
+def _statement(base: sqlite3.Connection, place: bytes) -> bytes | None:
+    query = "SELECT said FROM statements WHERE place = ?"
+    with closing(base.execute(query, (place,))) as rows:
+        row = rows.fetchone()
+    return None if row is None else bytes(row[0])
 
 
 def _written(base: sqlite3.Connection) -> int:
@@ -215,15 +211,11 @@ def first_certificate_key(
 
 
 def first_round_key(domain: Domain, client: ClientId) -> bytes:
-    """Return the place of the round that was in course when this journal began to speak for a key.
+    """Return the place of the round in which this journal began to record a key's statements.
 
-    A journal that was started in that round cannot tell what the key had signed in it.
+    Such a journal may lack what the key had signed in that round.
     """
     return _place(domain, client, ["beginning"])
-
-
-def _run_place(domain: Domain) -> bytes:
-    return _place(domain, ClientId(0), ["run"])
 
 
 def _place(domain: Domain, client: ClientId, where: list[object]) -> bytes:
@@ -241,23 +233,21 @@ class ProtectedSigner:
         self._refused: set[bytes] = set()
 
     def adopt(self, domain: Domain, envelopes: Iterable[Envelope]) -> None:
-        """Record this client's earlier statements, as others have them.
+        """Record this client's earlier statements of the round, which others have seen.
 
-        A journal that was restored from a backup lacks its newer statements; others have seen
-        them.
-
-        Args:
-            envelopes: of the round in course; what this client has not signed is passed over.
+        A journal that was restored from a backup lacks them.
         """
+        address = self._signer.address
         for envelope in envelopes:
             if envelope.client != self.client or envelope.domain != domain:
                 continue
             match envelope.body:
                 case PublishedScores(SignedScores(scores, signature), _):
-                    if scores.member == self.client and self._has_signed(domain, scores, signature):
-                        self._say_scores(domain, scores)
+                    is_own = is_signed_by(address, domain, scores, signature)
+                    if scores.member == self.client and is_own:
+                        self._record_scores(domain, scores)
                 case Proposal(request=cast) | Reply(cast):
-                    if self._has_signed(domain, cast.vote, cast.signature):
+                    if is_signed_by(address, domain, cast.vote, cast.signature):
                         self._record_vote(domain, cast.vote)
                 case _:
                     pass
@@ -273,7 +263,7 @@ class ProtectedSigner:
 
     def scores(self, domain: Domain, scores: Scores) -> SignedScores | None:
         """Return the signed claim, None if another vector was signed for its set."""
-        if not self._say_scores(domain, scores):
+        if not self._record_scores(domain, scores):
             self._report(scores_key(domain, scores), "score vector", scores.round)
             return None
         return SignedScores(scores, sign(self._signer, domain, scores))
@@ -284,9 +274,6 @@ class ProtectedSigner:
         place = first_certificate_key(inputs.domain, self.client, inputs.round, base)
         (moment,) = struct.unpack(">d", self._journal.record(place, struct.pack(">d", now)))
         return float(moment)
-
-    def _has_signed(self, domain: Domain, message: Scores | Vote, signature: bytes) -> bool:
-        return is_signed_by(self._signer.address, domain, message, signature)
 
     def _report(self, place: bytes, what: str, round_number: int) -> None:
         """Log once that the journal has a different statement for a place."""
@@ -306,5 +293,5 @@ class ProtectedSigner:
         place = vote_key(domain, self.client, vote)
         return self._journal.record(place, statement) == statement
 
-    def _say_scores(self, domain: Domain, scores: Scores) -> bool:
+    def _record_scores(self, domain: Domain, scores: Scores) -> bool:
         return self._journal.record(scores_key(domain, scores), scores.digest) == scores.digest

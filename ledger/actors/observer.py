@@ -1,29 +1,23 @@
 """What actors can see: the followed contract, the run's models, envelopes and payloads.
 
-What is final does not change, so only the events since are read, and those only if the contract's
-storage moved: every event moves it (`complete_log`), and heads and digests are chains of
-hashes, which never return to an earlier value. Where the storage moved, the events since must lead
-to it: a node that lags behind or leaves an event out contradicts the contract's own answer.
+What is final does not change, so only the events since are read, and only if the contract's
+storage moved: every event moves it (`contract/event_log.py`), and heads and digests are chains of
+hashes, which never return to an earlier value. The events since must lead to the storage: a node
+that lags behind or leaves an event out contradicts the contract's own answer. The reader of its
+own transactions may leave this comparison to a later reading.
 
-Who reads the events of its own transactions may leave the storage for a later reading, which
-compares all events since.
-
-Reading goes on only from a block that the chain is certain to contain still. Otherwise - after a
-restart, a reorganisation, on a node that ends before, or that contradicts what was read -
-everything is read again, from the block that created the contract.
+Reading continues only from a block that the chain certainly still contains. Otherwise (after a
+restart or a reorganisation, or if a node ends before or contradicts what was read) everything is
+read again, from the block that created the contract.
 
 Bytes that this process hashed need no second look, so its own actors find them here and not in the
-store. All that others put there is read from the store, and verified: nothing comes in here but
-what an actor of this process asked to have stored.
-
-Both ends of the travel are models that the contract names, read by their digests like any blob, so
-a resumed run finds the same.
+store. Bytes of others are read from the store, and verified.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -82,7 +76,9 @@ class ContractFollower:
             verifies: whether to ask for the contract's storage, and to compare the events with it.
         """
         before = self.newest
-        if before is not None and not self._continues(before, head, final_block):
+        if before is not None and (
+            before.final_block > final_block or not self._ancestry.connects(before.head, head)
+        ):
             before = None
         is_read = before is not None and before.final_block == final_block
         if before is not None and is_read and (before.storage is not None or not verifies):
@@ -97,9 +93,6 @@ class ContractFollower:
             raise
         return self.newest
 
-    def _continues(self, before: FollowedContract, head: Block, final_block: int) -> bool:
-        return before.final_block <= final_block and self._ancestry.connects(before.head, head)
-
     def _read(
         self,
         before: FollowedContract | None,
@@ -107,7 +100,6 @@ class ContractFollower:
         final_block: int,
         storage: LedgerSnapshot | None,
     ) -> FollowedContract:
-        """Return the contract after a final block, given an earlier one."""
         if before is not None and storage is not None and before.storage == storage:
             return replace(before, head=head, final_block=final_block)
         if before is None:
@@ -143,63 +135,6 @@ class PublishedBlobs:
         self._known.clear()
 
 
-class RunModels:
-    """Reads the models that the contract names; holds the newest, and the travel to it."""
-
-    def __init__(
-        self,
-        context: ActorContext,
-        published: PublishedBlobs,
-        state: Callable[[int | None], LedgerSnapshot] | None = None,
-        *,
-        remembers: bool = False,
-    ) -> None:
-        """Look at a run.
-
-        Args:
-            published: what a driver of the same process has stored, which is not read again.
-            state: returns what the contract kept after a block; None to ask the chain each time.
-            remembers: hold a window's models, where nothing is stored that could be read again.
-        """
-        self._context = context
-        self._published = published
-        self._state = context.ledger.state if state is None else state
-        has_travel = context.parameters.compares_directions
-        self._most = WINDOW + 1 if has_travel and remembers else 1
-        self._held: dict[Digest, NDArray[np.float32]] = {}
-        self._travel: tuple[int, Digest, NDArray[np.float32]] | None = None
-
-    def newest(self, block: int | None = None) -> NDArray[np.float32]:
-        """Return w_t, shape (d,), as the contract names it."""
-        digest = self._state(block).model
-        # Last in order, also where an undecided round left the model as it was.
-        self._held[digest] = self._held.pop(digest) if digest in self._held else self._read(digest)
-        while len(self._held) > self._most:
-            del self._held[next(iter(self._held))]
-        return self._held[digest]
-
-    def travel(self, round_number: int, block: int | None = None) -> NDArray[np.float32] | None:
-        """Return w_s − w_t, shape (d,), of the open round; None where its distances need none.
-
-        Args:
-            block: the one after which it is open, None for the newest.
-        """
-        if not needs_displacement(self._context.parameters, round_number):
-            return None
-        now = self._state(block).model
-        if self._travel is None or self._travel[:2] != (round_number, now):
-            before = model_of_round(self._context.ledger, window_start(round_number))
-            older = self._held[before] if before in self._held else self._read(before)
-            self._travel = round_number, now, displacement(older, self.newest(block))
-        return self._travel[2]
-
-    def _read(self, digest: Digest) -> NDArray[np.float32]:
-        dimension = self._context.parameters.dimension
-        blob = self._published.find(digest)
-        data = self._context.blobs.get(digest, 4 * dimension) if blob is None else blob.data
-        return vector_from_bytes(data, dimension)
-
-
 def model_of_round(ledger: RoundHistory, round_number: int) -> Digest:
     """Return the digest of w_s, the model that a round began with."""
     first = round_number - 2
@@ -225,7 +160,7 @@ _KINDS = (
 
 
 class Observer:
-    """The view of the run for any number of actors in one process.
+    """The view of the run for any number of actors in one process: chain, models and mail.
 
     Attributes:
         newest: the chain's newest block when `chain` was last asked for; None before.
@@ -244,12 +179,15 @@ class Observer:
         """Observe a run.
 
         Args:
-            published: what a driver of the same process has stored, which is not read again.
+            published: blobs of a driver of this process, which are not read again.
+            remembers: hold a window's models, where nothing is stored that could be read again.
         """
         self._context = context
         self._published = PublishedBlobs() if published is None else published
-        models = RunModels(context, self._published, self._state, remembers=remembers)
-        self.model, self.travel = models.newest, models.travel
+        has_travel = context.parameters.compares_directions
+        self._most_models = WINDOW + 1 if has_travel and remembers else 1
+        self._models: dict[Digest, NDArray[np.float32]] = {}
+        self._travel: tuple[int, Digest, NDArray[np.float32]] | None = None
         self._follower = ContractFollower(
             context.ledger, lineage or AncestryCheck(context.ledger.block)
         )
@@ -303,6 +241,36 @@ class Observer:
             return followed.storage
         return self._context.ledger.state(block)
 
+    def model(self, block: int | None = None) -> NDArray[np.float32]:
+        """Return w_t, shape (d,), as the contract names it after a block, None for the newest."""
+        digest, held = self._state(block).model, self._models
+        # Last in order, also where an undecided round left the model as it was.
+        held[digest] = held.pop(digest) if digest in held else self._read_model(digest)
+        while len(held) > self._most_models:
+            del held[next(iter(held))]
+        return held[digest]
+
+    def travel(self, round_number: int, block: int | None = None) -> NDArray[np.float32] | None:
+        """Return w_s − w_t, shape (d,), of the open round; None where its distances need none.
+
+        Args:
+            block: the one after which it is open, None for the newest.
+        """
+        if not needs_displacement(self._context.parameters, round_number):
+            return None
+        now = self._state(block).model
+        if self._travel is None or self._travel[:2] != (round_number, now):
+            before = model_of_round(self._context.ledger, window_start(round_number))
+            older = self._models[before] if before in self._models else self._read_model(before)
+            self._travel = round_number, now, displacement(older, self.model(block))
+        return self._travel[2]
+
+    def _read_model(self, digest: Digest) -> NDArray[np.float32]:
+        dimension = self._context.parameters.dimension
+        blob = self._published.find(digest)
+        data = self._context.blobs.get(digest, 4 * dimension) if blob is None else blob.data
+        return vector_from_bytes(data, dimension)
+
     def opened(
         self, inputs: Inputs, model: NDArray[np.float32], block: int | None = None
     ) -> RoundView:
@@ -310,7 +278,7 @@ class Observer:
 
         Args:
             model: w_t, shape (d,).
-            block: the one after which the chain is looked at, None for the newest.
+            block: the one after which the chain is read; None for the newest.
         """
         closing = self._context.ledger.block(inputs.closing.block)
         self._listed.clear()
@@ -345,19 +313,13 @@ class Observer:
             return view
         return replace(view, newest_block=self.newest.number)
 
-    def envelopes_of(self, view: RoundView, client: ClientId) -> list[Envelope]:
-        return [envelope for envelope in self.envelopes(view) if envelope.client == client]
-
     def envelopes(self, view: RoundView) -> list[Envelope]:
-        """Return all envelopes of a round in the mailbox, read from its beginning."""
-        return [envelope for kind in _KINDS for envelope in self._whole(view, kind)]
-
-    def _whole(self, view: RoundView, kind: EnvelopeKind) -> list[Envelope]:
-        """Return all mail of a kind, in as many listings as it takes: one reads only so much."""
+        """Return all envelopes of a round, from its beginning: one listing reads only so many."""
         envelopes: list[Envelope] = []
-        board = (view.inputs.domain, view.inputs.round, kind)
-        while came := self._context.mailbox.listed(*board, len(envelopes)):
-            envelopes += came
+        for kind in _KINDS:
+            board, start = (view.inputs.domain, view.inputs.round, kind), len(envelopes)
+            while came := self._context.mailbox.listed(*board, len(envelopes) - start):
+                envelopes += came
         return envelopes
 
     def _fetched(self, announced: Mapping[ClientId, Digest]) -> dict[ClientId, Payload]:

@@ -3,10 +3,10 @@
 A trainer commits its update, and publishes it once all inputs are closed. One that departs from the
 protocol subclasses the honest one and changes what it sends.
 
-What a member does and when follows from what it sees and from the time. A step says everything
-again that has not been seen to arrive, so that a lost message costs time and nothing else; the
-journal keeps a key at one vote for each slot and one vector for each set of updates, whatever is
-lost, repeated, restarted or run twice.
+What a member does and when follows from what it sees and from the time. A step repeats everything
+that has not been seen to arrive, so that a lost message costs only time. The journal limits a key
+to one vote for each slot and one vector for each set of updates, whatever is lost, repeated,
+restarted or run twice.
 """
 
 from __future__ import annotations
@@ -72,11 +72,7 @@ class Trainer:
         self._payload = update
 
     def commit(self, chain: ChainView, update: Payload | None) -> list[Action]:
-        """Return the commitment to an update, while it is accepted and not yet on the chain.
-
-        Args:
-            update: the client's update; None if it has none, or is not active.
-        """
+        """Return the commitment to an update, while it is accepted and not yet on the chain."""
         self._payload = None if update is None else self.payload_for(update)
         is_banned = chain.registry[self.client].is_banned_in(chain.round)
         has_committed = any(mined.client == self.client for mined in chain.commitments)
@@ -130,11 +126,7 @@ class Member:
     def __init__(
         self, client: ClientId, signer: Signer, journal: VoteJournal, judge: JudgementCache
     ) -> None:
-        """Serve on a committee.
-
-        Args:
-            journal: its own, or one that it shares with others.
-        """
+        """Serve on a committee, with a journal that others may share."""
         self.client = client
         self._signer = ProtectedSigner(client, signer, journal)
         self._judge = judge
@@ -146,7 +138,7 @@ class Member:
         self._settled: tuple[float, int] | None = None  # time and block
 
     def recall(self, domain: Domain, envelopes: Iterable[Envelope]) -> None:
-        """Take one's own envelopes of the round in course, before the first step."""
+        """Record this member's own envelopes of the round, before the first step."""
         self._signer.adopt(domain, envelopes)
 
     def step(self, view: RoundView, now: float) -> list[Action]:
@@ -217,7 +209,10 @@ class Member:
         # Again, until it is seen to have arrived: the mailbox may have lost it.
         if span.view in self._scored_in:
             actions += self.steps.publish_scores(view, self._scored_in[span.view])
-        if now < span.half and not _is_complete(view, clients):
+        scorers = set(view.inputs.participants.members) & set(clients)
+        scored = {signed.scores.member for signed in view.claims_for(set_digest(clients))}
+        is_complete = _has_all_payloads(view) and scored >= scorers
+        if now < span.half and not is_complete:
             return actions
         needed = majority(view.inputs.parameters.members)
         for chosen in dict.fromkeys((clients, *_sets_scored(view, self.client))):
@@ -229,11 +224,9 @@ class Member:
 
     def _follow_scores(self, view: RoundView, span: ViewSpan) -> list[Action]:
         """Return a vector for the set of the primary's newest one, for one set a view at most."""
-        primary = view.primary(Phase.AGGREGATION, span.view)
-        chosen = next(iter(_sets_scored(view, primary)), ())
-        usable = set(view.usable)
+        chosen = next(iter(_sets_scored(view, view.primary(Phase.AGGREGATION, span.view))), ())
         scored = self._scored_in.get(span.view)
-        if not chosen or scored not in {None, chosen} or not usable.issuperset(chosen):
+        if not chosen or scored not in {None, chosen} or not set(view.usable).issuperset(chosen):
             return []
         actions = self.steps.publish_scores(view, chosen)
         if actions:
@@ -314,8 +307,8 @@ def reports_of(view: RoundView) -> list[SendReport]:
 def _sets_scored(view: RoundView, member: ClientId) -> list[tuple[ClientId, ...]]:
     """Return the sets that a member's vectors are for, the newest first.
 
-    The newest is the largest: an honest member holds more and more. The order of arrival would
-    say less: vectors overtake each other, and anyone can send an old one again.
+    The newest is the largest: an honest member holds more and more. Vectors may overtake each
+    other, and anyone can send an old one again.
     """
     sets = [clients for _, clients in view.sets_scored(member) if clients is not None]
     return sorted(sets, key=len, reverse=True)
@@ -325,9 +318,3 @@ def _has_all_payloads(view: RoundView) -> bool:
     committed = view.inputs.closing.commitments
     active = view.inputs.participants.active
     return all(c in view.evidence.payloads for c in active if c in committed)
-
-
-def _is_complete(view: RoundView, clients: tuple[ClientId, ...]) -> bool:
-    scorers = [member for member in view.inputs.participants.members if member in clients]
-    scored = {signed.scores.member for signed in view.claims_for(set_digest(clients))}
-    return _has_all_payloads(view) and scored.issuperset(scorers)

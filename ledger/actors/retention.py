@@ -79,11 +79,7 @@ def retention_policy_of(setting: str | int) -> RetentionPolicy:
 
 
 class PayloadRemover:
-    """The payloads of a run's rounds, of which only the newest are kept.
-
-    Attributes:
-        ledger: the rounds that count; who counts final ones alone sets it before each end.
-    """
+    """The payloads of a run's rounds, of which only the newest are kept."""
 
     def __init__(
         self,
@@ -98,21 +94,24 @@ class PayloadRemover:
             rounds: how many of the newest rounds keep their payloads, at least 1.
             pinned: what else must stay: the blobs that other runs name in the same store.
         """
-        self.ledger, self._blobs = ledger, blobs
+        self._ledger, self._blobs = ledger, blobs
         self._rounds = rounds
         self._pinned = pinned
         self._documents: set[Digest] = set()
         self._payloads: dict[int, frozenset[Digest]] = {}
         self._read_to = 0
 
-    def ended(self, round_number: int, published: Iterable[Digest]) -> None:
+    def ended(
+        self, round_number: int, published: Iterable[Digest], ledger: RoundHistory | None = None
+    ) -> None:
         """Remove what is old once a round has ended, durably.
 
         Args:
             published: payloads of the round that this process has stored; a round without a
-                decision has no record that tells them.
+                decision has no record that names them.
+            ledger: the rounds that count; None for all that the run's ledger has now.
         """
-        self._read()
+        self._read(ledger or self._ledger)
         payloads = self._payloads.get(round_number, frozenset())
         self._payloads[round_number] = payloads.union(published)
         for payload in self._gone_by(round_number):
@@ -120,8 +119,8 @@ class PayloadRemover:
 
     def removable(self) -> frozenset[Digest]:
         """Return the payloads that would go now, there or not; they do not come again."""
-        self._read()
-        return self._gone_by(last_ended(self.ledger.state()))
+        self._read(self._ledger)
+        return self._gone_by(last_ended(self._ledger.state()))
 
     def _gone_by(self, newest: int) -> frozenset[Digest]:
         old = [number for number in self._payloads if number <= newest - self._rounds]
@@ -129,10 +128,10 @@ class PayloadRemover:
         retained = self._documents.union(self._pinned, *self._payloads.values())
         return frozenset().union(*gone) - retained
 
-    def _read(self) -> None:
+    def _read(self, ledger: RoundHistory) -> None:
         if not self._read_to:
-            self._documents |= _deployed(self.ledger)
-        for number, documents, payloads in _decided(self.ledger, self._blobs, self._read_to):
+            self._documents |= _deployed(ledger)
+        for number, documents, payloads in _decided(ledger, self._blobs, self._read_to):
             self._documents |= documents
             if payloads is not None:
                 self._payloads[number] = payloads
@@ -180,7 +179,12 @@ def _decided(
     for event in ends_after(ledger, after_round):
         if isinstance(event, RoundDecided):
             record = _read_as(decode_record, event.record, blobs)
-            documents = {event.model, event.record, event.incidents, *_accusing(event, blobs)}
+            documents = {event.model, event.record, event.incidents}
+            if event.incidents != NO_DIGEST:
+                # A wrong proposal opens to a record, as far as the incidents can be read.
+                read = _read_as(decode_incidents, event.incidents, blobs)
+                openings = [one.opening for one in read.incidents] if read is not None else []
+                documents |= {opening.record for opening in openings if opening is not None}
             if record is None:
                 yield event.round, documents, None
             else:
@@ -195,15 +199,6 @@ def _read_as(decode: Callable[[bytes], T], digest: Digest, blobs: BlobReader) ->
         return None
 
 
-def _accusing(event: RoundDecided, blobs: BlobReader) -> set[Digest]:
-    """Return the records behind wrong proposals, as far as the incidents can be read."""
-    if event.incidents == NO_DIGEST:
-        return set()
-    document = _read_as(decode_incidents, event.incidents, blobs)
-    incidents = () if document is None else document.incidents
-    return {incident.opening.record for incident in incidents if incident.opening is not None}
-
-
 class BlobUse(StrEnum):
     """The use of a blob in a round."""
 
@@ -216,12 +211,7 @@ class BlobUse(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NamedBlob:
-    """A blob that a round names.
-
-    Attributes:
-        client: whose it is; None for what is everybody's.
-        digest: its sha256.
-    """
+    """A blob that a round names: of one client, or of none."""
 
     use: BlobUse
     client: ClientId | None
@@ -231,10 +221,9 @@ class NamedBlob:
 def blobs_of_round(
     ledger: RoundHistory, blobs: BlobReader, round_number: int
 ) -> tuple[NamedBlob, ...] | None:
-    """Return the blobs that a decided round names, None if it has no decision.
+    """Return the blobs that a decided round names; None if it has no decision.
 
-    Args:
-        blobs: where the round's record is; without it nothing tells payloads and vectors.
+    Payloads and vectors are named by the round's record, and missing without it.
     """
     events = [recorded.event for recorded in ledger.round_events(round_number)]
     decided = next((event for event in events if isinstance(event, RoundDecided)), None)

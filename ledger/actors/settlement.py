@@ -87,11 +87,7 @@ def proposals_of(view: RoundView, phase: Phase) -> list[Proposal]:
 def decision_of(
     view: RoundView, settlement: Settlement, incidents: Digest
 ) -> tuple[SubmittedDecision, tuple[SubmittedCertificate, SubmittedCertificate]]:
-    """Return what the contract is sent.
-
-    Args:
-        incidents: digest of the incidents document, 32 zero bytes without one.
-    """
+    """Return what the contract is sent; `incidents` is 32 zero bytes without a document."""
     judgement, inputs = settlement.judgement, view.inputs
     committee = inputs.participants.committee
     decision = SubmittedDecision.of(
@@ -105,23 +101,19 @@ def incidents_of(
     view: RoundView, judge: JudgementCache, settlement: Settlement
 ) -> tuple[Digest, bytes | None]:
     """Return the incidents document of a round and its digest, zero and None without incidents."""
-    incidents = [*_equivocations(view), *_failed_views(view, judge, settlement)]
+    # One incident for each member, phase and view with two different votes.
+    equivocations: dict[tuple[int, int, int], Incident] = {}
+    for (member, slot), votes in view.votes.items():
+        if len(votes) == 2:
+            pair = tuple(sorted(votes, key=lambda signed: signed.vote.result))
+            incident = Incident(slot.phase, slot.view, member, IncidentKind.EQUIVOCATION, pair)
+            equivocations.setdefault(incident.key[:3], incident)
+    incidents = [*equivocations.values(), *_failed_views(view, judge, settlement)]
     if not incidents:
         return NO_DIGEST, None
     ordered = tuple(sorted(incidents, key=lambda incident: incident.key))
     data = encode_incidents(Incidents(view.inputs.round, view.inputs.closing.base, ordered))
     return sha256(data), data
-
-
-def _equivocations(view: RoundView) -> list[Incident]:
-    """Return one incident for each member, phase and view with two different votes."""
-    incidents: dict[tuple[int, int, int], Incident] = {}
-    for (member, slot), votes in view.votes.items():
-        if len(votes) == 2:
-            pair = tuple(sorted(votes, key=lambda signed: signed.vote.result))
-            incident = Incident(slot.phase, slot.view, member, IncidentKind.EQUIVOCATION, pair)
-            incidents.setdefault(incident.key[:3], incident)
-    return list(incidents.values())
 
 
 def _failed_views(view: RoundView, judge: JudgementCache, settlement: Settlement) -> list[Incident]:
@@ -144,10 +136,7 @@ def _failed_views(view: RoundView, judge: JudgementCache, settlement: Settlement
 def _failed(
     view: RoundView, judge: JudgementCache, settlement: Settlement, request: SignedVote
 ) -> Incident:
-    """Return what became of a single request that was not decided.
-
-    An accusation needs a judgement: a record that cannot be judged here may be right.
-    """
+    """Return the incident of a single undecided request; an accusation needs a judgement."""
     vote = request.vote
     proposals = view.proposals.get((vote.phase, vote.view), ())
     where = (vote.phase, vote.view, request.member)
@@ -190,70 +179,48 @@ class JudgementCache:
     """Judges records of the newest round that it was asked about."""
 
     def __init__(self, distances: Distances = plain_distances) -> None:
-        self._distances = CachedDistances(distances)
+        self._distances = distances
+        self._asked: tuple[object, ...] = ()
+        self._arrays: list[NDArray[np.float32] | None] = []
+        self._matrix: NDArray[np.float64] | None = None
         self._inputs: Inputs | None = None
         self._about: tuple[NDArray[np.float32] | None, ...] = (None, None)
         self._judged: dict[Digest, Judged] = {}
-        self._records: dict[Digest, RoundRecord | None] = {}
 
     def judge(self, view: RoundView, record: bytes) -> Judged:
-        """Return what follows from a record's bytes, or the doubts about it.
-
-        Args:
-            record: the bytes; if they are no record, there is one doubt.
-        """
+        """Return what follows from a record's bytes, or the doubts about it."""
         self._turn_to(view)
         digest = sha256(record)
         if digest in self._judged:
             return self._judged[digest]
-        read = self.read(view, record)
-        if read is None:
+        try:
+            read = decode_record(record)
+        except EncodingError:
             result: Judged = (None, (Violation(ViolationCode.OTHER_ROUND_OR_BASE),))
         else:
-            result = judge(view.inputs, read, view.evidence, self._distances)
-        if not any(doubt.code in _NOT_FINAL for doubt in result[1]):
+            result = judge(view.inputs, read, view.evidence, self._distances_of)
+        if _NOT_FINAL.isdisjoint(doubt.code for doubt in result[1]):
             self._judged[digest] = result
         return result
 
-    def read(self, view: RoundView, record: bytes) -> RoundRecord | None:
-        """Return the record behind bytes, None if they are none."""
-        self._turn_to(view)
-        digest = sha256(record)
-        if digest not in self._records:
-            try:
-                self._records[digest] = decode_record(record)
-            except EncodingError:
-                self._records[digest] = None
-        return self._records[digest]
-
     def compose(self, view: RoundView, claims: Sequence[SignedScores]) -> RoundRecord:
-        return compose_record(view.inputs, view.evidence, claims, self._distances)
+        return compose_record(view.inputs, view.evidence, claims, self._distances_of)
 
     def score(
         self, view: RoundView, clients: Sequence[ClientId], member: ClientId
     ) -> ScoreVector | None:
-        return score_updates(view.inputs, view.evidence, clients, member, self._distances)
+        return score_updates(view.inputs, view.evidence, clients, member, self._distances_of)
 
     def _turn_to(self, view: RoundView) -> None:
         # Not the base alone: a reorganisation can leave it, and change committee, seed or model.
         inputs, vectors = view.inputs, (view.evidence.model, view.evidence.displacement)
         if inputs != self._inputs or not all(map(is_, vectors, self._about)):
-            self._inputs, self._about = inputs, vectors
-            self._judged, self._records = {}, {}
+            self._inputs, self._about, self._judged = inputs, vectors, {}
 
-
-class CachedDistances:
-    """Distances that remember the last set of updates they were asked for."""
-
-    def __init__(self, distances: Distances) -> None:
-        self._distances = distances
-        self._asked: tuple[object, ...] = ()
-        self._arrays: list[NDArray[np.float32] | None] = []
-        self._matrix: NDArray[np.float64] | None = None
-
-    def __call__(
+    def _distances_of(
         self, rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
+        """Return distances; those of the last set of updates are computed once."""
         clients = sorted(updates)
         request = (rule.name, tuple(clients), tuple(members))
         arrays = [travel, *(updates[client] for client in clients)]

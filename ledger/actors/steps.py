@@ -69,28 +69,28 @@ class StoreBlobs:
 
 @dataclass(frozen=True, slots=True)
 class PostEnvelope:
-    """Send an envelope to everybody."""
+    """Send an envelope to all clients."""
 
     envelope: Envelope
 
 
 @dataclass(frozen=True, slots=True)
 class SendCommitment:
-    """Bring a commitment to the contract; a driver may put many into one transaction."""
+    """Send a commitment to the contract; a driver may put many into one transaction."""
 
     signed: SignedCommitment
 
 
 @dataclass(frozen=True, slots=True)
 class SendReport:
-    """Bring a proof of equivocation to the contract."""
+    """Send a proof of equivocation to the contract."""
 
     report: EquivocationReport
 
 
 @dataclass(frozen=True, slots=True)
 class SendDecision:
-    """Bring a round's decision to the contract."""
+    """Send a round's decision to the contract."""
 
     round: int
     decision: SubmittedDecision
@@ -120,7 +120,7 @@ class ActorContext:
     finality_blocks: int | None = 0
 
     def is_open(self, round_number: int) -> bool:
-        """Say whether a round is open as of the newest block."""
+        """Return whether a round is open as of the newest block."""
         state = self.ledger.state()
         return state.stage is LedgerStage.OPEN and state.round == round_number
 
@@ -146,20 +146,14 @@ class ProtocolSteps:
         Args:
             clients: the set, ascending; all of their payloads are held.
         """
-        own_claims = [
-            signed for signed in view.claims_for(set_digest(clients)) if self._is_mine(signed)
-        ]
-        vector = None if own_claims else self._judge.score(view, clients, self._signer.client)
+        digest, me = set_digest(clients), self._signer.client
+        if any(signed.scores.member == me for signed in view.claims_for(digest)):
+            return []
+        vector = self._judge.score(view, clients, me)
         if vector is None:
             return []
         inputs, data = view.inputs, encode_vector(vector)
-        scores = Scores(
-            inputs.round,
-            self._signer.client,
-            inputs.closing.base,
-            set_digest(clients),
-            sha256(data),
-        )
+        scores = Scores(inputs.round, me, inputs.closing.base, digest, sha256(data))
         signed = self._signer.scores(inputs.domain, scores)
         return [] if signed is None else [self._post(view, PublishedScores(signed, data))]
 
@@ -174,9 +168,10 @@ class ProtocolSteps:
 
     def propose(self, view: RoundView, number: int, clients: tuple[ClientId, ...]) -> list[Action]:
         """Return the request of phase 1 as primary (Algorithm 2, lines 3-7)."""
-        record = self._judge.compose(
-            _without_others(view, clients), view.claims_for(set_digest(clients))
-        )
+        evidence = view.evidence
+        others = evidence.usable(evidence.updates).keys() - set(clients)
+        alone = replace(view, evidence=evidence.without(others)) if others else view
+        record = self._judge.compose(alone, view.claims_for(set_digest(clients)))
         data = encode_record(record)
         judgement, _ = self._judge.judge(view, data)
         if judgement is None:  # nothing follows from what is held: the view passes
@@ -194,18 +189,16 @@ class ProtocolSteps:
         Args:
             in_time: what was held when the request's view began: a record may not lack it.
         """
-        record_bytes = proposal.record
-        if record_bytes is None:
+        if proposal.record is None:
             return []
-        judgement, _ = self._judge.judge(view, record_bytes)
+        judgement, _ = self._judge.judge(view, proposal.record)
         if judgement is None:
             return []
-        request = proposal.request.vote
         omissions = validate_omissions(judgement.record, in_time.payloads, in_time.claims)
         if omissions:
             return self._repeat(view, in_time, omissions)
-        reply = self._reply(view, request, judgement)
-        return [_stored(view, judgement.record, record_bytes), *reply] if reply else []
+        reply = self._reply(view, proposal.request.vote, judgement)
+        return [_stored(view, judgement.record, proposal.record), *reply] if reply else []
 
     def propose_election(
         self, view: RoundView, number: int, certificate: QuorumCertificate
@@ -227,11 +220,7 @@ class ProtocolSteps:
         return [self._post(view, Proposal(signed, certificate=rests_on))]
 
     def answer_election(self, view: RoundView, proposal: Proposal) -> list[Action]:
-        """Return the reply to a request of phase 2.
-
-        Args:
-            view: what one can see of the round, the request's certificate of phase 1 included.
-        """
+        """Return the reply to a request of phase 2, whose certificate of phase 1 is in the view."""
         request = proposal.request.vote
         results = {certificate.vote.result for certificate in view.certificates(Phase.AGGREGATION)}
         judgement = judgement_behind(view, self._judge, request.result)
@@ -272,12 +261,9 @@ class ProtocolSteps:
         decided = (judgement.set_digest(phase), judgement.result)
         return Vote(kind, inputs.round, phase, number, inputs.closing.base, *decided)
 
-    def _is_mine(self, signed: SignedScores) -> bool:
-        return signed.scores.member == self._signer.client
-
     def _post(self, view: RoundView, body: Body, client: ClientId | None = None) -> PostEnvelope:
-        who = self._signer.client if client is None else client
-        return PostEnvelope(Envelope(view.inputs.domain, view.inputs.round, who, body))
+        sender = self._signer.client if client is None else client
+        return PostEnvelope(Envelope(view.inputs.domain, view.inputs.round, sender, body))
 
 
 def _stored(view: RoundView, record: RoundRecord, data: bytes) -> StoreBlobs:
@@ -290,12 +276,3 @@ def _stored(view: RoundView, record: RoundRecord, data: bytes) -> StoreBlobs:
         if dropout.payload is not None and dropout.client in evidence.payloads:
             payloads[dropout.client] = evidence.payloads[dropout.client]
     return StoreBlobs((Payload.of(data), *vectors), payloads)
-
-
-def _without_others(view: RoundView, clients: tuple[ClientId, ...]) -> RoundView:
-    """Return the view without usable updates of others than these clients."""
-    evidence = view.evidence
-    others = evidence.usable(evidence.updates).keys() - set(clients)
-    if not others:
-        return view
-    return replace(view, evidence=evidence.without(others))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,9 +93,8 @@ class ChainView:
         return self.final_block < self.window_end
 
     def participants(self) -> Participants:
-        return participants_of(
-            self.parameters, self.registry, self.round, self.seed, self.committee
-        )
+        drawn_from = self.parameters, self.registry, self.round, self.seed, self.committee
+        return participants_of(*drawn_from)
 
     def inputs(self) -> Inputs | None:
         """Return what the chain has closed of the round, None while that is open."""
@@ -104,15 +104,8 @@ class ChainView:
         )
         if closing is None:
             return None
-        return Inputs(
-            self.parameters,
-            self.domain,
-            self.registry,
-            self.round,
-            self.seed,
-            participants,
-            closing,
-        )
+        run = self.parameters, self.domain, self.registry
+        return Inputs(*run, self.round, self.seed, participants, closing)
 
 
 @dataclass(frozen=True)
@@ -152,10 +145,7 @@ class RoundView:
         return [signed for pair in pairs for signed in pair]
 
     def sets_scored(self, member: ClientId) -> list[tuple[Digest, tuple[ClientId, ...] | None]]:
-        """Return digest and clients of each set that a member's vectors are for.
-
-        The clients are None where the vector is not one of its set.
-        """
+        """Return digest and clients (None if the vector is of another set) of a member's sets."""
         sets = []
         for (scorer, digest), claims in self.claims.items():
             if scorer == member:
@@ -190,35 +180,45 @@ class RoundView:
         return {phase: self._certified(phase) for phase in Phase}
 
     def _certified(self, phase: Phase) -> list[QuorumCertificate]:
-        certificates = []
-        views = sorted({slot.view for _, slot in self.votes if slot.phase is phase})
-        for view in views:
+        certificates, needed = [], self.inputs.parameters.replies
+        for view in sorted({slot.view for _, slot in self.votes if slot.phase is phase}):
             for request in self.requests(phase, view):
-                replies = self._replies(request)
-                if len(replies) >= self.inputs.parameters.replies:
-                    first_replies = replies[: self.inputs.parameters.replies]
-                    certificates.append(QuorumCertificate(request, tuple(first_replies)))
+                reply = replace(request.vote, kind=VoteKind.REPLY)
+                replies = [
+                    signed
+                    for member in self.inputs.participants.committee
+                    if member != request.member
+                    for signed in self.votes.get((member, reply.slot), ())
+                    if signed.vote == reply
+                ]
+                if len(replies) >= needed:
+                    certificates.append(QuorumCertificate(request, tuple(replies[:needed])))
         return certificates
 
     def equivocations(self) -> list[EquivocationReport]:
-        """Return the proofs of equivocation, one for each who gave one."""
+        """Return one proof of equivocation for each client that has equivocated."""
+        votes = [
+            (member, [SignedStatement(v.vote, v.signature) for v in signed])
+            for (member, _), signed in self.votes.items()
+        ]
+        claims = [
+            (member, [SignedStatement(c.scores, c.signature) for c in signed])
+            for (member, _), signed in self.claims.items()
+        ]
         reports: dict[ClientId, EquivocationReport] = {}
-        for (member, _), votes in self.votes.items():
-            if len(votes) > 1:
-                pair = (SignedStatement(v.vote, v.signature) for v in votes)
-                reports.setdefault(member, EquivocationReport(member, *pair))
-        for (member, _), claims in self.claims.items():
-            if len(claims) > 1:
-                pair = (SignedStatement(c.scores, c.signature) for c in claims)
-                reports.setdefault(member, EquivocationReport(member, *pair))
+        for member, statements in (*votes, *claims):
+            if len(statements) > 1:
+                reports.setdefault(member, EquivocationReport(member, *statements))
         return [reports[member] for member in sorted(reports)]
 
     def with_payloads(self, payloads: Mapping[ClientId, Payload]) -> RoundView:
         """Return the view with more payloads; those that open no commitment are passed over."""
+        commitments = self.inputs.closing.commitments
         genuine = {
             client: payload
             for client, payload in payloads.items()
-            if self._opens(client, payload.digest) and client not in self.evidence.payloads
+            if commitments.get(client) == commitment_of(client, payload.digest)
+            and client not in self.evidence.payloads
         }
         if not genuine:
             return self
@@ -230,19 +230,6 @@ class RoundView:
             if (envelope.domain, envelope.round) == (self.inputs.domain, self.inputs.round):
                 grown.take(envelope)
         return grown.view()
-
-    def _replies(self, request: SignedVote) -> list[SignedVote]:
-        reply = replace(request.vote, kind=VoteKind.REPLY)
-        return [
-            signed
-            for member in self.inputs.participants.committee
-            if member != request.member
-            for signed in self.votes.get((member, reply.slot), ())
-            if signed.vote == reply
-        ]
-
-    def _opens(self, client: ClientId, payload: Digest) -> bool:
-        return self.inputs.closing.commitments.get(client) == commitment_of(client, payload)
 
 
 def empty_round_view(
@@ -305,28 +292,20 @@ class _RoundViewBuilder:
                 pass  # a commitment counts on the chain only
 
     def _take_scores(self, published: PublishedScores) -> None:
-        signed = published.signed
-        scores = signed.scores
-        if len(published.vector) > MAX_VECTOR_BYTES:
-            return
-        round_and_base = (scores.round, scores.base)
-        if scores.member not in self._members or round_and_base != (
-            self._inputs.round,
-            self._inputs.closing.base,
-        ):
+        signed, scores = published.signed, published.signed.scores
+        if len(published.vector) > MAX_VECTOR_BYTES or not self._is_here(scores.member, scores):
             return
         key = (scores.member, scores.clients)
         known = self._claims.get(key, ())
-        if (
-            not known
-            and sum(member == scores.member for member, _ in self._claims) >= MAX_SETS_PER_MEMBER
-        ):
-            return
+        if not known:
+            sets = sum(member == scores.member for member, _ in self._claims)
+            if sets >= MAX_SETS_PER_MEMBER:
+                return
         if any(claim.scores == scores for claim in known):
             return
-        if sha256(published.vector) != scores.digest or not self._is_signed(
-            scores.member, scores, signed.signature
-        ):
+        if sha256(published.vector) != scores.digest:
+            return
+        if not self._is_signed(scores.member, scores, signed.signature):
             return
         self._vectors[scores.digest] = published.vector
         claims = sorted([*known, signed], key=lambda claim: claim.scores.digest)
@@ -371,11 +350,9 @@ class _RoundViewBuilder:
             self._take_vote(SignedVote(member, reply, signature))
 
     def _take_vote(self, signed: SignedVote) -> bool:
-        """Say whether a vote is genuine, and keep it."""
+        """Return whether a vote is genuine, and keep it."""
         vote = signed.vote
-        if signed.member not in self._members or vote.view >= MAX_VIEWS:
-            return False
-        if (vote.round, vote.base) != (self._inputs.round, self._inputs.closing.base):
+        if vote.view >= MAX_VIEWS or not self._is_here(signed.member, vote):
             return False
         pair = self._votes.get((signed.member, vote.slot), ())
         if any(other.vote == vote for other in pair):
@@ -385,13 +362,18 @@ class _RoundViewBuilder:
         self._votes[signed.member, vote.slot] = (*pair, signed)
         return True
 
+    def _is_here(self, member: ClientId, message: Vote | Scores) -> bool:
+        """Return whether a message is of a member of this round, and about these inputs."""
+        about = (self._inputs.round, self._inputs.closing.base)
+        return member in self._members and (message.round, message.base) == about
+
     def _is_signed(self, member: ClientId, message: Vote | Scores, signature: bytes) -> bool:
         address = self._inputs.registry[member].address
         return is_signed_by(address, self._inputs.domain, message, signature)
 
 
 def _is_whole(proposal: Proposal) -> bool:
-    """Say whether a request comes with what it rests on, and that opens its result."""
+    """Return whether a request comes with what it rests on, and that opens its result."""
     if proposal.request.vote.phase is Phase.ELECTION:
         return proposal.certificate is not None
     opening, record = proposal.opening, proposal.record
@@ -429,35 +411,27 @@ class ViewSpan:
         return self.begin + self.seconds
 
 
-@dataclass(frozen=True, slots=True)
-class VotingPosition:
-    """The phase and view of a member in a round.
-
-    Attributes:
-        phase: aggregation until it sees a certificate of it, then election.
-        span: the view that it is in; None before the first and after the last.
-    """
+class VotingPosition(NamedTuple):
+    """The phase and view of a member in a round; no view before the first and after the last."""
 
     phase: Phase
     span: ViewSpan | None
 
 
 def view_at(inputs: Inputs, phase: Phase, begin: float, now: float) -> ViewSpan | None:
-    """Return the view of a phase at a time.
+    """Return the view of a phase at a time; None before the first and after the last.
 
     Args:
         begin: when its view 0 begins.
         now: the time, in the chain's seconds.
-
-    Returns:
-        The view; None before the first and after the last.
     """
     if now < begin:
         return None
-    seats = inputs.participants
+    committee, banned = inputs.participants.committee, inputs.participants.banned
     for view in range(MAX_VIEWS):
-        is_empty = bool(seats.banned) and _has_empty_seat(inputs, phase, view)
-        seconds = 0.0 if is_empty else float(inputs.parameters.view_seconds * 2**view)
+        seconds = float(inputs.parameters.view_seconds * 2**view)
+        if banned and committee[primary_seat(inputs.seed, phase, view, len(committee))] in banned:
+            seconds = 0.0
         if now < begin + seconds:
             return ViewSpan(view, begin, seconds)
         begin += seconds
@@ -467,13 +441,7 @@ def view_at(inputs: Inputs, phase: Phase, begin: float, now: float) -> ViewSpan 
 def seconds_of_turns(inputs: Inputs, turns: int) -> float:
     """Return how long so many members have to send the decision where no block comes.
 
-    Elsewhere a turn ends with a block, so that a sender who waits for a better next seed has a
+    Elsewhere a turn ends with a block, so that a sender that waits for a better next seed has a
     choice between one or two block hashes.
     """
     return turns * inputs.parameters.view_seconds / 4
-
-
-def _has_empty_seat(inputs: Inputs, phase: Phase, view: int) -> bool:
-    seats = inputs.participants
-    place = primary_seat(inputs.seed, phase, view, len(seats.committee))
-    return seats.committee[place] in seats.banned

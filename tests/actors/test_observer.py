@@ -15,7 +15,6 @@ from ledger.actors.observer import (
     OVERSIZED_BYTES,
     Observer,
     PublishedBlobs,
-    RunModels,
     model_of_round,
 )
 from ledger.actors.steps import ActorContext
@@ -225,16 +224,16 @@ def test_without_the_older_model_nobody_scores(along: Deployed) -> None:
 
 def test_where_nothing_is_stored_a_window_of_models_is_held(along: Deployed) -> None:
     context, published = along.context, PublishedBlobs()
-    held, forgetful = (RunModels(context, published, remembers=one) for one in (True, False))
+    held, forgetful = (Observer(context, published, remembers=one) for one in (True, False))
     for number in range(1, 5):
         for models in (held, forgetful):
-            models.newest()
+            models.model()
         if number == 2:
             abandoned(along)
         else:
             along.play()
-    held.newest()
-    forgetful.newest()
+    held.model()
+    forgetful.model()
     expected = along.observer.travel(5)
     for model in {vector_bytes(model_after(along, number)) for number in range(4)}:
         along.blobs.remove(sha256(model))
@@ -244,5 +243,5 @@ def test_where_nothing_is_stored_a_window_of_models_is_held(along: Deployed) -> 
     assert np.array_equal(again, expected)
     with pytest.raises(BlobError):
         forgetful.travel(5)
-    assert len(held._held) == 3
-    assert len(forgetful._held) == 1
+    assert len(held._models) == 3
+    assert len(forgetful._models) == 1

@@ -294,8 +294,8 @@ def test_bytes_that_are_no_record_are_one_doubt(view: RoundView) -> None:
         None,
         (Violation(ViolationCode.OTHER_ROUND_OR_BASE),),
     )
-    assert judge.read(view, b"no record") is None
-    assert judge.read(view, record_in(view)) is not None
+    assert judge.judge(view, b"no record")[0] is None
+    assert judge.judge(view, record_in(view))[0] is not None
 
 
 def test_record_is_judged_again_with_its_payload(network: Network, view: RoundView) -> None:

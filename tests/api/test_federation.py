@@ -59,11 +59,12 @@ class Looking:
 
     def __init__(self, closed: Closed, mailbox: Path, *others: Path) -> None:
         self.mailbox = mailbox
-        self.histories = HistoryService(closed.settings(mailbox))
+        place = ",".join(map(str, (mailbox, *others)))
+        settings = Settings(home=closed.live.home, mailbox=place)
+        self.histories = HistoryService(settings)
         self.now = 0.0
         self._address = closed.live.address
-        place = ",".join(map(str, (mailbox, *others)))
-        self.federations = FederationMonitor(place, clock=lambda: self.now)
+        self.federations = FederationMonitor(settings, clock=lambda: self.now)
 
     def look(self) -> dict[str, Any]:
         answer = self.federations.snapshot(reading(self.histories), self._address).answer
@@ -89,8 +90,9 @@ def entry(told: dict[str, Any], client: int) -> dict[str, Any]:
 
 def test_a_round_is_told_from_its_opening_to_its_decision(tmp_path: Path) -> None:
     with live_federation(tmp_path) as live:
-        histories, clock, told = HistoryService(Settings(home=live.home)), [1.0], [0.0]
-        federations = FederationMonitor(str(live.mailbox), clock=lambda: clock[0])
+        settings = Settings(home=live.home, mailbox=str(live.mailbox))
+        histories, clock, told = HistoryService(settings), [1.0], [0.0]
+        federations = FederationMonitor(settings, clock=lambda: clock[0])
 
         def look(now: float | None = None) -> dict[str, Any]:
             clock[0] += 1 if now is None else now - told[0]

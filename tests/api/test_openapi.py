@@ -18,7 +18,7 @@ from api.app import create_app
 from api.document import text
 from api.http import answers as problems
 from api.http.answers import ProblemKind
-from api.http.openapi import DETAILS
+from api.http.openapi import DETAILS, PUBLISHED
 from api.routes import verifications
 from api.schemas import MEDIA_TYPE, FieldError, Problem, Schema
 from api.settings import Settings
@@ -52,6 +52,7 @@ ANSWERS: dict[str, TypeAdapter[Any]] = {
 }
 """The type of every answer and of its parts; a route may define its answer itself."""
 ANSWERS |= {"Problem": TypeAdapter(Problem), "FieldError": TypeAdapter(FieldError)}
+ANSWERS |= {name: ANSWERS[own] for own, name in PUBLISHED.items() if own in ANSWERS}
 
 
 NO_JSON = (

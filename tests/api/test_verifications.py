@@ -16,7 +16,7 @@ import pytest
 from api.routes import verifications
 from api.routes.verifications import (
     AuditTask,
-    Verification,
+    RequestedAudit,
     Verifications,
     VerificationState,
     WhyStopped,
@@ -133,13 +133,11 @@ def task(folder: Path, address: str = ADDRESSES[0], **limits: Any) -> AuditTask:
     return AuditTask(Settings(home=folder, **limits), CHAIN, address, 0)
 
 
-def ended(runs: Verifications, begun: Verification) -> Verification:
+def ended(runs: Verifications, begun: RequestedAudit) -> RequestedAudit:
     """Wait for the end of an audit, and return it."""
 
-    def found() -> Verification | None:
-        (one,) = (
-            one for one in runs.of(CHAIN, ADDRESSES[0]) if one.verification == begun.verification
-        )
+    def found() -> RequestedAudit | None:
+        one, _ = runs.of(CHAIN, ADDRESSES[0])[begun.verification]
         return None if one.state is VerificationState.RUNNING else one
 
     one = wait_until(found)
@@ -170,7 +168,7 @@ def test_an_audit_over_a_limit_has_no_outcome(
     one = ended(runs, begun)
     assert (one.state, one.why, one.outcome) == (VerificationState.STOPPED, why, None)
     assert one.report_sha256 is None
-    assert runs.report(one.verification) == b""
+    assert runs.of(CHAIN, ADDRESSES[0])[one.verification] == (one, b"")
 
 
 @pytest.mark.usefixtures("forked_children")
@@ -180,13 +178,15 @@ def test_one_audit_runs_at_a_time_and_ends_with_the_service(tmp_path: Path) -> N
     assert is_new
     for address in ADDRESSES:
         assert runs.begin(task(tmp_path, address)) == (begun, False)
-    assert (runs.of(CHAIN, ADDRESSES[0]), runs.of(CHAIN, ADDRESSES[1])) == ((begun,), ())
+    running = {begun.verification: (begun, b"")}
+    assert (runs.of(CHAIN, ADDRESSES[0]), runs.of(CHAIN, ADDRESSES[1])) == (running, {})
     file = tmp_path / "process"
     process = int(wait_until(lambda: file.exists() and file.read_text()))
     runs.close()
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
-    assert runs.of(CHAIN, ADDRESSES[0])[0].why is WhyStopped.FAULT
+    stopped, _ = runs.of(CHAIN, ADDRESSES[0])[begun.verification]
+    assert stopped.why is WhyStopped.FAULT
 
 
 def test_a_service_stops_cleanly_during_an_audit(home: Path) -> None:

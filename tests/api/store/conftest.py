@@ -12,11 +12,12 @@ import httpx
 import pytest
 
 from api.http.server import listening_socket, url_of
-from api.store.app import lock_store_folder, server_for
+from api.store.app import STORE_LOCK, server_for
 from api.store.permissions import StoreSettings
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.io.home import sole_process
 from ledger.protocol.encoding import sha256
 from ledger.protocol.signing import sign
 from ledger.protocol.types import ClientId, Domain, Upload
@@ -99,7 +100,7 @@ def contract_in(folder: Path, **changes: Any) -> Iterator[Contract]:
 @contextmanager
 def served(folder: Path, ledger: CommitteeLedger, **bounds: Any) -> Iterator[str]:
     """Yield the URL of a store of a contract's clients."""
-    with lock_store_folder(folder), listening_socket("127.0.0.1", 0) as listener:
+    with sole_process(folder, STORE_LOCK), listening_socket("127.0.0.1", 0) as listener:
         urls = bounds.pop("public_urls", (url_of(listener),))
         settings = StoreSettings(folder=folder, public_urls=urls, **bounds)
         with in_a_thread(server_for(settings, ledger), listener):

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from api.store.app import lock_store_folder
+from api.http.answers import ProblemError
+from api.store.app import STORE_LOCK
 from api.store.permissions import FRESH_SECONDS, STALE_SECONDS, PermissionCache
+from api.store.receiver import require_round
 from ledger.chain.contract import abi
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Log
 from ledger.chain.round_ledger import LedgerSnapshot
+from ledger.io.home import sole_process
 from ledger.protocol.errors import ChainError, ConfigurationError
 from tests.actors.support import PARAMETERS, signers
 from tests.api.store.conftest import Contract, contract_in
@@ -44,7 +47,10 @@ def test_the_chain_is_queried_once_second_and_may_be_offline(contract: Contract)
     assert [client.address for client in first.registry] == [
         signer.address for signer in signers()[: PARAMETERS.clients]
     ]
-    assert [first.accepts(number) for number in range(4)] == [True, True, True, False]
+    for number in range(3):
+        require_round(first, number)
+    with pytest.raises(ProblemError, match="round 3 is not taken while round 1 is open"):
+        require_round(first, 3)
     assert permissions.now() is first
     assert ledger.asked == 1
     ledger.is_away = True
@@ -112,15 +118,15 @@ def _without(topic: bytes, logs: list[Log]) -> list[Log]:
 
 def test_a_folder_has_one_store(tmp_path: Path) -> None:
     with (
-        lock_store_folder(tmp_path / "store"),
+        sole_process(tmp_path / "store", STORE_LOCK),
         pytest.raises(ConfigurationError, match="serves it"),
-        lock_store_folder(tmp_path / "store"),
+        sole_process(tmp_path / "store", STORE_LOCK),
     ):
         pass
-    with lock_store_folder(tmp_path / "store"):
+    with sole_process(tmp_path / "store", STORE_LOCK):
         pass
     with (
         pytest.raises(ConfigurationError, match="No such file"),
-        lock_store_folder(tmp_path / "none" / "x"),
+        sole_process(tmp_path / "none" / "x", STORE_LOCK),
     ):
         pass

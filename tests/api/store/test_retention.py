@@ -110,7 +110,7 @@ def test_a_round_has_ended_when_that_is_final(kept: Kept, monkeypatch: pytest.Mo
 
 def test_payloads_are_removed_by_what_is_final(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    note = lambda remover, *_: read.append(remover.ledger.state().round)  # noqa: E731
+    note = lambda *given: read.append(given[-1].state().round)  # noqa: E731
     monkeypatch.setattr(PayloadRemover, "ended", note)
     retention = Retention(kept.contract.ledger, kept.blobs, kept.charges, 1)
     chain = kept.contract.ledger.chain

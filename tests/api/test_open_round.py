@@ -7,21 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from ledger.actors.status import (
-    ActionKind,
-    ClientRoundStatus,
-    ExpectedAction,
-    FirstSeen,
-    OpenRoundStatus,
-    PassedView,
-    RoundStage,
-    status_after_closing,
-    status_before_closing,
-)
+from api.open_round import FirstSeen, round_after_closing, round_before_closing
+from api.schemas import ActiveClient, OpenRound
 from ledger.actors.steps import Action, PostEnvelope
 from ledger.actors.view import RoundView
 from ledger.protocol.documents.envelope import Envelope, Proposal, Reply
-from ledger.protocol.encoding import set_digest
+from ledger.protocol.encoding import set_digest, to_hex
 from ledger.protocol.inputs import Evidence, sending_order
 from ledger.protocol.types import NO_DIGEST, ClientId, Phase, Vote, VoteKind
 from tests.actors.support import (
@@ -43,20 +34,29 @@ SECONDS = float(PARAMETERS.view_seconds)
 NEVER = FirstSeen()
 
 
-def at(
-    network: Network, view: RoundView, after: float, first_seen: FirstSeen = NEVER
-) -> OpenRoundStatus:
+def block_time(_: int) -> int:
+    """Return one time for all blocks: what is late does not depend on it."""
+    return 1_000
+
+
+def at(network: Network, view: RoundView, after: float, first_seen: FirstSeen = NEVER) -> OpenRound:
     """Return where a round stands so many seconds after it was closed."""
     now = view.closed_at + after
-    return status_after_closing(network.open_chain(), view, first_seen.after_poll(view, now), now)
+    seen_first = first_seen.after_poll(view, now)
+    return round_after_closing(network.open_chain(), view, seen_first, now, block_time)
 
 
-def of(standing: OpenRoundStatus, client: int) -> ClientRoundStatus:
-    return next(one for one in standing.clients if one.client == client)
+def of(standing: OpenRound, client: int) -> ActiveClient:
+    return next(one for one in standing["clients"] if one["client"] == client)
 
 
-def late(standing: OpenRoundStatus) -> dict[int, float | None]:
-    return {one.client: one.late_since for one in standing.late}
+def late(standing: OpenRound) -> dict[int, float | None]:
+    return {client: of(standing, client)["late_since"] for client in standing["late"]}
+
+
+def primary_of(standing: OpenRound) -> int:
+    assert standing["view"] is not None
+    return standing["view"]["primary"]
 
 
 def with_vote(view: RoundView, member: ClientId, vote: Vote) -> RoundView:
@@ -75,17 +75,16 @@ def proposal_of(actions: list[Action]) -> Proposal:
 def test_a_round_that_has_opened_waits_for_everybodys_commitment() -> None:
     network = Network()
     chain = network.open_chain()
-    standing = status_before_closing(chain)
-    assert standing.stage is RoundStage.COMMITTING
-    assert (standing.window_block, standing.deadline_block) == (
+    standing = round_before_closing(chain, block_time)
+    assert standing["stage"] == "committing"
+    assert (standing["window_block"], standing["deadline_block"]) == (
         chain.opened_block + 4,
         chain.opened_block + 60,
     )
-    assert [one.client for one in standing.clients] == list(chain.participants().active)
-    assert all(
-        one.awaited == (ExpectedAction(ActionKind.COMMITMENT, None),) for one in standing.clients
-    )
-    assert standing.late == ()
+    assert [one["client"] for one in standing["clients"]] == list(chain.participants().active)
+    awaited = [{"act": "commitment", "due": None}]
+    assert all(one["awaited"] == awaited for one in standing["clients"])
+    assert standing["late"] == []
 
 
 # Once it is closed.
@@ -98,8 +97,8 @@ def test_who_never_committed_is_late_from_the_closing_block_on() -> None:
     view = seen(network, ())
     standing = at(network, view, 1.0)
     assert late(standing) == {absent: view.closed_at}
-    assert of(standing, absent).awaited == (ExpectedAction(ActionKind.COMMITMENT, view.closed_at),)
-    assert of(standing, absent).counts is False
+    assert of(standing, absent)["awaited"] == [{"act": "commitment", "due": view.closed_at}]
+    assert of(standing, absent)["counts"] is False
 
 
 def test_a_payload_is_late_once_members_score_without_it() -> None:
@@ -116,7 +115,7 @@ def test_a_payload_is_late_once_members_score_without_it() -> None:
     view = seen(network, ())
     standing = at(network, view, SECONDS / 2 + 0.1)
     assert late(standing) == {}
-    assert of(standing, active[0]).announced == view.announced[active[0]]
+    assert of(standing, active[0])["payload"] == to_hex(view.announced[active[0]])
 
 
 def test_a_members_scores_are_late_once_view_0_has_begun() -> None:
@@ -125,11 +124,11 @@ def test_a_members_scores_are_late_once_view_0_has_begun() -> None:
     members = seen(network, ()).inputs.participants.members
     view = scored(network, *members[1:])
     standing = at(network, view, SECONDS + 0.1)
-    assert standing.stage is RoundStage.AGGREGATING
-    assert of(standing, members[0]).late_since == view.closed_at + SECONDS
+    assert standing["stage"] == "aggregating"
+    assert of(standing, members[0])["late_since"] == view.closed_at + SECONDS
     one = of(standing, members[1])
-    assert (one.scored[0].clients, one.scored[0].size) == (set_digest(view.usable), 12)
-    assert one.late_since is None
+    assert one["scored"] == [{"clients": to_hex(set_digest(view.usable)), "size": 12}]
+    assert one["late_since"] is None
 
 
 def test_a_primary_is_late_from_half_of_its_view_on() -> None:
@@ -137,27 +136,27 @@ def test_a_primary_is_late_from_half_of_its_view_on() -> None:
     view = scored(network)
     primary = view.primary(AGGREGATION, 0)
     before, after = at(network, view, 1.5 * SECONDS), at(network, view, 1.5 * SECONDS + 0.1)
-    assert before.primary == after.primary == primary
+    assert primary_of(before) == primary_of(after) == primary
     assert late(before) == {}
     assert late(after) == {primary: view.closed_at + 1.5 * SECONDS}
-    assert of(after, primary).awaited == (
-        ExpectedAction(ActionKind.REQUEST, view.closed_at + 1.5 * SECONDS),
-    )
+    assert of(after, primary)["awaited"] == [
+        {"act": "request", "due": view.closed_at + 1.5 * SECONDS}
+    ]
 
 
 def test_a_silent_primary_brings_view_1_and_is_recorded() -> None:
     network = Network()
     view = scored(network)
     standing = at(network, view, 2 * SECONDS)
-    assert standing.span is not None
-    assert (standing.span.view, standing.span.begin, standing.span.end) == (
-        1,
-        view.closed_at + 2 * SECONDS,
-        view.closed_at + 4 * SECONDS,
-    )
-    assert standing.primary == view.primary(AGGREGATION, 1)
+    assert standing["view"] == {
+        "phase": "aggregation",
+        "number": 1,
+        "primary": view.primary(AGGREGATION, 1),
+        "begins": view.closed_at + 2 * SECONDS,
+        "ends": view.closed_at + 4 * SECONDS,
+    }
     silent = of(standing, view.primary(AGGREGATION, 0))
-    assert silent.passed == (PassedView(AGGREGATION, 0),)
+    assert silent["passed"] == [{"phase": "aggregation", "view": 0}]
 
 
 def test_a_reply_is_late_from_three_quarters_of_a_view() -> None:
@@ -171,9 +170,8 @@ def test_a_reply_is_late_from_three_quarters_of_a_view() -> None:
     due = view.closed_at + 1.75 * SECONDS
     assert late(at(network, view, 1.75 * SECONDS)) == {}
     assert late(at(network, view, 1.75 * SECONDS + 0.1)) == dict.fromkeys(sorted(others[3:]), due)
-    votes = of(at(network, view, SECONDS), primary).votes
-    assert [(v.kind, v.phase, v.view, v.different) for v in votes] == [
-        (VoteKind.REQUEST, AGGREGATION, 0, 1)
+    assert of(at(network, view, SECONDS), primary)["votes"] == [
+        {"kind": "request", "phase": "aggregation", "view": 0, "different": 1}
     ]
 
 
@@ -181,12 +179,13 @@ def test_the_first_certificate_starts_phase_2_and_ends_phase_1() -> None:
     network = Network()
     view = replied(network)
     standing = at(network, view, 1.2 * SECONDS)
-    assert standing.stage is RoundStage.ELECTING
-    assert standing.certified == (0, None)
-    assert standing.span is not None
-    assert standing.span.begin == view.closed_at + 1.2 * SECONDS
-    assert standing.primary == view.primary(ELECTION, 0)
-    assert [one.client for one in standing.clients if one.awaited] == [standing.primary]
+    assert standing["stage"] == "electing"
+    assert standing["certified"] == {"aggregation": 0, "election": None}
+    assert standing["view"] is not None
+    assert standing["view"]["begins"] == view.closed_at + 1.2 * SECONDS
+    primary = view.primary(ELECTION, 0)
+    assert primary_of(standing) == primary
+    assert [one["client"] for one in standing["clients"] if one["awaited"]] == [primary]
 
 
 def test_a_late_observer_takes_phase_2_views_from_the_votes() -> None:
@@ -199,9 +198,9 @@ def test_a_late_observer_takes_phase_2_views_from_the_votes() -> None:
     vote = replace(view.requests(ELECTION, 1)[0].vote, kind=VoteKind.REPLY)
     view = with_vote(view, other, vote)
     standing = at(network, view, 10 * SECONDS)
-    assert standing.span is not None
-    assert standing.span.view == 1
-    assert standing.primary == primary
+    assert standing["view"] is not None
+    assert standing["view"]["number"] == 1
+    assert primary_of(standing) == primary
 
 
 def test_votes_in_future_views_make_nobody_late_in_earlier_ones() -> None:
@@ -214,9 +213,9 @@ def test_votes_in_future_views_make_nobody_late_in_earlier_ones() -> None:
         vote = replace(base, kind=VoteKind.REPLY, phase=ELECTION, view=number)
         view = with_vote(view, liar, vote)
     standing = at(network, view, 1.2 * SECONDS)
-    assert (standing.span, standing.primary) == (honest.span, honest.primary)
-    assert standing.late == ()
-    assert all(one.passed == () for one in standing.clients)
+    assert standing["view"] == honest["view"]
+    assert standing["late"] == []
+    assert all(one["passed"] == [] for one in standing["clients"])
 
 
 def test_a_decision_is_expected_from_one_member_after_another() -> None:
@@ -225,10 +224,14 @@ def test_a_decision_is_expected_from_one_member_after_another() -> None:
     settled = view.closed_at + 2 * SECONDS
     first_seen = FirstSeen().after_poll(view, settled)
     standing = at(network, view, 2 * SECONDS, first_seen)
-    assert (standing.stage, standing.certified) == (RoundStage.DECIDING, (0, 0))
+    assert (standing["stage"], standing["certified"]) == (
+        "deciding",
+        {"aggregation": 0, "election": 0},
+    )
     turns = sending_order(view.inputs.seed, view.inputs.participants.members)
     due = {member: settled + (turn + 1) * SECONDS / 4 for turn, member in enumerate(turns)}
-    assert {one.client: one.awaited[0].due for one in standing.clients if one.awaited} == due
+    awaited = {one["client"]: one["awaited"] for one in standing["clients"] if one["awaited"]}
+    assert {client: acts[0]["due"] for client, acts in awaited.items()} == due
     # Just over two turns later the first two are late.
     assert list(late(at(network, view, 2.5 * SECONDS + 0.1, first_seen))) == list(turns[:2])
 
@@ -242,9 +245,9 @@ def test_two_votes_in_slot_are_reported_and_need_no_answer() -> None:
     body = replace(proposal, request=signed_vote(primary, other))
     view = view.with_envelopes([Envelope(DOMAIN, view.inputs.round, primary, body)])
     standing = at(network, view, 1.9 * SECONDS)
-    assert [one.client for one in standing.clients if one.has_equivocated] == [primary]
-    assert [vote.different for vote in of(standing, primary).votes] == [2]
-    assert standing.late == ()
+    assert [one["client"] for one in standing["clients"] if one["equivocated"]] == [primary]
+    assert [vote["different"] for vote in of(standing, primary)["votes"]] == [2]
+    assert standing["late"] == []
 
 
 @pytest.mark.parametrize(
@@ -285,10 +288,10 @@ def test_a_forged_signature_says_nothing_about_the_member() -> None:
     vote = replace(view.requests(AGGREGATION, 0)[0].vote, kind=VoteKind.REPLY)
     forged = Reply(signed_vote(victim, vote, key=liar))
     view = view.with_envelopes([Envelope(DOMAIN, view.inputs.round, victim, forged)])
-    assert of(at(network, view, SECONDS), victim).votes == ()
+    assert of(at(network, view, SECONDS), victim)["votes"] == []
     genuine = Reply(signed_vote(victim, vote))
     view = view.with_envelopes([Envelope(DOMAIN, view.inputs.round, liar, genuine)])
-    assert len(of(at(network, view, SECONDS), victim).votes) == 1
+    assert len(of(at(network, view, SECONDS), victim)["votes"]) == 1
 
 
 def test_an_unreadable_mailbox_makes_nobody_late() -> None:
@@ -296,11 +299,10 @@ def test_an_unreadable_mailbox_makes_nobody_late() -> None:
     network.close()
     view = network.closed_view()
     now = view.closed_at + 1.9 * SECONDS
-    assert len(status_after_closing(network.open_chain(), view, NEVER, now).late) == 12
-    assert (
-        status_after_closing(network.open_chain(), view, NEVER, now, mailbox_is_readable=False).late
-        == ()
-    )
+    chain = network.open_chain()
+    assert len(round_after_closing(chain, view, NEVER, now, block_time)["late"]) == 12
+    unread = round_after_closing(chain, view, NEVER, now, block_time, mailbox_is_readable=False)
+    assert unread["late"] == []
 
 
 @pytest.mark.parametrize("after", [0.5, 1.2, 1.9, 2.5])
