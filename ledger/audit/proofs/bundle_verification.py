@@ -13,7 +13,6 @@ from typing import Any, Never
 
 from eth_utils.address import to_checksum_address
 
-from ledger.audit.checks.common import CheckResult
 from ledger.audit.checks.published import (
     BLOB_MISSING,
     BLOB_UNREADABLE,
@@ -45,6 +44,7 @@ from ledger.audit.proofs.verification import (
 from ledger.audit.replay import ReadingEndedError, Replay
 from ledger.audit.report import (
     AuditOutcome,
+    CheckResult,
     Finding,
     Reported,
     StepReport,
@@ -157,7 +157,7 @@ def verify_bundle(
     return RoundVerification(
         round=bundle.round,
         steps=tuple(steps),
-        audit=audit.log.steps(),
+        audit=tuple(audit.log.steps.values()),
         findings=tuple(audit.log.findings),
         counts={str(count): n for count, n in sorted(audit.log.counts.items()) if n},
         caveats=caveats_of_trust(trusted, Caveat.PLACES_UNPROVEN, Caveat.CLOSING_CERTIFIED),
