@@ -28,8 +28,13 @@ from api.http.openapi import OF_DEPLOYMENT
 from api.http.parameters import MAX_INDEX, Address, OneChain, of_deployment, success, whole_number
 from api.http.streams import POLL_SECONDS, LastEventId, Streams, streamed
 from api.schemas import FederationAnswer
-from ledger.history.answers_rounds import SeriesAnswer, chart_rounds, series_response
-from ledger.history.local import RoundFollower, RoundNews
+from ledger.history.answers_rounds import (
+    RoundFollower,
+    RoundNews,
+    SeriesAnswer,
+    chart_rounds,
+    series_response,
+)
 from ledger.history.training import TrainingAnswer
 
 if TYPE_CHECKING:

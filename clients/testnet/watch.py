@@ -137,7 +137,7 @@ class RoundWatch:
             late=tuple(sorted(active - round_.counted)),
             unusable=tuple(sorted(unusable)),
             refused=refused,
-            banned=round_.banned,
+            banned=tuple(round_.bans),
             model=None if decided is None else decided.model,
             head=end.head,
             commitments=len({mined.block for mined in round_.mined}),
