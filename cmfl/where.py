@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ledger.chain.embedded.reader import EmbeddedReader
     from ledger.chain.ports import ChainReader, ChainWriter
     from ledger.chain.rpc.node import RpcReader, RpcSettings
+    from ledger.history.answers_rounds import LocalHistory
     from ledger.history.history import FoldedHistory
-    from ledger.history.local import LocalHistory
     from ledger.storage.blobs import BlobReader, FolderBlobs
 
 
@@ -464,7 +464,7 @@ def open_history(target: Target) -> Iterator[LocalHistory | RemoteDeployment]:
         with open_deployment(target) as deployment:
             yield deployment
         return
-    from ledger.history.local import LocalHistory
+    from ledger.history.answers_rounds import LocalHistory
 
     with target.reader() as chain:
         yield LocalHistory(target.history(chain))

@@ -28,8 +28,8 @@ from starlette.responses import Response
 
 from api.schemas import MAX_ERRORS, MAX_SHOWN, MEDIA_TYPE, FieldError, Problem
 from ledger.chain.round_ledger import RecordedEvent
+from ledger.history.answers_rounds import LocalHistory
 from ledger.history.fields import AsOf
-from ledger.history.local import LocalHistory
 from ledger.protocol.encoding import eip55, to_hex
 from ledger.protocol.errors import ChainError, CmflError
 

@@ -31,8 +31,12 @@ from api.http.parameters import (
 )
 from api.http.streams import LastEventId, streamed
 from api.schemas import FederationAnswer
-from ledger.history.answers_rounds import SeriesAnswer, chart_rounds, series_response
-from ledger.history.local import RoundFollower
+from ledger.history.answers_rounds import (
+    RoundFollower,
+    SeriesAnswer,
+    chart_rounds,
+    series_response,
+)
 from ledger.history.training import TrainingAnswer
 
 if TYPE_CHECKING:

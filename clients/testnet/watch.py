@@ -122,7 +122,7 @@ class RoundWatch:
             late=tuple(sorted(round_.participants.expected - round_.counted)),
             unusable=tuple(sorted(unusable)),
             refused=tuple(sorted(refused)),
-            banned=round_.banned,
+            banned=tuple(round_.bans),
             model=None if decided is None else decided.model,
             head=head,
             commitments=len({mined.block for mined in round_.mined}),

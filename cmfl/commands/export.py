@@ -24,9 +24,9 @@ from ledger.audit.proofs.bundle_verification import RoundVerification, export_bu
 from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
 from ledger.history import export
+from ledger.history.answers_rounds import LocalHistory
 from ledger.history.export import CsvTable, Row
 from ledger.history.fields import Order, RoundQuery
-from ledger.history.local import LocalHistory
 from ledger.io.home import DISK, writing_named
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ServiceError

@@ -16,10 +16,9 @@ from cmfl.commands import console, options
 from cmfl.commands.process import results
 from cmfl.where import RemoteService, Target, deployment_at, open_history
 from ledger.history.answers_parts import RoundNumbers
-from ledger.history.answers_rounds import FullRound, RoundSummary
+from ledger.history.answers_rounds import FullRound, LocalHistory, RoundSummary
 from ledger.history.answers_signed import Ban
 from ledger.history.fields import AskedRole, Order, RoundQuery, Span
-from ledger.history.local import LocalHistory
 from ledger.history.round import RoundStatus
 from ledger.protocol import types
 from ledger.protocol.errors import ConfigurationError, ServiceError

@@ -1,31 +1,33 @@
 """What an audit starts from: the chain's newest blocks, and an earlier report.
 
 A chain file is read in one snapshot and takes nothing back. A node may answer from another branch
-at every call: what it has not called final when the audit begins proves nothing yet, and if even
-what it called final is another at the end, or cannot be looked at again, nothing does.
+at every call. So a block that it has not called final when the audit begins proves nothing yet. If
+even a final block is another one at the end, or cannot be read again, nothing is proven.
 
-Of the rounds that the earlier one has checked, the new one replays every transaction again, and
-with them seeds, sampling, signatures and heads; records, blobs, distances and models it takes from
-the report. A report is not signed: to build on it is to trust it, and the new one says so.
+An audit that builds on an earlier one replays every transaction again: seeds, sampling, signatures
+and heads. It takes records, blobs, distances and models of the earlier rounds from the report. A
+report is not signed: to build on it is to trust it, and the new one says so.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from ledger.audit.checks import chain as facts
-from ledger.audit.checks.common import REORGANISED, CheckResult, contradicted, not_served
 from ledger.audit.report import (
     REPORT_VERSION,
     AuditOutcome,
     AuditReport,
     AuditStep,
+    CheckResult,
     StepOutcome,
     TrustedEarlierAudit,
+    contradicted,
+    not_served,
     plain,
 )
 from ledger.chain.ports import Block, ChainDamagedError, ChainReader
@@ -66,10 +68,6 @@ class ChainAnchor:
         """Number of the newest final block; -1 if the chain does not say."""
         return -1 if self.final is None else self.final.number
 
-    def is_final(self, block: int) -> bool:
-        """Say whether nothing up to a block can be taken back."""
-        return block <= self.final_number
-
     def check_file(self, chain: ChainReader) -> Iterator[CheckResult]:
         """Let a chain that is a file check itself: a forger of one table has to forge them all."""
         if (verify := getattr(chain, "verify", None)) is not None:
@@ -97,7 +95,7 @@ class ChainAnchor:
                 )
 
     def changes(self, chain: ChainReader) -> Iterator[CheckResult]:
-        """Yield what keeps one from saying that the chain stayed as it was."""
+        """Yield why the chain may not have stayed as it was."""
         try:
             again = chain.block(self.head.number)
         except ChainDamagedError:
@@ -106,7 +104,7 @@ class ChainAnchor:
             yield from not_served(self.head.number, facts.HEAD_BLOCK_UNAVAILABLE, detail=str(error))
             return
         if again.hash != self.head.hash:
-            yield from not_served(self.head.number, REORGANISED)
+            yield from not_served(self.head.number, facts.REORGANISED)
 
     def holds(self, chain: ChainReader) -> bool:
         """Say whether what was final still is there."""
@@ -115,33 +113,22 @@ class ChainAnchor:
         try:
             return chain.block(self.final.number).hash == self.final.hash
         except ChainDamagedError:
-            return True  # it contradicts itself, which is no change of mind
+            return True  # it contradicts itself, but has not changed
         except ChainError:
             return False
 
 
 MAX_REPORT_BYTES = 64_000_000
-"""A report names at most `MOST_FINDINGS` findings, of some hundreds of bytes each."""
-
-_DIGEST = re.compile(types.PREFIXED)
-_ADDRESS = re.compile("0x[0-9a-fA-F]{40}")
-_LARGEST = 2**64
+"""A report names at most `MAX_FINDINGS` findings, of some hundreds of bytes each."""
 
 
 class EarlierReportError(CmflError):
-    """A report is none that an audit can build on; the message names the value and the rule."""
+    """An audit cannot build on a report; the message names the value and the rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierAudit:
-    """An audit that passed, as its report tells.
-
-    Attributes:
-        report: sha256 of the report's bytes.
-        address: of the contract, EIP-55.
-        block: number of the newest block that it read.
-        audits: how many audits it builds on, its own included.
-    """
+    """An audit that passed, as its report states; see `TrustedEarlierAudit`."""
 
     report: Digest
     chain_id: int
@@ -181,13 +168,7 @@ class EarlierAudit:
 
 @dataclass(frozen=True, slots=True)
 class PriorKnowledge:
-    """The auditor's knowledge from before this audit.
-
-    Attributes:
-        head: a head that was kept; None for none.
-        earlier: the audit that this one builds on; None for none.
-        checkpoints: what logs and witnesses said of the run just before; None if nobody asked.
-    """
+    """The auditor's knowledge from before this audit; see `audit`."""
 
     head: Digest | None
     earlier: EarlierAudit | None
@@ -207,104 +188,89 @@ def read_report(data: bytes) -> EarlierAudit:
         report = parse_json(data)
     except ValueError as error:
         raise EarlierReportError(f"the earlier report is no JSON: {plain(str(error))}") from None
-    whole = _Fields(report, "")
-    version = whole.number("version")
+    version = _number(report, "version")
     if version != REPORT_VERSION:
         raise EarlierReportError(
             f"the earlier report has version {version}, and only one of version {REPORT_VERSION} "
             f"can be built on: audit the whole run"
         )
-    facts = whole.fields("deployment")
-    if (protocol := facts.number("protocol")) != PROTOCOL_VERSION:
+    if (protocol := _number(report, "deployment", "protocol")) != PROTOCOL_VERSION:
         raise EarlierReportError(other_version("the earlier report", protocol))
-    _require_passed(whole)
-    if whole.value("built_on") is None:
-        audits = 1
-    else:
-        before = whole.fields("built_on")
-        before.require("found", expected=True)
-        audits = before.number("audits") + 1
-    return EarlierAudit(
-        report=sha256(data),
-        chain_id=facts.number("chain_id"),
-        genesis_hash=facts.digest("genesis_hash"),
-        address=facts.text("address", _ADDRESS),
-        rounds=_rounds(whole),
-        head=facts.digest("head"),
-        block=facts.number("head_block"),
-        block_hash=facts.digest("head_block_hash"),
-        remarks=whole.number("remarks"),
-        audits=audits,
-    )
-
-
-def _require_passed(whole: _Fields) -> None:
-    """Refuse an audit whose verdict is not passed, in words or by its steps."""
-    whole.require("outcome", expected=str(AuditOutcome.PASSED))
-    if whole.value("kept_head") is not None:
-        whole.fields("kept_head").require("found", expected=True)
-    steps = whole.value("steps")
+    _require(report, "outcome", expected=str(AuditOutcome.PASSED))
+    if _value(report, "kept_head") is not None:
+        _require(report, "kept_head", "found", expected=True)
+    steps = _value(report, "steps")
     if not isinstance(steps, list) or len(steps) != len(AuditStep):
         raise EarlierReportError(f"the earlier report: steps must be a list of {len(AuditStep)}")
     for number, step in zip(AuditStep, steps, strict=True):
-        fields = _Fields(step, f"step {int(number)}, ")
-        fields.require("number", expected=int(number))
-        fields.require("outcome", expected=str(StepOutcome.PASSED))
-        fields.require("contradictions", expected=0)
-        fields.require("missing_count", expected=0)
-
-
-def _rounds(whole: _Fields) -> int:
-    """Return how many rounds had ended, if the report says so wherever it does."""
-    rounds, counts = whole.number("rounds"), whole.fields("counts")
-    parts = [counts.number(name, 0) for name in ("rounds decided", "rounds abandoned")]
+        at = f"step {int(number)}"
+        _require({at: step}, at, "number", expected=int(number))
+        _require({at: step}, at, "outcome", expected=str(StepOutcome.PASSED))
+        _require({at: step}, at, "contradictions", expected=0)
+        _require({at: step}, at, "missing_count", expected=0)
+    audits = 1
+    if _value(report, "built_on") is not None:
+        _require(report, "built_on", "found", expected=True)
+        audits = _number(report, "built_on", "audits") + 1
+    rounds, ends = _number(report, "rounds"), ("rounds decided", "rounds abandoned")
+    parts = [_number(report, "counts", name, default=0) for name in ends]
     if rounds != sum(parts):
         raise EarlierReportError(
             f"the earlier report: rounds is {rounds}, but {parts[0]} decided and {parts[1]} "
             f"abandoned ones are counted"
         )
-    return rounds
+    return EarlierAudit(
+        report=sha256(data),
+        chain_id=_number(report, "deployment", "chain_id"),
+        genesis_hash=_digest(report, "genesis_hash"),
+        address=_text(report, "[0-9a-fA-F]{40}", "address"),
+        rounds=rounds,
+        head=_digest(report, "head"),
+        block=_number(report, "deployment", "head_block"),
+        block_hash=_digest(report, "head_block_hash"),
+        remarks=_number(report, "remarks"),
+        audits=audits,
+    )
 
 
-class _Fields:
-    """The fields of a JSON object, each of which must be there and be what it should be."""
-
-    def __init__(self, value: object, place: str) -> None:
+def _value(report: object, *place: str, default: int | None = None) -> object:
+    """Return the value at a place of a report, named from the outermost key in."""
+    value = report
+    for depth, name in enumerate(place):
+        where = "".join(f"{outer}, " for outer in place[:depth])
         if not isinstance(value, dict):
-            raise EarlierReportError(f"the earlier report: {place or 'it '}must be a JSON object")
-        self._values: Mapping[str, Any] = value
-        self._place = place
+            raise EarlierReportError(f"the earlier report: {where or 'it '}must be a JSON object")
+        if name not in value and default is None:
+            raise EarlierReportError(f"the earlier report: {where}{name} is missing")
+        value = value.get(name, default)
+    return value
 
-    def value(self, name: str) -> object:
-        if name not in self._values:
-            raise EarlierReportError(f"the earlier report: {self._place}{name} is missing")
-        return self._values[name]
 
-    def number(self, name: str, default: int | None = None) -> int:
-        value = self._values.get(name, default) if default is not None else self.value(name)
-        if type(value) is not int or not 0 <= value < _LARGEST:
-            raise self._wrong(name, "a number of at least 0")
-        return value
+def _number(report: object, *place: str, default: int | None = None) -> int:
+    value = _value(report, *place, default=default)
+    if type(value) is not int or not 0 <= value < 2**64:
+        raise _wrong(value, place, "a number of at least 0")
+    return value
 
-    def text(self, name: str, form: re.Pattern[str]) -> str:
-        value = self.value(name)
-        if not isinstance(value, str) or not form.fullmatch(value):
-            raise self._wrong(name, f"text of the form {form.pattern}")
-        return value
 
-    def digest(self, name: str) -> Digest:
-        return Digest(bytes.fromhex(self.text(name, _DIGEST)[2:]))
+def _text(report: object, digits: str, name: str) -> str:
+    """Return 0x-hex of a report's deployment."""
+    value, form = _value(report, "deployment", name), f"0x{digits}"
+    if not isinstance(value, str) or not re.fullmatch(form, value):
+        raise _wrong(value, ("deployment", name), f"text of the form {form}")
+    return value
 
-    def fields(self, name: str) -> _Fields:
-        return _Fields(self.value(name), f"{self._place}{name}, ")
 
-    def require(self, name: str, *, expected: str | int) -> None:
-        value = self.value(name)
-        if type(value) is not type(expected) or value != expected:
-            raise self._wrong(name, f"{expected} for an audit to build on it")
+def _digest(report: object, name: str) -> Digest:
+    return Digest(bytes.fromhex(_text(report, types.BARE, name)[2:]))
 
-    def _wrong(self, name: str, rule: str) -> EarlierReportError:
-        shown = plain(f"{self._values[name]!r:.60}")
-        return EarlierReportError(
-            f"the earlier report: {self._place}{name} is {shown}, must be {rule}"
-        )
+
+def _require(report: object, *place: str, expected: str | int) -> None:
+    value = _value(report, *place)
+    if type(value) is not type(expected) or value != expected:
+        raise _wrong(value, place, f"{expected} for an audit to build on it")
+
+
+def _wrong(value: object, place: tuple[str, ...], rule: str) -> EarlierReportError:
+    shown = plain(f"{value!r:.60}")
+    return EarlierReportError(f"the earlier report: {', '.join(place)} is {shown}, must be {rule}")

@@ -5,42 +5,43 @@ specification again (`replay.py`), which must give the recorded events and the c
 What the chain cannot enforce - distances, means, the model - is judged from the round's record and
 its blobs by the functions that members call before they vote (`ledger.protocol.judgement`).
 
-Everything is read of one snapshot of the chain (`run_reader.py`); the ten checks (`checks/`) turn
-each round and its evidence into results. Transactions, seeds and heads, which follow from one round
-to the next, are read in this process; records and blobs of decided rounds may be checked by several
-(`round_checker.py`). Only the blobs of the rounds that are being checked are in memory.
+One snapshot of the chain is read (`run_reader.py`); the ten checks (`checks/`) turn each round and
+its evidence into results. This process reads transactions, seeds and heads, which follow from one
+round to the next; several may check records and blobs of decided rounds (`round_checker.py`). Only
+the blobs of the rounds that are being checked are in memory.
 
 Three outcomes: *passed*, everything was checked and is true; *failed*, something contradicts;
 *incomplete*, nothing contradicts, but not everything could be checked. A chain that does not serve
 something contradicts nothing, and neither does what rests on a block that may be taken back.
 
-A node that omits one log makes a right run look wrong: a decision without the commitments that it
-ranks, a head that does not follow. The head after a round commits to all logs before it. If it
-follows from the logs so far, it confirms each of them. It confirms no later log, not even of its
-own block. The head of a ban confirms nothing: it does not commit to the open round's commitments.
-The contract's state after a block confirms all logs up to this block. A contradiction that is never
-confirmed proves nothing, unless an event and its own transaction contradict each other.
+A node that omits one log makes a right run look wrong: a decision lacks commitments that it ranks,
+or a head does not follow. If the head after a round follows from the logs so far, it confirms each
+of them, but no later log, not even of its own block. The head of a ban confirms nothing: it does
+not commit to the open round's commitments. The contract's state after a block confirms all logs up
+to it. A contradiction that is never confirmed proves nothing, unless an event and its own
+transaction contradict each other.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from ledger.audit.anchors import ChainAnchor, EarlierAudit, PriorKnowledge
-from ledger.audit.checks.common import LOGS_INCOMPLETE, NOT_FINAL, CheckResult
+from ledger.audit.checks.chain import LOGS_INCOMPLETE, NOT_FINAL
 from ledger.audit.checks.rounds import PAYLOAD_APPEARED
-from ledger.audit.evidence import Archive, unnamed_blobs
+from ledger.audit.evidence import Archive
 from ledger.audit.report import (
     MAX_FINDINGS,
     MAX_NAMED,
     REPORT_VERSION,
     AuditReport,
     AuditStep,
+    CheckResult,
     Contradiction,
     CountIncrement,
     Finding,
@@ -79,7 +80,7 @@ MAX_COMPARED = 200_000
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """Options of an audit.
+    """Options of an audit; none of them changes the report.
 
     Attributes:
         progress: called after each round with the numbers of checked and of ended rounds.
@@ -108,15 +109,13 @@ def audit(  # noqa: PLR0913 - what an auditor may know before
 ) -> AuditReport:
     """Return the report of an audit of all ended rounds, as of the chain's present head.
 
+    No answer of chain or blobs raises.
+
     Args:
-        options: progress, rules and processes; none of them changes the report.
         head: a head of this run that the auditor has kept, of any round; None for none.
         earlier: an audit that is trusted for the rounds that it has checked; None for none.
-        checkpoints: what logs and witnesses have said of this run, before it is read; None if
-            nobody asked.
-
-    Returns:
-        The report; no answer of chain or blobs raises.
+        checkpoints: what logs and witnesses stated of this run, before it is read; None if they
+            were not asked.
     """
     if earlier is not None:
         earlier.require_of(ledger, strict=strict)
@@ -142,9 +141,20 @@ class _Audit:
         self._prior = prior
         self._log = AuditLog()
         self._archive = Archive(blobs)
-        self._deployment = _unread_deployment(ledger)
+        self._deployment: dict[str, Any] = {
+            "protocol": PROTOCOL_VERSION,
+            "address": ledger.address,
+            "chain_id": ledger.chain.chain_id,
+            "genesis_hash": to_hex(ledger.chain.genesis_hash),
+            "head_block": 0,
+            "head_block_hash": "",
+            "final_block": None,
+            "config": "",
+            "head": "",
+            **NOTHING_FINAL,
+        }
         self._reader: RunReader | None = None
-        self._anchor: ChainAnchor | None = None
+        self._final = -1
         self._missing: list[MissingPayload] = []
         self._is_stable = False
         self._unconfirmed: deque[CheckResult] = deque()
@@ -183,7 +193,7 @@ class _Audit:
             version=REPORT_VERSION,
             deployment=self._deployment,
             rounds=0 if reader is None else reader.rounds,
-            steps=log.steps(),
+            steps=tuple(log.steps.values()),
             findings=tuple(log.findings),
             finding_counts=dict(sorted(log.finding_counts.items())),
             remarks=log.remarks,
@@ -201,33 +211,27 @@ class _Audit:
             "final_block": None if anchor.final is None else anchor.final.number,
         }
         view = CommitteeLedger(chain, self._ledger.address, self._ledger.from_block)
-        models = ModelChain()
-        rules = self._options.rules
+        options, models = self._options, ModelChain()
+        workers, rules = options.workers, options.rules
         reader = RunReader(view, self._archive, models, anchor, self._prior, rules)
-        self._reader, self._anchor = reader, anchor
-        with self._round_checks(models) as checked:
+        self._reader, self._final = reader, anchor.final_number
+        compute = options.distances or fast_distances(usable_cores())
+        fresh = partial(RoundChecker, self._blobs, compute, rules=rules)
+        with (
+            nullcontext(partial(_check_in_turn, fresh(models)))
+            if workers is None
+            else parallel_checks(workers, options.distances, rules, fresh, models)
+        ) as checked:
             for item in checked(reader.observe()):
                 self._take(item)
         self._release(is_confirmed=False)
         for appeared in self._appeared_payloads() if reader.is_whole else ():
-            self._log.take(appeared, is_final=anchor.is_final(appeared.block))
+            self._log.take(appeared, is_final=appeared.block <= self._final)
         for change in anchor.changes(chain):
             self._log.take(change)
         self._is_stable = anchor.holds(chain)
         if not self._is_stable:
             self._log.withdraw()
-
-    def _round_checks(
-        self, models: ModelChain
-    ) -> AbstractContextManager[Callable[[Iterator[ReadItem]], Iterator[CheckedItem]]]:
-        """Return the function that puts checked rounds in the place of round tasks."""
-        workers, distances = self._options.workers, self._options.distances
-        rules = self._options.rules
-        compute = distances or fast_distances(usable_cores())
-        fresh = partial(RoundChecker, self._blobs, compute, rules=rules)
-        if workers is not None:
-            return parallel_checks(workers, distances, rules, fresh(models), fresh)
-        return nullcontext(partial(_check_in_turn, fresh(models)))
 
     def _take(self, item: CheckedItem) -> None:
         match item:
@@ -246,22 +250,19 @@ class _Audit:
                 self._unconfirmed.append(item)
 
     def _release(self, *, is_confirmed: bool) -> None:
-        """Log all results that were held back.
-
-        Args:
-            is_confirmed: whether no log before them is missing; else one may be.
-        """
+        """Log all results that were held back; if not confirmed, a log before may be missing."""
         complete_to = -1 if self._reader is None else self._reader.complete_to
         while self._unconfirmed:
             found = self._unconfirmed.popleft()
-            is_final = self._anchor is not None and self._anchor.is_final(found.block)
-            if not is_confirmed and found.block > complete_to:
+            is_final = found.block <= self._final
+            if not is_confirmed and found.block > complete_to and found.rests_on_all_logs:
                 found = _unconfirmed(found)
             self._log.take(found, is_final=is_final)
 
     def _appeared_payloads(self) -> Iterator[CheckResult]:
         """Yield payloads that are recorded as missing and are there, where the store can tell."""
-        blobs = unnamed_blobs(self._blobs, self._archive.named) if self._missing else ()
+        held = getattr(self._blobs, "digests", tuple) if self._missing else tuple
+        blobs = [digest for digest in held() if digest not in self._archive.named]
         for missing in self._missing[: MAX_COMPARED // max(1, len(blobs))]:
             for digest in blobs:
                 if commitment_of(missing.client, digest) == missing.commitment:
@@ -275,25 +276,16 @@ def _check_in_turn(checker: RoundChecker, items: Iterator[ReadItem]) -> Iterator
         yield checker.check(item) if isinstance(item, RoundTask) else item
 
 
-def _unread_deployment(ledger: CommitteeLedger) -> dict[str, Any]:
-    return {
-        "protocol": PROTOCOL_VERSION,
-        "address": ledger.address,
-        "chain_id": ledger.chain.chain_id,
-        "genesis_hash": to_hex(ledger.chain.genesis_hash),
-        "head_block": 0,
-        "head_block_hash": "",
-        "final_block": None,
-        "config": "",
-        "head": "",
-        **NOTHING_FINAL,
-    }
-
-
-def _untouched_steps() -> dict[AuditStep, StepReport]:
-    return {
-        step: StepReport(step, step.title, StepOutcome.PASSED, None, 0, (), 0) for step in AuditStep
-    }
+def _unconfirmed(found: CheckResult) -> CheckResult:
+    """Return what remains of a result that rests on all logs, where one may be missing."""
+    match found.result:
+        case Contradiction(fact=fact, round=at, clients=clients):
+            missing = MissingInput(LOGS_INCOMPLETE, at, clients, detail=str(fact))
+            return replace(found, result=missing)
+        case Finding() as finding:
+            return replace(found, result=replace(finding, proven=False))
+        case _:
+            return found
 
 
 @dataclass
@@ -304,7 +296,12 @@ class AuditLog:
     findings: list[Finding] = field(default_factory=list)
     finding_counts: Counter[str] = field(default_factory=Counter)
     remarks: int = 0
-    _steps: dict[AuditStep, StepReport] = field(default_factory=_untouched_steps)
+    steps: dict[AuditStep, StepReport] = field(
+        default_factory=lambda: {
+            step: StepReport(step, step.title, StepOutcome.PASSED, None, 0, (), 0)
+            for step in AuditStep
+        }
+    )
 
     def take(self, found: CheckResult, *, is_final: bool = True) -> None:
         """Add a result; the first contradiction of each step is kept.
@@ -313,19 +310,19 @@ class AuditLog:
             is_final: whether nothing that it rests on can be taken back; otherwise it proves
                 nothing yet, neither against the record nor against a client.
         """
-        step, result = self._steps[found.step], found.result
+        step, result = self.steps[found.step], found.result
         match result:
             case Contradiction() if is_final:
-                self._steps[found.step] = replace(
+                self.steps[found.step] = replace(
                     step,
                     outcome=StepOutcome.FAILED,
                     contradiction=step.contradiction or result,
                     contradictions=step.contradictions + 1,
                 )
             case Contradiction():
-                self._steps[found.step] = _with_missing(step, _not_final(result))
+                self.steps[found.step] = _with_missing(step, _not_final(result))
             case MissingInput():
-                self._steps[found.step] = _with_missing(step, result)
+                self.steps[found.step] = _with_missing(step, result)
             case Finding(kind=kind):
                 self.finding_counts[str(kind)] += 1
                 self.remarks += kind.is_remark
@@ -336,15 +333,11 @@ class AuditLog:
 
     def withdraw(self) -> None:
         """Take every contradiction back: the chain that they were read from has changed."""
-        for name, step in self._steps.items():
+        for name, step in self.steps.items():
             if step.contradiction is not None:
                 missing = _not_final(step.contradiction)
                 open_step = replace(step, outcome=StepOutcome.NOT_CHECKABLE, contradictions=0)
-                self._steps[name] = _with_missing(replace(open_step, contradiction=None), missing)
-
-    def steps(self) -> tuple[StepReport, ...]:
-        """Return the ten steps so far."""
-        return tuple(self._steps.values())
+                self.steps[name] = _with_missing(replace(open_step, contradiction=None), missing)
 
 
 def _with_missing(step: StepReport, missing: MissingInput) -> StepReport:
@@ -360,19 +353,7 @@ def _with_missing(step: StepReport, missing: MissingInput) -> StepReport:
     )
 
 
-def _unconfirmed(found: CheckResult) -> CheckResult:
-    """Return what remains of a result where a log may be missing."""
-    match found.result:
-        case Contradiction(fact=fact, round=at, clients=clients) if found.rests_on_all_logs:
-            missing = MissingInput(LOGS_INCOMPLETE, at, clients, detail=str(fact))
-            return replace(found, result=missing)
-        case Finding() as finding if found.rests_on_all_logs:
-            return replace(found, result=replace(finding, proven=False))
-        case _:
-            return found
-
-
 def _not_final(contradiction: Contradiction) -> MissingInput:
-    """Return what a contradiction is worth that rests on a block that may be taken back."""
+    """Return what remains of a contradiction that rests on a block that may be taken back."""
     at, clients = contradiction.round, contradiction.clients
     return MissingInput(NOT_FINAL, at, clients, detail=str(contradiction.fact))

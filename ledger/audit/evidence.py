@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.audit.report import BlobKind
+from ledger.audit.report import BlobKind, Contradiction, Fact
 from ledger.chain.contract.codec import Call
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.record import (
@@ -69,20 +69,9 @@ from ledger.storage.blobs import MAX_BLOB_BYTES, BlobReader
 
 T = TypeVar("T")
 
-_LIMITS = {
-    BlobKind.CONFIGURATION: MAX_DOCUMENT_BYTES,
-    BlobKind.RECORD: MAX_DOCUMENT_BYTES,
-    BlobKind.INCIDENTS: MAX_DOCUMENT_BYTES,
-    # Malformed ones are evidence too, and may have any size that a store gives.
-    BlobKind.PAYLOAD: MAX_BLOB_BYTES,
-    # Whoever signed a longer one than members take has signed it all the same.
-    BlobKind.VECTOR: MAX_BLOB_BYTES,
-    BlobKind.MODEL: MAX_BLOB_BYTES,
-}
-
 
 class BlobFailure(Enum):
-    """Why a blob is not to be had."""
+    """Why a blob is not available."""
 
     MISSING = auto()
     UNREACHABLE = auto()
@@ -92,7 +81,7 @@ class BlobFailure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class UnavailableBlob:
-    """A blob that is not to be had; `round` is None where it is the run's."""
+    """A blob that is not available; `round` is None where it is the run's."""
 
     loss: BlobFailure
     kind: BlobKind
@@ -107,6 +96,10 @@ class UnavailableBlob:
         return self.loss in {BlobFailure.DAMAGED, BlobFailure.TOO_LARGE}
 
 
+_DOCUMENTS = {BlobKind.CONFIGURATION, BlobKind.RECORD, BlobKind.INCIDENTS}
+"""Kinds with a limit of their own; malformed payloads and long vectors are evidence too."""
+
+
 class Archive:
     """A blob store as one audit, or one round of it, reads it; only sound blobs are counted."""
 
@@ -115,14 +108,16 @@ class Archive:
         self.blobs_read = 0
         self.bytes_read = 0
         self._blobs = blobs
-        # Of a reader that hashes in this process, so that nothing is hashed again.
+        # A reader that hashes in this process has hashed what it returns.
         self._hashed: Callable[[Digest, int], Payload]
-        self._hashed = getattr(blobs, "get_payload", None) or self._hash
+        self._hashed = getattr(blobs, "get_payload", None) or (
+            lambda digest, limit: Payload.of(blobs.get(digest, limit))
+        )
 
     def read(
         self, kind: BlobKind, digest: Digest, at: int | None, clients: tuple[ClientId, ...] = ()
     ) -> bytes | UnavailableBlob:
-        """Return a blob that is hashed in this process, or why it is not to be had."""
+        """Return a blob that is hashed in this process, or why it is not available."""
         self.named.add(digest)
         data = self.read_again(kind, digest, at, clients)
         if not isinstance(data, UnavailableBlob):
@@ -134,25 +129,22 @@ class Archive:
         self, kind: BlobKind, digest: Digest, at: int | None, clients: tuple[ClientId, ...] = ()
     ) -> bytes | UnavailableBlob:
         """Return a blob that is counted elsewhere, as `read` does."""
-        limit = _LIMITS[kind]
+        limit = MAX_DOCUMENT_BYTES if kind in _DOCUMENTS else MAX_BLOB_BYTES
         try:
             payload = self._hashed(digest, limit)
+            data = bytes(payload.data)  # a copy only of what is not `bytes`
+            if len(data) <= limit and payload.digest == digest:
+                return data
+            loss, detail = BlobFailure.DAMAGED, "the store gives other bytes"
         except BlobMissingError as error:
-            return UnavailableBlob(BlobFailure.MISSING, kind, digest, at, clients, str(error))
+            loss, detail = BlobFailure.MISSING, str(error)
         except BlobUnreachableError as error:
-            return UnavailableBlob(BlobFailure.UNREACHABLE, kind, digest, at, clients, str(error))
+            loss, detail = BlobFailure.UNREACHABLE, str(error)
         except BlobError as error:
-            # Whoever names a blob that is too large does not damage the store that holds it.
+            # A record that names a blob that is too large does not damage the store that holds it.
             loss = BlobFailure.TOO_LARGE if self._is_whole(digest, limit) else BlobFailure.DAMAGED
-            return UnavailableBlob(loss, kind, digest, at, clients, str(error))
-        if payload.size > limit or payload.digest != digest:
-            detail = "the store gives other bytes"
-            return UnavailableBlob(BlobFailure.DAMAGED, kind, digest, at, clients, detail)
-        return bytes(payload.data)  # a copy only of what is no `bytes`
-
-    def _hash(self, digest: Digest, limit: int) -> Payload:
-        """Return a blob, hashed once: by the store where it is one that does, else here."""
-        return Payload.of(self._blobs.get(digest, limit))
+            detail = str(error)
+        return UnavailableBlob(loss, kind, digest, at, clients, detail)
 
     def _is_whole(self, digest: Digest, limit: int) -> bool:
         try:
@@ -163,14 +155,13 @@ class Archive:
 
 @dataclass(frozen=True, slots=True)
 class RoundBlobs:
-    """Reads the blobs of one round, and keeps which are not to be had."""
+    """Reads the blobs of one round, and keeps those that are not available."""
 
     archive: Archive
     round: int
     lost: list[UnavailableBlob] = field(default_factory=list)
 
     def read(self, kind: BlobKind, digest: Digest, *clients: ClientId) -> bytes | None:
-        """Return a blob, None if it is not to be had."""
         data = self.archive.read(kind, digest, self.round, clients)
         if not isinstance(data, UnavailableBlob):
             return data
@@ -178,17 +169,16 @@ class RoundBlobs:
         return None
 
 
-def unnamed_blobs(blobs: BlobReader, named: Collection[Digest]) -> tuple[Digest, ...]:
-    """Return what a store holds besides some blobs; nothing where it cannot say."""
-    digests = getattr(blobs, "digests", tuple)  # of a store that can say what it holds
-    return tuple(digest for digest in digests() if digest not in named)
-
-
-_UNRANKABLE = {ViolationCode.TOO_FEW_SCORES, ViolationCode.TOO_FEW_TRAINERS}
-"""Objections after which the counted vectors make no ranking."""
-
-_UNREAD = {ViolationCode.VECTOR_MISSING, ViolationCode.VECTOR_TOO_LONG}
-"""Objections after which a vector is not read; only of a counted one it is missed in a ranking."""
+def decoded(
+    decode: Callable[[bytes], T], data: bytes | UnavailableBlob | None
+) -> tuple[T | None, str]:
+    """Return the value that bytes encode, or why they encode none; nothing without bytes."""
+    if not isinstance(data, bytes):
+        return None, ""
+    try:
+        return decode(data), ""
+    except EncodingError as error:
+        return None, str(error)
 
 
 @dataclass(frozen=True)
@@ -196,10 +186,10 @@ class RoundEvidence:
     """A decided round with all that an auditor could read of it.
 
     Attributes:
-        inputs: what the chain has closed.
-        record: what the decision rests on; None if it cannot be read.
-        malformed: why the record's blob is no record; empty if it is one, or is not to be had.
-        lost: blobs that are not to be had, of the record and of those that it names.
+        inputs: those that the chain closed for the round.
+        record: the basis of the decision; None if it cannot be read.
+        malformed: why the record's blob is not a record; empty if it is one, or is not available.
+        lost: blobs that are not available, of the record and of those that it names.
         blobs: payloads and vectors that could be read, of those that the record names. The
             model among them only supplies the dimension: step 9 knows the true one.
         rules: names of own rules whose code the auditor has named.
@@ -252,17 +242,36 @@ class RoundEvidence:
         claims = validate_claims(self.inputs, self.record)
         return (*claims, *validate_updates(self.record, self.blobs), *self.score_violations)
 
+    def contradictions(self, facts: Mapping[ViolationCode, Fact]) -> Iterator[Contradiction]:
+        """Yield the violations that contradict one of these facts."""
+        for violation in self.violations:
+            if violation.code in facts:
+                yield Contradiction(facts[violation.code], self.event.round, violation.clients)
+
     @cached_property
     def score_violations(self) -> tuple[Violation, ...]:
         """Violations in the scores, counted and refused."""
-        if self.record is None:
+        record, table = self.record, self.table
+        if record is None:
             return ()
-        table = self.table
         whole = table if self.is_whole else None
-        violations = validate_scores(self.inputs, self.record, self.blobs, whole)
+        violations = validate_scores(self.inputs, record, self.blobs, whole)
         if table is not None and not self.is_whole:
-            violations += _false_distances(self, self.record, table)
+            violations += self._false_distances(record, table)
         return tuple(violations)
+
+    def _false_distances(self, record: RoundRecord, table: DistanceTable) -> Iterator[Violation]:
+        """Yield the first false distance of each vector among those whose updates are there."""
+        for vector in counted_vectors(record, self.blobs):
+            if vector.clients != record.clients or not table.can_score(vector.member):
+                continue
+            for client, claim in vector.claims().items():
+                if client in self.updates and table.is_off(
+                    client, vector.member, claim, COUNTING_MARGINS
+                ):
+                    named, reason = (vector.member, client), RefusalReason.FALSE_DISTANCE
+                    yield Violation(ViolationCode.SCORES_DO_NOT_COUNT, named, reason)
+                    break
 
     @cached_property
     def ranking(self) -> Ranking | None:
@@ -277,65 +286,44 @@ class RoundEvidence:
 
 
 def _prevents_ranking(doubt: Violation, counted: Collection[ClientId]) -> bool:
-    """Say whether vectors with such a doubt cannot be put together; false ones still can."""
-    if doubt.code in _UNREAD:
-        return doubt.clients[0] in counted
-    if doubt.code is ViolationCode.SCORES_DO_NOT_COUNT:
-        return doubt.reason is not RefusalReason.FALSE_DISTANCE
-    return doubt.code in _UNRANKABLE
-
-
-def _false_distances(
-    evidence: RoundEvidence, record: RoundRecord, table: DistanceTable
-) -> Iterator[Violation]:
-    """Yield what is false among the distances whose updates are there."""
-    for vector in counted_vectors(record, evidence.blobs):
-        if vector.clients != record.clients or not table.can_score(vector.member):
-            continue
-        for client, claim in vector.claims().items():
-            if client in evidence.updates and table.is_off(
-                client, vector.member, claim, COUNTING_MARGINS
-            ):
-                named = (vector.member, client)
-                reason = RefusalReason.FALSE_DISTANCE
-                yield Violation(ViolationCode.SCORES_DO_NOT_COUNT, named, reason)
-                break
+    """Say whether vectors with such a violation cannot be combined; false ones still can."""
+    match doubt.code:
+        case ViolationCode.VECTOR_MISSING | ViolationCode.VECTOR_TOO_LONG:
+            return doubt.clients[0] in counted
+        case ViolationCode.SCORES_DO_NOT_COUNT:
+            return doubt.reason is not RefusalReason.FALSE_DISTANCE
+        case code:
+            return code in {ViolationCode.TOO_FEW_SCORES, ViolationCode.TOO_FEW_TRAINERS}
 
 
 def read_round_evidence(
     inputs: Inputs,
     event: RoundDecided,
     archive: Archive,
-    distances: Distances = plain_distances,
-    displacement: NDArray[np.float32] | None = None,
-    rules: frozenset[str] = frozenset(),
+    distances: Distances,
+    displacement: NDArray[np.float32] | None,
+    rules: frozenset[str],
 ) -> RoundEvidence:
-    """Return the evidence of a decided round, and what of it is not to be had.
+    """Return the evidence of a decided round, as far as it is available.
 
     Args:
         displacement: w_s − w_t, shape (d,); None if it is not known, or the distances need none.
         rules: names of own rules whose code the auditor has named.
     """
     blobs = RoundBlobs(archive, event.round)
-    data = blobs.read(BlobKind.RECORD, event.record)
-    record, malformed = (None, "") if data is None else decoded(decode_record, data)
-    payloads, vectors = ({}, {}) if record is None else _read_named(record, blobs)
+    record, malformed = decoded(decode_record, blobs.read(BlobKind.RECORD, event.record))
+    named = ({}, {}) if record is None else _read_named(record, blobs)
     stand_in = np.broadcast_to(np.float32(0), inputs.parameters.dimension)
     form = inputs.parameters.payload_form
-    evidence = Evidence(stand_in, payloads, vectors, displacement=displacement, form=form)
-    return RoundEvidence(
-        event, inputs, record, malformed, tuple(blobs.lost), evidence, distances, rules
-    )
+    evidence = Evidence(stand_in, *named, displacement=displacement, form=form)
+    lost = tuple(blobs.lost)
+    return RoundEvidence(event, inputs, record, malformed, lost, evidence, distances, rules)
 
 
 def _read_named(
     record: RoundRecord, blobs: RoundBlobs, known: Evidence | None = None
 ) -> tuple[dict[ClientId, Payload], dict[Digest, bytes]]:
-    """Return the payloads and vectors that a record names, as far as they can be had.
-
-    Args:
-        known: those that were read before; None for none.
-    """
+    """Return the payloads and vectors that a record names; the known ones are not read again."""
     payloads: dict[ClientId, Payload] = {}
     vectors: dict[Digest, bytes] = {}
     for client, digest in record.named_payloads().items():
@@ -353,18 +341,8 @@ def _read_named(
     return payloads, vectors
 
 
-def decoded(decode: Callable[[bytes], T], data: bytes) -> tuple[T | None, str]:
-    """Return the value that bytes encode, or why they encode none."""
-    try:
-        return decode(data), ""
-    except EncodingError as error:
-        return None, str(error)
-
-
 UNPROVEN = frozenset({IncidentKind.SILENT, IncidentKind.NO_QUORUM})
-"""What nobody could prove."""
-_WANTING = {ViolationCode.UPDATE_MISSING, ViolationCode.VECTOR_MISSING, ViolationCode.MODEL_UNKNOWN}
-"""Objections for want of a blob, which prove nothing against a proposal."""
+"""Incidents that cannot be proven."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +351,8 @@ class Accusations:
 
     Attributes:
         holding: accusations that are proven, or that cannot be proven.
-        lost: blobs that they name and that are not to be had, the document's own too.
+        ignored: number of the others.
+        lost: unavailable blobs that they name, including the document.
     """
 
     holding: tuple[Incident, ...]
@@ -384,27 +363,20 @@ class Accusations:
 def read_accusations(
     evidence: RoundEvidence, model: NDArray[np.float32] | None, archive: Archive
 ) -> Accusations:
-    """Return whom a round's incidents accuse, and whether that holds; `model` is w_t, if known."""
-    blobs = RoundBlobs(archive, evidence.event.round)
-    proposals = _Proposals(evidence, model, blobs)
-    incidents = _incidents(evidence, blobs)
-    holding = tuple(incident for incident in incidents if _holds(incident, evidence, proposals))
-    return Accusations(holding, len(incidents) - len(holding), tuple(blobs.lost))
+    """Return which accusations of a round's incidents hold; `model` is w_t, None if unknown.
 
-
-def _incidents(evidence: RoundEvidence, blobs: RoundBlobs) -> tuple[Incident, ...]:
-    """Return the incidents of a round; none if the document is missing, bogus or of another."""
-    event = evidence.event
-    if (
-        event.incidents == NO_DIGEST
-        or (data := blobs.read(BlobKind.INCIDENTS, event.incidents)) is None
-    ):
-        return ()
+    A document that is missing, malformed or of another round accuses no member.
+    """
+    event, blobs = evidence.event, RoundBlobs(archive, evidence.event.round)
+    data = None
+    if event.incidents != NO_DIGEST:
+        data = blobs.read(BlobKind.INCIDENTS, event.incidents)
     document, _ = decoded(decode_incidents, data)
-    if document is None:
-        return ()
-    is_ours = (document.round, document.base) == (event.round, event.base)
-    return document.incidents if is_ours else ()
+    if document is None or (document.round, document.base) != (event.round, event.base):
+        return Accusations((), 0, tuple(blobs.lost))
+    proposals = _Proposals(evidence, model, blobs)
+    holding = tuple(each for each in document.incidents if _holds(each, evidence, proposals))
+    return Accusations(holding, len(document.incidents) - len(holding), tuple(blobs.lost))
 
 
 def _holds(incident: Incident, evidence: RoundEvidence, proposals: _Proposals) -> bool:
@@ -449,54 +421,42 @@ class _Proposals:
             return False
         if vote.base != self._round.inputs.closing.base:
             return True
-        judged = self._judgement(opening.record)
+        # Each member can be a primary once and more; a document with more records than that only
+        # keeps auditors busy.
+        most = len(self._round.inputs.participants.committee)
+        if opening.record not in self._judged and len(self._judged) < most:
+            self._judged[opening.record] = self._judge(opening.record)
+        judged = self._judged.get(opening.record, False)
         if isinstance(judged, bool):
             return judged
-        # Without w_t all but the next model can still be compared.
+        # Without w_t everything except the next model can still be compared.
         true = judged.opening
         true = replace(true, model=opening.model) if self._model is None else true
         return true != opening or judged.set_digest(incident.phase) != vote.set_digest
 
-    def _judgement(self, digest: Digest) -> Judgement | bool:
-        """Return what follows from a record; else whether it is wrong in itself."""
-        # Each member can be a primary once and more; whoever fills the document with more
-        # records than that wants to keep auditors busy.
-        most = len(self._round.inputs.participants.committee)
-        if digest not in self._judged and len(self._judged) < most:
-            self._judged[digest] = self._judge(digest)
-        return self._judged.get(digest, False)
-
     def _judge(self, digest: Digest) -> Judgement | bool:
+        """Return the judgement of a record; without one, whether the record itself is wrong."""
+        known, record = self._round.blobs, self._round.record
         if self._round.unknown_distance is not None:
             return False
-        record = self._record(digest)
-        if isinstance(record, bool):
-            return record
-        judgement, violations = judge(
-            self._round.inputs, record, self._evidence(record), self._round.distances
-        )
+        if digest != self._round.event.record or record is None:
+            data = self._reader.read(BlobKind.RECORD, digest)
+            record, _ = decoded(decode_record, data)
+            if record is None:
+                return data is not None
+        named = _read_named(record, self._reader, known)
+        model = known.model if self._model is None else self._model
+        evidence = Evidence(model, *named, displacement=known.displacement, form=known.form)
+        inputs, distances = self._round.inputs, self._round.distances
+        judgement, violations = judge(inputs, record, evidence, distances)
         if judgement is not None:
             return judgement
-        wanting = (
-            _WANTING if self._model is not None else _WANTING | {ViolationCode.MODEL_NOT_FINITE}
-        )
-        return any(doubt.code not in wanting for doubt in violations)
-
-    def _record(self, digest: Digest) -> RoundRecord | bool:
-        """Return a record; else whether it is seen to be none."""
-        if digest == self._round.event.record and self._round.record is not None:
-            return self._round.record
-        data = self._reader.read(BlobKind.RECORD, digest)
-        if data is None:
-            return False
-        record, _ = decoded(decode_record, data)
-        return True if record is None else record
-
-    def _evidence(self, record: RoundRecord) -> Evidence:
-        blobs = self._round.blobs
-        payloads, vectors = _read_named(record, self._reader, blobs)
-        model = blobs.model if self._model is None else self._model
-        return Evidence(model, payloads, vectors, displacement=blobs.displacement, form=blobs.form)
+        # A violation that only names a missing blob proves nothing against a proposal.
+        lacking = {ViolationCode.UPDATE_MISSING, ViolationCode.VECTOR_MISSING}
+        lacking.add(ViolationCode.MODEL_UNKNOWN)
+        if self._model is None:
+            lacking.add(ViolationCode.MODEL_NOT_FINITE)
+        return any(doubt.code not in lacking for doubt in violations)
 
 
 @dataclass(frozen=True)
@@ -505,11 +465,11 @@ class ModelStep:
 
     Attributes:
         recorded: digest of the model, as the chain names it.
-        lost: why its blob is not to be had; None if it is.
-        malformed: why its blob is no model; empty if it is one.
+        lost: why its blob is not available; None if it is.
+        malformed: why its blob is not a model; empty if it is one.
         is_known_before: whether w_t is known.
-        lacking: accepted clients whose update is not to be had.
-        computed: w_{t+1} from w_t and the accepted updates; None for want of one of them.
+        lacking: accepted clients whose update is not available.
+        computed: w_{t+1} from w_t and the accepted updates, with `digest`; None if one is missing.
     """
 
     recorded: Digest
@@ -527,10 +487,8 @@ class RunStart:
 
     Attributes:
         address: of the contract, EIP-55.
-        document: its configuration; None if the blob cannot be read, or is none.
-        lost: why the configuration's blob cannot be read; None if it can.
-        malformed: why the blob is no configuration; empty if it is one.
-        deployment: what the configuration demands; without one, what the contract says.
+        document: its configuration; None if the blob is `lost` or `malformed`.
+        deployment: what the configuration demands; without one, what the contract states.
         is_possible: whether a contract of this code can have such sizes.
         code: what is wrong with the code on chain; empty if nothing is.
     """
@@ -540,22 +498,17 @@ class RunStart:
     address: str
     recorded: Deployment
     document: RunDocument | None
-    lost: UnavailableBlob | None
-    malformed: str
     deployment: Deployment
-    is_possible: bool
-    code: str
-    model: ModelStep | None
+    lost: UnavailableBlob | None = None
+    malformed: str = ""
+    is_possible: bool = True
+    code: str = ""
+    model: ModelStep | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayedEvent:
-    """An event that the replay went on with.
-
-    Attributes:
-        call: what the transaction asked for, if the specification gave the event from it; None
-            where the event had to be believed.
-    """
+    """An event that the replay went on with; without a call, the event had to be believed."""
 
     block: int
     before: LedgerState

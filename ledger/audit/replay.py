@@ -1,18 +1,18 @@
 """Replay of a run's transactions by the specification, with what follows an unreadable one.
 
-The event is believed as far as it follows: head, seed and drawn committees are recomputed from
-it, only signatures are not. Believing it lets the rounds after it be checked against their own
-record, instead of reporting the same fault for all of them.
-
-What a chain says twice must agree: a log's place, its block's hash, its transaction. Signatures
-are in call data only. Where a transaction was not sent to the ledger (an account with code of its
-own, EIP-7702, may call it from within), or the chain does not serve it, they cannot be checked.
-
 Every transaction that left an event is decoded from its call data and applied to the state of
-`rounds.py`, which recovers every signature and recomputes head and seeds; the events it gives must
-be the recorded logs, byte by byte. Where a transaction does not do what the log says, the replay
-says so and goes on: with what the call data give, or, if they are refused or cannot be read, with
-what the log says, so that later rounds can still be checked.
+`rounds.py`, which recovers every signature and recomputes head and seeds. The events that follow
+must be the recorded logs, byte by byte. Where a transaction does not do what the log states, the
+replay yields the difference. It then goes on with what the call data give, or, if they are refused
+or cannot be read, with the log, so that later rounds can still be checked.
+
+An adopted event is believed as far as it follows: head, seed and drawn committees are recomputed
+from it, only signatures are not. So the rounds after it are checked against their own record, and
+one fault is not reported for all of them.
+
+What a chain states twice must agree: a log's place, its block's hash, its transaction. Signatures
+are in call data only. They cannot be checked where the chain does not serve a transaction, or
+where it was not sent to the ledger (an account with code, EIP-7702, may call it from within).
 """
 
 from __future__ import annotations
@@ -23,21 +23,6 @@ from itertools import groupby, pairwise
 from typing import TypeAlias
 
 from ledger.audit.checks import chain as facts
-from ledger.audit.checks.common import (
-    BLOCK_UNAVAILABLE,
-    CHAIN_UNAVAILABLE,
-    EVENT_KIND,
-    LOGS_INCOMPLETE,
-    REFUSED_CALL,
-    CheckResult,
-    contradicted,
-    malformed_event,
-    not_served,
-    results_of,
-    step_of_event,
-    step_of_refusal,
-    wrong_field,
-)
 from ledger.audit.checks.rounds import (
     CALL_DATA_UNAVAILABLE,
     EVENT_COUNT,
@@ -46,7 +31,14 @@ from ledger.audit.checks.rounds import (
     count_commitments,
 )
 from ledger.audit.evidence import ReplayedEvent, ReplayedRound
-from ledger.audit.report import AuditStep, Contradiction
+from ledger.audit.report import (
+    AuditStep,
+    CheckResult,
+    Contradiction,
+    contradicted,
+    not_served,
+    results_of,
+)
 from ledger.chain.contract import abi
 from ledger.chain.contract.codec import (
     AbandonCall,
@@ -69,7 +61,6 @@ from ledger.chain.ports import (
     IncompleteLogsError,
     Log,
     LogQuery,
-    Transaction,
 )
 from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.protocol import encoding, ledger_state, rounds
@@ -93,7 +84,6 @@ from ledger.protocol.ledger_state import (
     UpdatesCommitted,
     mined_commitments,
 )
-from ledger.protocol.rounds import Step
 from ledger.protocol.types import (
     NO_DIGEST,
     Address,
@@ -167,8 +157,14 @@ def _expected(state: LedgerState, event: Event, block: BlockContext) -> dict[str
             return {"round": state.round, "client": client, "head": head}
         case RoundDecided():
             seed = encoding.next_seed(seed, event.reveal, beacon)
-            fields = {"round": state.round, "next_seed": seed, "head": state.head_after(event)}
-            return fields | _expected_primaries(state, event)
+            expected = {"round": state.round, "next_seed": seed, "head": state.head_after(event)}
+            if seats := state.committee:
+                views = zip(Phase, event.views, strict=True)
+                expected["primaries"] = tuple(
+                    seats[primary_seat(state.seed, phase, view, len(seats))]
+                    for phase, view in views
+                )
+            return expected
         case RoundAbandoned():
             seed = encoding.seed_after_abandoned(seed, beacon)
             banned = {ClientId(i) for i, client in enumerate(state.registry) if client.banned_in}
@@ -178,16 +174,6 @@ def _expected(state: LedgerState, event: Event, block: BlockContext) -> dict[str
             return {"round": state.round, **drawn_fields}
         case _:
             return {}
-
-
-def _expected_primaries(state: LedgerState, event: RoundDecided) -> dict[str, object]:
-    """Return the primaries of a decision; nothing where the committee is not known."""
-    seats = state.committee
-    if not seats:
-        return {}
-    views = zip(Phase, event.views, strict=True)
-    places = [primary_seat(state.seed, phase, view, len(seats)) for phase, view in views]
-    return {"primaries": tuple(seats[place] for place in places)}
 
 
 def _known(state: LedgerState, clients: tuple[ClientId, ...]) -> tuple[ClientId, ...]:
@@ -213,7 +199,7 @@ class RecordedTransaction:
         call: what it asked of the contract; None if that cannot be read.
         unserved: why the chain does not serve the transaction; empty if it does.
         block: what it saw of its block; None if that cannot be read.
-        inconsistencies: what disagrees about it, or could not be had.
+        inconsistencies: what disagrees about it, or is not available.
     """
 
     hash: bytes
@@ -226,7 +212,7 @@ class RecordedTransaction:
 
 
 class ReadingEndedError(Exception):
-    """The chain does not serve what everything after it rests on."""
+    """The chain does not serve the basis of everything that follows."""
 
     def __init__(self, *results: CheckResult) -> None:
         self.results = results
@@ -234,7 +220,7 @@ class ReadingEndedError(Exception):
 
 
 class TransactionReader:
-    """Reads a contract's transactions, oldest first, and says what disagrees about them."""
+    """Reads a contract's transactions, oldest first, and yields what disagrees about them."""
 
     def __init__(self, ledger: CommitteeLedger) -> None:
         self._ledger = ledger
@@ -245,11 +231,20 @@ class TransactionReader:
         """Yield every transaction that left an event, and what is wrong among their logs."""
         ledger = self._ledger
         for first in range(ledger.from_block, to_block + 1, LOG_BATCH_BLOCKS):
-            last = min(first + LOG_BATCH_BLOCKS - 1, to_block)
-            logs = self._logs(first, last)
-            yield from self._disorder(logs)
-            for _, group in groupby(logs, key=lambda log: log.transaction_hash):
-                yield self._transaction(tuple(group))
+            logs = self._logs(first, min(first + LOG_BATCH_BLOCKS - 1, to_block))
+            for one, other in pairwise(logs):
+                if (one.block_number, one.log_index) >= (other.block_number, other.log_index):
+                    named = (f"log {x.log_index} of block {x.block_number}" for x in (one, other))
+                    yield contradicted(other.block_number, facts.LOG_ORDER, *named)
+            for log in logs:
+                if log.address != ledger.address:
+                    yield contradicted(log.block_number, facts.LOG_ADDRESS, true=log.address)
+            for transaction_hash, group in groupby(logs, key=lambda log: log.transaction_hash):
+                own, found = tuple(group), list[CheckResult]()
+                call, unserved = self._call(own[0], found)
+                block = self._context(own, found)
+                place = transaction_hash, own[0].block_number
+                yield RecordedTransaction(*place, own, call, unserved, block, tuple(found))
 
     def _logs(self, first: int, last: int) -> list[Log]:
         try:
@@ -257,36 +252,17 @@ class TransactionReader:
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:
-            wrong = contradicted(
-                first, facts.LOGS_UNREADABLE, f"{first} to {last}", true=str(error)
-            )
-            rest = not_served(first, CHAIN_UNAVAILABLE)
+            subject = f"{first} to {last}"
+            wrong = contradicted(first, facts.LOGS_UNREADABLE, subject, true=str(error))
+            rest = not_served(first, facts.CHAIN_UNAVAILABLE)
             raise ReadingEndedError(wrong, *rest) from error
         except ChainError as error:
-            missing = not_served(first, CHAIN_UNAVAILABLE, detail=str(error))
+            missing = not_served(first, facts.CHAIN_UNAVAILABLE, detail=str(error))
             raise ReadingEndedError(*missing) from error
 
-    def _disorder(self, logs: list[Log]) -> Iterator[CheckResult]:
-        for one, other in pairwise(logs):
-            if (one.block_number, one.log_index) >= (other.block_number, other.log_index):
-                before, after = (
-                    f"log {x.log_index} of block {x.block_number}" for x in (one, other)
-                )
-                yield contradicted(other.block_number, facts.LOG_ORDER, before, after)
-        for log in logs:
-            if log.address != self._ledger.address:
-                yield contradicted(log.block_number, facts.LOG_ADDRESS, true=log.address)
-
-    def _transaction(self, logs: tuple[Log, ...]) -> RecordedTransaction:
-        inconsistencies: list[CheckResult] = []
-        call, unserved = self._call(logs[0], inconsistencies)
-        block = self._context(logs, inconsistencies)
-        identity = logs[0].transaction_hash, logs[0].block_number
-        return RecordedTransaction(*identity, logs, call, unserved, block, tuple(inconsistencies))
-
     def _call(self, log: Log, found: list[CheckResult]) -> tuple[Call | None, str]:
-        """Return what the log's transaction asks of the contract, and why it cannot be had."""
-        number, subject = log.block_number, to_hex(log.transaction_hash)
+        """Return what the log's transaction asks of the contract, or why it is not available."""
+        number, subject, other = log.block_number, to_hex(log.transaction_hash), ""
         try:
             transaction = self._chain.transaction(log.transaction_hash)
         except ChainUnreachableError:
@@ -296,10 +272,13 @@ class TransactionReader:
             return None, ""
         except ChainError as error:  # nodes may drop the index of old transactions
             return None, str(error)
-        other = _difference(log, transaction)
-        if other is not None:
+        if transaction.hash != log.transaction_hash:
+            other = f"the chain answers with {to_hex(transaction.hash)}"
+        elif transaction.block_number != number:
+            other = f"it is in block {transaction.block_number}"
+        if other:
             found.append(contradicted(number, TRANSACTION_DIFFERS, subject, true=other))
-        if other is not None or transaction.to != self._ledger.address:
+        if other or transaction.to != self._ledger.address:
             return None, ""
         try:
             return decode_call(transaction.input), ""
@@ -326,7 +305,7 @@ class TransactionReader:
 
 
 def read_block(chain: ChainReader, number: int) -> Block | tuple[CheckResult, ...]:
-    """Return a block, or what it means that it cannot be read."""
+    """Return a block, or what follows if it cannot be read."""
     try:
         return chain.block(number)
     except ChainUnreachableError:
@@ -334,20 +313,8 @@ def read_block(chain: ChainReader, number: int) -> Block | tuple[CheckResult, ..
     except ChainDamagedError as error:
         return (contradicted(number, facts.BLOCK_UNREADABLE, str(number), true=str(error)),)
     except ChainError as error:
-        return not_served(number, BLOCK_UNAVAILABLE, detail=f"{number}: {error}")
+        return not_served(number, facts.BLOCK_UNAVAILABLE, detail=f"{number}: {error}")
 
-
-def _difference(log: Log, transaction: Transaction) -> str | None:
-    """Return what tells a transaction from the one that a log names; None if it is that one."""
-    if transaction.hash != log.transaction_hash:
-        return f"the chain answers with {to_hex(transaction.hash)}"
-    if transaction.block_number != log.block_number:
-        return f"it is in block {transaction.block_number}"
-    return None
-
-
-_ONLY_IN_CALL_DATA = (UpdatesCommitted, ClientBanned, RoundDecided, RoundAbandoned)
-"""Events that rest on what only their call data say; of the others the rest is public."""
 
 ReplayItem: TypeAlias = CheckResult | ReplayedEvent | ReplayedRound
 
@@ -381,10 +348,8 @@ class ReplayPosition:
 
     def difference(self, snapshot: LedgerSnapshot) -> str | None:
         """Return the sign that a log is missing; None where it is certain that none is."""
-        if (
-            self.is_from_calls
-            and LedgerSnapshot.of(self.state, self.state.registry_rest) == snapshot
-        ):
+        own = LedgerSnapshot.of(self.state, self.state.registry_rest)
+        if self.is_from_calls and own == snapshot:
             return None
         return storage_difference(self.view, snapshot)
 
@@ -418,8 +383,13 @@ class Replay:
         heads = self._fold(transaction)
         if self._awaits_deployment:
             self._awaits_deployment = False
-            if _is_deployment(transaction):
-                yield from self._deployed(transaction)
+            topics = transaction.logs[0].topics[:1]
+            if transaction.call is None and topics == (abi.topic("LedgerDeployed"),):
+                # The constructor's other traces are code and `deployment()`.
+                deployed = LedgerDeployed(self.position.state.domain.salt)
+                self.applied += 1
+                yield from _compare_events((deployed,), transaction, None)
+                yield from self._follow(self.position.state, deployed, transaction, None)
                 return
             yield from self._without_deployment(transaction.block_number)
         before, block = self.position.state, transaction.block
@@ -431,18 +401,17 @@ class Replay:
         try:
             self.position.state, events = _apply(before, call, block)
         except ProtocolRefusal as refusal:
-            subject, step = to_hex(transaction.hash), step_of_refusal(refusal.code)
-            wrong = Contradiction(REFUSED_CALL, at, subject=subject, true=refusal.code)
+            subject, step = to_hex(transaction.hash), facts.step_of_refusal(refusal.code)
+            wrong = Contradiction(facts.REFUSED_CALL, at, subject=subject, true=refusal.code)
             yield CheckResult(step, wrong, transaction.block_number, rests_on_all_logs=True)
             yield from self._adopt(transaction, call)
             return
         self.applied += 1
         if self.position.is_from_calls and self.position.state.head in heads:
             self.position.is_confirmed = True
-        if len(transaction.logs) < len(events) and (
-            difference := self._receipt_difference(transaction)
-        ):
-            yield from not_served(transaction.block_number, LOGS_INCOMPLETE, at, difference)
+        is_short = len(transaction.logs) < len(events)
+        if is_short and (difference := self._receipt_difference(transaction)):
+            yield from not_served(transaction.block_number, facts.LOGS_INCOMPLETE, at, difference)
         else:
             differences = list(_compare_events(events, transaction, at))
             if differences and isinstance(call, CommitCall):
@@ -453,19 +422,12 @@ class Replay:
         for event in events:
             yield from self._follow(before, event, transaction, call)
 
-    def _deployed(self, transaction: RecordedTransaction) -> Iterator[ReplayItem]:
-        """Compare what the constructor has logged; its other traces are code and `deployment()`."""
-        event = LedgerDeployed(self.position.state.domain.salt)
-        self.applied += 1
-        yield from _compare_events((event,), transaction, None)
-        yield from self._follow(self.position.state, event, transaction, None)
-
     def _without_deployment(self, block_number: int) -> tuple[CheckResult, ...]:
         if not self._is_of_node:
             return (contradicted(block_number, facts.DEPLOYMENT_UNLOGGED),)
         fact = f"no log up to block {block_number} is of the deployment"
         error = IncompleteLogsError(self._ledger.chain.node, fact)
-        return not_served(block_number, LOGS_INCOMPLETE, None, str(error))
+        return not_served(block_number, facts.LOGS_INCOMPLETE, None, str(error))
 
     def _fold(self, transaction: RecordedTransaction) -> set[Digest]:
         """Fold the recorded events of a node; return the heads that they name."""
@@ -475,12 +437,11 @@ class Replay:
                 recorded = decode_log(log)
                 require_possible_event(recorded, self.position.state.deployment)
             except ChainError:
-                continue  # it is said to be malformed where it is compared
+                continue  # the comparison reports it as malformed
             self.position.view = self.position.view.after(recorded.event, recorded.block_number)
-            event = recorded.event
-            if isinstance(event, HeadEvent):
-                heads.add(event.head)
-                self.position.is_confirmed = event.head == self.position.view.head
+            if isinstance(recorded.event, HeadEvent):
+                heads.add(recorded.event.head)
+                self.position.is_confirmed = recorded.event.head == self.position.view.head
         return heads
 
     def _receipt_difference(self, transaction: RecordedTransaction) -> str:
@@ -502,36 +463,34 @@ class Replay:
         return str(IncompleteLogsError(ledger.chain.node, f"{fact}, and its receipt {count}"))
 
     def _can_apply(self, call: Call) -> bool:
+        state = self.position.state
         if isinstance(call, RegisterCall) and self.position.believes_registry:
             return False
-        return self.position.state.stage is not LedgerStage.OPEN or _is_plausible(
-            self.position.state
-        )
+        return state.stage is not LedgerStage.OPEN or _is_plausible(state)
 
     def _adopt(self, transaction: RecordedTransaction, call: Call | None) -> Iterator[ReplayItem]:
         """Go on with the events in the logs, since their transaction cannot be applied."""
         self.position.is_from_calls = False
-        number = transaction.block_number
+        number, block = transaction.block_number, transaction.block
         for log in transaction.logs:
-            at = self.position.state.round or None
+            before = self.position.state
+            at = before.round or None
             try:
                 event = decode_log(log).event
             except ChainError as error:
-                yield malformed_event(number, at, None, str(error))
+                yield facts.malformed_event(number, at, None, str(error))
                 continue
-            before = self.position.state
             if isinstance(event, LedgerDeployed):
-                yield malformed_event(
-                    number, at, LedgerDeployed, "the contract was there before it"
-                )
+                why = "the contract was there before it"
+                yield facts.malformed_event(number, at, LedgerDeployed, why)
                 continue
-            if call is None and isinstance(event, _ONLY_IN_CALL_DATA):
+            # Registration and opening rest on public values; all else on call data.
+            if call is None and not isinstance(event, ClientsRegistered | LedgerOpened):
                 why = f" ({transaction.unserved})" if transaction.unserved else ""
                 detail = f"{to_hex(transaction.hash)}{why}"
                 yield from not_served(number, CALL_DATA_UNAVAILABLE, at, detail)
-            block = transaction.block
             for name, *values in mismatches(before, event, block) if block else ():
-                yield wrong_field(number, at, type(event), name, values, is_made=False)
+                yield facts.wrong_field(number, at, type(event), name, values, is_made=False)
             self.position.state, fits = adopted(before, event, log.block_number)
             self.position.believes_registry |= isinstance(event, ClientsRegistered)
             self._open.known = self._open.known and fits
@@ -550,42 +509,21 @@ class Replay:
             (AuditStep.COMPLETENESS, count_commitments(event)),
             rests_on_all_logs=False,
         )
-        match event:
-            case UpdatesCommitted():
-                mined = mined_commitments(event, number)
-                clients = before.deployment.clients
-                self._open.commitments += [
-                    commitment for commitment in mined if commitment.client < clients
-                ]
-            case RoundDecided() | RoundAbandoned():
-                yield self._ended(before, event, transaction)
-            case _:
-                pass
-
-    def _ended(
-        self,
-        before: LedgerState,
-        event: RoundDecided | RoundAbandoned,
-        transaction: RecordedTransaction,
-    ) -> ReplayedRound:
-        ended = self._open
-        # What a round opens with is known if this event is the one before it and was believed.
-        self._open = _OpenRound(known=_is_plausible(self.position.state))
-        return ReplayedRound(
-            round=event.round,
-            known=ended.known and event.round == before.round,
-            before=replace(before, round=event.round),
-            commitments=tuple(ended.commitments),
-            block=transaction.block_number,
-            decided=event if isinstance(event, RoundDecided) else None,
-            transaction=transaction.hash,
-        )
-
-
-def _is_deployment(transaction: RecordedTransaction) -> bool:
-    """Say whether a transaction logs the deployment first, in whatever words."""
-    topics = transaction.logs[0].topics
-    return transaction.call is None and bool(topics) and topics[0] == abi.topic("LedgerDeployed")
+        mined, clients = mined_commitments(event, number), before.deployment.clients
+        self._open.commitments += [each for each in mined if each.client < clients]
+        if isinstance(event, RoundDecided | RoundAbandoned):
+            ended = self._open
+            # The next round's start is known if this event is the one before it and was believed.
+            self._open = _OpenRound(known=_is_plausible(self.position.state))
+            yield ReplayedRound(
+                round=event.round,
+                known=ended.known and event.round == before.round,
+                before=replace(before, round=event.round),
+                commitments=tuple(ended.commitments),
+                block=number,
+                decided=event if isinstance(event, RoundDecided) else None,
+                transaction=transaction.hash,
+            )
 
 
 def _evident_call(transaction: RecordedTransaction) -> Call | None:
@@ -608,7 +546,7 @@ def _is_plausible(state: LedgerState) -> bool:
     )
 
 
-def _apply(state: LedgerState, call: Call, block: BlockContext) -> Step:
+def _apply(state: LedgerState, call: Call, block: BlockContext) -> rounds.Step:
     """Return the state after a call, and its events; a refusal raises."""
     match call:
         case RegisterCall(words, rest):
@@ -642,15 +580,15 @@ def _differences(event: Event, log: Log, at: int | None) -> Iterator[CheckResult
     try:
         logged = decode_log(log).event
     except ChainError as error:
-        yield malformed_event(number, at, kind, str(error))
+        yield facts.malformed_event(number, at, kind, str(error))
         return
     if type(logged) is not kind:
-        other = Contradiction(EVENT_KIND, at, (), "", type(logged).__name__, kind.__name__)
-        yield CheckResult(step_of_event(kind), other, number, rests_on_all_logs=True)
+        other = Contradiction(facts.EVENT_KIND, at, (), "", type(logged).__name__, kind.__name__)
+        yield CheckResult(facts.step_of_event(kind), other, number, rests_on_all_logs=True)
         return
     wrong = [f.name for f in fields(kind) if getattr(event, f.name) != getattr(logged, f.name)]
     if not wrong:
-        yield malformed_event(number, at, kind, "its bytes are others")
+        yield facts.malformed_event(number, at, kind, "its bytes are others")
     for name in wrong:
         values = getattr(logged, name), getattr(event, name)
-        yield wrong_field(number, at, kind, name, values, is_made=True)
+        yield facts.wrong_field(number, at, kind, name, values, is_made=True)

@@ -25,9 +25,6 @@ from ledger.protocol.types import (
 )
 from ledger.transparency.policy import CheckpointEvidence
 
-MAX_CHARACTERS = 300
-"""The longest text of others that a sentence or a report holds."""
-
 _STATEMENTS: dict[StatementKind, str] = {
     StatementKind.REQUEST: "requests",
     StatementKind.REPLY: "replies",
@@ -46,15 +43,6 @@ def reason_text(
     return "" if code is None else _STATEMENTS[code]
 
 
-def vote_slot_text(round_number: int, phase: int, view: int) -> str:
-    """Return the slot of a vote, to follow a sentence; a score vector has phase 0."""
-    if phase == 0:
-        return f" in round {round_number}"
-    # Two votes for a phase that does not exist are two votes as well.
-    phases = {int(phase): name for phase, name in PHASES.items()}
-    return f" in view {view + 1} of {phases.get(phase, f'phase {phase}')} of round {round_number}"
-
-
 def subject_prefix(round_number: int | None, clients: tuple[ClientId, ...]) -> str:
     """Return the round and clients that a sentence begins with; empty without any."""
     subjects = [f"round {round_number}"] if round_number is not None else []
@@ -69,24 +57,24 @@ def listed(values: Sequence[int], limit: int = 20) -> str:
     return text if len(values) <= limit else f"{text} and {len(values) - limit} more"
 
 
-def text_of(value: object, limit: int = 16) -> str:
-    """Return a recorded value as text: bytes as 0x-hex, tuples up to `limit` entries."""
+def text_of(value: object) -> str:
+    """Return a recorded value as text: bytes as 0x-hex, of a tuple the first 16 entries."""
     if isinstance(value, bytes):
         return to_hex(value)
     if isinstance(value, tuple):
-        rest = f", ... {len(value)} in all" if len(value) > limit else ""
-        return f"({', '.join(text_of(entry) for entry in value[:limit])}{rest})"
+        rest = f", ... {len(value)} in all" if len(value) > 16 else ""
+        return f"({', '.join(text_of(entry) for entry in value[:16])}{rest})"
     return str(value)
 
 
-def bounded(text: str) -> str:
-    """Return the first characters of a text that others wrote."""
-    return text[:MAX_CHARACTERS]
+MAX_CHARACTERS = 300
+"""The longest text of others that a sentence or a report holds."""
 
 
 def plain(text: str) -> str:
     """Return bounded text without line ends, control characters and the brackets of markup."""
-    printable = "".join(c if c.isascii() and c.isprintable() else "?" for c in bounded(text))
+    text = text[:MAX_CHARACTERS]
+    printable = "".join(c if c.isascii() and c.isprintable() else "?" for c in text)
     return printable.replace("[", "(").replace("]", ")")
 
 
@@ -150,7 +138,7 @@ class BlobKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResultCode:
-    """A code that programs compare; what more there is makes its sentence."""
+    """A code that programs compare; the other fields make its sentence."""
 
     code: str
 
@@ -165,7 +153,7 @@ class Fact(ResultCode):
     Attributes:
         recorded: the statement, with `subject`, `recorded` and `true` filled in.
         step: the check that fails where two answers of the chain disagree about it.
-        is_recorded: whether the run's record states it; else the auditor kept it from before.
+        is_recorded: false for a statement that the auditor kept from before.
     """
 
     recorded: str
@@ -176,11 +164,7 @@ class Fact(ResultCode):
 
 @dataclass(frozen=True, slots=True)
 class Need(ResultCode):
-    """An input that is missing, so that something cannot be checked.
-
-    Attributes:
-        steps: the checks that are left open where the chain does not serve it.
-    """
+    """An input that can be missing; without it, `steps` cannot be checked."""
 
     sentence: str
     steps: tuple[AuditStep, ...] = (AuditStep.HEAD,)
@@ -206,12 +190,11 @@ class Reported:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON."""
-        names = [field.name for field in fields(self)]  # type: ignore[arg-type]
-        names += ["sentence"] if hasattr(self, "sentence") else []
-        return {name: shown(getattr(self, name), is_bounded=name != "sentence") for name in names}
+        own = {each.name: shown(getattr(self, each.name)) for each in fields(self)}  # type: ignore[arg-type]
+        return own | {"sentence": self.sentence} if hasattr(self, "sentence") else own
 
 
-def shown(value: Any, *, is_bounded: bool = True) -> Any:
+def shown(value: Any) -> Any:
     """Return a value of a report as plain data; text of others is bounded."""
     if hasattr(value, "as_dict"):
         return value.as_dict()
@@ -221,7 +204,7 @@ def shown(value: Any, *, is_bounded: bool = True) -> Any:
         case Enum():
             return value.value
         case str():
-            return bounded(value) if is_bounded else value
+            return value[:MAX_CHARACTERS]
         case tuple():
             return [shown(each) for each in value]
         case Mapping():
@@ -232,10 +215,9 @@ def shown(value: Any, *, is_bounded: bool = True) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Contradiction(Reported):
-    """A difference between the record and the truth.
+    """A difference between the record and the truth; `round` is None for the run.
 
     Attributes:
-        round: t; None where it concerns no round.
         recorded: the recorded value, if there is one.
         true: the true value, or the error in its place.
     """
@@ -249,7 +231,6 @@ class Contradiction(Reported):
 
     @property
     def sentence(self) -> str:
-        """The contradiction as one sentence."""
         values = {name: plain(getattr(self, name)) for name in ("subject", "recorded", "true")}
         recorded, true = (text.format(**values) for text in (self.fact.recorded, self.fact.true))
         source = "the record says that " if self.fact.is_recorded else ""
@@ -258,10 +239,9 @@ class Contradiction(Reported):
 
 @dataclass(frozen=True, slots=True)
 class MissingInput(Reported):
-    """Something that could not be checked for want of an input.
+    """Something that could not be checked because an input is missing.
 
     Attributes:
-        round: t; None where it concerns no round.
         detail: the digest of a blob, the hash of a transaction, or a node's or store's message.
     """
 
@@ -273,7 +253,6 @@ class MissingInput(Reported):
 
     @property
     def sentence(self) -> str:
-        """The missing input as one sentence."""
         text = self.need.sentence.format(subject=self.subject or "", detail=plain(self.detail))
         return f"{subject_prefix(self.round, self.clients)}{text.removesuffix(': ')}"
 
@@ -282,8 +261,7 @@ class Step(Protocol):
     """A step of any check: one of an audit's ten, or a comparison of a proof or a bundle."""
 
     @property
-    def outcome(self) -> StepOutcome:
-        """The outcome of this step."""
+    def outcome(self) -> StepOutcome: ...
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON."""
@@ -303,7 +281,7 @@ def outcome_of(steps: Iterable[Step]) -> AuditOutcome:
 
 @dataclass(frozen=True, slots=True)
 class StepReport(Reported):
-    """One of the ten steps over the whole run."""
+    """One of the ten steps over the whole run; the first contradiction, and the first inputs."""
 
     number: AuditStep
     title: str
@@ -314,7 +292,6 @@ class StepReport(Reported):
     missing_count: int
 
     def lines(self) -> list[str]:
-        """Return the step as lines of text, without anything that could be markup."""
         lines = [f"{self.number:2d} {self.title:<36} {self.outcome}"]
         if self.contradiction is not None:
             lines.append(f"     {self.contradiction.sentence}")
@@ -328,11 +305,19 @@ class StepReport(Reported):
 
 @dataclass(frozen=True, slots=True)
 class VoteSlot(Reported):
-    """The slot of a signed vote; the phase may be one that does not exist."""
+    """The slot of a signed statement: scores have phase 0, a vote may name any phase."""
 
     round: int
     phase: Phase | int
     view: int
+
+    def __str__(self) -> str:
+        if self.phase == 0:
+            return f" in round {self.round}"
+        # Two votes for a phase that does not exist are two votes as well.
+        phases = {int(phase): name for phase, name in PHASES.items()}
+        phase = phases.get(self.phase, f"phase {int(self.phase)}")
+        return f" in view {self.view + 1} of {phase} of round {self.round}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,13 +342,12 @@ class Finding(Reported):
 
     @property
     def sentence(self) -> str:
-        """The finding in words."""
-        place, reason = self.place, reason_text(self.reason)
+        reason = reason_text(self.reason)
         return self.kind.sentence.format(
             reason=reason,
             statements=reason or "statements",
-            named="" if self.named is None else str(self.named),
-            slot="" if place is None else vote_slot_text(place.round, int(place.phase), place.view),
+            named="" if self.named is None else self.named,
+            slot=self.place or "",
         )
 
 
@@ -377,6 +361,55 @@ class CountIncrement:
 
 StepResult: TypeAlias = Contradiction | MissingInput | Finding | CountIncrement
 """A result of one check."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """A result of one step, before it is known whether it is confirmed and final.
+
+    Attributes:
+        block: number of the newest block that it rests on.
+        rests_on_all_logs: whether a missing log could be its cause.
+    """
+
+    step: AuditStep
+    result: StepResult
+    block: int
+    rests_on_all_logs: bool = False
+
+
+def results_of(
+    block: int, *checks: tuple[AuditStep, Iterable[StepResult]], rests_on_all_logs: bool = True
+) -> list[CheckResult]:
+    """Run checks, one after the other, and return their results, each with its step."""
+    return [
+        CheckResult(step, result, block, rests_on_all_logs)
+        for step, results in checks
+        for result in tuple(results)
+    ]
+
+
+def not_served(
+    block: int, need: Need, at: int | None = None, detail: str = ""
+) -> tuple[CheckResult, ...]:
+    """Return the steps that are left open where a chain does not serve something."""
+    missing = MissingInput(need, at, detail=detail)
+    return tuple(CheckResult(step, missing, block) for step in need.steps)
+
+
+def contradicted(
+    block: int,
+    fact: Fact,
+    subject: str = "",
+    recorded: str = "",
+    true: str = "",
+    *,
+    rests_on_all_logs: bool = False,
+) -> CheckResult:
+    """Return that two answers of a chain cannot both be true, or that one cannot be read."""
+    contradiction = Contradiction(fact, None, (), subject, recorded, true)
+    return CheckResult(fact.step, contradiction, block, rests_on_all_logs)
+
 
 _HEADS = {
     "": "before round 1",
@@ -403,7 +436,6 @@ class KeptHeadReport(Reported):
 
     @property
     def sentence(self) -> str:
-        """The position as one sentence."""
         if self.round is None:
             return f"The run was not found to pass through the head that you kept, {self.head}."
         position = _HEADS[self.event].format(round=self.round)
@@ -412,11 +444,10 @@ class KeptHeadReport(Reported):
 
 @dataclass(frozen=True, slots=True)
 class WitnessedRounds(Reported):
-    """The rounds that a quorum of witnesses stands for.
+    """The rounds that a quorum of witnesses confirms: 1 to `rounds`; 0 for none.
 
     Attributes:
         log: origin of the log; empty if there is no checkpoint with a quorum.
-        rounds: 1 to this one; 0 for none.
         root: of the tree of their heads, 0x-hex; empty if there is no quorum.
         time: as of which nothing newer exists, seconds since 1970; None if there is no quorum.
         failures: why logs or witnesses gave nothing that counts.
@@ -441,7 +472,6 @@ class WitnessedRounds(Reported):
 
     @property
     def sentence(self) -> str:
-        """The rounds as one sentence."""
         if self.time is None:
             return "No quorum of witnesses stands for any round."
         day = datetime.fromtimestamp(self.time, UTC).strftime("%Y-%m-%d %H:%M:%S")
@@ -454,16 +484,14 @@ class WitnessedRounds(Reported):
 
 @dataclass(frozen=True, slots=True)
 class TrustedEarlierAudit(Reported):
-    """The earlier audit that this one trusts for the first rounds.
+    """The earlier audit that this one trusts for rounds 1 to `rounds`; digests are 0x-hex.
 
     Attributes:
-        report: sha256 of its report's bytes, 0x-hex.
-        head: of the ledger at its end, 0x-hex.
-        block: number of the newest block that it read.
-        block_hash: of that block, 0x-hex.
-        rounds: whose records, blobs, distances and models are taken from it: 1 to this one.
-        audits: number of audits behind it, its own included.
-        found: whether the run passes through the block and head of its end.
+        report: sha256 of its report's bytes.
+        head: of the ledger in `block`, the newest block that it read.
+        rounds: whose records, blobs, distances and models are taken from it.
+        audits: number of audits behind it, including itself.
+        found: whether the run passes through that block and head.
     """
 
     report: str
@@ -476,20 +504,22 @@ class TrustedEarlierAudit(Reported):
 
     @property
     def sentence(self) -> str:
-        """The use of the earlier audit in words."""
         if not self.found:
             return f"The run was not found to stand at {self.head}, where the earlier audit ended."
-        by = (
-            "an earlier audit, which"
-            if self.audits == 1
-            else f"{self.audits} earlier audits, which"
-        )
+        by = "an earlier audit" if self.audits == 1 else f"{self.audits} earlier audits"
         rounds = {0: "No round", 1: "Round 1"}.get(self.rounds, f"Rounds 1 to {self.rounds}")
         return (
-            f"{rounds} by {by} this one trusts: sha256 of its report {self.report}, head "
+            f"{rounds} by {by}, which this one trusts: sha256 of its report {self.report}, head "
             f"{self.head}. Their transactions were replayed again; their records, blobs, distances "
             f"and models were not read."
         )
+
+
+_REPORT = (
+    "version outcome strict whole built_on deployment kept_head witnessed remarks rounds steps "
+    "findings finding_counts counts"
+)
+"""The parts of a report, in the order of its JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -501,12 +531,12 @@ class AuditReport:
             and head.
         rounds: number of ended rounds, all of them audited: those of `built_on` by an earlier
             audit.
-        finding_counts: number of findings by kind, those not kept too.
+        finding_counts: number of findings by kind, including those that are not kept.
         remarks: number of findings that can be neither confirmed nor refuted.
         kept: the position of the head that the auditor had kept; None if none was given.
         strict: whether a remark leaves the audit incomplete.
         built_on: the earlier audit that was trusted for the first rounds; None if none was.
-        witnessed: the rounds that witnesses stand for; None if there was no policy.
+        witnessed: the rounds that witnesses confirm; None if there was no policy.
     """
 
     version: int
@@ -535,19 +565,8 @@ class AuditReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as plain data for JSON."""
+        given = {"whole": self.built_on is None, "kept_head": self.kept}
         return {
-            "version": self.version,
-            "outcome": str(self.outcome),
-            "strict": self.strict,
-            "whole": self.built_on is None,
-            "built_on": shown(self.built_on),
-            "deployment": dict(self.deployment),
-            "kept_head": shown(self.kept),
-            "witnessed": shown(self.witnessed),
-            "remarks": self.remarks,
-            "rounds": self.rounds,
-            "steps": shown(self.steps),
-            "findings": shown(self.findings),
-            "finding_counts": dict(self.finding_counts),
-            "counts": dict(self.counts),
+            name: shown(given[name] if name in given else getattr(self, name))
+            for name in _REPORT.split()
         }

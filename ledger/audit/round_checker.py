@@ -1,19 +1,19 @@
 """Ended rounds: their inputs out of the replay, and the check of a decided round's blobs.
 
-A `RoundTask` and a `CheckedRound` are all that goes between processes. No blob is among them:
-the checking process reads and hashes the blobs itself.
+Only `RoundTask` and `CheckedRound` go between processes; the checking process reads and hashes the
+blobs itself.
 
 Processes check rounds while this one replays the chain; their results come in order. A worker gets
-some rounds in a row, and reads the model that the first of them begins with. Where that is not to
-be had, one process may still know it, having followed the model from before: so such rounds are
-checked here, from the rounds before them on, and the report is the same byte for byte. The first
-rounds are checked here, for as long as processes take to begin: a short run begins none.
+some rounds in a row, and reads the model that the first of them begins with. If that model is not
+available, this process may still know it from the rounds before. It then checks those rounds
+itself, from the rounds before them on, so that the report is the same byte for byte. It also
+checks the first rounds, for as long as processes take to start: a short run starts none.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,13 +23,10 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.audit.checks.chain import check_sampling
-from ledger.audit.checks.common import (
+from ledger.audit.checks.chain import (
     RECORD_UNREADABLE,
     ROUND_BEFORE_UNKNOWN,
-    CheckResult,
-    not_served,
-    results_of,
+    check_sampling,
 )
 from ledger.audit.checks.published import check_blobs, check_distances, check_means, check_model
 from ledger.audit.checks.rounds import (
@@ -42,7 +39,6 @@ from ledger.audit.checks.rounds import (
     check_sets,
 )
 from ledger.audit.evidence import (
-    Accusations,
     Archive,
     ModelStep,
     ReplayedRound,
@@ -53,7 +49,7 @@ from ledger.audit.evidence import (
     read_accusations,
     read_round_evidence,
 )
-from ledger.audit.report import AuditStep, BlobKind
+from ledger.audit.report import AuditStep, BlobKind, CheckResult, not_served, results_of
 from ledger.distances.fast import fast_distances
 from ledger.io.processes import worker_pool
 from ledger.io.user_code import use_rules
@@ -129,9 +125,9 @@ class EvidenceReader:
         self._began: dict[int, Digest] = {}
 
     def read(
-        self, replayed: ReplayedRound, *, is_trusted: bool
-    ) -> Iterator[CheckResult | RoundTask]:
-        """Yield the results of a round's end and its inputs, and its decision as a task.
+        self, replayed: ReplayedRound, *, is_trusted: bool = False
+    ) -> list[CheckResult | RoundTask]:
+        """Return the results of a round's end and its inputs, and its decision as a task.
 
         Args:
             is_trusted: whether an earlier audit has checked its record and blobs.
@@ -140,63 +136,36 @@ class EvidenceReader:
         block, at, before = replayed.block, replayed.round, replayed.before
         sets = check_sets(replayed) if replayed.known else ()
         order = check_order(replayed, self.ended)
-        yield from results_of(block, (AuditStep.RANKING, sets), (AuditStep.COMPLETENESS, order))
+        checks = (AuditStep.RANKING, sets), (AuditStep.COMPLETENESS, order)
+        found: list[CheckResult | RoundTask] = [*results_of(block, *checks)]
         if not replayed.known:
-            yield from not_served(block, ROUND_BEFORE_UNKNOWN, at)
-            return
+            return [*found, *not_served(block, ROUND_BEFORE_UNKNOWN, at)]
         self._began[at] = before.model
         if not replayed.is_in_range:
-            return
-        participants = participants_of(
-            before.deployment, before.registry, at, before.seed, before.committee
-        )
+            return found
+        sizes, registry = before.deployment, before.registry
+        participants = participants_of(sizes, registry, at, before.seed, before.committee)
         # The inputs end with the window, though the round may have ended before it.
-        end = window_end(before.deployment, before.opened_block)
+        end = window_end(sizes, before.opened_block)
         closing = round_closing(end, participants.expected, end, replayed.commitments)
         assert closing is not None, "the window's end closes it"
         event, document = replayed.decided, self._start.document
         if event is not None:
             base = check_base(event, block, closing)
             sampling = check_sampling(event, participants.trainers)
-            checks = (AuditStep.CERTIFICATES, base), (AuditStep.SAMPLING, sampling)
-            yield from results_of(block, *checks)
+            decided = (AuditStep.CERTIFICATES, base), (AuditStep.SAMPLING, sampling)
+            found += results_of(block, *decided)
         commitments = check_commitments(replayed, participants, closing)
-        yield from results_of(block, (AuditStep.COMPLETENESS, commitments))
-        if document is None or event is None or is_trusted:
-            return
-        inputs = Inputs(
-            parameters=document.parameters,
-            domain=self._start.domain,
-            registry=before.registry,
-            round=at,
-            seed=before.seed,
-            participants=participants,
-            closing=closing,
-        )
-        yield RoundTask(block, inputs, event, before.model, self._origin(inputs))
-
-    def _origin(self, inputs: Inputs) -> Digest | None:
-        """Return the digest of w_s, where a round's displacement begins; None if it has none."""
-        needs = inputs.needs_displacement
-        first = window_start(inputs.round) if needs else inputs.round
-        self._began = {at: digest for at, digest in self._began.items() if at >= first}
-        return self._began.get(first) if needs else None
-
-
-def check_decided(
-    block: int, evidence: RoundEvidence, model: ModelStep, accusations: Accusations
-) -> Iterator[CheckResult]:
-    """Yield the results of all that was published of a decided round."""
-    yield from results_of(
-        block,
-        (AuditStep.CERTIFICATES, check_accusations(evidence, accusations)),
-        (AuditStep.BLOBS, check_blobs(evidence, model, accusations)),
-        (AuditStep.DISTANCES, check_distances(evidence)),
-        (AuditStep.MEANS, check_means(evidence)),
-        (AuditStep.RANKING, check_ranking(evidence)),
-        (AuditStep.MODEL, check_model(model, evidence.event.round)),
-        (AuditStep.COMPLETENESS, check_record(evidence, accusations)),
-    )
+        found += results_of(block, (AuditStep.COMPLETENESS, commitments))
+        if document is not None and event is not None and not is_trusted:
+            identity = document.parameters, self._start.domain, registry, at
+            inputs = Inputs(*identity, before.seed, participants, closing)
+            needs = inputs.needs_displacement
+            first = window_start(at) if needs else at
+            self._began = {t: digest for t, digest in self._began.items() if t >= first}
+            origin = self._began.get(first) if needs else None
+            found.append(RoundTask(block, inputs, event, before.model, origin))
+        return found
 
 
 class RoundChecker:
@@ -220,40 +189,41 @@ class RoundChecker:
         self._distances = distances
         self._rules = rules
 
-    def start_from(self, task: RoundTask) -> UnavailableBlob | None:
-        """Read the model that a round begins with; return why it is unavailable, if it is."""
+    def start_from(self, task: RoundTask) -> bool:
+        """Read the model that a round begins with; return whether its blob is available."""
         dimension = task.inputs.parameters.dimension
         return self.models.start_from(task.model, dimension, Archive(self._blobs))
 
     def check(self, task: RoundTask) -> CheckedRound:
         """Return the results of a round's record and blobs, and go on to its model."""
         self.start_from(task)
-        archive, event, models = Archive(self._blobs), task.event, self.models
+        archive, event, models, block = Archive(self._blobs), task.event, self.models, task.block
         displacement = models.displacement_of(task.inputs, task.origin, archive)
         rules = use_rules(task.inputs.parameters, self._rules)
         evidence = read_round_evidence(
             task.inputs, event, archive, self._distances, displacement, rules
         )
-        is_read = evidence.record is not None
-        unread = () if is_read else not_served(task.block, RECORD_UNREADABLE, event.round)
+        record, commitments = evidence.record, task.inputs.closing.commitments
+        unread = not_served(block, RECORD_UNREADABLE, event.round) if record is None else ()
         accusations = read_accusations(evidence, models.vector, archive)
         model = models.follow(evidence, archive)
-        return CheckedRound(
-            results=(*unread, *check_decided(task.block, evidence, model, accusations)),
-            missing=tuple(_missing_payloads(task.block, evidence)),
-            named=frozenset(archive.named),
-            blobs_read=archive.blobs_read,
-            bytes_read=archive.bytes_read,
+        results = results_of(
+            block,
+            (AuditStep.CERTIFICATES, check_accusations(evidence, accusations)),
+            (AuditStep.BLOBS, check_blobs(evidence, model, accusations)),
+            (AuditStep.DISTANCES, check_distances(evidence)),
+            (AuditStep.MEANS, check_means(evidence)),
+            (AuditStep.RANKING, check_ranking(evidence)),
+            (AuditStep.MODEL, check_model(model, event.round)),
+            (AuditStep.COMPLETENESS, check_record(evidence, accusations)),
         )
-
-
-def _missing_payloads(block: int, evidence: RoundEvidence) -> Iterator[MissingPayload]:
-    commitments = evidence.inputs.closing.commitments
-    for dropout in evidence.record.dropouts if evidence.record is not None else ():
-        is_missing = dropout.reason is DropoutReason.PAYLOAD_MISSING
-        if is_missing and dropout.client in commitments:
-            commitment = commitments[dropout.client]
-            yield MissingPayload(block, evidence.event.round, dropout.client, commitment)
+        missing = (
+            MissingPayload(block, event.round, dropout.client, commitments[dropout.client])
+            for dropout in (() if record is None else record.dropouts)
+            if dropout.reason is DropoutReason.PAYLOAD_MISSING and dropout.client in commitments
+        )
+        read = archive.blobs_read, archive.bytes_read
+        return CheckedRound((*unread, *results), tuple(missing), frozenset(archive.named), *read)
 
 
 class ModelChain:
@@ -268,22 +238,17 @@ class ModelChain:
         lost, malformed = self._read(digest, dimension, None, archive)
         return ModelStep(digest, lost, malformed)
 
-    def start_from(
-        self, digest: Digest, dimension: int, archive: Archive
-    ) -> UnavailableBlob | None:
+    def start_from(self, digest: Digest, dimension: int, archive: Archive) -> bool:
         """Read the model that a round starts from, unless the round before led to it.
 
         Returns:
-            Why its blob is not to be had, if it had to be read and is not; said of another round.
+            False if its blob had to be read and is not available; another round reports that.
         """
         if digest == self._digest:
-            return None
-        self._digest, self.vector = digest, None
+            return True
         data = archive.read_again(BlobKind.MODEL, digest, None)
-        if isinstance(data, UnavailableBlob):
-            return data
-        self.vector, _ = _model(data, dimension)
-        return None
+        self._digest, (self.vector, _) = digest, _model(data, dimension)
+        return not isinstance(data, UnavailableBlob)
 
     def displacement_of(
         self, inputs: Inputs, before: Digest | None, archive: Archive
@@ -296,77 +261,65 @@ class ModelChain:
         if not inputs.needs_displacement or before is None or self.vector is None:
             return None
         data = archive.read_again(BlobKind.MODEL, before, inputs.round)
-        if isinstance(data, UnavailableBlob):
-            return None  # said of the round that it came from
-        vector, _ = _model(data, len(self.vector))
+        vector, _ = _model(data, len(self.vector))  # its own round reports one that is missing
         return None if vector is None else displacement(vector, self.vector)
 
     def follow(self, evidence: RoundEvidence, archive: Archive) -> ModelStep:
         """Return w_{t+1} as it is recorded and as it follows, and go on from there."""
-        event, before = evidence.event, self.vector
-        lacking = tuple(client for client in _entering(evidence) if client not in evidence.updates)
+        event, before, inputs = evidence.event, self.vector, evidence.inputs
+        entering = event.accepted
+        if inputs.parameters.compares_directions and evidence.record is not None:
+            entering = evidence.record.clients  # all lengths determine how an update is clipped
+        lacking = tuple(client for client in entering if client not in evidence.updates)
         computed = digest = None
         if before is not None and event.accepted and not lacking:
-            computed = next_model(evidence.inputs, before, event.accepted, evidence.updates)
+            computed = next_model(inputs, before, event.accepted, evidence.updates)
             digest = sha256(vector_view(computed))
         if event.model != self._digest:
             self.vector = computed if digest == event.model else None
-        dimension = evidence.inputs.parameters.dimension
-        lost, malformed = self._read(event.model, dimension, event.round, archive)
-        return ModelStep(
-            event.model, lost, malformed, before is not None, lacking, computed, digest
-        )
+        dimension = inputs.parameters.dimension
+        blob = self._read(event.model, dimension, event.round, archive)
+        return ModelStep(event.model, *blob, before is not None, lacking, computed, digest)
 
     def _read(
         self, digest: Digest, dimension: int, at: int | None, archive: Archive
     ) -> tuple[UnavailableBlob | None, str]:
-        """Read a model; go on from it unless it was recomputed already."""
-        self._digest = digest
+        """Read a model, and go on from it unless it was recomputed; return why it is not one."""
+        self._digest, malformed = digest, ""
         data = archive.read(BlobKind.MODEL, digest, at)
         if isinstance(data, UnavailableBlob):
             return data, ""
         if self.vector is None:
             self.vector, malformed = _model(data, dimension)
-            return None, malformed
-        return None, ""
+        return None, malformed
 
 
-def _entering(evidence: RoundEvidence) -> Sequence[ClientId]:
-    if evidence.inputs.parameters.compares_directions and evidence.record is not None:
-        return evidence.record.clients  # all lengths determine how far an update is clipped
-    return evidence.event.accepted
-
-
-def _model(data: bytes, dimension: int) -> tuple[NDArray[np.float32] | None, str]:
+def _model(data: bytes | UnavailableBlob, dimension: int) -> tuple[NDArray[np.float32] | None, str]:
     return decoded(partial(vector_from_bytes, dimension=dimension), data)
 
 
 ROUND_BYTES = 3_000_000
-"""What the rest of a round takes beside its blobs, as so many bytes of them."""
+"""Cost of the rest of a round, as so many bytes of blobs."""
 ROUNDS_PER_BATCH = 4
 """Rounds in a row that a process is given."""
 MAX_WAITING_BATCHES = 3
-"""For each process, batches that are begun and not yet taken: more are not replayed ahead."""
+"""Batches for each process that are started and not yet taken: more are not replayed ahead."""
+WORKER_START_BYTES = 500_000_000
+"""Bytes of blobs whose checking takes as long as processes take to start."""
 
 ReadItem: TypeAlias = CheckResult | RoundTask | Milestone
 CheckedItem: TypeAlias = CheckResult | CheckedRound | Milestone
 
 
-WORKER_START_BYTES = 500_000_000
-"""Bytes of blobs whose checking takes as long as processes take to begin."""
-
-
 @dataclass(frozen=True, slots=True)
 class AuditWorkers:
-    """Processes that check rounds while another one replays the chain.
-
-    Each of them holds the blobs of a round.
+    """Processes that check rounds while this one replays the chain; each holds a round's blobs.
 
     Attributes:
-        processes: how many, at least 1.
+        processes: at least 1.
         blobs: opens the blobs in such a process; a function of a module, or a class, with its
             arguments bound by `functools.partial`.
-        begin_after: bytes of blobs that are checked before the first of them begins.
+        start_after_bytes: bytes of blobs that are checked here before the first of them starts.
     """
 
     processes: int
@@ -391,71 +344,70 @@ def parallel_checks(
     workers: AuditWorkers,
     distances: Distances | None,
     rules: tuple[str, ...],
-    here: RoundChecker,
-    fresh: Callable[[], RoundChecker],
+    fresh: Callable[[ModelChain | None], RoundChecker],
+    models: ModelChain,
 ) -> Iterator[Callable[[Iterator[ReadItem]], Iterator[CheckedItem]]]:
     """Open processes that check rounds; all end with the context.
 
     Args:
         distances: how true distances are computed; None for the fastest on one core.
-        rules: files or packages of own rules that the auditor names.
-        fresh: makes another such, for rounds that no worker can check.
+        fresh: makes a checker for this process, which checks the rounds that no worker can.
 
     Yields:
-        What puts in the place of each decided round what was found of it.
+        A function that replaces each decided round by its results.
     """
     given = workers.blobs, distances, rules
     with worker_pool(workers.processes, _Worker.begin, given) as pool:
-        yield _InOrder(pool, workers, here, fresh).told
+        yield _InOrder(pool, workers, fresh, models).checked
 
 
 class _InOrder:
-    """Hands decided rounds to processes, and everything on in the order in which it was read."""
+    """Gives decided rounds to processes, and yields everything in the order of reading."""
 
     def __init__(
         self,
         pool: ProcessPoolExecutor,
         workers: AuditWorkers,
-        here: RoundChecker,
-        fresh: Callable[[], RoundChecker],
+        fresh: Callable[[ModelChain | None], RoundChecker],
+        models: ModelChain,
     ) -> None:
         self._pool = pool
         self._most = MAX_WAITING_BATCHES * workers.processes
         self._left_here = workers.start_after_bytes
-        self._here = here
         self._fresh = fresh
-        self._before: list[RoundTask] = []  # what was checked last
-        self._is_here = True  # whether it was checked in this process
+        self._here = fresh(models)
+        self._before: list[RoundTask] = []  # the rounds that were checked last
+        self._is_here = True  # whether they were checked in this process
         self._filling = _Batch()
         self._running: deque[_Batch] = deque()
 
-    def told(self, seen: Iterator[ReadItem]) -> Iterator[CheckedItem]:
+    def checked(self, seen: Iterator[ReadItem]) -> Iterator[CheckedItem]:
         """Yield all that was read, with the results of decided rounds in their place."""
         for item in seen:
             if self._left_here > 0:
-                yield self._first_here(item) if isinstance(item, RoundTask) else item
+                if isinstance(item, RoundTask):
+                    found = self._here.check(item)
+                    self._left_here -= found.bytes_read + ROUND_BYTES
+                    self._before = [item]
+                    yield found
+                else:
+                    yield item
                 continue
             self._filling.items.append(item)
             if len(self._filling.tasks) == ROUNDS_PER_BATCH:
-                self._hand_over()
+                self._submit()
             yield from self._ready(self._most)
-        self._hand_over()
+        self._submit()
         yield from self._ready(0)
 
-    def _first_here(self, task: RoundTask) -> CheckedRound:
-        found = self._here.check(task)
-        self._left_here -= found.bytes_read + ROUND_BYTES
-        self._before = [task]
-        return found
-
-    def _hand_over(self) -> None:
+    def _submit(self) -> None:
         batch, self._filling = self._filling, _Batch()
         if batch.tasks:
             batch.future = self._pool.submit(_Worker.check, batch.tasks)
         self._running.append(batch)
 
     def _ready(self, most: int) -> Iterator[CheckedItem]:
-        """Yield from the front what is known, and wait for it while too much is under way."""
+        """Yield finished batches from the front; wait for it while more than `most` are running."""
         while self._running:
             future = self._running[0].future
             if future is not None and not future.done() and len(self._running) <= most:
@@ -466,20 +418,17 @@ class _InOrder:
                 yield next(found) if isinstance(item, RoundTask) else item
 
     def _found(self, batch: _Batch) -> list[CheckedRound]:
+        """Return a batch's results; check it here if only this process can know its first model."""
         found = [] if batch.future is None else batch.future.result()
         is_here = found is None
         if found is None:
-            found = self._found_here(batch.tasks)
+            if not self._is_here:
+                self._here = self._fresh(None)
+                for task in self._before:
+                    self._here.check(task)
+            found = [self._here.check(task) for task in batch.tasks]
         self._before, self._is_here = batch.tasks, is_here
         return found
-
-    def _found_here(self, tasks: list[RoundTask]) -> list[CheckedRound]:
-        """Return the results of rounds whose first model is known only by checking from before."""
-        if not self._is_here:
-            self._here = self._fresh()
-            for task in self._before:
-                self._here.check(task)
-        return [self._here.check(task) for task in tasks]
 
 
 class _Worker:
@@ -499,8 +448,8 @@ class _Worker:
 
     @classmethod
     def check(cls, tasks: list[RoundTask]) -> list[CheckedRound] | None:
-        """Return what is found of rounds in a row; None if the first one's model is not there."""
+        """Return the results of rounds in a row; None if the first one's model is not available."""
         checker = RoundChecker(cls.blobs, cls.distances, rules=cls.rules)
-        if checker.start_from(tasks[0]) is not None:
+        if not checker.start_from(tasks[0]):
             return None
         return [checker.check(task) for task in tasks]

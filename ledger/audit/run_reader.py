@@ -9,28 +9,20 @@ from typing import Any
 
 from ledger.audit.anchors import ChainAnchor, EarlierAudit, EarlierReportError, PriorKnowledge
 from ledger.audit.checks import chain as facts
-from ledger.audit.checks.chain import check_registry, check_start, check_state
-from ledger.audit.checks.common import (
-    CHAIN_UNAVAILABLE,
-    DEPLOYMENT_UNKNOWN,
-    LOGS_INCOMPLETE,
-    PARAMETERS_UNKNOWN,
+from ledger.audit.checks.published import unavailable_blobs
+from ledger.audit.evidence import Archive, ReplayedRound, RunStart, UnavailableBlob, decoded
+from ledger.audit.replay import ReadingEndedError, Replay, ReplayPosition, read_block
+from ledger.audit.report import (
+    AuditStep,
+    BlobKind,
     CheckResult,
+    Finding,
+    KeptHeadReport,
     contradicted,
     not_served,
     results_of,
+    shown,
 )
-from ledger.audit.checks.published import unavailable_blobs
-from ledger.audit.evidence import (
-    Archive,
-    ReplayedEvent,
-    ReplayedRound,
-    RunStart,
-    UnavailableBlob,
-    decoded,
-)
-from ledger.audit.replay import ReadingEndedError, Replay, ReplayPosition, read_block
-from ledger.audit.report import AuditStep, BlobKind, Finding, KeptHeadReport, shown
 from ledger.audit.round_checker import EvidenceReader, Milestone, ModelChain, ReadItem
 from ledger.chain.contract.deploy import code_violation, deployment_for, require_code
 from ledger.chain.contract.ledger import CommitteeLedger
@@ -47,13 +39,11 @@ from ledger.protocol import rounds
 from ledger.protocol.documents.run import decode_run
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError, ProtocolRefusal
-from ledger.protocol.ledger_state import Deployment, HeadEvent
+from ledger.protocol.ledger_state import Deployment, Event, HeadEvent
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS, MIN_MEMBERS
 from ledger.protocol.types import Digest, Domain
 from ledger.transparency.policy import CheckpointEvidence
 from ledger.transparency.tree import head_entries, leaf_hash, root_of
-
-_MAX_NAMED = 8
 
 
 class RunTree:
@@ -63,44 +53,39 @@ class RunTree:
         self._leaves: list[Digest] = []
         self._blocks: list[int] = []
 
-    def add(self, domain: Domain, replayed: ReplayedEvent) -> None:
+    def add(self, domain: Domain, event: Event, block: int) -> None:
         """Add the leaf of an event, if it ends a round."""
-        for entry in head_entries(domain, (replayed.event,)):
+        for entry in head_entries(domain, (event,)):
             self._leaves.append(leaf_hash(entry.encoded()))
-            self._blocks.append(replayed.block)
+            self._blocks.append(block)
 
     def compared(self, evidence: CheckpointEvidence, newest_block: int) -> Iterator[CheckResult]:
-        """Yield the trees that logs have signed, and what no quorum of witnesses stands for."""
-        rounds = len(self._leaves)
+        """Yield signed trees that differ, and the rounds that no quorum of witnesses confirms."""
+        ended = len(self._leaves)
         conflict = evidence.conflict()
         if conflict is not None:
             one, other = conflict
-            subject = f"{one.origin}, {one.size} rounds,"
-            roots = to_hex(one.root), to_hex(other.root)
-            yield contradicted(0, facts.SIGNED_TREES_CONFLICT, subject, *roots)
+            values = f"{one.origin}, {one.size} rounds,", to_hex(one.root), to_hex(other.root)
+            yield contradicted(0, facts.SIGNED_TREES_CONFLICT, *values)
         for checkpoint in evidence.checkpoints:
-            size = checkpoint.size
-            is_there = size <= rounds
-            root = root_of(self._leaves[:size]) if is_there else None
-            block = self._blocks[size - 1] if is_there and size else newest_block
-            fact, values = facts.SIGNED_ROUNDS_ABSENT, (checkpoint.origin, str(size), str(rounds))
-            if root is not None:
-                subject = f"{checkpoint.origin}, {size} rounds,"
-                fact, values = (
-                    facts.SIGNED_TREE_DIFFERS,
-                    (subject, to_hex(checkpoint.root), to_hex(root)),
-                )
-            if root != checkpoint.root:
-                yield contradicted(block, fact, *values, rests_on_all_logs=True)
+            size, origin, block = checkpoint.size, checkpoint.origin, newest_block
+            if size > ended:
+                fact, values = facts.SIGNED_ROUNDS_ABSENT, (origin, str(size), str(ended))
+            elif (root := root_of(self._leaves[:size])) != checkpoint.root:
+                block = self._blocks[size - 1] if size else newest_block
+                subject, fact = f"{origin}, {size} rounds,", facts.SIGNED_TREE_DIFFERS
+                values = subject, to_hex(checkpoint.root), to_hex(root)
+            else:
+                continue
+            yield contradicted(block, fact, *values, rests_on_all_logs=True)
         for claim in evidence.withheld:
             yield from not_served(0, facts.CHECKPOINT_WITHHELD, detail=claim)
         witnessed = evidence.witnessed
         if witnessed is None:
             failures = evidence.failures or ("no log or witness gave a checkpoint",)
-            for failure in failures[:_MAX_NAMED]:
+            for failure in failures[:8]:
                 yield from not_served(0, facts.NOT_WITNESSED, detail=failure)
-        elif witnessed.checkpoint.size < rounds:
-            size = witnessed.checkpoint.size
+        elif (size := witnessed.checkpoint.size) < ended:
             finding = Finding(facts.ROUNDS_NOT_WITNESSED, size + 1, (), (), proven=False)
             yield CheckResult(AuditStep.HEAD, finding, self._blocks[size])
 
@@ -114,7 +99,7 @@ _PARAMETERS = (
 
 
 class RunReader:
-    """Reads a run once, from its chain; what was published of its rounds is left to be checked.
+    """Reads a run once, from its chain; decided rounds come out as tasks.
 
     Attributes:
         is_whole: whether the run was read to its end.
@@ -147,7 +132,7 @@ class RunReader:
         self.open_commitments = 0
         self.deployment: dict[str, Any] = {}
         self.kept_head: KeptHeadReport | None = None
-        # A file that lacks a log contradicts itself; nobody stands between it and its reader.
+        # A file that lacks a log contradicts itself; no node stands between it and its reader.
         self._node = ledger.chain.node
         self.complete_to = sys.maxsize if self._node is None else -1
         self._ledger = ledger
@@ -162,7 +147,7 @@ class RunReader:
         self._left_off = Digest(bytes(32))
 
     def observe(self) -> Iterator[ReadItem]:
-        """Yield all that there is to see, as far as the chain serves it."""
+        """Yield results, tasks and milestones, as far as the chain serves the run."""
         prior = self._prior
         try:
             yield from self._anchor.check_file(self._ledger.chain)
@@ -192,7 +177,13 @@ class RunReader:
 
     def _run(self) -> Generator[ReadItem, None, bool]:
         """Yield the run from its deployment on; return whether it was read to its end."""
-        self._stood_by = self._creation()
+        anchor = self._anchor
+        if self._ledger.from_block <= 0:
+            # No older block is known by which the contract stood.
+            has_stood = 0 <= anchor.final_number < anchor.head.number and isinstance(
+                self._state(anchor.final_number), LedgerSnapshot
+            )
+            self._stood_by = anchor.final_number if has_stood else anchor.head.number
         start = yield from read_start(self._ledger, self._archive, self._models, self._stood_by)
         if start is None:
             return False
@@ -201,7 +192,7 @@ class RunReader:
             use_rules(start.document.parameters, self._rules)
         yield from check_beginning(start)
         if not start.is_possible:
-            yield from not_served(start.block, DEPLOYMENT_UNKNOWN)
+            yield from not_served(start.block, facts.DEPLOYMENT_UNKNOWN)
             return False
         fixed = start.deployment
         self.deployment |= {
@@ -210,32 +201,35 @@ class RunReader:
         }
         if start.document is None:
             config = to_hex(start.recorded.config)
-            yield from not_served(start.block, PARAMETERS_UNKNOWN, detail=config)
-        reader = EvidenceReader(start)
+            yield from not_served(start.block, facts.PARAMETERS_UNKNOWN, detail=config)
         replay = Replay(self._ledger, rounds.deployed(start.deployment, start.domain))
         self._settled = copy(replay.position)
         try:
-            yield from self._replayed(replay, reader)
+            yield from self._replayed(replay, EvidenceReader(start))
         except ReadingEndedError as ended:
             yield from ended.results
             return False
         finally:
             self.applied, self.open_commitments = replay.applied, replay.open_commitments()
-            state = replay.position.state
+            state, settled = replay.position.state, self._settled
             self.deployment |= {
                 "head": to_hex(state.head),
                 "round": state.round,
                 "stage": state.stage.name.lower(),
-                **self._final(),
+                **NOTHING_FINAL,
             }
+            is_confirmed = self._node is None or settled.is_confirmed
+            if is_confirmed and anchor.final_number >= self._stood_by:
+                self.deployment["final_head"] = to_hex(settled.state.head)
+                self.deployment["final_round"] = last_ended(settled.state)
         return True
 
     def _replayed(self, replay: Replay, reader: EvidenceReader) -> Iterator[ReadItem]:
-        """Yield what the transactions did, and where the contract says that they lead."""
+        """Yield what the transactions did, and how the contract's state differs from it."""
         head, final = self._anchor.head.number, self._anchor.final_number
-        stands = self._state(head)
-        trusted_to = -1 if self._prior.earlier is None else self._prior.earlier.block
-        is_trusted = self._prior.earlier is not None
+        stands, earlier = self._state(head), self._prior.earlier
+        trusted_to = -1 if earlier is None else earlier.block
+        is_trusted = earlier is not None
         self._left_off = replay.position.state.head
         self._note(replay.position.state.head, 0)
         for item in replay.observe(head):
@@ -256,16 +250,18 @@ class RunReader:
                 yield Milestone(self.rounds, ended, is_confirmed)
             elif isinstance(item, CheckResult):
                 yield item
-            else:
-                self._pass(item, replay.position.state.domain)
-        yield from self._held_against(head, stands, replay.position)
+            elif isinstance(item.event, HeadEvent):
+                event = item.event
+                self._tree.add(replay.position.state.domain, event, item.block)
+                self._note(event.head, event.round, type(event).__name__)
+        yield from self._compared(head, stands, replay.position)
         if self._stood_by <= final < head:
             # The newest state may be another branch's: what contradicts only there proves nothing.
             stood = self._state(final)
             if isinstance(stood, LedgerSnapshot):
-                yield from self._held_against(final, stood, self._settled or replay.position)
+                yield from self._compared(final, stood, self._settled or replay.position)
 
-    def _held_against(
+    def _compared(
         self,
         number: int,
         stands: LedgerSnapshot | tuple[CheckResult, ...],
@@ -276,17 +272,15 @@ class RunReader:
             yield from stands
             return
         difference = None if self._node is None else reached.difference(stands)
-        if difference is None:
-            self.complete_to = max(self.complete_to, number)
-        else:
+        if difference is not None:
             error = IncompleteLogsError(self._node, f"up to block {number} {difference}")
             # Either logs are missing or the state is false: both are the node's fault.
-            yield from not_served(number, LOGS_INCOMPLETE, detail=str(error))
+            yield from not_served(number, facts.LOGS_INCOMPLETE, detail=str(error))
             return
-        registry = check_registry(
-            stands, reached.state, believes_registry=reached.believes_registry
-        )
-        state = check_state(stands, reached.state)
+        self.complete_to = max(self.complete_to, number)
+        believed = reached.believes_registry
+        registry = facts.check_registry(stands, reached.state, believes_registry=believed)
+        state = facts.check_state(stands, reached.state)
         yield from results_of(number, (AuditStep.DEPLOYMENT, registry), (AuditStep.HEAD, state))
 
     def _where_earlier_ended(self, earlier: EarlierAudit) -> Iterator[CheckResult]:
@@ -299,28 +293,19 @@ class RunReader:
         if not isinstance(block, Block):
             yield from block
             return
-        for fact, recorded, true in (
-            (facts.EARLIER_BLOCK_DIFFERS, earlier.block_hash, block.hash),
-            (facts.EARLIER_HEAD_DIFFERS, earlier.head, self._left_off),
-        ):
-            if recorded != true:
-                values = str(number), to_hex(recorded), to_hex(true)
-                rests = fact is facts.EARLIER_HEAD_DIFFERS
-                yield contradicted(number, fact, *values, rests_on_all_logs=rests)
+        if earlier.block_hash != block.hash:
+            values = str(number), to_hex(earlier.block_hash), to_hex(block.hash)
+            yield contradicted(number, facts.EARLIER_BLOCK_DIFFERS, *values)
+        if earlier.head != self._left_off:
+            values = str(number), to_hex(earlier.head), to_hex(self._left_off)
+            fact = facts.EARLIER_HEAD_DIFFERS
+            yield contradicted(number, fact, *values, rests_on_all_logs=True)
         self.found_earlier = (block.hash, self._left_off) == (earlier.block_hash, earlier.head)
         if self.found_earlier and self.trusted != earlier.rounds and number <= self.complete_to:
             raise EarlierReportError(
                 f"the earlier report says that {earlier.rounds} rounds had ended by the head "
                 f"{to_hex(earlier.head)}; {self.trusted} had: it was changed, or is no report"
             )
-
-    def _creation(self) -> int:
-        """Return a block by which the contract stood; the newest if no older one is known."""
-        if self._ledger.from_block > 0:
-            return self._ledger.from_block
-        head, final = self._anchor.head.number, self._anchor.final_number
-        has_stood = 0 <= final < head and isinstance(self._state(final), LedgerSnapshot)
-        return final if has_stood else head
 
     def _state(self, number: int) -> LedgerSnapshot | tuple[CheckResult, ...]:
         """Return the contract's own state, or the error of reading it."""
@@ -333,22 +318,6 @@ class RunReader:
                 return not_served(number, facts.STATE_UNAVAILABLE, detail=str(error))
             return (contradicted(number, facts.STATE_UNREADABLE, true=str(error)),)
 
-    def _final(self) -> dict[str, Any]:
-        """Return the newest head that cannot be taken back, and the rounds that it covers."""
-        settled = self._settled
-        if settled is None or self._anchor.final_number < self._stood_by:
-            return NOTHING_FINAL
-        if self._node is not None and not settled.is_confirmed:
-            return NOTHING_FINAL
-        return {"final_head": to_hex(settled.state.head), "final_round": last_ended(settled.state)}
-
-    def _pass(self, replayed: ReplayedEvent, domain: Domain) -> None:
-        """Take down the head that an event makes, if it makes one."""
-        event = replayed.event
-        if isinstance(event, HeadEvent):
-            self._tree.add(domain, replayed)
-            self._note(event.head, event.round, type(event).__name__)
-
     def _note(self, head: Digest, at: int, event: str = "") -> None:
         if head == self._prior.head and self.kept_head is None:
             self.kept_head = KeptHeadReport(to_hex(head), found=True, round=at, event=event)
@@ -358,13 +327,13 @@ def unreadable(error: ChainError) -> Iterator[CheckResult]:
     """Yield the consequences of a chain that cannot be read any further."""
     if isinstance(error, ChainDamagedError):
         yield contradicted(0, facts.CHAIN_UNREADABLE, true=str(error))
-    yield from not_served(0, CHAIN_UNAVAILABLE, detail=str(error))
+    yield from not_served(0, facts.CHAIN_UNAVAILABLE, detail=str(error))
 
 
-def check_beginning(start: RunStart) -> Iterator[CheckResult]:
-    """Yield what a run's beginning contradicts or leaves open."""
+def check_beginning(start: RunStart) -> list[CheckResult]:
+    """Return what a run's beginning contradicts or leaves open."""
     model = None if start.model is None else start.model.lost
-    deployment, blobs = check_start(start), unavailable_blobs(start.lost, model)
+    deployment, blobs = facts.check_start(start), unavailable_blobs(start.lost, model)
     checks = (AuditStep.DEPLOYMENT, deployment), (AuditStep.BLOBS, blobs)
     return results_of(start.block, *checks, rests_on_all_logs=False)
 
@@ -372,26 +341,22 @@ def check_beginning(start: RunStart) -> Iterator[CheckResult]:
 def read_start(
     ledger: CommitteeLedger, archive: Archive, models: ModelChain, block: int
 ) -> Generator[CheckResult, None, RunStart | None]:
-    """Yield what of the deployment could not be had; return what was deployed."""
+    """Yield what of the deployment is not available; return what was deployed."""
     try:
         recorded, domain = ledger.deployment(), ledger.domain()
     except ChainUnreachableError:
         raise
     except (ChainError, ProtocolRefusal) as error:
         if is_node_failure(ledger, error):
-            yield from not_served(block, DEPLOYMENT_UNKNOWN, detail=str(error))
+            yield from not_served(block, facts.DEPLOYMENT_UNKNOWN, detail=str(error))
             return None
         yield contradicted(block, facts.DEPLOYMENT_UNREADABLE, true=str(error))
-        yield from not_served(block, DEPLOYMENT_UNKNOWN)
+        yield from not_served(block, facts.DEPLOYMENT_UNKNOWN)
         return None
     blob = archive.read(BlobKind.CONFIGURATION, recorded.config, None)
-    lost, document, malformed = None, None, ""
-    if isinstance(blob, UnavailableBlob):
-        lost = blob
-    else:
-        document, malformed = decoded(decode_run, blob)
+    document, malformed = decoded(decode_run, blob)
     deployment = recorded if document is None else deployment_for(document)[0]
-    code = ""
+    code, model = "", None
     try:
         code = code_violation(ledger, deployment, domain) or ""
     except ChainUnreachableError:
@@ -400,7 +365,6 @@ def read_start(
         code = f"it cannot be read: {error}"
     except ChainError as error:
         yield from not_served(block, facts.CODE_UNAVAILABLE, detail=str(error))
-    model = None
     if document is not None:
         model = models.begin(deployment.model, document.parameters.dimension, archive)
     return RunStart(
@@ -409,9 +373,9 @@ def read_start(
         address=ledger.address,
         recorded=recorded,
         document=document,
-        lost=lost,
-        malformed=malformed,
         deployment=deployment,
+        lost=blob if isinstance(blob, UnavailableBlob) else None,
+        malformed=malformed,
         is_possible=document is not None or _is_possible(recorded),
         code=code,
         model=model,

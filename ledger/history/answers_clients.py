@@ -18,15 +18,9 @@ from ledger.history.fields import (
     one_of,
 )
 from ledger.history.history import RoundPage
-from ledger.history.round import (
-    NO_CLIENT,
-    DigestKind,
-    HistoryRound,
-    Occurrence,
-    Tally,
-)
+from ledger.history.round import NO_CLIENT, DigestKind, Occurrence, Tally
 from ledger.protocol.encoding import checksum, to_hex
-from ledger.protocol.types import ClientId, Digest, RegisteredClient
+from ledger.protocol.types import ClientId, Digest
 
 if TYPE_CHECKING:
     from ledger.history.history import FoldedHistory
@@ -68,10 +62,8 @@ class ClientEntry(ClientCounts):
     links: fields.Links
 
 
-def _entry(
-    history: FoldedHistory, registered: tuple[RegisteredClient, ...], tally: Tally, client: int
-) -> ClientEntry:
-    own = registered[client]
+def _entry(history: FoldedHistory, tally: Tally, client: int) -> ClientEntry:
+    own = history.registered()[client]
     entry = {
         "client": client,
         "address": checksum(own.address),
@@ -105,16 +97,14 @@ class ClientsAnswer(Answer, CountedRounds):
 
 def clients_page(history: FoldedHistory, limit: int, cursor: str | None) -> ClientsAnswer:
     """Return a page of clients, ascending."""
-    registered = history.registered()
-    scope = repr(("clients", str(history.path)))
-    start = 0 if cursor is None else decode_cursor(cursor, scope, len(registered) - 1)
-    end = min(start + limit, len(registered))
-    tally = history.tally()
+    clients, scope = len(history.registered()), repr(("clients", str(history.path)))
+    start = 0 if cursor is None else decode_cursor(cursor, scope, clients - 1)
+    end, tally = min(start + limit, clients), history.tally()
     return {
         "ended_rounds": tally.rounds,
         "records_missing": tally.records_missing,
-        "clients": [_entry(history, registered, tally, index) for index in range(start, end)],
-        "next_cursor": encode_cursor(end, scope) if end < len(registered) else None,
+        "clients": [_entry(history, tally, client) for client in range(start, end)],
+        "next_cursor": encode_cursor(end, scope) if end < clients else None,
     }
 
 
@@ -133,14 +123,13 @@ class ClientAnswer(Answer, CountedRounds):
 
 def one_client(history: FoldedHistory, client: ClientId) -> ClientAnswer:
     """Return one registered client, with the proof of its ban."""
-    tally, registered = history.tally(), history.registered()
-    banned_in = registered[client].banned_in
+    tally, banned_in = history.tally(), history.registered()[client].banned_in
     held = history.round(banned_in) if banned_in else None
-    bans = dict(zip(held.banned, held.bans, strict=True)) if held else {}
+    bans = held.bans if held else {}
     return {
         "ended_rounds": tally.rounds,
         "records_missing": tally.records_missing,
-        "client": _entry(history, registered, tally, client),
+        "client": _entry(history, tally, client),
         "ban": ban_body(history, bans[client]) if client in bans else None,
     }
 
@@ -171,19 +160,6 @@ _CLIENT_ROUND = (
 )
 
 
-def _client_round(history: FoldedHistory, round_: HistoryRound, client: ClientId) -> ClientRound:
-    part = history.documented(round_).part(client)
-    if part is None:
-        raise ValueError(f"client {client} took no part in round {round_.round}")
-    given = {
-        "round": round_.round,
-        "status": round_.status,
-        "ended": end_block(history, round_),
-        "links": history.path.round_links(round_.round),
-    }
-    return cast("ClientRound", part_entry(_CLIENT_ROUND, part, **given))
-
-
 class ClientRoundsAnswer(Answer):
     """A page of a client's rounds; one page examines a limited number of rounds."""
 
@@ -198,8 +174,16 @@ def client_rounds_page(
     history: FoldedHistory, client: ClientId, page: RoundPage
 ) -> ClientRoundsAnswer:
     """Return a page of the rounds that a client took part in."""
+    rounds: list[ClientRound] = []
+    for each in page.rounds:
+        part = history.documented(each).part(client)
+        if part is None:
+            raise ValueError(f"client {client} took no part in round {each.round}")
+        links, ended = history.path.round_links(each.round), end_block(history, each)
+        given = {"round": each.round, "status": each.status, "ended": ended, "links": links}
+        rounds.append(part_entry(_CLIENT_ROUND, part, **given))
     return {
-        "rounds": [_client_round(history, each, client) for each in page.rounds],
+        "rounds": rounds,
         "scanned": page.scanned,
         "next_cursor": page.next_cursor,
     }
@@ -214,17 +198,10 @@ class DigestPlace(Response):
     links: fields.Links
 
 
-BLOB_KINDS = frozenset(
-    {
-        DigestKind.CONFIGURATION,
-        DigestKind.INITIAL_MODEL,
-        DigestKind.PAYLOAD,
-        DigestKind.SCORE_VECTOR,
-        DigestKind.MODEL,
-        DigestKind.RECORD,
-        DigestKind.INCIDENTS,
-    }
-)
+BLOB_KINDS = {
+    *(DigestKind.CONFIGURATION, DigestKind.INITIAL_MODEL, DigestKind.PAYLOAD, DigestKind.MODEL),
+    *(DigestKind.SCORE_VECTOR, DigestKind.RECORD, DigestKind.INCIDENTS),
+}
 """Kinds that are the sha256 of a file, as `sha256sum` prints it."""
 
 
@@ -255,15 +232,12 @@ class DigestAnswer(Answer):
     next_cursor: fields.NextCursor
 
 
-LAST_POSITION = 2**32 - 1
-
-
 def digest_page(
     history: FoldedHistory, digest: Digest, limit: int, cursor: str | None
 ) -> DigestAnswer:
     """Return a page of the places of a digest, the deployment's first, then by round."""
     scope = repr(("digests", str(history.path), digest.hex()))
-    start = 0 if cursor is None else decode_cursor(cursor, scope, LAST_POSITION)
+    start = 0 if cursor is None else decode_cursor(cursor, scope, 2**32 - 1)
     occurrences = history.occurrences(digest, start, limit + 1)
     has_more = len(occurrences) > limit
     return {

@@ -24,7 +24,7 @@ from ledger.history.fields import (
 from ledger.history.round import DocumentedRound, Documents, HistoryRound, Participation
 from ledger.io.parsing import picked
 from ledger.protocol import encoding
-from ledger.protocol.documents.record import Incident, RefusedScores
+from ledger.protocol.documents.record import RefusedScores
 from ledger.protocol.encoding import checksum, to_hex
 from ledger.protocol.judgement import weights_of
 from ledger.protocol.types import ClientId, RefusalReason
@@ -177,7 +177,7 @@ def round_numbers(view: AnsweredRound) -> RoundNumbers:
         "committed": len(round_.counted),
         "ranked": len(decided.ranking) if decided else 0,
         "accepted": len(decided.accepted) if decided else 0,
-        "banned": list(round_.banned),
+        "banned": list(round_.bans),
         **picked_or_null("base reveal views model", decided),
         **picked_or_null("next_seed head", end),
         "ended": end_block(history, round_),
@@ -197,11 +197,7 @@ class CommitmentEntry(Response):
 
 
 def commitments(round_: HistoryRound) -> list[CommitmentEntry]:
-    """Return the commitments of a round in the chain's order, so that base and head can be checked.
-
-    Clients that are not active are among them, and commitments after the closing block: the base
-    takes those up to that block, the head takes all.
-    """
+    """Return all commitments of a round in the chain's order, also those that do not count."""
     return [
         {"client": mined.client, "commitment": to_hex(mined.commitment), "block": mined.block}
         for mined in round_.mined
@@ -312,14 +308,12 @@ def part_entry(names: str, part: Participation, **given: object) -> Any:
         "refused": [refusal(entry) for entry in part.refused],
         "voted": list(map(phase_name, part.voted)),
         "primary_of": list(map(phase_name, part.primary_of)),
-        "incidents": list(map(_accusation, part.incidents)),
+        "incidents": [
+            {"phase": phase_name(each.phase), "view": each.view, "kind": code_of(each.kind)}
+            for each in part.incidents
+        ],
     }
     return picked(names, part, **made, **given)
-
-
-def _accusation(incident: Incident) -> Accusation:
-    phase, kind = phase_name(incident.phase), code_of(incident.kind)
-    return {"phase": phase, "view": incident.view, "kind": kind}
 
 
 class CommitteeAnswer(RoundHeading):
@@ -402,32 +396,26 @@ class AggregationBody(Response):
 
 def aggregation_body(view: AnsweredRound) -> AggregationBody:
     """Return what was aggregated, without the round's heading and record."""
-    decided = view.round.decided
+    decided, form = view.round.decided, view.history.fixed.form
     opening = opening_of(None if decided is None else decided.opening())
+    weights = weights_of(form, view.round.registry, decided.accepted if decided else ())
+    total, payloads, places = sum(weights.values()), view.documents.payloads, view.round.places
     answer = {
-        "form": code_of(view.history.fixed.form),
-        "accepted": _accepted(view, decided.accepted if decided else ()),
+        "form": code_of(form),
+        "accepted": [
+            {
+                "client": client,
+                "rank": places[client][0],
+                "payload": to_hex_or_none(payloads.get(client)),
+                "weight": {"numerator": str(own), "denominator": str(total), "value": own / total},
+            }
+            for client, own in weights.items()
+        ],
         "set": None if decided is None else to_hex(encoding.set_digest(decided.accepted)),
         **{name: digest for name, digest in opening.items() if name != "record"},
         "result": None if decided is None else to_hex(decided.result()),
     }
     return cast("AggregationBody", answer)
-
-
-def _accepted(view: AnsweredRound, accepted: tuple[ClientId, ...]) -> list[AcceptedUpdate]:
-    """Return S_a in ranking order, with each share, exactly and as a float64."""
-    weights = weights_of(view.history.fixed.form, view.round.registry, accepted)
-    total = sum(weights.values())
-    payloads, places = view.documents.payloads, view.round.places
-    return [
-        {
-            "client": client,
-            "rank": places[client][0],
-            "payload": to_hex_or_none(payloads.get(client)),
-            "weight": {"numerator": str(own), "denominator": str(total), "value": own / total},
-        }
-        for client, own in weights.items()
-    ]
 
 
 class AggregationAnswer(AggregationBody, RoundHeading):

@@ -1,18 +1,31 @@
 """Answers about rounds: in a list, in numbers, whole, in words, and as columns of a series.
 
-Nothing proves accuracy: only the process that has played the run reports it. It is shown as a
-claim, with the accuracy of always answering the commonest class.
+`LocalHistory` gives all answers about one deployment; `RoundFollower` reports its changes.
+
+Accuracy cannot be proven: only the process that has played the run reports it. It is shown as a
+claim, with the accuracy of always answering the most frequent class.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from pydantic import Field
 
-from ledger.claims import ClaimedRound, claims_of
+from ledger.claims import claims_of
 from ledger.history import fields
+from ledger.history.answers_clients import (
+    ClientAnswer,
+    ClientRoundsAnswer,
+    ClientsAnswer,
+    DigestAnswer,
+    client_rounds_page,
+    clients_page,
+    digest_page,
+    one_client,
+)
 from ledger.history.answers_parts import (
     AggregationBody,
     AnsweredRound,
@@ -32,14 +45,23 @@ from ledger.history.answers_parts import (
     round_numbers,
     updates,
 )
-from ledger.history.answers_signed import ScoresBody, VotesBody, scores_body, votes_body
+from ledger.history.answers_signed import (
+    EvidenceAnswer,
+    ScoresBody,
+    VotesBody,
+    evidence_page,
+    scores_body,
+    votes_body,
+)
 from ledger.history.explain import explain_missing_payloads, explain_round
-from ledger.history.fields import Answer, Response, doc, to_hex_or_none
+from ledger.history.fields import Answer, Order, Response, RoundQuery, doc, to_hex_or_none
 from ledger.history.round import read_run
 from ledger.io.home import RunPaths
 from ledger.protocol.errors import EncodingError
+from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
+    from ledger.chain.round_ledger import RecordedEvent
     from ledger.history.history import FoldedHistory, RoundPage
     from ledger.history.round import HistoryRound
 
@@ -110,7 +132,6 @@ class RoundAnswer(RoundNumbers, Answer):
 
 def full_round(view: AnsweredRound) -> FullRound:
     """Return a round with all its parts but the score vectors."""
-    scores, _ = scores_body(view)
     members = committee(view)
     return {
         **round_numbers(view),
@@ -120,7 +141,7 @@ def full_round(view: AnsweredRound) -> FullRound:
             "committee": members["committee"],
             "next_committee": members["next_committee"],
             "aggregation": aggregation_body(view),
-            "scores": scores,
+            "scores": scores_body(view)[0],
             "votes": votes_body(view),
         },
     }
@@ -157,7 +178,7 @@ class ExplanationAnswer(RoundHeading):
 def explanation(view: AnsweredRound) -> ExplanationAnswer:
     """Return a round in plain words."""
     document = read_run(view.history.blobs, view.history.fixed.config)
-    reports = [view.history.ban_report(recorded) for recorded in view.round.bans]
+    reports = [view.history.ban_report(recorded) for recorded in view.round.bans.values()]
     sentences = explain_round(view.round, view.documents, document, reports)
     sentences += explain_missing_payloads(view.documents, view.history.blobs)
     return {**view.heading(), "sentences": sentences}
@@ -208,9 +229,16 @@ def series_response(rounds: Iterable[HistoryRound], folder: RunPaths | None) -> 
         rounds: ascending, by their openings and ends.
         folder: of the run, for its claims; None where it is not available.
     """
-    points = list(rounds)
-    state, rows = _claims(points, folder)
-    claimed = _columns([rows.get(point.round) for point in points]) if state == "read" else None
+    points, claimed = list(rounds), None
+    state: ClaimsState = "absent"
+    if folder is not None:
+        try:
+            claims, state = claims_of(folder, {point.round for point in points}), "read"
+            rows = [claims.get(point.round) for point in points]
+            names = ("accuracy", "floor", "malicious_accepted")
+            claimed = {name: [getattr(row, name, None) for row in rows] for name in names}
+        except (EncodingError, OSError):
+            state = "unreadable"
     return {
         "round": [point.round for point in points],
         "status": [point.status for point in points],
@@ -219,7 +247,7 @@ def series_response(rounds: Iterable[HistoryRound], folder: RunPaths | None) -> 
         "views": [point.decided.views if point.decided else None for point in points],
         "committee": [list(point.committee) for point in points],
         "claims": state,
-        "claimed": claimed,
+        "claimed": cast("Claimed | None", claimed),
     }
 
 
@@ -229,11 +257,7 @@ MAX_POINTS = 2_000
 
 def chart_rounds(history: FoldedHistory) -> list[HistoryRound]:
     """Return the rounds that a chart shows, ascending, by their openings and ends."""
-    newest = history.newest()
-    numbers = chart_points(newest)
-    if len(numbers) == newest:
-        return history.rounds(1, newest) if newest else []
-    return history.some(numbers)
+    return history.some(chart_points(history.newest()))
 
 
 def chart_points(newest: int) -> list[int]:
@@ -243,18 +267,129 @@ def chart_points(newest: int) -> list[int]:
     return numbers if not numbers or numbers[-1] == newest else [*numbers, newest]
 
 
-def _claims(
-    points: Sequence[HistoryRound], folder: RunPaths | None
-) -> tuple[ClaimsState, dict[int, ClaimedRound]]:
-    """Return the claims of a run's files about some rounds, and whether they could be read."""
-    if folder is None:
-        return "absent", {}
-    try:
-        return "read", claims_of(folder, {point.round for point in points})
-    except (EncodingError, OSError):
-        return "unreadable", {}
+@dataclass(frozen=True, slots=True)
+class LocalHistory:
+    """Answers about one deployment, made here; `RemoteDeployment` reads the same ones.
+
+    A round that has not opened raises UnknownRoundError, another client UnknownClientError.
+    """
+
+    source: FoldedHistory
+
+    @property
+    def address(self) -> str:
+        """The contract's address, EIP-55."""
+        return self.source.ledger.address
+
+    def rounds(
+        self, query: RoundQuery, limit: int, cursor: str | None, *, full: bool = False
+    ) -> RoundsAnswer:
+        if query.client is not None:
+            self.source.known(query.client)
+        return rounds_page(self.source, self.source.page(query, limit, cursor), full=full)
+
+    def full_round(self, number: int) -> FullRound:
+        return full_round(self.view(number))
+
+    def explanation(self, number: int) -> ExplanationAnswer:
+        return explanation(self.view(number))
+
+    def missing_payloads(self, number: int) -> list[str]:
+        """Return a sentence about a round's payloads that are not stored here, if there are any."""
+        documents = self.view(number).documents
+        return explain_missing_payloads(documents, self.source.blobs)
+
+    def clients(self, limit: int, cursor: str | None) -> ClientsAnswer:
+        return clients_page(self.source, limit, cursor)
+
+    def client(self, client: int) -> ClientAnswer:
+        return one_client(self.source, self.source.known(client, is_registered=True))
+
+    def client_rounds(
+        self, client: int, order: Order, limit: int, cursor: str | None
+    ) -> ClientRoundsAnswer:
+        index = self.source.known(client, is_registered=True)
+        query = RoundQuery("client rounds", order, client=index)
+        return client_rounds_page(self.source, index, self.source.page(query, limit, cursor))
+
+    def evidence(
+        self, order: Order, limit: int, cursor: str | None, client: int | None = None
+    ) -> EvidenceAnswer:
+        against = None if client is None else self.source.known(client)
+        page = self.source.page(RoundQuery("evidence", order), limit, cursor)
+        return evidence_page(self.source, page, against)
+
+    def digest(self, digest: Digest, limit: int, cursor: str | None) -> DigestAnswer:
+        return digest_page(self.source, digest, limit, cursor)
+
+    def view(self, number: int) -> AnsweredRound:
+        """Return a round with its documents."""
+        return AnsweredRound.of(self.source, self.source.opened(number))
 
 
-def _columns(rows: Sequence[ClaimedRound | None]) -> Claimed:
-    names = ("accuracy", "floor", "malicious_accepted")
-    return cast("Claimed", {name: [getattr(row, name, None) for row in rows] for name in names})
+@dataclass(frozen=True, slots=True)
+class RoundNews:
+    """One change, with the round's line, or the first round to discard.
+
+    Attributes:
+        position: the last reported round that has ended; a new follower continues from there.
+    """
+
+    kind: Literal["round_opened", "round_ended", "taken_back"]
+    position: int
+    response: RoundSummary | DiscardedRounds
+
+
+@dataclass(slots=True)
+class RoundFollower:
+    """Follows one deployment; `position` is the last reported round that has ended.
+
+    A round that has ended in a block that is not final may be taken back. The follower remembers
+    the block of each such round. If another block takes its place, the follower reports the first
+    round to discard, and then the rounds from there again.
+    """
+
+    position: int
+    _opened: int = 0
+    _blocks: dict[int, bytes] = field(default_factory=dict)
+
+    def poll(self, history: FoldedHistory, final_block: int) -> list[RoundNews]:
+        """Return the changes since the last poll, of at most 100 rounds, oldest first."""
+        newest = history.newest()
+        news = self._taken_back(history, newest)
+        last = min(newest, self.position + 100)
+        for round_ in history.rounds(self.position + 1, last) if last > self.position else []:
+            if round_.ended is None:
+                if self._opened < round_.round:
+                    self._opened = round_.round
+                    summary = round_summary(history, round_)
+                    news.append(RoundNews("round_opened", self.position, summary))
+                break
+            self.position = round_.round
+            if round_.ended.block_number > final_block:
+                self._blocks[round_.round] = round_.ended.block_hash
+            summary = round_summary(history, round_)
+            news.append(RoundNews("round_ended", self.position, summary))
+        for number in list(self._blocks):
+            ended = _end(history, number)
+            if ended is not None and ended.block_number <= final_block:
+                del self._blocks[number]
+        return news
+
+    def _taken_back(self, history: FoldedHistory, newest: int) -> list[RoundNews]:
+        """Return the news that reported rounds are void, if any are."""
+        for number in sorted(self._blocks):
+            ended = _end(history, number)
+            if ended is None or ended.block_hash != self._blocks[number]:
+                self._blocks = {n: block for n, block in self._blocks.items() if n < number}
+                self.position, self._opened = number - 1, 0
+                return [RoundNews("taken_back", self.position, {"from_round": number})]
+        if newest < self.position:
+            self.position, self._opened = newest, 0
+            return [RoundNews("taken_back", self.position, {"from_round": newest + 1})]
+        return []
+
+
+def _end(history: FoldedHistory, number: int) -> RecordedEvent | None:
+    round_ = history.round(number)
+    return None if round_ is None else round_.ended

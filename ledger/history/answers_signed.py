@@ -7,7 +7,7 @@ decision's sender; most of them carry the accused's own signatures.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import numpy as np
@@ -32,13 +32,12 @@ from ledger.protocol.documents.record import (
     MAX_VECTOR_BYTES,
     Incident,
     RefusedScores,
-    RoundRecord,
     decode_vector,
 )
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.inputs import primary_seat
-from ledger.protocol.ledger_state import RoundDecided, SignedStatement, SubmittedCertificate
+from ledger.protocol.ledger_state import SignedStatement
 from ledger.protocol.types import (
     ClientId,
     Digest,
@@ -81,13 +80,9 @@ def score_vector(blobs: BlobReader, digest: Digest) -> tuple[Vector | None, bool
         digest: its sha256; a member may sign the digest of anything.
     """
     try:
-        data = blobs.get(digest, MAX_VECTOR_BYTES)
-    except BlobError:
-        return None, False
-    try:
-        vector = decode_vector(data)
-    except EncodingError:
-        return None, True
+        vector = decode_vector(blobs.get(digest, MAX_VECTOR_BYTES))
+    except (BlobError, EncodingError) as error:
+        return None, isinstance(error, EncodingError)
     return {
         "round": str(vector.round),
         "member": vector.member,
@@ -139,7 +134,10 @@ MAX_CLAIMS = 320
 def scores_body(view: AnsweredRound, *, with_vectors: bool = False) -> tuple[ScoresBody, bool]:
     """Return the signed score claims without the round's heading; see `scores`."""
     record, decided, blobs = view.documents.record, view.round.decided, view.history.blobs
-    claims = _claims(record) if record is not None else []
+    claims: list[tuple[SignedScores, RefusedScores | None]] = []
+    if record is not None:
+        claims += ((signed, None) for signed in record.scores)
+        claims += ((refused.signed, refused) for refused in record.refused)
     vectors = [
         score_vector(blobs, signed.scores.digest) if with_vectors else (None, True)
         for signed, _ in claims[:MAX_CLAIMS]
@@ -153,11 +151,6 @@ def scores_body(view: AnsweredRound, *, with_vectors: bool = False) -> tuple[Sco
         "left_out": len(claims) - len(shown),
         "scores_root": to_hex(decided.scores_root) if decided else None,
     }, all(is_available for _, is_available in vectors)
-
-
-def _claims(record: RoundRecord) -> list[tuple[SignedScores, RefusedScores | None]]:
-    """Return all claims of a record, each with its refusal if it has one."""
-    return [(signed, None) for signed in record.scores] + [(r.signed, r) for r in record.refused]
 
 
 def _claim(
@@ -288,45 +281,38 @@ def votes_body(view: AnsweredRound) -> VotesBody:
 
 
 def _certificates(view: AnsweredRound) -> list[Certificate] | None:
-    decided = view.round.decided
+    decided, members = view.round.decided, view.round.committee
     if decided is None:
         return []
     call = view.history.decision_call(view.round)
     if call is None:
         return None
-    return [
-        _certificate(view, phase, certificate, decided)
-        for phase, certificate in zip(Phase, call.certificates, strict=True)
-    ]
-
-
-def _certificate(
-    view: AnsweredRound, phase: Phase, certificate: SubmittedCertificate, decided: RoundDecided
-) -> Certificate:
-    members = view.round.committee
-    primary = primary_seat(view.round.seed, phase, certificate.view, len(members))
-    signers = [place for place in range(len(members)) if certificate.signers >> place & 1]
-    if len(signers) != len(certificate.replies):
-        raise NotServedError(
-            f"{len(certificate.replies)} signatures of {len(signers)} signers: "
-            "this is not the transaction that the contract took"
+    certificates: list[Certificate] = []
+    for phase, own in zip(Phase, call.certificates, strict=True):
+        primary = primary_seat(view.round.seed, phase, own.view, len(members))
+        signers = [place for place in range(len(members)) if own.signers >> place & 1]
+        if len(signers) != len(own.replies):
+            raise NotServedError(
+                f"{len(own.replies)} signatures of {len(signers)} signers: "
+                "this is not the transaction that the contract took"
+            )
+        signatures = zip([primary, *signers], [own.request, *own.replies], strict=True)
+        request, *replies = (
+            SignedPlace(place=place, client=members[place], signature=to_hex(signature))
+            for place, signature in signatures
         )
-    return {
-        "phase": phase_name(phase),
-        "view": certificate.view,
-        "base": to_hex(decided.base),
-        "set": to_hex(certificate.set_digest),
-        "result": to_hex(decided.result()),
-        "primary": _signed(members, primary, certificate.request),
-        "replies": [
-            _signed(members, place, reply)
-            for place, reply in zip(signers, certificate.replies, strict=True)
-        ],
-    }
-
-
-def _signed(members: tuple[ClientId, ...], place: int, signature: bytes) -> SignedPlace:
-    return {"place": place, "client": members[place], "signature": to_hex(signature)}
+        certificates.append(
+            {
+                "phase": phase_name(phase),
+                "view": own.view,
+                "base": to_hex(decided.base),
+                "set": to_hex(own.set_digest),
+                "result": to_hex(decided.result()),
+                "primary": request,
+                "replies": replies,
+            }
+        )
+    return certificates
 
 
 class VotesAnswer(VotesBody, RoundHeading):
@@ -400,12 +386,6 @@ class RefusedClaim(Response):
     named: fields.NamedClient
 
 
-def _refused_claim(entry: RefusedScores) -> RefusedClaim:
-    signed = entry.signed
-    digest, signature = to_hex(signed.scores.digest), to_hex(signed.signature)
-    return {"digest": digest, "signature": signature, **refusal(entry)}
-
-
 class EvidenceEntry(Response):
     """One piece of evidence against a client in a round."""
 
@@ -429,31 +409,30 @@ def evidence_page(
     history: FoldedHistory, page: RoundPage, client: ClientId | None = None
 ) -> EvidenceAnswer:
     """Return the evidence in the rounds of a page, against one client or against all."""
-    entries = [
-        entry
-        for round_ in page.rounds
-        for entry in round_evidence(AnsweredRound.of(history, round_))
-    ]
     return {
-        "evidence": [entry for entry in entries if client is None or entry["client"] == client],
+        "evidence": [
+            entry
+            for round_ in page.rounds
+            for entry in _round_evidence(AnsweredRound.of(history, round_))
+            if client is None or entry["client"] == client
+        ],
         "scanned": page.scanned,
         "next_cursor": page.next_cursor,
     }
 
 
-def round_evidence(view: AnsweredRound) -> list[EvidenceEntry]:
-    """Return the evidence in one round: bans, then refused scores, then incidents."""
-    bans = zip(view.round.banned, view.round.bans, strict=True)
+def _round_evidence(view: AnsweredRound) -> Iterator[EvidenceEntry]:
+    """Yield the evidence in one round: bans, then refused scores, then incidents."""
     record = view.documents.record
-    refused, incidents = record.refused if record else (), view.documents.reported_incidents
-    return [
-        *(_evidence(view, client, "ban", ban_body(view.history, event)) for client, event in bans),
-        *(
-            _evidence(view, r.signed.scores.member, "refused_scores", _refused_claim(r))
-            for r in refused
-        ),
-        *(_evidence(view, one.member, "incident", incident_entry(one)) for one in incidents),
-    ]
+    for client, recorded in view.round.bans.items():
+        yield _evidence(view, client, "ban", ban_body(view.history, recorded))
+    for entry in record.refused if record else ():
+        signed = entry.signed
+        digest, signature = to_hex(signed.scores.digest), to_hex(signed.signature)
+        claim = {"digest": digest, "signature": signature, **refusal(entry)}
+        yield _evidence(view, signed.scores.member, "refused_scores", claim)
+    for incident in view.documents.reported_incidents:
+        yield _evidence(view, incident.member, "incident", incident_entry(incident))
 
 
 def _evidence(view: AnsweredRound, client: ClientId, kind: str, what: object) -> EvidenceEntry:

@@ -1,19 +1,24 @@
 """One round in plain words: participants, dropouts with reasons, ranking, votes and election.
 
-The sentences report what chain and record claim; the audit verifies it. The rules supply their own
-descriptions.
+The sentences report what chain and record claim; the audit verifies it. The rules describe
+themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ledger.history.round import Documents, HistoryRound, missing_payloads
-from ledger.protocol.documents.record import RefusedScores, RoundRecord
+from ledger.history.round import Documents, HistoryRound, RoundStatus, missing_payloads
+from ledger.protocol.documents.record import RoundRecord
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import word_client, word_distance
 from ledger.protocol.inputs import RoundSizes
-from ledger.protocol.ledger_state import SIGNED_TWICE, EquivocationReport, RoundDecided
+from ledger.protocol.ledger_state import (
+    SIGNED_TWICE,
+    EquivocationReport,
+    RoundAbandoned,
+    RoundDecided,
+)
 from ledger.protocol.rules.direction import RIGHT_ANGLE
 from ledger.protocol.types import (
     DROPOUTS,
@@ -37,18 +42,18 @@ def explain_round(
     """Return a round in plain words, one or two sentences per line.
 
     Args:
-        document: the run's configuration; without it, its details are left out.
+        document: the run's configuration; without it, its details are omitted.
         reports: proofs of the round's bans, in their order; None where they are not available.
     """
-    proofs = reports or [None] * len(round_.banned)
-    lines = [_headline(round_), *_participation(round_)]
+    proofs = reports or [None] * len(round_.bans)
+    lines = _participation(round_)
     lines += [
         f"Client {client} was banned during the round, from the next one on: it "
         f"{SIGNED_TWICE[None if report is None else report.kind]}."
-        for client, report in zip(round_.banned, proofs, strict=True)
+        for client, report in zip(round_.bans, proofs, strict=True)
     ]
-    if round_.abandoned is not None:
-        drawn = _listed(round_.abandoned.next_committee)
+    if isinstance(round_.end, RoundAbandoned):
+        drawn = _listed(round_.end.next_committee)
         lines.append(f"The model stayed as it was; the seed drew a new committee: {drawn}.")
     if round_.decided is None:
         return lines
@@ -58,10 +63,10 @@ def explain_round(
             "not known."
         )
     else:
-        lines += _dropouts(round_, documents.record) + _scores(round_, documents.record)
+        lines += _record(round_, documents.record)
     lines += _ranking(round_.decided, document)
     for phase in Phase:
-        lines += _vote(round_, documents, phase, document)
+        lines += _vote(round_.committee, round_.decided, documents, phase, document)
     lines.append(_election(round_.decided, round_.sizes))
     return lines
 
@@ -77,25 +82,23 @@ def explain_missing_payloads(documents: Documents, blobs: BlobReader) -> list[st
     ]
 
 
-def _headline(round_: HistoryRound) -> str:
-    sizes = f"{len(round_.trainers)} trainers and {len(round_.committee)} members"
-    endings = {
-        "open": f"is open, with {sizes}.",
-        "abandoned": f"with {sizes}, was abandoned at its deadline.",
-        "decided": f"was decided, with {sizes}.",
-    }
-    comma = "," if round_.abandoned is not None else ""
-    return f"Round {round_.round}{comma} {endings[round_.status]}"
-
-
 def _participation(round_: HistoryRound) -> list[str]:
+    sizes = f"{len(round_.trainers)} trainers and {len(round_.committee)} members"
+    headlines = {
+        RoundStatus.OPEN: f"{round_.round} is open, with {sizes}.",
+        RoundStatus.ABANDONED: f"{round_.round}, with {sizes}, was abandoned at its deadline.",
+        RoundStatus.DECIDED: f"{round_.round} was decided, with {sizes}.",
+    }
     expected = sorted(round_.participants.expected)
     committed, counted = round_.commitments, round_.counted
     absent = [client for client in expected if client not in committed]
     late = [client for client in expected if client in committed.keys() - counted]
     participants = {*round_.trainers, *round_.committee}
     strays = [client for client in committed if client not in participants]
-    lines = [f"Trainers are {_listed(round_.trainers)}; members are {_listed(round_.committee)}."]
+    lines = [
+        f"Round {headlines[round_.status]}",
+        f"Trainers are {_listed(round_.trainers)}; members are {_listed(round_.committee)}.",
+    ]
     if round_.vacant_members:
         lines.append(f"Banned, so that their seats are empty: {_listed(round_.vacant_members)}.")
     lines.append(f"{len(counted)} of {len(expected)} of them committed to an update.")
@@ -110,23 +113,22 @@ def _participation(round_: HistoryRound) -> list[str]:
     return lines
 
 
-def _dropouts(round_: HistoryRound, record: RoundRecord) -> list[str]:
-    return [
+def _record(round_: HistoryRound, record: RoundRecord) -> list[str]:
+    """Return the dropouts, and which scores count."""
+    lines = [
         f"Client {dropout.client} was left out: {DROPOUTS[dropout.reason]}."
         for dropout in record.dropouts
         if dropout.client not in round_.vacant_members
     ]
-
-
-def _scores(round_: HistoryRound, record: RoundRecord) -> list[str]:
     counted = [signed.scores.member for signed in record.scores]
     shown = f"{len(counted)} of {len(round_.committee)} members count: {_listed(counted)}"
-    lines = [f"The scores of {shown}."]
+    lines.append(f"The scores of {shown}.")
     refused = {entry.signed.scores.member: entry for entry in record.refused}
-    lines += [
-        f"The scores of member {member} were left out: {_reason(entry)}."
-        for member, entry in refused.items()
-    ]
+    for member, entry in refused.items():
+        reason = REFUSALS[entry.reason]
+        if entry.reason is RefusalReason.FALSE_DISTANCE:
+            reason = f"its distance to client {entry.client} is false"
+        lines.append(f"The scores of member {member} were left out: {reason}.")
     left_out = {dropout.client for dropout in record.dropouts}
     silent = set(round_.committee).difference(counted, refused, left_out)
     if silent:
@@ -134,16 +136,9 @@ def _scores(round_: HistoryRound, record: RoundRecord) -> list[str]:
     return lines
 
 
-def _reason(entry: RefusedScores) -> str:
-    if entry.reason is RefusalReason.FALSE_DISTANCE:
-        return f"its distance to client {entry.client} is false"
-    return REFUSALS[entry.reason]
-
-
 def _ranking(event: RoundDecided, document: RunDocument | None) -> list[str]:
-    ranked = len(event.ranking)
+    ranked, accepted = len(event.ranking), set(event.accepted)
     lines = [f"{ranked} trainers were ranked by {_rule(event, document)}"]
-    accepted = set(event.accepted)
     for place, word in enumerate(event.ranking, start=1):
         client = word_client(word)
         verdict = "accepted" if client in accepted else "not accepted"
@@ -180,11 +175,12 @@ def _rule(event: RoundDecided, document: RunDocument | None) -> str:
 
 
 def _vote(
-    round_: HistoryRound, documents: Documents, phase: Phase, document: RunDocument | None
+    committee: tuple[ClientId, ...],
+    event: RoundDecided,
+    documents: Documents,
+    phase: Phase,
+    document: RunDocument | None,
 ) -> list[str]:
-    event = round_.decided
-    if event is None:
-        return []
     lines = [
         f"Whoever sent the decision says of view {incident.view + 1} of {PHASES[phase]}: member "
         f"{incident.member} {INCIDENTS[incident.kind]}."
@@ -192,7 +188,7 @@ def _vote(
         if incident.phase is phase
     ]
     bits, view = event.signers[phase - 1], event.views[phase - 1]
-    voters = [member for place, member in enumerate(round_.committee) if bits >> place & 1]
+    voters = [member for place, member in enumerate(committee) if bits >> place & 1]
     needed = f" ({document.parameters.replies} are needed)" if document is not None else ""
     return [
         *lines,
@@ -207,13 +203,13 @@ def _election(event: RoundDecided, sizes: RoundSizes) -> str:
         places = {word_client(word): place for place, word in enumerate(event.ranking, start=1)}
         ranks = [places[client] for client in elected]
         span = f"{ranks[0]} to {ranks[-1]}" if ranks else "none"
-        return f"The next committee is the middle of the ranking, ranks {span}: {_listed(elected)}."
-    if accepted <= sizes.members:
+        rule = f"the middle of the ranking, ranks {span}"
+    elif accepted <= sizes.members:
         more = sizes.members - accepted
-        who = f"the {accepted} accepted" + (f" and the {more} next to them" if more else "")
-        return f"The next committee is {who}: {_listed(elected)}."
-    drawn = f"{sizes.members} of the {accepted} accepted, drawn by the next seed"
-    return f"The next committee is {drawn}: {_listed(elected)}."
+        rule = f"the {accepted} accepted" + (f" and the {more} next to them" if more else "")
+    else:
+        rule = f"{sizes.members} of the {accepted} accepted, drawn by the next seed"
+    return f"The next committee is {rule}: {_listed(elected)}."
 
 
 def _listed(clients: Iterable[ClientId]) -> str:

@@ -33,10 +33,6 @@ class CsvTable(Generic[P]):
     rows: Callable[[P], list[Row]]
 
 
-_FORMULA = ("=", "+", "-", "@")
-"""How text begins that a spreadsheet takes for a formula; no column needs such text."""
-
-
 def csv_lines(table: CsvTable[P], pages: Iterable[list[Row]]) -> Iterator[bytes]:
     """Yield a table as CSV in UTF-8: the header, then the rows of each page."""
     text = io.StringIO()
@@ -72,7 +68,7 @@ def _csv_cell(value: Cell) -> Cell:
     if not isinstance(value, str):
         return value
     text = value if value.isprintable() else ascii(value)[1:-1]
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def _row(columns: Mapping[str, type], *parts: Mapping[str, Any]) -> Row:
@@ -142,14 +138,6 @@ def _whole(page: RoundsAnswer) -> list[FullRound]:
     return cast("list[FullRound]", page["rounds"])
 
 
-def _update_rows(page: RoundsAnswer) -> list[Row]:
-    return [
-        _row(UPDATES.columns, update, {"round": round_["round"]})
-        for round_ in _whole(page)
-        for update in round_["parts"]["updates"]
-    ]
-
-
 _TRAINER: Mapping[str, Any] = {
     "role": "trainer",
     "place": None,
@@ -163,23 +151,18 @@ _MEMBER: Mapping[str, Any] = {
 }
 
 
-def _participants(round_: FullRound) -> list[dict[str, Any]]:
-    """Return the parts of each trainer and member of a round, by client."""
-    parts: list[dict[str, Any]] = [
-        *({**_TRAINER, **update} for update in round_["parts"]["updates"]),
-        *({**_MEMBER, **member} for member in round_["parts"]["committee"]),
-    ]
-    banned = round_["banned"]
-    named = [{**part, "banned": part["client"] in banned} for part in parts]
-    return sorted(named, key=itemgetter("client"))
-
-
 def _participation_rows(page: RoundsAnswer) -> list[Row]:
-    return [
-        _row(PARTICIPATION.columns, _fields(round_), part)
-        for round_ in _whole(page)
-        for part in _participants(round_)
-    ]
+    """Return the parts of each trainer and member of a round, by client."""
+    rows: list[Row] = []
+    for round_ in _whole(page):
+        parts: list[dict[str, Any]] = [
+            *({**_TRAINER, **update} for update in round_["parts"]["updates"]),
+            *({**_MEMBER, **member} for member in round_["parts"]["committee"]),
+        ]
+        for part in sorted(parts, key=itemgetter("client")):
+            own = {**part, "banned": part["client"] in round_["banned"]}
+            rows.append(_row(PARTICIPATION.columns, _fields(round_), own))
+    return rows
 
 
 def _evidence_row(entry: EvidenceEntry) -> Row:
@@ -200,7 +183,13 @@ CLIENT_ROUNDS: CsvTable[ClientRoundsAnswer] = CsvTable(
     lambda page: [_row(_CLIENT_ROUND, _fields(each)) for each in page["rounds"]],
 )
 UPDATES: CsvTable[RoundsAnswer] = CsvTable(
-    "updates", _columns(f"round:int client:int {_UPDATE} {_FILES}"), _update_rows
+    "updates",
+    _columns(f"round:int client:int {_UPDATE} {_FILES}"),
+    lambda page: [
+        _row(UPDATES.columns, update, {"round": round_["round"]})
+        for round_ in _whole(page)
+        for update in round_["parts"]["updates"]
+    ],
 )
 PARTICIPATION: CsvTable[RoundsAnswer] = CsvTable(
     "participation", {"client": int, **_CLIENT_ROUND}, _participation_rows

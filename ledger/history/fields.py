@@ -4,13 +4,13 @@
 which every reader parses to the same float64, and with it its bit pattern as a decimal string.
 Positions, ranks and views count from 0.
 
-A contract has the same address in every fresh home, so an address alone is no name: every path
-holds the chain's id and the beginning of its block 0's hash. An answer that was cached for one
-chain is never shown for another.
+A contract has the same address in every fresh home. So every path also holds the chain's id and the
+first bytes of its block 0's hash, and an answer that was cached for one chain is never shown for
+another.
 
 A cursor is base64url of version, position and a checksum over both and the query's scope. The
-checksum is no secret: it detects a cursor that was cut, altered or used for another query by
-accident. A forged cursor reaches nothing: the query checks its own bounds again.
+checksum is public: it detects a cursor that was cut, altered or used for another query by accident.
+A forged cursor reaches nothing: the query checks its bounds again.
 """
 
 from __future__ import annotations
@@ -252,14 +252,10 @@ class Time(Response):
     at: Rfc3339
 
 
-_LAST_SECOND = 253_402_300_799
-"""Of the year 9999; RFC 3339 has no later one, and a node may send any number."""
-
-
 def time_of(seconds: int) -> Time:
     """Return a time as Unix seconds and as RFC 3339, which ends with the year 9999."""
     text = None
-    if seconds <= _LAST_SECOND:
+    if seconds <= 253_402_300_799:  # a node may send any number
         text = f"{datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()}Z"
     return {"time": seconds, "at": text}
 
@@ -406,7 +402,6 @@ class RoundQuery:
 
 VERSION = 1
 MAX_CURSOR = 64
-_CHECKSUM_BYTES = 12
 _HEAD = struct.Struct(">BI")
 
 
@@ -417,16 +412,12 @@ class CursorError(CmflError):
 def encode_cursor(position: int, scope: str) -> str:
     """Return a cursor as text for a URL; the position is below 2³²."""
     head = _HEAD.pack(VERSION, position)
-    checksum = hashlib.sha256(head + scope.encode()).digest()[:_CHECKSUM_BYTES]
+    checksum = hashlib.sha256(head + scope.encode()).digest()[:12]
     return base64.urlsafe_b64encode(head + checksum).rstrip(b"=").decode()
 
 
 def decode_cursor(cursor: str, scope: str, last: int, first: int = 0) -> int:
-    """Return the position behind a cursor.
-
-    Args:
-        first: the least position.
-    """
+    """Return the position behind a cursor, from `first` to `last`."""
     try:
         data = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
         version, position = _HEAD.unpack_from(data)

@@ -71,19 +71,11 @@ class UnknownClientError(ConfigurationError):
 
 
 MAX_SCANNED = 200
-_MAX_DRAWN = 200_000  # clients whose keys one page may draw, to know the sampled ones
-_NEEDS_DRAW = frozenset({AskedRole.ANY, AskedRole.TRAINED, AskedRole.DROPPED_OUT})
-"""Roles for which the sampled clients must be drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundPage:
-    """One page of a list of rounds.
-
-    Attributes:
-        rounds: in the query's order, by their openings and ends.
-        next_cursor: start of the next page; None after the last.
-    """
+    """One page of a list of rounds, in the query's order; `next_cursor` is None after the last."""
 
     rounds: tuple[HistoryRound, ...]
     scanned: int
@@ -94,7 +86,10 @@ def read_page(
     history: FoldedHistory, query: RoundQuery, limit: int, cursor: str | None
 ) -> RoundPage:
     """Return one page of rounds by examining each of a window; `limit` is at least 1."""
-    newest, scope = history.newest(), _scope(history, query)
+    status = None if query.status is None else query.status.value
+    subject = (query.listing, str(history.path), query.order.value, status, query.client)
+    spans = (query.blocks.first, query.blocks.last, query.times.first, query.times.last)
+    newest, scope = history.newest(), repr((*subject, query.role.value, query.view_min, *spans))
     is_descending = query.order is Order.NEWEST
     start, step = (newest, -1) if is_descending else (1, 1)
     if cursor is not None:
@@ -104,8 +99,8 @@ def read_page(
     width = page_width(query, limit, history.fixed.clients)
     end = max(1, start - width + 1) if is_descending else min(newest, start + width - 1)
     window = history.rounds(min(start, end), max(start, end))[::step]
-    matching = tuple(islice((each for each in window if matches(history, query, each)), limit))
-    # Nothing behind the last that fits was examined.
+    matching = tuple(islice((each for each in window if _matches(history, query, each)), limit))
+    # No round behind the last that fits was examined.
     until = matching[-1].round if len(matching) == limit else end
     following = until + step
     next_cursor = encode_cursor(following, scope) if 1 <= following <= newest else None
@@ -114,38 +109,26 @@ def read_page(
 
 def page_width(query: RoundQuery, limit: int, clients: int) -> int:
     """Return how many rounds a page of `limit` entries examines, with K clients to draw from."""
-    if query.client is not None and query.role in _NEEDS_DRAW:
-        return max(1, min(MAX_SCANNED, _MAX_DRAWN // clients))
+    needs_draw = {AskedRole.ANY, AskedRole.TRAINED, AskedRole.DROPPED_OUT}
+    if query.client is not None and query.role in needs_draw:
+        # One page draws the keys of 200,000 clients at most, to find the sampled ones.
+        return max(1, min(MAX_SCANNED, 200_000 // clients))
     return limit if query.matches_all else MAX_SCANNED
 
 
-def matches(history: FoldedHistory, query: RoundQuery, round_: HistoryRound) -> bool:
+def _matches(history: FoldedHistory, query: RoundQuery, round_: HistoryRound) -> bool:
     """Return whether a round, known by its opening and its end, matches a query."""
+    decided, ended, blocks, times = round_.decided, round_.ended, query.blocks, query.times
     if query.status is not None and round_.status is not query.status:
         return False
-    decided = round_.decided
     if query.view_min and (decided is None or max(decided.views) < query.view_min):
         return False
-    if not _ended_within(history, query, round_):
-        return False
+    if not (blocks.is_unbounded and times.is_unbounded):
+        if ended is None or not blocks.contains(ended.block_number):
+            return False
+        if not times.is_unbounded and not times.contains(history.time_of(ended.block_number)):
+            return False
     return query.client is None or has_role(history, round_, query.client, query.role)
-
-
-def _scope(history: FoldedHistory, query: RoundQuery) -> str:
-    """Return what a cursor is bound to."""
-    status = None if query.status is None else query.status.value
-    subject = (query.listing, str(history.path), query.order.value, status, query.client)
-    spans = (query.blocks.first, query.blocks.last, query.times.first, query.times.last)
-    return repr((*subject, query.role.value, query.view_min, *spans))
-
-
-def _ended_within(history: FoldedHistory, query: RoundQuery, round_: HistoryRound) -> bool:
-    blocks, times, ended = query.blocks, query.times, round_.ended
-    if blocks.is_unbounded and times.is_unbounded:
-        return True
-    if ended is None or not blocks.contains(ended.block_number):
-        return False
-    return times.is_unbounded or times.contains(history.time_of(ended.block_number))
 
 
 def has_role(
@@ -156,35 +139,30 @@ def has_role(
     Args:
         role: "any" is a trainer or a member.
     """
+    decided, is_member = round_.decided, client in round_.committee
+    accepted = () if decided is None else decided.accepted
     match role:
         case AskedRole.ANY:
-            return client in round_.committee or client in round_.trainers
-        case AskedRole.TRAINED:
-            return client not in round_.committee and client in round_.trainers
-        case AskedRole.DROPPED_OUT:
-            is_trainer = client not in round_.committee and client in round_.trainers
-            return is_trainer and round_.decided is not None and client not in round_.places
+            return is_member or client in round_.trainers
+        case AskedRole.TRAINED | AskedRole.DROPPED_OUT:
+            is_out = decided is not None and client not in round_.places
+            is_asked = role is AskedRole.TRAINED or is_out
+            return not is_member and is_asked and client in round_.trainers
         case AskedRole.ACCEPTED:
-            return round_.decided is not None and client in round_.decided.accepted
+            return client in accepted
         case AskedRole.NOT_ACCEPTED:
-            accepted = round_.decided.accepted if round_.decided else ()
             return client in round_.places and client not in accepted
         case AskedRole.MEMBER:
-            return client in round_.committee
-        case AskedRole.SERVED | AskedRole.VOTED | AskedRole.REFUSED:
-            return client in round_.committee and _fulfilled(history, round_, client, role)
-
-
-def _fulfilled(
-    history: FoldedHistory, round_: HistoryRound, member: ClientId, role: AskedRole
-) -> bool:
-    """Return whether a member served, voted, or had its scores refused."""
-    needs_record = role is AskedRole.REFUSED
-    known = history.documented(round_) if needs_record else DocumentedRound(round_, NO_DOCUMENTS)
-    part = known.member(round_.committee.index(member), member)
-    if role is AskedRole.SERVED:
-        return part.served
-    return bool(part.voted) if role is AskedRole.VOTED else part.scores is ScoresOutcome.REFUSED
+            return is_member
+        case AskedRole.SERVED:
+            return is_member and not round_.registry[client].is_banned_in(round_.round)
+        case AskedRole.VOTED | AskedRole.REFUSED:
+            if not is_member:
+                return False
+            known, needs_record = DocumentedRound(round_, NO_DOCUMENTS), role is AskedRole.REFUSED
+            known = history.documented(round_) if needs_record else known
+            part = known.member(round_.committee.index(client), client)
+            return part.scores is ScoresOutcome.REFUSED if needs_record else bool(part.voted)
 
 
 MAX_DOCUMENTED = 256
@@ -202,7 +180,7 @@ class _Derived:
         times: Unix seconds by block number.
         documented: the most recently used rounds with all their documents, by number.
         tally: the counts over the first `counted` rounds, which have ended in final blocks.
-        without_record: rounds among these that `tally` leaves out: a record may reappear.
+        without_record: rounds among these that `tally` omits: a record may reappear.
         tables: prefixes of a round's digests, by number, where no further digest can appear.
     """
 
@@ -255,7 +233,7 @@ class DeploymentFold:
         """Return the history as of a block.
 
         Args:
-            block: None for the newest block.
+            block: None for the newest one.
             final: number of the newest final block; None to ask the chain.
         """
         chain, fixed = ledger.chain, ledger.deployment()
@@ -266,31 +244,25 @@ class DeploymentFold:
             if known and known != block and not _holds(chain, known.number, known.hash):
                 self._cut(chain, fixed)
             if self._block is None or self._block.number < block.number:
-                self._extend(ledger, fixed, block)
+                first = max(self._next[0], ledger.from_block)
+                try:
+                    for recorded in ledger.recorded_in(first, block.number):
+                        if _position(recorded) >= self._next:
+                            self._add(recorded, fixed, ledger.node)
+                except BaseException:
+                    self._clear()
+                    raise
+                self._block, self._next = block, (block.number + 1, 0)
             return self._history(ledger, fixed, blobs, block.number, final)
-
-    def _extend(self, ledger: CommitteeLedger, fixed: Deployment, block: Block) -> None:
-        first = max(self._next[0], ledger.from_block)
-        try:
-            for recorded in ledger.recorded_in(first, block.number):
-                if _position(recorded) >= self._next:
-                    self._add(recorded, fixed, ledger.node)
-        except BaseException:
-            self._clear()
-            raise
-        self._block, self._next = block, (block.number + 1, 0)
 
     def _add(self, recorded: RecordedEvent, fixed: Deployment, node: str | None) -> None:
         """Add the next event (IncompleteLogsError: it does not follow the one before)."""
         event = recorded.event
         match event:
             case ClientsRegistered(first, words):
-                if first != len(self._registered):
-                    raise IncompleteLogsError(
-                        node,
-                        f"after client {len(self._registered) - 1} the logs continue with client "
-                        f"{first}",
-                    )
+                if first != (known := len(self._registered)):
+                    fact = f"after client {known - 1} the logs continue with client {first}"
+                    raise IncompleteLogsError(node, fact)
                 self._registration.append(recorded)
                 self._registered += tuple(map(registered_client, words))
                 self._registry = self._registered
@@ -310,11 +282,8 @@ class DeploymentFold:
                 start = self._start
                 if start is None or event.round != start.round:
                     is_open = "no round" if start is None else f"round {start.round}"
-                    raise IncompleteLogsError(
-                        node,
-                        f"block {recorded.block_number} holds an event of round {event.round}, and "
-                        f"{is_open} is open",
-                    )
+                    held = f"block {recorded.block_number} holds an event of round {event.round}"
+                    raise IncompleteLogsError(node, f"{held}, and {is_open} is open")
                 self._events.append(recorded)
                 if not isinstance(event, UpdatesCommitted):
                     self._ended.append(self._open_round(start, fixed, recorded))
@@ -480,10 +449,9 @@ class FoldedHistory:
         return round_
 
     def known(self, client: int, *, is_registered: bool = False) -> ClientId:
-        """Return one of the deployment's clients (UnknownClientError).
+        """Return one of the deployment's clients, or of those registered so far.
 
-        Args:
-            is_registered: whether it must be registered by now.
+        Any other number raises UnknownClientError.
         """
         clients = len(self.registered()) if is_registered else self.fixed.clients
         if client >= clients:
@@ -527,34 +495,25 @@ class FoldedHistory:
         return self._registry
 
     def tally(self) -> Tally:
-        """Return every client's counts over the ended rounds."""
-        derived = self._derived
+        """Return every client's counts over the ended rounds; those of final blocks are kept."""
+        derived, empty = self._derived, Tally.empty(self.fixed.clients)
         with derived.lock:
-            self._count_final()
-            counted, missing = derived.counted, list(derived.without_record)
-            tally = derived.tally or Tally.empty(self.fixed.clients)
+            whole: list[DocumentedRound] = []
+            lacking: list[DocumentedRound] = []
+            for each in self._ended(range(derived.counted + 1, self.newest() + 1)):
+                if each.round.ended is None or each.round.ended.block_number > self.final:
+                    break
+                (lacking if each.lacks_record else whole).append(each)
+            derived.tally = tally = (derived.tally or empty).with_rounds(whole)
+            derived.without_record += [each.round.round for each in lacking]
+            derived.counted += len(whole) + len(lacking)
+            counted, missing = derived.counted, [*derived.without_record]
             ended = sum(1 for each in self._rounds.newest if each.ended) + self._rounds.stable
             if counted > ended:  # as of an older block: others have counted further
-                tally, counted, missing = Tally.empty(self.fixed.clients), 0, []
+                tally, counted, missing = empty, 0, []
         return tally.with_rounds(
             self._ended([*missing, *range(counted + 1, len(self._rounds) + 1)])
         )
-
-    def _count_final(self) -> None:
-        """Count the rounds that have ended in final blocks since."""
-        derived = self._derived
-        counted, whole, missing = derived.counted, [], []
-        for each in self._ended(range(counted + 1, self.newest() + 1)):
-            if each.round.ended is None or each.round.ended.block_number > self.final:
-                break
-            counted += 1
-            if each.lacks_record:
-                missing.append(each.round.round)
-            else:
-                whole.append(each)
-        tally = derived.tally or Tally.empty(self.fixed.clients)
-        derived.tally, derived.counted = tally.with_rounds(whole), counted
-        derived.without_record += missing
 
     def _ended(self, numbers: Iterable[int]) -> Iterator[DocumentedRound]:
         """Yield the ended ones of some rounds with their documents; none stays in memory."""
@@ -589,10 +548,10 @@ class FoldedHistory:
         return times[block_number]
 
     def decision_call(self, round_: HistoryRound) -> DecideCall | None:
-        """Return the call data that decided a round.
+        """Return the call data that decided a round, with the signatures.
 
         Returns:
-            None if another contract called the contract: the signatures are then not available.
+            None if another contract called the contract: they are then not available.
         """
         if round_.ended is None:
             raise NotServedError(f"round {round_.round} is decided, but no log says where")

@@ -17,7 +17,7 @@ from enum import IntEnum, StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ledger.chain.round_ledger import RecordedEvent, RoundHistory
+from ledger.chain.round_ledger import ENDS, RecordedEvent, RoundHistory
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.record import (
     Incident,
@@ -43,7 +43,6 @@ from ledger.protocol.ledger_state import (
     RoundAbandoned,
     RoundDecided,
     RoundStart,
-    UpdatesCommitted,
     mined_commitments,
     registry_with_bans,
 )
@@ -101,20 +100,15 @@ class HistoryRound:
         return self.opening.seed
 
     @property
-    def decided(self) -> RoundDecided | None:
-        """The decision; None if it was abandoned or is open."""
-        event = None if self.ended is None else self.ended.event
-        return event if isinstance(event, RoundDecided) else None
-
-    @property
-    def abandoned(self) -> RoundAbandoned | None:
-        event = None if self.ended is None else self.ended.event
-        return event if isinstance(event, RoundAbandoned) else None
-
-    @property
     def end(self) -> RoundDecided | RoundAbandoned | None:
         """The decision or the abandonment; None while it is open."""
-        return self.decided or self.abandoned
+        event = None if self.ended is None else self.ended.event
+        return event if isinstance(event, RoundDecided | RoundAbandoned) else None
+
+    @property
+    def decided(self) -> RoundDecided | None:
+        """The decision; None if it was abandoned or is open."""
+        return self.end if isinstance(self.end, RoundDecided) else None
 
     @property
     def status(self) -> RoundStatus:
@@ -138,14 +132,11 @@ class HistoryRound:
         return tuple(c for c in self.committee if self.registry[c].is_banned_in(self.round))
 
     @property
-    def banned(self) -> tuple[ClientId, ...]:
-        """Clients banned during the round, with effect from the next one."""
-        events = [recorded.event for recorded in self.bans]
-        return tuple(event.client for event in events if isinstance(event, ClientBanned))
-
-    @property
-    def bans(self) -> tuple[RecordedEvent, ...]:
-        return tuple(each for each in self.events if isinstance(each.event, ClientBanned))
+    def bans(self) -> dict[ClientId, RecordedEvent]:
+        """Clients banned during the round, with effect from the next one, and their bans."""
+        return {
+            each.event.client: each for each in self.events if isinstance(each.event, ClientBanned)
+        }
 
     @property
     def mined(self) -> tuple[MinedCommitment, ...]:
@@ -164,11 +155,11 @@ class HistoryRound:
     @property
     def counted(self) -> frozenset[ClientId]:
         """The active clients whose commitment counts: recorded by the closing block."""
-        expected = self.participants.expected
+        expected, mined = self.participants.expected, self.mined
         # While the window is open, the commitments so far determine the closing block.
         end = window_end(self.sizes, self.opening.opened_block)
-        last = closing_block(end, expected, self.mined)
-        return expected.intersection(m.client for m in self.mined if m.block <= last)
+        last = closing_block(end, expected, mined)
+        return expected.intersection(each.client for each in mined if each.block <= last)
 
     @property
     def places(self) -> dict[ClientId, tuple[int, int]]:
@@ -188,9 +179,9 @@ def read_round(ledger: RoundHistory, sizes: RoundSizes, number: int) -> HistoryR
     if opening is None or not has_begun(opening, sizes):
         return None
     events = tuple(ledger.round_events(number))
-    ends = [each for each in events if isinstance(each.event, RoundDecided | RoundAbandoned)]
+    ended = next((each for each in events if isinstance(each.event, ENDS)), None)
     registry = registry_with_bans(ledger.registry(), ledger.bans())
-    return HistoryRound(opening, sizes, registry, ends[0] if ends else None, events)
+    return HistoryRound(opening, sizes, registry, ended, events)
 
 
 Document = TypeVar("Document")
@@ -233,15 +224,15 @@ def read_documents(blobs: BlobReader, round_: HistoryRound) -> Documents:
     decided = round_.decided
     if decided is None:
         return NO_DOCUMENTS
-    record = _read(blobs, decided.record, decode_record)
-    incidents = None
-    if decided.incidents != NO_DIGEST:
+    record, incidents = _read(blobs, decided.record, decode_record), None
+    names_incidents = decided.incidents != NO_DIGEST
+    if names_incidents:
         incidents = _read(blobs, decided.incidents, decode_incidents)
     inputs = decided.round, decided.base
     return Documents(
         record if record and (record.round, record.base) == inputs else None,
         incidents if incidents and (incidents.round, incidents.base) == inputs else None,
-        decided.incidents != NO_DIGEST,
+        names_incidents,
     )
 
 
@@ -252,7 +243,7 @@ def missing_payloads(documents: Documents, blobs: BlobReader) -> tuple[ClientId,
 
 
 def read_run(blobs: BlobReader, config: Digest) -> RunDocument | None:
-    """Return a run's configuration; None if it is missing, damaged or no configuration."""
+    """Return a run's configuration; None if it is missing, damaged or malformed."""
     return _read(blobs, config, decode_run)
 
 
@@ -330,6 +321,18 @@ class Participation:
         return self.role is RoundRole.MEMBER and not self.empty_seat
 
 
+class _Facts(NamedTuple):
+    """The values that the parts of all clients in a round follow from."""
+
+    committed: frozenset[ClientId]
+    commitments: dict[ClientId, Digest]
+    places: dict[ClientId, tuple[int, int]]
+    payloads: dict[ClientId, Digest]
+    dropouts: dict[ClientId, DropoutReason]
+    banned: dict[ClientId, RecordedEvent]
+    phases: tuple[tuple[Phase, ClientId, int], ...]
+
+
 @dataclass(frozen=True)
 class DocumentedRound:
     """One round with its documents, and the parts of all participants."""
@@ -348,41 +351,19 @@ class DocumentedRound:
         return self.documents.has_incidents and not self.lacks_record
 
     @cached_property
-    def _committed(self) -> frozenset[ClientId]:
-        return self.round.counted
-
-    @cached_property
-    def _commitments(self) -> dict[ClientId, Digest]:
-        return self.round.commitments
-
-    @cached_property
-    def _accepted(self) -> frozenset[ClientId]:
-        return frozenset(self.round.decided.accepted if self.round.decided else ())
-
-    @cached_property
-    def _places(self) -> dict[ClientId, tuple[int, int]]:
-        return self.round.places
-
-    @cached_property
-    def _payloads(self) -> dict[ClientId, Digest]:
-        return self.documents.payloads
-
-    @cached_property
-    def _dropouts(self) -> dict[ClientId, DropoutReason]:
-        record = self.documents.record
-        return {} if record is None else {each.client: each.reason for each in record.dropouts}
-
-    @cached_property
-    def _banned(self) -> frozenset[ClientId]:
-        return frozenset(self.round.banned)
-
-    @cached_property
-    def _phases(self) -> tuple[tuple[Phase, ClientId, int], ...]:
-        """The decided phases, each with its primary and its signers as bits."""
-        decided = self.round.decided
-        if decided is None:
-            return ()
-        return tuple(zip(Phase, decided.primaries, decided.signers, strict=True))
+    def _facts(self) -> _Facts:
+        round_, record, decided = self.round, self.documents.record, self.round.decided
+        dropouts = () if record is None else record.dropouts
+        pairs = () if decided is None else zip(decided.primaries, decided.signers, strict=True)
+        return _Facts(
+            committed=round_.counted,
+            commitments=round_.commitments,
+            places=round_.places,
+            payloads=self.documents.payloads,
+            dropouts={each.client: each.reason for each in dropouts},
+            banned=round_.bans,
+            phases=tuple((phase, *pair) for phase, pair in zip(Phase, pairs, strict=False)),
+        )
 
     def all(self) -> list[Participation]:
         """Return the parts of all: trainers ascending, then members by seat index."""
@@ -399,60 +380,54 @@ class DocumentedRound:
         return [self.trainer(client) for client in self.round.trainers]
 
     def members(self) -> list[Participation]:
-        """Return the parts of the members, by seat index."""
         return [self.member(place, client) for place, client in enumerate(self.round.committee)]
 
     def trainer(self, client: ClientId) -> Participation:
-        rank, bits = self._places.get(client, (None, None))
-        outcome = self._outcome(client, rank)
+        decided = self.round.decided
+        rank, bits = self._facts.places.get(client, (None, None))
+        if decided is None:
+            outcome = UpdateOutcome.UNDECIDED
+        elif rank is None:
+            outcome = UpdateOutcome.DROPPED_OUT
+        else:
+            is_accepted = client in decided.accepted
+            outcome = UpdateOutcome.ACCEPTED if is_accepted else UpdateOutcome.NOT_ACCEPTED
         is_out = outcome is UpdateOutcome.DROPPED_OUT
-        return Participation(
-            client,
-            RoundRole.TRAINER,
-            committed=client in self._committed,
-            commitment=self._commitments.get(client),
-            payload=self._payloads.get(client),
-            outcome=outcome,
-            rank=rank,
-            distance_bits=bits,
-            dropout=self._dropout(client) if is_out else None,
-            banned=client in self._banned,
-        )
+        part = self._common(client, RoundRole.TRAINER, with_reason=is_out)
+        return replace(part, outcome=outcome, rank=rank, distance_bits=bits)
 
     def member(self, place: int, client: ClientId) -> Participation:
         scores, refused = self._scores(client)
-        primary_of = tuple(phase for phase, primary, _ in self._phases if primary == client)
-        replied = [phase for phase, _, signers in self._phases if signers >> place & 1]
-        incidents = self.documents.reported_incidents
-        return Participation(
-            client,
-            RoundRole.MEMBER,
+        phases, incidents = self._facts.phases, self.documents.reported_incidents
+        return replace(
+            self._common(client, RoundRole.MEMBER, with_reason=self.round.decided is not None),
             place=place,
             empty_seat=self.round.registry[client].is_banned_in(self.round.round),
-            committed=client in self._committed,
-            commitment=self._commitments.get(client),
-            payload=self._payloads.get(client),
-            dropout=self._dropout(client) if self.round.decided else None,
             scores=scores,
             refused=refused,
-            voted=tuple(phase for phase in Phase if phase in {*replied, *primary_of}),
-            primary_of=primary_of,
+            voted=tuple(
+                phase for phase, primary, bits in phases if primary == client or bits >> place & 1
+            ),
+            primary_of=tuple(phase for phase, primary, _ in phases if primary == client),
             incidents=tuple(each for each in incidents if each.member == client),
-            banned=client in self._banned,
         )
 
-    def _outcome(self, client: ClientId, rank: int | None) -> UpdateOutcome:
-        if self.round.decided is None:
-            return UpdateOutcome.UNDECIDED
-        if rank is None:
-            return UpdateOutcome.DROPPED_OUT
-        return UpdateOutcome.ACCEPTED if client in self._accepted else UpdateOutcome.NOT_ACCEPTED
-
-    def _dropout(self, client: ClientId) -> DropoutReason | None:
-        """Return why a client has no usable update: from the record, or from the chain alone."""
-        if self.documents.record is not None:
-            return self._dropouts.get(client)
-        return None if client in self._committed else DropoutReason.NO_COMMITMENT
+    def _common(self, client: ClientId, role: RoundRole, *, with_reason: bool) -> Participation:
+        """Return what every role has; `with_reason` for a dropout from the record or the chain."""
+        facts, dropout = self._facts, None
+        if with_reason and self.documents.record is not None:
+            dropout = facts.dropouts.get(client)
+        elif with_reason and client not in facts.committed:
+            dropout = DropoutReason.NO_COMMITMENT
+        return Participation(
+            client,
+            role,
+            committed=client in facts.committed,
+            commitment=facts.commitments.get(client),
+            payload=facts.payloads.get(client),
+            dropout=dropout,
+            banned=client in facts.banned,
+        )
 
     def _scores(self, member: ClientId) -> tuple[ScoresOutcome, tuple[RefusedScores, ...]]:
         record = self.documents.record
@@ -508,7 +483,7 @@ class Tally:
 
     @staticmethod
     def empty(clients: int) -> Tally:
-        """Return the counts of K clients before the first round."""
+        """Return zero counts of K clients."""
         return Tally(0, 0, tuple(ParticipationCounts() for _ in range(clients)))
 
     def with_rounds(self, rounds: Iterable[DocumentedRound]) -> Tally:
@@ -558,65 +533,52 @@ class Occurrence(NamedTuple):
     digest: Digest
 
 
-def digests_of_deployment(fixed: Deployment) -> list[Occurrence]:
-    """Return the digests among the contract's parameters."""
-    digests = {
-        DigestKind.CONFIGURATION: fixed.config,
-        DigestKind.REGISTRY: fixed.registry,
-        DigestKind.INITIAL_MODEL: fixed.model,
-    }
-    return [Occurrence(0, kind, NO_CLIENT, digest) for kind, digest in digests.items()]
+def digests_of_deployment(fixed: Deployment) -> Iterator[Occurrence]:
+    """Yield the digests among the contract's parameters."""
+    yield Occurrence(0, DigestKind.CONFIGURATION, NO_CLIENT, fixed.config)
+    yield Occurrence(0, DigestKind.REGISTRY, NO_CLIENT, fixed.registry)
+    yield Occurrence(0, DigestKind.INITIAL_MODEL, NO_CLIENT, fixed.model)
 
 
 def digests_of_events(events: Iterable[RecordedEvent], number: int) -> Iterator[Occurrence]:
-    """Yield hashes of blocks and transactions, heads after bans, and commitments.
+    """Yield block and transaction hashes, heads after bans, and commitments of one round.
 
     Args:
-        events: of one round, or of the registration.
         number: of the round; 0 for the registration.
     """
     for recorded in events:
-        transaction = Digest(recorded.transaction_hash)
+        event, transaction = recorded.event, Digest(recorded.transaction_hash)
         yield Occurrence(number, DigestKind.BLOCK, NO_CLIENT, Digest(recorded.block_hash))
         yield Occurrence(number, DigestKind.TRANSACTION, NO_CLIENT, transaction)
-        match recorded.event:
-            case ClientBanned(_, client, head):
-                yield Occurrence(number, DigestKind.HEAD, client, head)
-            case UpdatesCommitted(_, clients, commitments):
-                for client, commitment in zip(clients, commitments, strict=True):
-                    yield Occurrence(number, DigestKind.COMMITMENT, client, commitment)
-            case _:
-                pass
+        if isinstance(event, ClientBanned):
+            yield Occurrence(number, DigestKind.HEAD, event.client, event.head)
+        for mined in mined_commitments(event, recorded.block_number):
+            yield Occurrence(number, DigestKind.COMMITMENT, mined.client, mined.commitment)
 
 
 def digests_of_round(documented: DocumentedRound) -> Iterator[Occurrence]:
-    """Yield the digests of a round and of its documents."""
-    round_, documents = documented.round, documented.documents
+    """Yield the digests of a round and its documents."""
+    round_, documents, decided = documented.round, documented.documents, documented.round.decided
     number = round_.round
     yield Occurrence(number, DigestKind.SEED, NO_CLIENT, round_.seed)
     yield from digests_of_events(round_.events, number)
     if round_.end is not None:
         yield Occurrence(number, DigestKind.HEAD, NO_CLIENT, round_.end.head)
-    if round_.decided is not None:
-        for kind, digest in _digests_of_decision(round_.decided).items():
+    if decided is not None:
+        for kind, digest in (
+            (DigestKind.BASE, decided.base),
+            (DigestKind.MODEL, decided.model),
+            (DigestKind.UPDATES_ROOT, decided.updates_root),
+            (DigestKind.SCORES_ROOT, decided.scores_root),
+            (DigestKind.REVEAL, decided.reveal),
+            (DigestKind.RECORD, decided.record),
+            (DigestKind.INCIDENTS, decided.incidents),
+            (DigestKind.RESULT, decided.result()),
+        ):
             if digest != NO_DIGEST:
                 yield Occurrence(number, kind, NO_CLIENT, digest)
     for client, payload in documents.payloads.items():
         yield Occurrence(number, DigestKind.PAYLOAD, client, payload)
     if documents.record is not None:
-        for signed in documents.record.claims:
-            scores = signed.scores
+        for scores in (signed.scores for signed in documents.record.claims):
             yield Occurrence(number, DigestKind.SCORE_VECTOR, scores.member, scores.digest)
-
-
-def _digests_of_decision(event: RoundDecided) -> dict[DigestKind, Digest]:
-    return {
-        DigestKind.BASE: event.base,
-        DigestKind.MODEL: event.model,
-        DigestKind.UPDATES_ROOT: event.updates_root,
-        DigestKind.SCORES_ROOT: event.scores_root,
-        DigestKind.REVEAL: event.reveal,
-        DigestKind.RECORD: event.record,
-        DigestKind.INCIDENTS: event.incidents,
-        DigestKind.RESULT: event.result(),
-    }

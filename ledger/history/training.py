@@ -1,13 +1,14 @@
 """Coverage of a run's training: which updates auditors have repeated, by their attestations.
 
-No decision and no step of an audit rests on it: an attestation is an auditor's word, and auditors
-who disagree are shown side by side (docs/protocol/environments.md).
+No decision and no step of an audit rests on it: an attestation is an auditor's word. Auditors that
+disagree are shown side by side (docs/protocol/environments.md).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from ledger.history.fields import Answer, Client, Count, Digest32, Eip55, Response, RoundNumber, doc
 from ledger.history.round import RoundStatus
@@ -88,8 +89,8 @@ def training_coverage(
 
     Args:
         rounds: first and last; None for the first and the last of all that have ended.
-        is_enough: called after each round with the number of updates so far; where it returns True
-            the rest is left to another call, from `next_from` on.
+        is_enough: called after each round with the number of updates so far; if it returns True,
+            another call continues, from `next_from` on.
     """
     ended = history.newest()
     if ended and history.some([ended])[0].status is RoundStatus.OPEN:
@@ -120,11 +121,7 @@ def training_coverage(
 
 
 def counting_only(coverage: TrainingAnswer, auditors: Collection[str]) -> TrainingAnswer:
-    """Return a coverage in which the attestations of some auditors count alone.
-
-    Args:
-        auditors: addresses, EIP-55; empty for everybody.
-    """
+    """Return a coverage that counts the attestations of these EIP-55 addresses; of all if empty."""
     if not auditors:
         return coverage
     updates = []
@@ -145,14 +142,10 @@ def joined(pages: Sequence[TrainingAnswer]) -> TrainingAnswer:
 
 def _counted(coverage: TrainingAnswer) -> TrainingAnswer:
     """Return a coverage with the counts and the auditors of its updates."""
-    verdicts = [update["verdict"] for update in coverage["updates"]]
+    verdicts = Counter[str](update["verdict"] for update in coverage["updates"])
     auditors = {each["auditor"] for own in coverage["updates"] for each in own["attestations"]}
-    coverage["counts"] = {
-        "same": verdicts.count("same"),
-        "other": verdicts.count("other"),
-        "disputed": verdicts.count("disputed"),
-        "none": verdicts.count("none"),
-    }
+    counts = {name: verdicts[name] for name in VerdictCounts.__annotations__}
+    coverage["counts"] = cast("VerdictCounts", counts)
     coverage["auditors"] = sorted(auditors, key=str.lower)
     return coverage
 
@@ -189,18 +182,15 @@ def _updates_of_round(
     }
     for client, attestation in attestations_of_round(mailbox, domain, history.fixed.config, number):
         if client in entries:
-            entries[client].append(_entry(attestation))
+            entry: AttestationEntry = {
+                "auditor": checksum(attestation.auditor),
+                "verdict": "same" if attestation.verdict is ReplayVerdict.SAME else "other",
+                "environment": str(attestation.environment),
+                "witness": to_hex(attestation.witness),
+            }
+            entries[client].append(entry)
     mailbox.forget(domain, number + 1)
     return [_update(number, client, found) for client, found in entries.items()]
-
-
-def _entry(attestation: Attestation) -> AttestationEntry:
-    return {
-        "auditor": checksum(attestation.auditor),
-        "verdict": "same" if attestation.verdict is ReplayVerdict.SAME else "other",
-        "environment": str(attestation.environment),
-        "witness": to_hex(attestation.witness),
-    }
 
 
 def _update(number: int, client: int, attestations: list[AttestationEntry]) -> AttestedUpdate:
@@ -208,9 +198,5 @@ def _update(number: int, client: int, attestations: list[AttestationEntry]) -> A
     verdict: CoverageVerdict = next(iter(verdicts), "none")
     if len(verdicts) > 1:
         verdict = "disputed"
-    return {
-        "round": number,
-        "client": int(client),
-        "verdict": verdict,
-        "attestations": attestations,
-    }
+    own = {"round": number, "client": int(client), "verdict": verdict}
+    return cast("AttestedUpdate", {**own, "attestations": attestations})

@@ -16,8 +16,8 @@ import httpx
 import pytest
 
 from api.settings import Settings
+from ledger.history.answers_rounds import RoundFollower
 from ledger.history.history import FoldedHistory
-from ledger.history.local import RoundFollower
 from tests.api.conftest import ROUNDS, deployments, make_run, read, refused, serving
 from tests.api.test_rounds import Truth, truth  # noqa: F401 - a fixture
 from tests.clients.played import PLAIN

@@ -8,11 +8,9 @@ from itertools import chain
 import pytest
 
 from ledger.audit.checks import published, rounds
-from ledger.audit.checks.chain import CHAIN_FILE_DAMAGED
-from ledger.audit.checks.common import (
-    contradicted,
+from ledger.audit.checks.chain import (
+    CHAIN_FILE_DAMAGED,
     malformed_event,
-    not_served,
     step_of_event,
     step_of_field,
     step_of_refusal,
@@ -27,6 +25,8 @@ from ledger.audit.report import (
     FindingKind,
     MissingInput,
     Need,
+    contradicted,
+    not_served,
     plain,
 )
 from ledger.protocol import ledger_state

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.audit.checks.common import UPDATES_MISSING
+from ledger.audit.checks.chain import UPDATES_MISSING
 from ledger.audit.checks.published import (
     BLOB_MISSING,
     BLOB_UNREADABLE,

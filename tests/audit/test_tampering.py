@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 from eth_abi.abi import decode, encode
 
-from ledger.audit.checks.chain import HEAD_BLOCK_UNAVAILABLE, KEPT_HEAD_UNCHECKED
-from ledger.audit.checks.common import CHAIN_UNAVAILABLE, CheckResult
+from ledger.audit.checks.chain import (
+    CHAIN_UNAVAILABLE,
+    HEAD_BLOCK_UNAVAILABLE,
+    KEPT_HEAD_UNCHECKED,
+)
 from ledger.audit.checks.published import BLOB_MISSING
 from ledger.audit.checks.rounds import BAN, CALL_DATA_UNAVAILABLE, DROPOUT
 from ledger.audit.engine import AuditLog, audit
@@ -26,6 +29,7 @@ from ledger.audit.report import (
     AuditReport,
     AuditStep,
     BlobKind,
+    CheckResult,
     Finding,
     MissingInput,
     StepOutcome,
@@ -570,14 +574,14 @@ def test_a_report_names_only_so_much_and_counts_the_rest(honest: Run) -> None:
         clients = tuple(map(ClientId, range(30)))
         dropout = Finding(DROPOUT, number, clients, (), proven=True)
         log.take(CheckResult(AuditStep.COMPLETENESS, dropout, 1))
-    step = log.steps()[4]
+    step = log.steps[AuditStep.BLOBS]
     assert (len(step.missing), step.missing_count) == (MAX_NAMED, MAX_FINDINGS + 1)
     assert len(log.findings) == MAX_FINDINGS
     assert log.finding_counts[DROPOUT.code] == MAX_FINDINGS + 1
     report = audit(honest.ledger, honest.blobs)
     report = replace(
         report,
-        steps=log.steps(),
+        steps=tuple(log.steps.values()),
         findings=tuple(log.findings),
         finding_counts=dict(log.finding_counts),
     )

@@ -14,8 +14,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from ledger.audit.anchors import EarlierAudit, read_report, report_bytes
-from ledger.audit.checks.chain import CHAIN_UNREADABLE
-from ledger.audit.checks.common import CHAIN_UNAVAILABLE, LOGS_INCOMPLETE, NOT_FINAL, REORGANISED
+from ledger.audit.checks.chain import (
+    CHAIN_UNAVAILABLE,
+    CHAIN_UNREADABLE,
+    LOGS_INCOMPLETE,
+    NOT_FINAL,
+    REORGANISED,
+)
 from ledger.audit.checks.published import FALSE_SCORES
 from ledger.audit.checks.rounds import ABANDONED_ROUND, BAN
 from ledger.audit.engine import AuditOptions, audit

@@ -13,13 +13,14 @@ from ledger.audit.anchors import read_report, report_bytes
 from ledger.audit.checks.chain import (
     CHECKPOINT_UNCHECKED,
     CHECKPOINT_WITHHELD,
+    LOGS_INCOMPLETE,
+    NOT_FINAL,
     NOT_WITNESSED,
     ROUNDS_NOT_WITNESSED,
     SIGNED_ROUNDS_ABSENT,
     SIGNED_TREE_DIFFERS,
     SIGNED_TREES_CONFLICT,
 )
-from ledger.audit.checks.common import LOGS_INCOMPLETE, NOT_FINAL
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, Fact, Need
 from ledger.audit.report_text import readable

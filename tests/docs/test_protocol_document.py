@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.training.plain_trainer import LocalTraining, batches
-from ledger.audit.checks.common import step_of_field
+from ledger.audit.checks.chain import step_of_field
 from ledger.audit.proofs.documents import BUNDLE, PROOF
 from ledger.audit.proofs.recorded import make_bundle, make_proof
 from ledger.protocol import canonical, inputs, ledger_state, parameters, signing

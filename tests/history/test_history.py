@@ -293,8 +293,8 @@ def test_a_ban_after_the_last_round_is_one_of_that_round() -> None:
     last, earlier = after.round(2), before.round(2)
     assert last is not None
     assert earlier is not None
-    assert (len(last.banned), earlier.banned) == (1, ())
-    assert after.registered()[last.banned[0]].banned_in == 2
+    assert (len(last.bans), earlier.bans) == (1, {})
+    assert after.registered()[next(iter(last.bans))].banned_in == 2
     assert answers(folded(chain, fold, ended)) == answers(before)
 
 

@@ -1,13 +1,18 @@
-"""Steps 1, 2 and 4: deployment parameters, the chain of heads, and sampling."""
+"""Steps 1, 2 and 4: deployment parameters, the chain of heads, and sampling.
+
+Here is also which step fails for what a replay finds. Every look-up of a step has an answer, so
+that no difference is ignored.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from ledger.audit.evidence import RunStart
 from ledger.audit.report import (
     AuditStep,
+    CheckResult,
     Contradiction,
     Fact,
     FindingKind,
@@ -18,8 +23,161 @@ from ledger.audit.report import (
 )
 from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.protocol.encoding import to_hex, word_client
-from ledger.protocol.ledger_state import Deployment, LedgerStage, LedgerState, RoundDecided
+from ledger.protocol.errors import RefusalCode
+from ledger.protocol.ledger_state import (
+    ClientsRegistered,
+    Deployment,
+    Event,
+    LedgerDeployed,
+    LedgerOpened,
+    LedgerStage,
+    LedgerState,
+    RoundAbandoned,
+    RoundDecided,
+)
 from ledger.protocol.types import ClientId
+
+_FROM_ROUND_BEFORE = (
+    AuditStep.SAMPLING,
+    AuditStep.DISTANCES,
+    AuditStep.MEANS,
+    AuditStep.RANKING,
+    AuditStep.MODEL,
+    AuditStep.COMPLETENESS,
+)
+_FROM_RECORD = (AuditStep.BLOBS, *_FROM_ROUND_BEFORE[1:])
+_FROM_REPLAY = (
+    AuditStep.DEPLOYMENT,
+    AuditStep.HEAD,
+    AuditStep.CERTIFICATES,
+    AuditStep.SAMPLING,
+    AuditStep.RANKING,
+    AuditStep.COMPLETENESS,
+)
+_ALL = tuple(AuditStep)
+
+DEPLOYMENT_UNKNOWN = Need("deployment", "what was deployed is not known: {detail}", _ALL)
+CHAIN_UNAVAILABLE = Need("chain", "the chain cannot be read any further: {detail}", _ALL)
+REORGANISED = Need(
+    "reorganised", "the node's chain was reorganised during the audit: audit again", _ALL
+)
+LOGS_INCOMPLETE = Need(
+    "logs",
+    "the node's logs do not add up to what the contract says, so that nothing follows from them: "
+    "{detail}",
+    _ALL,
+)
+NOT_FINAL = Need(
+    "finality",
+    "what looks like a contradiction ({detail}) rests on a block that may still be taken back: "
+    "audit again when it is final",
+)
+BLOCK_UNAVAILABLE = Need("block", "a block cannot be had: {detail}", _FROM_REPLAY)
+PARAMETERS_UNKNOWN = Need(
+    "parameters",
+    "the parameters are not known without run document {detail}",
+    (AuditStep.DEPLOYMENT, *_FROM_RECORD),
+)
+ROUND_BEFORE_UNKNOWN = Need(
+    "round before", "seed and committee are not known without the round before", _FROM_ROUND_BEFORE
+)
+RECORD_UNREADABLE = Need("record", "there is no readable record", _FROM_RECORD)
+OWN_RULE_MISSING = Need(
+    "own rule", "the rule {detail} is code of the run's owner: name your own copy with --rules FILE"
+)
+UPDATES_MISSING = Need("updates", "there is no update")
+VECTORS_UNUSABLE = Need("right vectors", "the counted score vectors cannot be put together")
+
+REFUSED_CALL = Fact(
+    "refused call", "the contract took transaction {subject}", "it refuses it: {true}"
+)
+EVENT_MALFORMED = Fact("event malformed", "a log is an event of the contract", "it is not: {true}")
+EVENT_KIND = Fact("event kind", "the event is {recorded}", "its transaction made {true}")
+EVENT_FIELD = Fact("event field", "{subject} is {recorded}", "its transaction gives {true}")
+EVENT_UNFOUNDED = Fact("event unfounded", "{subject} is {recorded}", "it follows as {true}")
+
+_REFUSALS: dict[AuditStep, tuple[RefusalCode, ...]] = {
+    AuditStep.DEPLOYMENT: (
+        RefusalCode.NOT_REGISTERING,
+        RefusalCode.REGISTRY_MISMATCH,
+        RefusalCode.MALFORMED_CLIENT,
+        RefusalCode.CLIENTS_NOT_ASCENDING,
+        RefusalCode.REGISTRY_END,
+    ),
+    AuditStep.SAMPLING: (RefusalCode.WRONG_COMMITTEE, RefusalCode.MEMBER_RANKED),
+    AuditStep.RANKING: (
+        RefusalCode.RANKING_TOO_LONG,
+        RefusalCode.RANKING_TOO_SHORT,
+        RefusalCode.RANKING_NOT_SORTED,
+        RefusalCode.DISTANCE_NOT_FINITE,
+        RefusalCode.REPEATED_CLIENT,
+        RefusalCode.WRONG_AGGREGATION_SET,
+        RefusalCode.WRONG_CANDIDATES,
+    ),
+    AuditStep.COMPLETENESS: (
+        RefusalCode.NO_ROUND_OPEN,
+        RefusalCode.NOT_OPENED,
+        RefusalCode.WRONG_ROUND,
+        RefusalCode.NO_COMMITMENT,
+        RefusalCode.NO_COMMITMENTS,
+        RefusalCode.NOTHING_TAKEN,
+        RefusalCode.COMMITMENTS_CLOSED,
+        RefusalCode.RANKING_TOO_EARLY,
+        RefusalCode.DEADLINE_NOT_REACHED,
+    ),
+}
+_BY_REFUSAL = {refusal: step for step, refusals in _REFUSALS.items() for refusal in refusals}
+_BY_EVENT = dict.fromkeys((LedgerDeployed, ClientsRegistered, LedgerOpened), AuditStep.DEPLOYMENT)
+_BY_FIELD = {
+    **dict.fromkeys(("head", "next_seed", "seed"), AuditStep.HEAD),
+    "committee": AuditStep.SAMPLING,
+    **dict.fromkeys(("accepted", "next_committee"), AuditStep.RANKING),
+    **dict.fromkeys(("round", "client"), AuditStep.COMPLETENESS),
+}
+_FIELDS_FROM_ALL_BEFORE = frozenset(
+    {"first", "registry", "seed", "committee", "round", "clients", "commitments"}
+    | {"primaries", "next_seed", "head"}
+)
+
+
+def step_of_refusal(refusal: RefusalCode) -> AuditStep:
+    """Return the step that fails where the specification refuses a recorded transaction."""
+    return _BY_REFUSAL.get(refusal, AuditStep.CERTIFICATES)
+
+
+def step_of_event(kind: type[Event] | None) -> AuditStep:
+    """Return the step that fails where a log is not the event that it must be."""
+    return AuditStep.HEAD if kind is None else _BY_EVENT.get(kind, AuditStep.CERTIFICATES)
+
+
+def step_of_field(kind: type[Event], name: str) -> AuditStep:
+    """Return the step that fails where a field of an event is wrong."""
+    if (kind, name) == (RoundAbandoned, "next_committee"):
+        return AuditStep.SAMPLING  # without a ranking the seed draws it
+    return _BY_FIELD.get(name, step_of_event(kind))
+
+
+def malformed_event(block: int, at: int | None, made: type[Event] | None, true: str) -> CheckResult:
+    """Return that a log is not an event of the contract, though one of a kind was made."""
+    return CheckResult(step_of_event(made), Contradiction(EVENT_MALFORMED, at, true=true), block)
+
+
+def wrong_field(
+    block: int,
+    at: int | None,
+    kind: type[Event],
+    name: str,
+    values: Sequence[object],
+    *,
+    is_made: bool,
+) -> CheckResult:
+    """Return that a field of an event is not what its transaction, or the state before, makes."""
+    fact = EVENT_FIELD if is_made else EVENT_UNFOUNDED
+    is_drawn = kind is RoundAbandoned and name == "next_committee"
+    rests = is_drawn or name in _FIELDS_FROM_ALL_BEFORE
+    wrong = Contradiction(fact, at, (), f"{kind.__name__}.{name}", *map(text_of, values))
+    return CheckResult(step_of_field(kind, name), wrong, block, rests)
+
 
 CHAIN_UNREADABLE = Fact("chain unreadable", "the chain can be read", "it cannot: {true}")
 CHAIN_FILE_DAMAGED = Fact(
@@ -115,15 +273,16 @@ def check_state(snapshot: LedgerSnapshot, state: LedgerState) -> Iterator[StepRe
     """Yield how the contract's own state differs from the one that its transactions lead to."""
     true = LedgerSnapshot.of(state, state.registry_rest)
     names = ("head", "seed", "model", "round", "stage", "committee", "commitments", "opened_block")
-    return _differences(STATE_DIFFERS, snapshot, {name: getattr(true, name) for name in names})
+    for name in names:
+        yield from compared(None, STATE_DIFFERS, getattr(snapshot, name), getattr(true, name), name)
 
 
-def _differences(fact: Fact, recorded: object, expected: dict[str, object]) -> Iterator[StepResult]:
-    """Yield each field of a recorded value that has another value than expected."""
-    for name, true in expected.items():
-        found = getattr(recorded, name)
-        if found != true:
-            yield Contradiction(fact, None, (), name, text_of(found), text_of(true))
+def compared(
+    at: int | None, fact: Fact, recorded: object, true: object, subject: str = ""
+) -> Iterator[Contradiction]:
+    """Yield the contradiction between a recorded value and the true one, if they differ."""
+    if recorded != true:
+        yield Contradiction(fact, at, (), subject, text_of(recorded), text_of(true))
 
 
 DEPLOYMENT_UNREADABLE = Fact(
@@ -167,8 +326,9 @@ def check_start(start: RunStart) -> Iterator[StepResult]:
     if not start.is_possible:
         sizes = f"{recorded.clients}, {recorded.trainers} and {recorded.members}"
         yield Contradiction(DEPLOYMENT_IMPOSSIBLE, recorded=sizes)
-    demanded = {field.name: getattr(start.deployment, field.name) for field in fields(Deployment)}
-    yield from _differences(DEPLOYMENT_DIFFERS, recorded, demanded)
+    for name in (field.name for field in fields(Deployment)):
+        pair = getattr(recorded, name), getattr(start.deployment, name)
+        yield from compared(None, DEPLOYMENT_DIFFERS, *pair, name)
     if start.code:
         yield Contradiction(CODE_DIFFERS, subject=start.address, true=start.code)
     if start.model is not None and start.model.malformed:
@@ -184,10 +344,11 @@ def check_registry(
     Args:
         believes_registry: whether clients were registered by a transaction that cannot be read.
     """
-    expected: dict[str, object] = {"registered": len(state.registry)}
+    pair = snapshot.registered, len(state.registry)
+    yield from compared(None, STATE_DIFFERS, *pair, "registered")
     if state.stage is not LedgerStage.REGISTERING or not believes_registry:
-        expected["registry_rest"] = state.registry_rest
-    return _differences(STATE_DIFFERS, snapshot, expected)
+        rest = snapshot.registry_rest, state.registry_rest
+        yield from compared(None, STATE_DIFFERS, *rest, "registry_rest")
 
 
 NOT_SAMPLED = Fact("not sampled", "sampled trainers only are ranked", "the seed samples {true}")

@@ -13,11 +13,11 @@ from itertools import groupby
 
 import numpy as np
 
-from ledger.audit.checks.common import (
+from ledger.audit.checks.chain import (
     OWN_RULE_MISSING,
     UPDATES_MISSING,
     VECTORS_UNUSABLE,
-    contradictions_of,
+    compared,
 )
 from ledger.audit.evidence import (
     Accusations,
@@ -68,15 +68,23 @@ def check_blobs(
     evidence: RoundEvidence, model: ModelStep, accusations: Accusations
 ) -> Iterator[StepResult]:
     """Yield blobs that are missing or damaged, and payloads that open nothing or are shared."""
-    # What nobody has signed may name anything; only what is there can be damaged.
+    # An unsigned document may name anything; only a blob that is there can be damaged.
     accused = [blob for blob in accusations.lost if blob.loss is BlobFailure.DAMAGED]
     yield from unavailable_blobs(*evidence.lost, model.lost, *accused)
-    yield from contradictions_of(evidence, BLOB_VIOLATIONS)
-    yield from _shared(evidence)
+    yield from evidence.contradictions(BLOB_VIOLATIONS)
+    # A malformed payload shows no copying: in form q8 all that diverge publish the same byte.
+    clients_by_payload: dict[Digest, list[ClientId]] = defaultdict(list)
+    payloads = evidence.record.payloads() if evidence.record is not None else {}
+    for client, payload in sorted(payloads.items()):
+        clients_by_payload[payload].append(client)
+    for payload, clients in clients_by_payload.items():
+        if len(clients) > 1:
+            named = tuple(clients), (to_hex(payload),)
+            yield Finding(EQUAL_PAYLOADS, evidence.event.round, *named, proven=True)
 
 
 def unavailable_blobs(*blobs: UnavailableBlob | None) -> Iterator[StepResult]:
-    """Yield what blobs that are not to be had contradict or leave open."""
+    """Yield what unavailable blobs contradict or leave open."""
     for blob in filter(None, blobs):
         name, about = to_hex(blob.digest), (blob.round, blob.clients)
         if blob.is_bad:
@@ -85,22 +93,6 @@ def unavailable_blobs(*blobs: UnavailableBlob | None) -> Iterator[StepResult]:
             yield MissingInput(BLOB_MISSING, *about, blob.kind, name)
         else:
             yield MissingInput(BLOB_UNREADABLE, *about, blob.kind, f"{name} ({blob.detail})")
-
-
-def _shared(evidence: RoundEvidence) -> Iterator[StepResult]:
-    """Yield usable payloads to which several clients committed.
-
-    A malformed one shows no copying: in form q8 whoever diverges publishes the same byte.
-    """
-    clients_by_payload: dict[Digest, list[ClientId]] = defaultdict(list)
-    payloads = evidence.record.payloads() if evidence.record is not None else {}
-    for client, payload in sorted(payloads.items()):
-        clients_by_payload[payload].append(client)
-    for payload, clients in clients_by_payload.items():
-        if len(clients) > 1:
-            digests = (to_hex(payload),)
-            at = evidence.event.round
-            yield Finding(EQUAL_PAYLOADS, at, tuple(clients), digests, proven=True)
 
 
 NO_MEMBER = Fact(
@@ -154,20 +146,24 @@ _FINDINGS = {RefusalReason.FALSE_DISTANCE: FALSE_SCORES, RefusalReason.TWO_VECTO
 
 def check_distances(evidence: RoundEvidence) -> Iterator[StepResult]:
     """Yield false scores that count, true ones that do not, and their members."""
-    record = evidence.record
+    record, at = evidence.record, evidence.event.round
     if record is None:
         return
     for violation in evidence.violations:
         yield from _violation(violation, evidence, record)
     if evidence.lacks_displacement:
-        yield MissingInput(DISPLACEMENT_UNKNOWN, evidence.event.round)
+        yield MissingInput(DISPLACEMENT_UNKNOWN, at)
     if (rule := evidence.unknown_distance) is not None:
         detail = f"{rule.label} (sha256 {rule.digest})"
-        yield MissingInput(OWN_RULE_MISSING, evidence.event.round, detail=detail)
+        yield MissingInput(OWN_RULE_MISSING, at, detail=detail)
     if evidence.table is not None:
         members = sum(member in evidence.updates for member in evidence.inputs.participants.members)
         yield CountIncrement(DISTANCES, members * len(evidence.updates))
-    yield from _refused(evidence, record)
+    # The evidence of scores that were left out, unless they were so wrongly.
+    unfounded = {each.clients[0] for each in evidence.violations if each.code in _UNFOUNDED}
+    for member, group in groupby(record.refused, key=lambda entry: entry.signed.scores.member):
+        if member not in unfounded:
+            yield from _left_out(evidence, tuple(group))
 
 
 def _violation(
@@ -194,16 +190,6 @@ def _violation(
             case _:
                 pass
         yield Contradiction(SCORE_VIOLATIONS[code], at, clients, "", recorded, true)
-
-
-def _refused(evidence: RoundEvidence, record: RoundRecord) -> Iterator[StepResult]:
-    """Yield the evidence of scores that were left out, unless they were so wrongly."""
-    unfounded = {
-        violation.clients[0] for violation in evidence.violations if violation.code in _UNFOUNDED
-    }
-    for member, group in groupby(record.refused, key=lambda entry: entry.signed.scores.member):
-        if member not in unfounded:
-            yield from _left_out(evidence, tuple(group))
 
 
 def _left_out(evidence: RoundEvidence, entries: tuple[RefusedScores, ...]) -> Iterator[StepResult]:
@@ -284,8 +270,7 @@ def check_model(step: ModelStep, at: int) -> Iterator[StepResult]:
     elif step.computed is None or step.digest is None:
         yield MissingInput(UPDATES_MISSING, at, step.lacking)
     elif step.digest != step.recorded:
-        values = to_hex(step.recorded), to_hex(step.digest)
-        yield Contradiction(MODEL_DIFFERS, at, (), "", *values)
+        yield from compared(at, MODEL_DIFFERS, step.recorded, step.digest)
     elif not np.isfinite(step.computed).all():
         yield Contradiction(MODEL_NOT_FINITE, at)
     if step.malformed:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ledger.audit.checks.common import UPDATES_MISSING, contradictions_of
+from ledger.audit.checks.chain import UPDATES_MISSING, compared
 from ledger.audit.evidence import (
     UNPROVEN,
     Accusations,
@@ -27,7 +27,6 @@ from ledger.audit.report import (
     Need,
     StepResult,
     VoteSlot,
-    text_of,
 )
 from ledger.chain.contract.codec import ReportCall
 from ledger.protocol.documents.record import RoundRecord
@@ -36,7 +35,6 @@ from ledger.protocol.inputs import Participants, RoundClosing
 from ledger.protocol.judgement import Ranking, result_preimage, sets_of
 from ledger.protocol.ledger_state import (
     ClientBanned,
-    Deployment,
     Event,
     RoundDecided,
     UpdatesCommitted,
@@ -75,53 +73,34 @@ RANKING_VIOLATIONS = {ViolationCode.TOO_FEW_TRAINERS: TOO_FEW_TRAINERS}
 
 def check_sets(replayed: ReplayedRound) -> Iterator[StepResult]:
     """Yield what does not follow from a decision's ranking alone."""
+    event, sizes, at = replayed.decided, replayed.before.deployment, replayed.round
     if not replayed.is_in_range:
-        yield Contradiction(RANKING_RANGE, replayed.round)
-    elif replayed.decided is not None:
-        yield from _check_sets(replayed.decided, replayed.before.deployment)
+        yield Contradiction(RANKING_RANGE, at)
+    elif event is not None:
+        derived = sets_of(sizes, event.ranking)
+        elected = derived.elected(sizes.members, event.next_seed)
+        yield from compared(at, ACCEPTED_SET_DIFFERS, event.accepted, derived.accepted)
+        yield from compared(at, NEXT_COMMITTEE_DIFFERS, event.next_committee, elected)
 
 
 def check_ranking(evidence: RoundEvidence) -> Iterator[StepResult]:
     """Yield what does not follow from the scores, the record and the ranking."""
-    if evidence.record is not None:
-        yield from contradictions_of(evidence, RANKING_VIOLATIONS)
-        yield from _check_ranked(evidence, evidence.record)
-
-
-def _check_sets(event: RoundDecided, sizes: Deployment) -> Iterator[StepResult]:
-    derived = sets_of(sizes, event.ranking)
-    elected = derived.elected(sizes.members, event.next_seed)
-    for fact, recorded, true in (
-        (ACCEPTED_SET_DIFFERS, event.accepted, derived.accepted),
-        (NEXT_COMMITTEE_DIFFERS, event.next_committee, elected),
-    ):
-        if recorded != true:
-            yield Contradiction(fact, event.round, (), "", text_of(recorded), text_of(true))
-
-
-def _check_ranked(evidence: RoundEvidence, record: RoundRecord) -> Iterator[StepResult]:
-    event = evidence.event
+    event, record = evidence.event, evidence.record
+    if record is None:
+        return
+    yield from evidence.contradictions(RANKING_VIOLATIONS)
     ranked = set(map(word_client, event.ranking))
     trainers = set(evidence.inputs.participants.trainers)
     odd = ranked ^ trainers.intersection(record.clients)
     if odd:
         yield Contradiction(RANKED_DIFFER, event.round, tuple(sorted(odd)))
     if ranked <= record.payloads().keys():
-        yield from _check_preimage(event, record)
-
-
-def _check_preimage(event: RoundDecided, record: RoundRecord) -> Iterator[StepResult]:
-    """Yield what the result binds and does not follow from the record and the ranking."""
-    # The result does not bind the candidates.
-    ranking = Ranking(event.ranking, event.accepted, candidates=())
-    computed = result_preimage(record, ranking, event.model)
-    for fact, recorded, true in (
-        (UPDATES_ROOT_DIFFERS, event.updates_root, computed.updates_root),
-        (SCORES_ROOT_DIFFERS, event.scores_root, computed.scores_root),
-        (REVEAL_DIFFERS, event.reveal, computed.reveal),
-    ):
-        if recorded != true:
-            yield Contradiction(fact, event.round, (), "", to_hex(recorded), to_hex(true))
+        # The result does not bind the candidates.
+        ranking = Ranking(event.ranking, event.accepted, candidates=())
+        true, at = result_preimage(record, ranking, event.model), event.round
+        yield from compared(at, UPDATES_ROOT_DIFFERS, event.updates_root, true.updates_root)
+        yield from compared(at, SCORES_ROOT_DIFFERS, event.scores_root, true.scores_root)
+        yield from compared(at, REVEAL_DIFFERS, event.reveal, true.reveal)
 
 
 TRANSACTION_DIFFERS = Fact(
@@ -165,27 +144,18 @@ _INCIDENTS = {
 
 def check_signatures(replayed: ReplayedEvent) -> Iterator[StepResult]:
     """Yield the client that a report bans, and the number of a decision's votes."""
-    match replayed.event:
-        case ClientBanned() as event:
-            yield _ban(replayed, event)
-        case RoundDecided() as event if replayed.call is not None:
-            votes = 2 + sum(signers.bit_count() for signers in event.signers)
-            yield CountIncrement(VOTES, votes)
-        case _:
-            pass
+    event = replayed.event
+    if isinstance(event, ClientBanned):
+        yield _ban(replayed, event)
+    elif isinstance(event, RoundDecided) and replayed.call is not None:
+        yield CountIncrement(VOTES, 2 + sum(signers.bit_count() for signers in event.signers))
 
 
 def check_base(event: RoundDecided, ended: int, closing: RoundClosing) -> Iterator[StepResult]:
-    """Yield whether a decision names another base than the closing block's, or came earlier.
-
-    Args:
-        ended: number of the block with the decision.
-    """
+    """Yield whether a decision, in block `ended`, has another base or came before the closing."""
     if ended < closing.block:
         yield Contradiction(INPUTS_OPEN, event.round, (), "", str(ended), str(closing.block))
-    if event.base != closing.base:
-        values = to_hex(event.base), to_hex(closing.base)
-        yield Contradiction(BASE_DIFFERS, event.round, (), str(closing.block), *values)
+    yield from compared(event.round, BASE_DIFFERS, event.base, closing.base, str(closing.block))
 
 
 def _ban(replayed: ReplayedEvent, event: ClientBanned) -> Finding:
@@ -211,7 +181,7 @@ def _ban(replayed: ReplayedEvent, event: ClientBanned) -> Finding:
 
 def check_accusations(evidence: RoundEvidence, accusations: Accusations) -> Iterator[StepResult]:
     """Yield whom the incidents document accuses, and the number of accusations that fail."""
-    yield from contradictions_of(evidence, CERTIFICATE_VIOLATIONS)
+    yield from evidence.contradictions(CERTIFICATE_VIOLATIONS)
     at, domain = evidence.event.round, evidence.inputs.domain
     for incident in accusations.holding:
         yield Finding(
@@ -300,8 +270,7 @@ def count_commitments(event: Event) -> Iterator[StepResult]:
 
 def check_order(ended: ReplayedRound, due: int) -> Iterator[StepResult]:
     """Yield whether a round is the next that was due to end, and how it ended."""
-    if ended.round != due:
-        yield Contradiction(ROUND_ORDER, ended.round, (), "", str(ended.round), str(due))
+    yield from compared(ended.round, ROUND_ORDER, ended.round, due)
     if ended.known and ended.decided is not None:
         yield CountIncrement(ROUNDS_DECIDED, 1)
     elif ended.known:
@@ -340,7 +309,7 @@ def check_record(evidence: RoundEvidence, accusations: Accusations) -> Iterator[
             if is_missing and violation.clients[0] not in record.clients:
                 # Whether the payload of a dropout is malformed is left open.
                 yield MissingInput(UPDATES_MISSING, event.round, violation.clients)
-        yield from contradictions_of(evidence, COMPLETENESS_VIOLATIONS)
+        yield from evidence.contradictions(COMPLETENESS_VIOLATIONS)
         yield from _absent(evidence, record)
     if accusations.lost:
         lost = tuple(to_hex(blob.digest) for blob in accusations.lost)
@@ -348,10 +317,7 @@ def check_record(evidence: RoundEvidence, accusations: Accusations) -> Iterator[
 
 
 def _absent(evidence: RoundEvidence, record: RoundRecord) -> Iterator[StepResult]:
-    """Yield the clients that were left out of a round, and the silent members.
-
-    It cannot be proven that a payload was missing in time, nor that a member sent no scores.
-    """
+    """Yield the clients that were left out, and the silent members; absence cannot be proven."""
     at, participants = evidence.event.round, evidence.inputs.participants
     for dropout in record.dropouts:
         digests = () if dropout.payload is None else (to_hex(dropout.payload),)

@@ -6,14 +6,13 @@ the contract that is trusted; from there on the same replay, checker and steps j
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Never
 
 from eth_utils.address import to_checksum_address
 
-from ledger.audit.checks.common import CheckResult
 from ledger.audit.checks.published import (
     BLOB_MISSING,
     BLOB_UNREADABLE,
@@ -34,7 +33,6 @@ from ledger.audit.proofs.verification import (
     Caveat,
     StepName,
     Trusted,
-    TrustedHead,
     VerificationStep,
     caveats_of_trust,
     compare,
@@ -45,6 +43,7 @@ from ledger.audit.proofs.verification import (
 from ledger.audit.replay import ReadingEndedError, Replay
 from ledger.audit.report import (
     AuditOutcome,
+    CheckResult,
     Finding,
     Reported,
     StepReport,
@@ -74,11 +73,10 @@ _SENTENCES: dict[AuditOutcome, str] = {
 
 @dataclass(frozen=True, slots=True)
 class UncheckedField(Reported):
-    """A field of `bundle.json` that may be changed without a contradiction.
+    """A field of `bundle.json` that may be changed without a contradiction, wholly or in part.
 
     Attributes:
         field: names from the outermost to the innermost, with dots; of lists, each entry's.
-        reason: why it is not checked, or which part of it.
     """
 
     field: str
@@ -91,9 +89,7 @@ class RoundVerification:
 
     Attributes:
         steps: whether its beginning and its places are those of the run that is trusted.
-        findings: who was caught at what, or failed to deliver.
-        caveats: what is not proven, however all this ends.
-        unchecked: fields of the bundle that were not checked, or not whole.
+        caveats: what is not proven, whatever the steps show.
     """
 
     round: int
@@ -133,86 +129,82 @@ def verify_bundle(
         blobs: those of the bundle, or of any other store.
         trusted: what the caller takes for true; None for nothing, which proves nothing.
         distances: how true distances are computed; None for the fastest that is here.
-        rules: files or packages of the run's own rules, which are run if their digests are the
+        rules: files or packages of the run's own rules; code runs only if its digest is the
             document's.
     """
     if rules:
         # Before anything else: a round without a decision computes no rule.
         use_rules(bundle.document.parameters, rules)
     trusted = final_trust(bundle, trusted)
-    steps = [*verify_basis(bundle, trusted), *_of_earlier(bundle)]
+    steps, preimages = [*verify_basis(bundle, trusted)], {one.round: one for one in bundle.earlier}
+    for link in bundle.needed():
+        voted, opened = to_hex(link.result), to_hex(aggregation_result(preimages[link.round]))
+        steps.append(compare(StepName.EARLIER_RESULT, voted, opened))
     if isinstance(trusted, TrustedContract):
-        steps += _of_places(bundle, trusted)
+        round_, is_final = trusted.round, trusted.is_final
+        block = None if round_.opening is None else round_.opening.opened_block
+        events, logs = (tuple(map(location_value, own)) for own in (round_.events, bundle.logs))
+        steps += [
+            compare(StepName.OPENED_BLOCK, block, bundle.opened_block, is_final=is_final),
+            compare(StepName.EVENT_PLACES, events, logs, is_final=is_final),
+        ]
     noting = RecordingBlobs(blobs)
     noting.read.add(bundle.config)
     compute = distances or fast_distances(usable_cores())
-    audit = _RoundAudit(bundle, trusted, RoundChecker(noting, compute, rules=rules))
-    audit.read()
-    head = bundle.path.heads[bundle.links_to_end]
-    steps.append(compare(StepName.REPLAYED_HEAD, to_hex(head), to_hex(audit.head)))
+    log, head = _audited(bundle, trusted, RoundChecker(noting, compute, rules=rules))
+    expected = bundle.path.heads[bundle.links_to_end]
+    steps.append(compare(StepName.REPLAYED_HEAD, to_hex(expected), to_hex(head)))
     if isinstance(blobs, BundleFile):
         vain = tuple(to_hex(digest) for digest in blobs.digests() if digest not in noting.read)
         steps.append(compare(StepName.PARTS, (), vain))
     return RoundVerification(
         round=bundle.round,
         steps=tuple(steps),
-        audit=audit.log.steps(),
-        findings=tuple(audit.log.findings),
-        counts={str(count): n for count, n in sorted(audit.log.counts.items()) if n},
+        audit=tuple(log.steps.values()),
+        findings=tuple(log.findings),
+        counts={str(count): n for count, n in sorted(log.counts.items()) if n},
         caveats=caveats_of_trust(trusted, Caveat.PLACES_UNPROVEN, Caveat.CLOSING_CERTIFIED),
         unchecked=tuple(_unchecked(bundle, trusted, steps)),
     )
 
 
 class BundleChain(ChainBase):
-    """The chain that a bundle tells of; what it does not hold is not served."""
+    """The chain that a bundle describes; anything else is not served."""
 
     def __init__(self, bundle: RoundBundle) -> None:
+        self.chain_id = bundle.chain_id
+        self.genesis_hash: bytes = bundle.genesis_hash
         self._bundle = bundle
         self._blocks = {block.number: block for block in bundle.blocks}
         self._transactions = {transaction.hash: transaction for transaction in bundle.transactions}
-
-    @property
-    def chain_id(self) -> int:
-        return self._bundle.chain_id
-
-    @property
-    def genesis_hash(self) -> bytes:
-        return self._bundle.genesis_hash
 
     def head(self) -> Block:
         """Return the block that ended the round."""
         return self._bundle.blocks[-1]
 
     def block(self, number: int) -> Block:
-        """Return one block of the round."""
         if number not in self._blocks:
             raise NotServedError(f"block {number} is not in the bundle")
         return self._blocks[number]
 
     def finalized(self) -> int:
-        """Return the number of the block that ended the round."""
         return self.head().number
 
     def logs(self, query: LogQuery) -> list[Log]:
         return query.of(self._bundle.logs)
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
-        """Return a transaction of the round."""
         if transaction_hash not in self._transactions:
             raise NotServedError(f"transaction 0x{transaction_hash.hex()} is not in the bundle")
         return self._transactions[transaction_hash]
 
     def receipt(self, transaction_hash: bytes) -> Receipt | None:
-        """Refuse: a bundle has no receipts."""
         _not_served(f"the receipt of 0x{transaction_hash.hex()}")
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:  # noqa: ARG002 - the port's
-        """Refuse: a bundle has no state."""
         _not_served(f"a call of {to}")
 
     def code(self, address: str) -> bytes:
-        """Refuse: a bundle has no state."""
         _not_served(f"the code at {address}")
 
 
@@ -220,82 +212,59 @@ def _not_served(what: str) -> Never:
     raise NotServedError(f"{what} is not in a bundle, which holds one round and no state")
 
 
-class _RoundAudit:
-    """The audit of one round, from where it began; `head` is the ledger's after the round."""
+def _audited(
+    bundle: RoundBundle, trusted: Trusted | None, checker: RoundChecker
+) -> tuple[AuditLog, Digest]:
+    """Audit one round from where it began; return the results, and the head after the round.
 
-    def __init__(self, bundle: RoundBundle, trusted: Trusted | None, checker: RoundChecker) -> None:
-        self.log = AuditLog()
-        self._bundle = bundle
-        self._is_final = not isinstance(trusted, TrustedContract) or trusted.is_final
-        self._start = _start_of(bundle, trusted)
-        self._reader = EvidenceReader(self._start)
-        self._reader.ended = bundle.round - 1
-        self._checker = checker
-        self._state = _state_of(bundle)
-        self.head = self._state.head
-
-    def read(self) -> None:
-        """Replay the round's transactions, and let every step judge what they did."""
-        ledger = CommitteeLedger(
-            BundleChain(self._bundle), self._start.address, self._bundle.opened_block
-        )
-        replay = Replay(ledger, self._state)
-        self._take(check_beginning(self._start))
-        try:
-            for item in replay.observe(self._bundle.blocks[-1].number):
-                if isinstance(item, ReplayedRound):
-                    self._check(item)
-                elif isinstance(item, CheckResult):
-                    self._take([item])
-        except ReadingEndedError as ended:
-            self._take(ended.results)
-        self.head = replay.position.state.head
-
-    def _check(self, replayed: ReplayedRound) -> None:
-        for item in self._reader.read(replayed, is_trusted=False):
-            if isinstance(item, RoundTask):
-                checked = self._checker.check(replace(item, origin=self._origin()))
-                self._take(checked.results)
-                self.log.counts["blobs"] += checked.blobs_read
-                self.log.counts["bytes"] += checked.bytes_read
-            else:
-                self._take([item])
-
-    def _origin(self) -> Digest | None:
-        rounds = rounds_of_models(self._bundle)
-        return self._bundle.model_at(rounds[1]) if len(rounds) > 1 else None
-
-    def _take(self, results: Iterable[CheckResult]) -> None:
-        for result in results:
-            self.log.take(result, is_final=self._is_final)
-
-
-def _start_of(bundle: RoundBundle, trusted: Trusted | None) -> RunStart:
-    """Return what the run starts from; what was deployed is what the contract says, if one does.
-
-    Where a head is trusted it commits to the configuration, and the replay recomputes all that the
-    contract's code does.
+    If a contract is trusted, it states what was deployed. A head that is trusted commits to the
+    configuration, and the replay recomputes all that the contract's code does.
     """
     facts = trusted if isinstance(trusted, TrustedContract) else None
-    return RunStart(
+    log, is_final = AuditLog(), facts is None or facts.is_final
+    start = RunStart(
         block=bundle.opened_block,
         domain=bundle.domain,
         address=to_checksum_address(bundle.address),
         recorded=bundle.deployment if facts is None else facts.deployment,
         document=bundle.document,
-        lost=None,
-        malformed="",
         deployment=bundle.deployment,
-        is_possible=True,
         code="" if facts is None else facts.code_doubt,
-        model=None,
     )
+    ledger = CommitteeLedger(BundleChain(bundle), start.address, bundle.opened_block)
+    replay = Replay(ledger, _state_of(bundle))
+    for result in _results(bundle, start, replay, checker, log):
+        log.take(result, is_final=is_final)
+    return log, replay.position.state.head
+
+
+def _results(
+    bundle: RoundBundle, start: RunStart, replay: Replay, checker: RoundChecker, log: AuditLog
+) -> Iterator[CheckResult]:
+    """Replay the round's transactions; yield the results of every step, and count the blobs."""
+    reader, models = EvidenceReader(start), rounds_of_models(bundle)
+    reader.ended = bundle.round - 1
+    yield from check_beginning(start)
+    try:
+        for item in replay.observe(bundle.blocks[-1].number):
+            if isinstance(item, CheckResult):
+                yield item
+            for each in reader.read(item) if isinstance(item, ReplayedRound) else ():
+                if isinstance(each, RoundTask):
+                    origin = bundle.model_at(models[1]) if len(models) > 1 else None
+                    checked = checker.check(replace(each, origin=origin))
+                    log.counts["blobs"] += checked.blobs_read
+                    log.counts["bytes"] += checked.bytes_read
+                    yield from checked.results
+                else:
+                    yield each
+    except ReadingEndedError as ended:
+        yield from ended.results
 
 
 def _state_of(bundle: RoundBundle) -> LedgerState:
     """Return the contract's state as the round opened."""
     place = bundle.path_to_end.end_of(bundle.round - 1)
-    opening = 0 if place is None else place + 1
     return LedgerState(
         deployment=bundle.deployment,
         domain=bundle.domain,
@@ -305,27 +274,10 @@ def _state_of(bundle: RoundBundle) -> LedgerState:
         seed=bundle.seed,
         committee=bundle.committee,
         model=bundle.model_at(bundle.round),
-        head=bundle.path.heads[opening],
+        head=bundle.path.heads[0 if place is None else place + 1],
         registry_rest=NO_DIGEST,
         registry=bundle.registry,
     )
-
-
-def _of_earlier(bundle: RoundBundle) -> Iterator[VerificationStep]:
-    """Yield whether the models that came before are those that were voted for."""
-    preimages = {one.round: one for one in bundle.earlier}
-    for link in bundle.needed():
-        opened = aggregation_result(preimages[link.round])
-        yield compare(StepName.EARLIER_RESULT, to_hex(link.result), to_hex(opened))
-
-
-def _of_places(bundle: RoundBundle, facts: TrustedContract) -> Iterator[VerificationStep]:
-    """Yield whether the chain that is trusted holds every event where the bundle says."""
-    opened = None if facts.round.opening is None else facts.round.opening.opened_block
-    yield compare(StepName.OPENED_BLOCK, opened, bundle.opened_block, is_final=facts.is_final)
-    expected = tuple(map(location_value, facts.round.events))
-    computed = tuple(map(location_value, bundle.logs))
-    yield compare(StepName.EVENT_PLACES, expected, computed, is_final=facts.is_final)
 
 
 _FIELDS = {
@@ -337,7 +289,7 @@ _FIELDS = {
     StepName.OPENED_BLOCK: "opened_block",
     StepName.EVENT_PLACES: "logs",
 }
-"""The field behind each step that may have nothing to compare with."""
+"""The field of each step whose expected value may be unknown."""
 
 _PLACES = (
     *("genesis_hash", "opened_block", "blocks.number", "blocks.hash"),
@@ -353,7 +305,12 @@ def _unchecked(
     for step in steps:
         if step.is_ok is None and step.name in _FIELDS:
             yield UncheckedField(_FIELDS[step.name], "nothing that is trusted contains its value")
-    links, reached = len(bundle.path.links), _reached(bundle, trusted)
+    heads, end, reached = bundle.path.heads, bundle.links_to_end, 0
+    links = len(bundle.path.links)
+    if isinstance(trusted, TrustedContract):
+        reached = end if heads[end] == trusted.round.head else 0
+    elif trusted is not None and trusted.head in heads[end:]:
+        reached = heads.index(trusted.head, end)
     if reached < links:
         after = f"the last {links - reached} of {links} come after what is trusted"
         yield UncheckedField("path.links", after)
@@ -364,27 +321,14 @@ def _unchecked(
     yield UncheckedField("transactions.input", "only the bytes that the contract reads")
 
 
-def _reached(bundle: RoundBundle, trusted: Trusted | None) -> int:
-    """Return how many links of the path lead to what is trusted; 0 if none is known to."""
-    heads, end = bundle.path.heads, bundle.links_to_end
-    match trusted:
-        case TrustedContract(round=round_):
-            return end if heads[end] == round_.head else 0
-        case TrustedHead(head):
-            return heads.index(head, end) if head in heads[end:] else 0
-        case None:
-            return 0
-
-
 class RecordingBlobs:
-    """A blob store that is read through."""
+    """A blob store that notes which blobs are read."""
 
     def __init__(self, blobs: BlobReader) -> None:
         self.read: set[Digest] = set()
         self._blobs = blobs
 
     def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
-        """Return the blob with this digest, verified, and note that it was there."""
         data = self._blobs.get(digest, limit)
         self.read.add(digest)
         return data
@@ -394,7 +338,7 @@ class RecordingBlobs:
 
 
 _LACKING = {BLOB_MISSING, BLOB_UNREADABLE, MODEL_BEFORE_UNKNOWN, DISPLACEMENT_UNKNOWN}
-"""What is said to be missing where a blob is not to be had that the round's truth rests on."""
+"""What a step lacks if a blob is unavailable that the check of the round needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,9 +353,9 @@ class RoundExport:
 def export_bundle(
     ledger: CommitteeLedger, blobs: BlobReader, round_number: int, path: Path
 ) -> RoundVerification:
-    """Write a round's bundle into a file, whole or not at all; return the check of the round.
+    """Write a round's bundle into a file, whole or not at all, and return the check of the round.
 
-    A file of that name is replaced.
+    An existing file is replaced.
     """
     export = prepare_export(ledger, blobs, round_number)
     write_container(path, export.manifest, export.blobs.read, export.blobs)
@@ -421,12 +365,9 @@ def export_bundle(
 def prepare_export(
     ledger: CommitteeLedger, blobs: BlobReader, round_number: int, *, whole: bool = True
 ) -> RoundExport:
-    """Return a round's bundle, of which nothing is written yet.
+    """Return a round's bundle, before it is written; see `make_bundle`.
 
-    What belongs to it is what checking it reads, so that nothing can be forgotten.
-
-    Args:
-        whole: let the path begin with the run and end with the newest head; see `make_bundle`.
+    Its blobs are those that the check of it reads, so that none can be forgotten.
     """
     noting = RecordingBlobs(blobs)
     bundle = make_bundle(ledger, noting, round_number, whole=whole)

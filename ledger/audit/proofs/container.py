@@ -1,9 +1,9 @@
 """The container of a bundle: a plain tar (ustar) of which every byte is determined by its parts.
 
-Anything that reads tar can open one, `tar -xf` and `sha256sum` included. What is read here is held
-against what would have been written: another header, order, padding or ending is refused. There is
-no compression, no link, no folder and no name but `bundle.json` and `blobs/` with a sha256, so that
-nothing can be larger or elsewhere than it seems.
+Every tar reader can open one, for example `tar -xf` and `sha256sum`. The reader here compares what
+it reads with what would have been written: it refuses another header, order, padding or ending.
+There is no compression, no link, no folder and no name except `bundle.json` and `blobs/` with a
+sha256, so that nothing can be larger or elsewhere than it seems.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class BundleFile:
         """Read a bundle once, and hash every blob; the caller keeps the file open."""
         self._file = file
         self._parts: dict[Digest, tuple[int, int]] = {}  # where it starts, and its size
-        self.manifest = self._read_manifest()
+        size = _size_of(self._exactly(BLOCK), MANIFEST, MAX_MANIFEST_BYTES)
+        self.manifest = self._exactly(size)
+        self._padding(size)
         previous = ""
         while (name := self._read_blob(previous)) is not None:
             previous = name
@@ -64,21 +66,14 @@ class BundleFile:
         return data
 
     def has(self, digest: Digest) -> bool:
-        """Say whether there is a blob with this digest."""
         return digest in self._parts
 
     def digests(self) -> Iterator[Digest]:
         """Yield the names of all blobs, ascending."""
         yield from self._parts
 
-    def _read_manifest(self) -> bytes:
-        size = _size_of(self._exactly(BLOCK), MANIFEST, MAX_MANIFEST_BYTES)
-        data = self._exactly(size)
-        self._padding(size)
-        return data
-
     def _read_blob(self, previous: str) -> str | None:
-        """Read one blob past; return its name, None at the end of the bundle."""
+        """Read to the end of one blob; return its name, None at the end of the bundle."""
         block = self._exactly(BLOCK)
         if block == bytes(BLOCK):
             if self._file.read(BLOCK + 1) != bytes(BLOCK):
@@ -91,18 +86,14 @@ class BundleFile:
         if name <= previous:
             raise EncodingError(f"{name} comes after {previous}: names ascend, and come once")
         size = _size_of(block, name, MAX_BLOB_BYTES)
-        digest = Digest(bytes.fromhex(match[1]))
+        digest, hashed = Digest(bytes.fromhex(match[1])), hashlib.sha256()
         self._parts[digest] = self._file.tell(), size
-        if self._hash(size) != digest:
+        for start in range(0, size, _AT_ONCE):
+            hashed.update(self._exactly(min(size - start, _AT_ONCE)))
+        if hashed.digest() != digest:
             raise EncodingError(f"{name} has another sha256 than its name")
         self._padding(size)
         return name
-
-    def _hash(self, size: int) -> bytes:
-        digest = hashlib.sha256()
-        for start in range(0, size, _AT_ONCE):
-            digest.update(self._exactly(min(size - start, _AT_ONCE)))
-        return digest.digest()
 
     def _padding(self, size: int) -> None:
         length = -size % BLOCK

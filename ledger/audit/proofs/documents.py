@@ -63,15 +63,13 @@ T = TypeVar("T")
 _HEX = re.compile(r"0x(?:[0-9a-f]{2})*")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _DECIMAL = re.compile(r"0|[1-9][0-9]{0,77}")
-_MAX_INPUT_BYTES = 4 << 20
-_MAX_SIBLINGS = 16
 MAX_LINKS = 1_000_000
 MAX_EVENTS = 4 * MAX_CLIENTS
-"""Every client may commit and be banned in a transaction of its own."""
+"""Every client may commit, and be banned, in a separate transaction."""
 
 
 class DocumentFieldError(EncodingError):
-    """A field of a document is missing or impossible; its place is named from the outside in."""
+    """A field of a document is missing or impossible; `place` leads from the outside in."""
 
     def __init__(self, why: str, *place: str) -> None:
         self.why = why
@@ -81,7 +79,7 @@ class DocumentFieldError(EncodingError):
 
 @dataclass(frozen=True, slots=True)
 class Form(Generic[T]):
-    """One way of writing a value in JSON; `read` raises `FieldError` for any other."""
+    """One way of writing a value in JSON; `read` raises `DocumentFieldError` for any other."""
 
     read: Callable[[Any], T]
     write: Callable[[Any], Any]
@@ -204,15 +202,10 @@ def record(build: Callable[..., T], **fields: Form[Any] | Derived) -> Form[T]:
                 raise DocumentFieldError(f"is {value[key]!r:.60}, must be {true!r}", key)
         return made
 
-    def write(value: Any) -> dict[str, Any]:
-        return {
-            key: field.value(value)
-            if isinstance(field, Derived)
-            else field.write(getattr(value, key))
-            for key, field in fields.items()
-        }
+    def write_field(value: Any, key: str) -> Any:
+        return given[key].write(getattr(value, key)) if key in given else derived[key].value(value)
 
-    return Form(read, write)
+    return Form(read, lambda value: {key: write_field(value, key) for key in fields})
 
 
 def constant(value: str | int) -> Derived:
@@ -245,10 +238,6 @@ def _checksummed(value: object) -> str:
     return value
 
 
-def _pair(first: int, second: int) -> tuple[int, int]:
-    return first, second
-
-
 def _boolean(value: object) -> bool:
     if type(value) is not bool:
         raise DocumentFieldError("is not true or false")
@@ -261,7 +250,7 @@ FINITE_BITS = decimal(INFINITY_BITS)
 """The float64 bits of a finite number from 0 on."""
 BOOLEAN = Form(_boolean, bool)
 DIGEST, SIGNATURE = hex_bytes(32, 32), hex_bytes(65, 65)
-BLOB, CALL_DATA = hex_bytes(0, MAX_DOCUMENT_BYTES), hex_bytes(0, _MAX_INPUT_BYTES)
+BLOB, CALL_DATA = hex_bytes(0, MAX_DOCUMENT_BYTES), hex_bytes(0, 4 << 20)
 CHECKSUMMED = Form(_checksummed, str)
 ADDRESS = Form(lambda value: Address(bytes.fromhex(_checksummed(value)[2:])), to_checksum_address)
 
@@ -289,8 +278,8 @@ DECISION = record(
     CommittedDecision,
     ranking=array(DECIMAL96, MAX_TRAINERS),
     **_digests("model updates_root scores_root reveal record"),
-    views=row(_pair, DECIMAL32, DECIMAL32),
-    signers=row(_pair, DECIMAL256, DECIMAL256),
+    views=row(lambda *views: views, DECIMAL32, DECIMAL32),
+    signers=row(lambda *signers: signers, DECIMAL256, DECIMAL256),
     incidents=DIGEST,
     next_seed=optional(DIGEST),
 )
@@ -335,13 +324,13 @@ _RUN: dict[str, Form[Any] | Derived] = {
     "deployed_after": DIGEST,
     "round": U32,
 }
-"""Fields that say of which run and round a document is."""
+"""Fields that identify the run and the round of a document."""
 _START: dict[str, Form[Any]] = {
     "seed": DIGEST,
     "committee": array(U32, MAX_MEMBERS),
     "bans": array(row(RecordedBan, U32, U32), MAX_CLIENTS),
 }
-"""Fields that say how the round started."""
+"""Fields that describe the start of the round."""
 PROOF = record(
     ClientProof,
     format=constant("cmfl-client-proof"),
@@ -353,7 +342,7 @@ PROOF = record(
     committed_at=optional(LOCATION),
     signature=optional(SIGNATURE),
     payload=optional(DIGEST),
-    siblings=optional(array(DIGEST, _MAX_SIBLINGS)),
+    siblings=optional(array(DIGEST, 16)),
     decision=optional(DECISION),
     ended_at=optional(LOCATION),
     path=PATH,
@@ -424,10 +413,27 @@ def read_proof(data: bytes) -> ClientProof:
 
 
 def proof_of(value: object) -> ClientProof:
-    """Return the proof behind plain data."""
+    """Return the proof behind plain data, if a run with its configuration can have its round."""
     require_version("proof", value)
     proof = PROOF.read(value)
-    _require_possible_proof(proof)
+    sizes, decision = _require_possible_basis(proof), proof.decision
+    _require_clients("client", [proof.client], sizes)
+    _require_clients("commitments", [entry.client for entry in proof.commitments], sizes)
+    if decision is not None:
+        _require_possible_decision(decision, sizes)
+    is_decided, has_ended = decision is not None, proof.path.ended(proof.round) is not None
+    has_committed = proof.commitment is not None
+    for name, is_due in (
+        ("decision", has_ended),
+        ("record", is_decided),
+        ("siblings", is_decided and proof.payload is not None),
+        ("payload", has_committed),
+        ("signature", has_committed),
+        ("committed_at", has_committed),
+        ("ended_at", has_ended),
+    ):
+        if getattr(proof, name) is not None and not is_due:
+            raise EncodingError(f"{name} is given, and there is nothing that it could be of")
     return proof
 
 
@@ -437,7 +443,7 @@ def read_manifest(data: bytes, blobs: BlobReader) -> RoundBundle:
 
 
 def bundle_of(value: object, blobs: BlobReader) -> RoundBundle:
-    """Return the bundle behind plain data."""
+    """Return the bundle behind plain data, without anything that its round does not need."""
     require_version("bundle", value)
     fields = BUNDLE.read(value)
     try:
@@ -445,15 +451,30 @@ def bundle_of(value: object, blobs: BlobReader) -> RoundBundle:
     except BlobError as error:
         raise EncodingError(f"configuration: {error}") from error
     address = to_checksum_address(fields["address"])
-    fields["logs"] = tuple(replace(log, address=address) for log in fields["logs"])
+    fields["logs"] = logs = tuple(replace(log, address=address) for log in fields["logs"])
     bundle = RoundBundle(configuration=configuration, **fields)
     _require_possible_basis(bundle)
-    _require_linked(bundle)
+    if bundle.path.ended(bundle.round) is None or not logs:
+        raise EncodingError(f"round {bundle.round} does not end in the bundle")
+    places = [(log.block_number, log.log_index) for log in logs]
+    if any(earlier >= other for earlier, other in pairwise(places)):
+        raise EncodingError("logs are not in the order of blocks and log indices")
+    if bundle.opened_block > places[0][0]:
+        raise EncodingError(f"a log of block {places[0][0]} is before block {bundle.opened_block}")
+    transactions = [one.hash for one in bundle.transactions]
+    named: tuple[tuple[str, list[Any], list[Any]], ...] = (
+        ("blocks", [one.number for one in bundle.blocks], [log.block_number for log in logs]),
+        ("transactions", transactions, [log.transaction_hash for log in logs]),
+        ("earlier", [one.round for one in bundle.earlier], [one.round for one in bundle.needed()]),
+    )
+    for name, listed, due in named:
+        if listed != list(dict.fromkeys(due)):
+            raise EncodingError(f"{name} are not exactly those that the round's events need")
     return bundle
 
 
-def _require_possible_basis(basis: RoundBasis) -> None:
-    """Refuse a round that no run with its configuration can have."""
+def _require_possible_basis(basis: RoundBasis) -> Deployment:
+    """Refuse a round that no run with its configuration can have; return the run's sizes."""
     sizes = basis.deployment
     if not 1 <= basis.round <= sizes.rounds:
         raise EncodingError(f"round {basis.round} is none of the run's {sizes.rounds}")
@@ -466,6 +487,7 @@ def _require_possible_basis(basis: RoundBasis) -> None:
     for ban in basis.bans:
         if not 1 <= ban.round < basis.round:
             raise EncodingError(f"a ban in round {ban.round} is not before round {basis.round}")
+    return sizes
 
 
 def _require_clients(name: str, clients: Sequence[int], sizes: Deployment) -> None:
@@ -475,28 +497,6 @@ def _require_clients(name: str, clients: Sequence[int], sizes: Deployment) -> No
             raise EncodingError(f"{name}: client {client} is none of the run's {sizes.clients}")
     if len(set(clients)) != len(clients):
         raise EncodingError(f"{name}: a client comes twice")
-
-
-def _require_possible_proof(proof: ClientProof) -> None:
-    """Refuse a proof of a round that no run with its configuration can have."""
-    _require_possible_basis(proof)
-    sizes = proof.deployment
-    _require_clients("client", [proof.client], sizes)
-    _require_clients("commitments", [entry.client for entry in proof.commitments], sizes)
-    if proof.decision is not None:
-        _require_possible_decision(proof.decision, sizes)
-    is_decided, has_ended = proof.decision is not None, proof.path.ended(proof.round) is not None
-    for name, part, is_due in (
-        ("decision", proof.decision, has_ended),
-        ("record", proof.record, is_decided),
-        ("siblings", proof.siblings, is_decided and proof.payload is not None),
-        ("payload", proof.payload, proof.commitment is not None),
-        ("signature", proof.signature, proof.commitment is not None),
-        ("committed_at", proof.committed_at, proof.commitment is not None),
-        ("ended_at", proof.ended_at, has_ended),
-    ):
-        if part is not None and not is_due:
-            raise EncodingError(f"{name} is given, and there is nothing that it could be of")
 
 
 def _require_possible_decision(decision: CommittedDecision, sizes: Deployment) -> None:
@@ -515,23 +515,3 @@ def _require_possible_decision(decision: CommittedDecision, sizes: Deployment) -
             f"next_seed {needed} there are more than {sizes.members} candidates; there are "
             f"{len(candidates)}"
         )
-
-
-def _require_linked(bundle: RoundBundle) -> None:
-    """Refuse blocks and transactions without an event, and events without theirs."""
-    if bundle.path.ended(bundle.round) is None or not bundle.logs:
-        raise EncodingError(f"round {bundle.round} does not end in the bundle")
-    places = [(log.block_number, log.log_index) for log in bundle.logs]
-    if any(earlier >= other for earlier, other in pairwise(places)):
-        raise EncodingError("logs are not in the order of blocks and log indices")
-    if bundle.opened_block > places[0][0]:
-        raise EncodingError(f"a log of block {places[0][0]} is before block {bundle.opened_block}")
-    blocks, transactions = bundle.blocks, bundle.transactions
-    named: tuple[tuple[str, list[object], list[object]], ...] = (
-        ("blocks", [b.number for b in blocks], [log.block_number for log in bundle.logs]),
-        ("transactions", [t.hash for t in transactions], [g.transaction_hash for g in bundle.logs]),
-        ("earlier", [one.round for one in bundle.earlier], [one.round for one in bundle.needed()]),
-    )
-    for name, listed, due in named:
-        if listed != list(dict.fromkeys(due)):
-            raise EncodingError(f"{name} are not exactly those that the round's events need")

@@ -89,7 +89,7 @@ class CutOff:
 
     Attributes:
         form: how S_a follows from the ranking.
-        edge_bits: float64 bits of the distance of the one of them next to those that are not.
+        edge_bits: float64 bits of the accepted distance that is next to the others.
     """
 
     form: AcceptanceForm
@@ -99,12 +99,7 @@ class CutOff:
 
 @dataclass(frozen=True, slots=True)
 class UpdateWeight:
-    """The share of an update in the model, exactly: `samples` of `total`.
-
-    Attributes:
-        samples: n_k; 1 for strategy 3.
-        total: Σ n_k over S_a; the number of accepted updates for strategy 3.
-    """
+    """The exact share of an update: n_k of Σ n_k over S_a; strategy 3 counts updates instead."""
 
     samples: int
     total: int
@@ -116,13 +111,11 @@ class ClientStatement:
 
     Attributes:
         has_committed: whether the contract took a commitment of it.
-        rank: its place; None if it was not ranked.
-        cut_off: where S_a ends; None if it was not ranked.
+        rank: its place, with `cut_off`; None if it was not ranked.
         weight: its share; None if its update was not used.
-        dropout: why it has no usable update, as the record says; None if it has one, or without a
-            record.
-        scores: what became of its scores; None unless it was a member of a decided round.
-        refusal: why its scores were refused; None unless they were.
+        dropout: why the record has no usable update of it; None if it has one, or without a record.
+        scores: None unless it was a member of a decided round.
+        refusal: None unless its scores were refused.
     """
 
     verdict: ClientVerdict
@@ -213,11 +206,10 @@ def _number(bits: int) -> str:
 
 @dataclass(frozen=True)
 class HeadPath:
-    """The way from one head to a later one.
+    """The links from one head to a later one, oldest first.
 
     Attributes:
         start: the first head; the configuration's digest where the path begins with the run.
-        links: what was added, oldest first.
     """
 
     start: Digest
@@ -244,21 +236,13 @@ class HeadPath:
         link = None if place is None else self.links[place]
         return None if isinstance(link, BanLink) else link
 
-    def before_end_of(self, round_number: int) -> HeadPath:
-        """Return the way up to where a round ends: a head after it says nothing of what follows."""
-        return HeadPath(self.start, self.links[: self.end_of(round_number)])
-
     def bans(self) -> tuple[BanLink, ...]:
         """Return the bans on the way, oldest first."""
         return tuple(link for link in self.links if isinstance(link, BanLink))
 
 
-_ENDED_WITHOUT = {
-    ProvenRole.NOT_SAMPLED: ClientVerdict.NOT_SAMPLED,
-    ProvenRole.BANNED: ClientVerdict.BANNED,
-}
 MAX_PROOF_BYTES = 64 << 20
-"""Of a document whose path is a hundred thousand rounds long."""
+"""Size of a document whose path is a hundred thousand rounds long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,12 +257,9 @@ class EventLocation:
 
 @dataclass(frozen=True, slots=True)
 class CommittedDecision:
-    """The parts of a decision that its head commits to.
+    """The parts of a decision that its head commits to; see `RoundDecided`.
 
     Attributes:
-        model: digest of w_{t+1}.
-        reveal: digest of the ranked trainers' payload digests.
-        incidents: digest of the incidents document, 32 zero bytes without one.
         next_seed: seed_{t+1}, which draws the next committee; None if there are C candidates.
     """
 
@@ -295,14 +276,11 @@ class CommittedDecision:
 
     def result(self) -> Digest:
         """Return what the committee voted on besides the sets."""
-        opening = encoding.ResultPreimage(
-            self.model,
-            self.updates_root,
-            self.scores_root,
+        roots, ranking = (
+            (self.updates_root, self.scores_root),
             encoding.ranking_digest(self.ranking),
-            self.reveal,
-            self.record,
         )
+        opening = encoding.ResultPreimage(self.model, *roots, ranking, self.reveal, self.record)
         return encoding.aggregation_result(opening)
 
 
@@ -325,9 +303,8 @@ class RoundBasis:
     """The basis of a round: the run, the heads before and after it, and its participants.
 
     Attributes:
-        chain_id: EIP-155.
-        deployed_after: hash of the block before the one that deployed it, which is part of the
-            domain's salt; zeros with `beacon = none`.
+        deployed_after: hash of the block before the deployment, which is part of the domain's
+            salt; zeros with `beacon = none`.
         configuration: the run document's bytes.
         path: heads from before the round to after it, from the configuration on if it is whole.
         committee: S_c, by places.
@@ -386,8 +363,8 @@ class RoundBasis:
 
     @property
     def path_to_end(self) -> HeadPath:
-        """The path up to where the round ends: a head after it says nothing of what follows."""
-        return self.path.before_end_of(self.round)
+        """The path up to where the round ends: a head does not commit to what follows it."""
+        return HeadPath(self.path.start, self.path.links[: self.path.end_of(self.round)])
 
 
 @dataclass(frozen=True)
@@ -396,11 +373,10 @@ class ClientProof(RoundBasis):
 
     Attributes:
         commitments: all that were taken in the round, in the chain's order.
-        decision: what was decided; None if nothing was.
-        record: bytes of the round's record; None where it is not needed, or not to be had.
+        record: bytes of the round's record; None where it is not needed, or not available.
         payload: digest of the client's payload; None where none is known.
         siblings: the Merkle proof of its update in the updates root; None if it is not ranked.
-        signature: the client's own, of its commitment; None if it has none, or it cannot be read.
+        signature: the client's, of its commitment; None if it has none, or it cannot be read.
         committed_at: where the chain holds its commitment; None without one.
         ended_at: where the chain holds decision or abandonment; None while open.
     """
@@ -439,35 +415,31 @@ class ClientProof(RoundBasis):
 
 def derive_statement(proof: ClientProof) -> ClientStatement:
     """Return what became of the client, as it follows from all but the claimed statement."""
-    role, has_committed = _role(proof), proof.commitment is not None
-    record, dropout = proof.recorded, None
-    if proof.decision is None:
-        verdict = (
-            ClientVerdict.OPEN if proof.path.ended(proof.round) is None else ClientVerdict.ABANDONED
-        )
-        return ClientStatement(verdict, role, has_committed)
-    if role in _ENDED_WITHOUT:
-        return ClientStatement(_ENDED_WITHOUT[role], role, has_committed)
+    client, decision, record = proof.client, proof.decision, proof.recorded
+    role, dropout = _role(proof), None
+    known = role, proof.commitment is not None
+    if decision is None:
+        is_open = proof.path.ended(proof.round) is None
+        return ClientStatement(ClientVerdict.OPEN if is_open else ClientVerdict.ABANDONED, *known)
+    if role in {ProvenRole.NOT_SAMPLED, ProvenRole.BANNED}:
+        return ClientStatement(ClientVerdict(role), *known)
     if record is not None:
-        reasons = {entry.client: entry.reason for entry in record.dropouts}
-        dropout = reasons.get(proof.client)
+        dropout = {entry.client: entry.reason for entry in record.dropouts}.get(client)
     if role is ProvenRole.MEMBER:
-        scores, refusal = _scores(proof, record)
-        return ClientStatement(
-            ClientVerdict.MEMBER,
-            role,
-            has_committed,
-            dropout=dropout,
-            scores=scores,
-            refusal=refusal,
-        )
-    rank = _rank(proof)
-    if rank is None:
-        return ClientStatement(ClientVerdict.DROPPED_OUT, role, has_committed, dropout=dropout)
-    cut_off = _cut_off(proof)
+        verdict, (scores, refusal) = ClientVerdict.MEMBER, _scores(proof, record)
+        return ClientStatement(verdict, *known, dropout=dropout, scores=scores, refusal=refusal)
+    bits = {word_client(word): word >> 32 for word in decision.ranking}
+    if client not in bits:
+        return ClientStatement(ClientVerdict.DROPPED_OUT, *known, dropout=dropout)
+    accepted, form = proof.sets[0], proof.deployment.form
+    rank = Rank([*bits].index(client), len(bits), bits[client], client in accepted)
+    edge = accepted[0 if form is AcceptanceForm.LAST else -1]
+    cut_off = CutOff(form, len(accepted), bits[edge])
     if not rank.accepted:
-        return ClientStatement(ClientVerdict.NOT_USED, role, has_committed, rank, cut_off)
-    return ClientStatement(ClientVerdict.USED, role, has_committed, rank, cut_off, _weight(proof))
+        return ClientStatement(ClientVerdict.NOT_USED, *known, rank, cut_off)
+    weights = weights_of(proof.document.parameters.form, proof.document.registry, accepted)
+    weight = UpdateWeight(weights[client], sum(weights.values()))
+    return ClientStatement(ClientVerdict.USED, *known, rank, cut_off, weight)
 
 
 def _role(proof: ClientProof) -> ProvenRole:
@@ -475,35 +447,8 @@ def _role(proof: ClientProof) -> ProvenRole:
         return ProvenRole.MEMBER
     if proof.registry[proof.client].is_banned_in(proof.round):
         return ProvenRole.BANNED
-    return (
-        ProvenRole.TRAINER
-        if proof.client in proof.participants.trainers
-        else ProvenRole.NOT_SAMPLED
-    )
-
-
-def _rank(proof: ClientProof) -> Rank | None:
-    ranking = () if proof.decision is None else proof.decision.ranking
-    accepted = proof.client in proof.sets[0]
-    for place, word in enumerate(ranking):
-        if word_client(word) == proof.client:
-            return Rank(place, len(ranking), word >> 32, accepted)
-    return None
-
-
-def _cut_off(proof: ClientProof) -> CutOff | None:
-    if proof.decision is None:
-        return None
-    accepted, form = proof.sets[0], proof.deployment.form
-    bits = {word_client(word): word >> 32 for word in proof.decision.ranking}
-    edge = accepted[0 if form is AcceptanceForm.LAST else -1]
-    return CutOff(form, len(accepted), bits[edge])
-
-
-def _weight(proof: ClientProof) -> UpdateWeight:
-    document = proof.document
-    weights = weights_of(document.parameters.form, document.registry, proof.sets[0])
-    return UpdateWeight(weights[proof.client], sum(weights.values()))
+    is_trainer = proof.client in proof.participants.trainers
+    return ProvenRole.TRAINER if is_trainer else ProvenRole.NOT_SAMPLED
 
 
 def _scores(
@@ -518,14 +463,12 @@ def _scores(
         return ScoresTaken.COUNTED, None
     refused = (item for item in record.refused if item.signed.scores.member == proof.client)
     entry = next(refused, None)
-    if entry is not None:
-        return ScoresTaken.REFUSED, entry.reason
-    return ScoresTaken.NONE, None
+    return (ScoresTaken.NONE, None) if entry is None else (ScoresTaken.REFUSED, entry.reason)
 
 
 @lru_cache(maxsize=8)
 def _document(configuration: bytes) -> RunDocument:
-    # Whoever checks many proofs of a run reads its configuration once.
+    # A check of many proofs of a run reads its configuration once.
     return decode_run(configuration)
 
 
@@ -562,12 +505,12 @@ class RoundBundle(RoundBasis):
     def model_at(self, round_number: int) -> Digest:
         """Return the digest of the model that the bundle's round, or an earlier one, began with."""
         link = self.decided_before(round_number)
-        if link is None and not self.is_whole:
+        if link is None:
+            if self.is_whole:
+                return self.document.initial_model
             raise EncodingError(
                 f"the path does not reach back to the model that round {round_number} began with"
             )
-        if link is None:
-            return self.document.initial_model
         for earlier in self.earlier:
             if earlier.round == link.round:
                 return earlier.model

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache, cached_property
 
@@ -26,8 +25,8 @@ from ledger.audit.replay import LOG_BATCH_BLOCKS
 from ledger.chain.contract.codec import CommitCall
 from ledger.chain.contract.deploy import code_violation
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.ports import Log, LogQuery, UncheckableCreationError
-from ledger.chain.round_ledger import RecordedEvent
+from ledger.chain.ports import LogQuery, UncheckableCreationError
+from ledger.chain.round_ledger import ENDS, RecordedEvent
 from ledger.protocol import merkle
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.record import decode_record
@@ -37,13 +36,12 @@ from ledger.protocol.errors import BlobError, ChainError, ConfigurationError, En
 from ledger.protocol.judgement import sets_of, update_leaves
 from ledger.protocol.ledger_state import (
     Deployment,
-    Event,
     LedgerView,
     RoundAbandoned,
     RoundDecided,
     RoundStart,
-    UpdatesCommitted,
     links_of,
+    mined_commitments,
 )
 from ledger.protocol.types import Address, ClientId, Digest, Domain
 from ledger.storage.blobs import BlobReader
@@ -65,20 +63,19 @@ class RecordedRound:
 
     @classmethod
     def read(cls, ledger: CommitteeLedger, number: int) -> RecordedRound:
-        """Return what a contract's events say of a round."""
+        """Return a round of a contract."""
         opening = ledger.opening(number) if number > 0 else None
         events = () if opening is None else tuple(ledger.round_events(number))
-        ends = (i for i, each in enumerate(events) if _ends(each.event))
+        ends = (i for i, each in enumerate(events) if isinstance(each.event, ENDS))
         return cls(opening, events[: next(ends, len(events)) + 1])
 
     @property
     def end(self) -> RecordedEvent | None:
         """The decision or abandonment; None while the round is open."""
-        return self.events[-1] if self.events and _ends(self.events[-1].event) else None
+        return next((each for each in self.events[-1:] if isinstance(each.event, ENDS)), None)
 
     @property
     def decided(self) -> RoundDecided | None:
-        """The decision; None without one."""
         event = None if self.end is None else self.end.event
         return event if isinstance(event, RoundDecided) else None
 
@@ -92,20 +89,15 @@ class RecordedRound:
     def committed(self) -> tuple[tuple[RecordedCommitment, RecordedEvent], ...]:
         """The commitments in the chain's order, each with the event that holds it."""
         return tuple(
-            (RecordedCommitment(*pair), each)
+            (RecordedCommitment(mined.client, mined.commitment), each)
             for each in self.events
-            if isinstance(each.event, UpdatesCommitted)
-            for pair in zip(each.event.clients, each.event.commitments, strict=True)
+            for mined in mined_commitments(each.event, each.block_number)
         )
 
     @property
     def commitments(self) -> tuple[RecordedCommitment, ...]:
         """The commitments in the chain's order."""
         return tuple(made for made, _ in self.committed)
-
-
-def _ends(event: Event) -> bool:
-    return isinstance(event, RoundDecided | RoundAbandoned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +108,7 @@ class TrustedContract:
         code_doubt: why code or creation there are not the ledger's; empty if they are.
         code_unchecked: why the creation is not checkable; empty if it is.
         bans: those recorded before the round opened, in the chain's order.
-        is_final: whether nothing of all this can be taken back.
+        is_final: whether the chain cannot take any of this back.
     """
 
     domain: Domain
@@ -130,7 +122,7 @@ class TrustedContract:
 
 
 def read_trusted_contract(ledger: CommitteeLedger, round_number: int) -> TrustedContract:
-    """Return what a contract says of a round."""
+    """Return a round as a contract reports it."""
     chain, domain = ledger.chain, ledger.domain()
     deployment, final = ledger.deployment(), chain.finalized()
     round_ = RecordedRound.read(ledger, round_number)
@@ -157,14 +149,13 @@ def _bans_before(ledger: CommitteeLedger, round_number: int) -> tuple[RecordedBa
     return tuple(ban for ban in bans if ban.round < round_number)
 
 
-def location_of(recorded: RecordedEvent | Log) -> EventLocation:
-    """Return where a chain holds an event or a log."""
+def _location_of(recorded: RecordedEvent) -> EventLocation:
     where = recorded.block_number, recorded.block_hash, recorded.transaction_hash
     return EventLocation(*where, recorded.log_index)
 
 
 class _Rounds:
-    """The rounds that one proof or bundle speaks of, each read once."""
+    """The rounds of one proof or bundle, each read once."""
 
     def __init__(self, ledger: CommitteeLedger) -> None:
         self.deployment = ledger.deployment()
@@ -187,16 +178,22 @@ class _Rounds:
             genesis_hash=ledger.chain.genesis_hash,
             round=round_number,
             configuration=configuration,
-            path=self.whole_path() if whole else self.path(first, round_number),
+            path=self._whole_path() if whole else self.path(first, round_number),
             seed=opening.seed,
             committee=opening.committee,
             bans=_bans_before(ledger, round_number),
         )
 
-    def whole_path(self) -> HeadPath:
+    def _whole_path(self) -> HeadPath:
         """Return the way from the run's first head to its newest."""
+        ledger, newest = self._ledger, self._ledger.chain.head().number
+        events = (
+            recorded.event
+            for first in range(ledger.from_block, newest + 1, LOG_BATCH_BLOCKS)
+            for recorded in ledger.recorded_in(first, min(first + LOG_BATCH_BLOCKS - 1, newest))
+        )
         view = LedgerView.at_deployment(self.deployment)
-        return HeadPath(self.deployment.config, tuple(links_of(view, self._events())))
+        return HeadPath(self.deployment.config, tuple(links_of(view, events)))
 
     def path(self, first: int, last: int) -> HeadPath:
         """Return the way from the head that a round opened with to the end of a later one."""
@@ -213,13 +210,6 @@ class _Rounds:
         decisions = (self.find(earlier).decided for earlier in range(number - 1, 0, -1))
         return next(filter(None, decisions), None)
 
-    def _events(self) -> Iterator[Event]:
-        newest = self._ledger.chain.head().number
-        for first in range(self._ledger.from_block, newest + 1, LOG_BATCH_BLOCKS):
-            last = min(first + LOG_BATCH_BLOCKS - 1, newest)
-            for recorded in self._ledger.recorded_in(first, last):
-                yield recorded.event
-
 
 def make_proof(
     ledger: CommitteeLedger,
@@ -233,8 +223,8 @@ def make_proof(
 
     Args:
         whole: let the path begin with the run and end with the newest head, so that any later
-            head that somebody kept will do; it is then as long as the run. Else it is as long as
-            the round and the one before.
+            head proves it; it is then as long as the run. Else it covers the round and the one
+            before.
     """
     rounds = _Rounds(ledger)
     basis = rounds.basis(blobs, round_number, whole=whole)
@@ -248,13 +238,13 @@ def make_proof(
         **basis.parts(),
         client=client,
         commitments=round_.commitments,
-        decision=None if decided is None else _decision_of(decided, rounds.deployment),
+        decision=None if decided is None else _committed_part(decided, rounds.deployment),
         record=None,
         payload=None,
         siblings=None,
         signature=None if own is None else _signature(ledger, *own),
-        committed_at=None if own is None else location_of(own[1]),
-        ended_at=None if round_.end is None else location_of(round_.end),
+        committed_at=None if own is None else _location_of(own[1]),
+        ended_at=None if round_.end is None else _location_of(round_.end),
         statement=_UNCLAIMED,
     )
     if decided is not None:
@@ -262,7 +252,7 @@ def make_proof(
     return replace(proof, statement=derive_statement(proof))
 
 
-def _decision_of(event: RoundDecided, sizes: Deployment) -> CommittedDecision:
+def _committed_part(event: RoundDecided, sizes: Deployment) -> CommittedDecision:
     is_drawn = len(sets_of(sizes, event.ranking).candidates) > sizes.members
     parts = {field.name: getattr(event, field.name) for field in fields(CommittedDecision)}
     return CommittedDecision(**parts | {"next_seed": event.next_seed if is_drawn else None})
@@ -274,7 +264,7 @@ def _with_record(proof: ClientProof, event: RoundDecided, blobs: BlobReader) -> 
         data = blobs.get(event.record, MAX_DOCUMENT_BYTES)
         record = decode_record(data)
     except (BlobError, EncodingError):
-        return proof  # which says that it lacks the record
+        return proof  # a caveat names the missing record
     payloads = record.payloads()
     ranked = [word_client(word) for word in event.ranking]
     if proof.client in ranked and payloads.keys() >= set(ranked):
@@ -291,7 +281,7 @@ def _with_record(proof: ClientProof, event: RoundDecided, blobs: BlobReader) -> 
 def _signature(
     ledger: CommitteeLedger, own: RecordedCommitment, recorded: RecordedEvent
 ) -> bytes | None:
-    """Return the client's signature out of call data; None where they do not say it."""
+    """Return the client's signature from call data; None if they do not contain it."""
     try:
         call = ledger.call_of(recorded.transaction_hash)
     except ChainError:  # nodes may drop the index of old transactions
@@ -308,8 +298,7 @@ def make_bundle(
     """Return what the chain holds of a round, and what its beginning follows from.
 
     Args:
-        whole: let the path begin with the run and end with the newest head, so that any later
-            head that somebody kept will do. Else it reaches back to the models that are needed.
+        whole: as in `make_proof`; else the path reaches back to the models that are needed.
     """
     rounds, chain = _Rounds(ledger), ledger.chain
     basis, round_ = rounds.basis(blobs, round_number, whole=whole), rounds.find(round_number)
@@ -321,30 +310,20 @@ def make_bundle(
         first = 1 if None in events else min(event.round for event in earlier)
         basis = replace(basis, path=rounds.path(first, round_number))
     assert round_.opening is not None, "a round that has ended was opened"
-    logs = _logs(ledger, round_, round_.opening.opened_block)
+    places = {(each.block_number, each.log_index) for each in round_.events}
+    opened, last = round_.opening.opened_block, max(block for block, _ in places)
+    found = chain.logs(LogQuery(ledger.address, [], opened, last))
+    logs = tuple(log for log in found if (log.block_number, log.log_index) in places)
+    if len(logs) != len(places):
+        raise ChainError("the chain does not hold the events of a round that it has answered with")
     numbers = dict.fromkeys(log.block_number for log in logs)
     hashes = dict.fromkeys(log.transaction_hash for log in logs)
     transactions = map(chain.transaction, hashes)
     return RoundBundle(
         **basis.parts(),
-        opened_block=round_.opening.opened_block,
-        earlier=tuple(map(_earlier, earlier)),
+        opened_block=opened,
+        earlier=tuple(EarlierDecision(**asdict(e.opening()), round=e.round) for e in earlier),
         blocks=tuple(replace(chain.block(number), timestamp=0) for number in numbers),
         transactions=tuple(replace(each, sender="", nonce=0) for each in transactions),
         logs=logs,
     )
-
-
-def _earlier(event: RoundDecided) -> EarlierDecision:
-    return EarlierDecision(**asdict(event.opening()), round=event.round)
-
-
-def _logs(ledger: CommitteeLedger, round_: RecordedRound, opened_block: int) -> tuple[Log, ...]:
-    """Return the logs of a round's events, as the chain has them."""
-    places = {(each.block_number, each.log_index) for each in round_.events}
-    last = max(block for block, _ in places)
-    logs = ledger.chain.logs(LogQuery(ledger.address, [], opened_block, last))
-    found = tuple(log for log in logs if (log.block_number, log.log_index) in places)
-    if len(found) != len(places):
-        raise ChainError("the chain does not hold the events of a round that it has answered with")
-    return found

@@ -1,7 +1,7 @@
 """Verification of a proof by its recipient, step by step, from what the recipient trusts.
 
-Nothing that the document says is believed: what follows from its parts is computed again, and the
-parts are compared with a head that was kept, or with a contract on the caller's own chain.
+No claim of the document is believed: the verification computes again what follows from its parts,
+and compares the parts with a head that was kept, or with a contract on the caller's own chain.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ledger.audit.proofs.proof import (
     stated,
 )
 from ledger.audit.proofs.recorded import TrustedContract
-from ledger.audit.report import AuditOutcome, StepOutcome, outcome_of, shown
+from ledger.audit.report import AuditOutcome, StepOutcome, outcome_of, shown, text_of
 from ledger.chain.ports import Log
 from ledger.chain.round_ledger import RecordedEvent
 from ledger.protocol import encoding, merkle
@@ -41,7 +41,6 @@ from ledger.protocol.ledger_state import (
     Deployment,
     EndLink,
     MinedCommitment,
-    RoundStart,
 )
 from ledger.protocol.signing import recover, typed_digest
 from ledger.protocol.types import NO_DIGEST, ClientId, Commitment, Digest, DropoutReason
@@ -163,12 +162,7 @@ Value: TypeAlias = "str | int | tuple[Value, ...] | None"
 
 @dataclass(frozen=True, slots=True)
 class VerificationStep:
-    """One comparison.
-
-    Attributes:
-        expected: the value that it must have.
-        is_ok: whether they agree; None where that is unknown.
-    """
+    """One comparison; `is_ok` is None where the expected value is unknown."""
 
     name: StepName
     expected: Value
@@ -177,7 +171,6 @@ class VerificationStep:
 
     @property
     def outcome(self) -> StepOutcome:
-        """Not checkable where nothing is here to compare with."""
         if self.is_ok is None:
             return StepOutcome.NOT_CHECKABLE
         return StepOutcome.PASSED if self.is_ok else StepOutcome.FAILED
@@ -216,7 +209,7 @@ def compare(
 
 
 def not_comparable(name: StepName, computed: Value = None) -> VerificationStep:
-    """Return a comparison for which nothing is here that could be expected."""
+    """Return a comparison whose expected value is unknown."""
     return VerificationStep(name, None, computed, None)
 
 
@@ -247,42 +240,15 @@ def final_trust(basis: RoundBasis, trusted: Trusted | None) -> Trusted | None:
 
 
 def verify_basis(basis: RoundBasis, trusted: Trusted | None) -> Iterator[VerificationStep]:
-    """Yield whether run, heads, seed, committee and bans are those that one trusts."""
-    match trusted:
-        case TrustedContract():
-            yield from _of_contract(basis, trusted)
-            yield _of_end(basis, trusted)
-            opening = trusted.round.opening
-            seed = None if opening is None else to_hex(opening.seed)
-            yield compare(StepName.SEED, seed, to_hex(basis.seed), is_final=trusted.is_final)
-        case TrustedHead(head):
-            yield from _of_head(basis, head)
-            yield _of_seed(basis)
-        case None:
-            yield not_comparable(StepName.HEAD)
-            yield not_comparable(StepName.CONFIGURATION, to_hex(basis.config))
-            yield _of_seed(basis)
-    yield _of_committee(basis, trusted)
-    yield _of_bans(basis, trusted)
+    """Yield whether run, heads, seed, committee and bans are those that the recipient trusts."""
+    if isinstance(trusted, TrustedContract):
+        return _by_contract(basis, trusted)
+    return _by_path(basis, None if trusted is None else trusted.head)
 
 
-def _of_head(basis: RoundBasis, head: Digest) -> Iterator[VerificationStep]:
-    """Yield whether a head that was kept commits to the round, and to the configuration."""
-    heads, place = basis.path.heads, basis.path.end_of(basis.round)
-    # A head from before the round commits to nothing in it; one that is not on the way may be of
-    # a later round than the path reaches, or of another run, and nobody can tell which.
-    later = heads[place + 1 :] if place is not None else heads[-1:]
-    computed, is_ok = (head, True) if head in later else (heads[-1], None)
-    yield VerificationStep(StepName.HEAD, to_hex(head), to_hex(computed), is_ok)
-    start, config = to_hex(basis.path.start), to_hex(basis.config)
-    # A path from the middle of a run does not say where the run began.
-    whole = compare(StepName.CONFIGURATION, start, config)
-    yield whole if basis.is_whole else not_comparable(StepName.CONFIGURATION, config)
-
-
-def _of_contract(basis: RoundBasis, facts: TrustedContract) -> Iterator[VerificationStep]:
-    """Yield whether it is the contract that is trusted, deployed as the configuration demands."""
-    here, there = basis.domain, facts.domain
+def _by_contract(basis: RoundBasis, facts: TrustedContract) -> Iterator[VerificationStep]:
+    """Yield whether the basis is of the contract, and of the round as the contract records it."""
+    here, there, is_final = basis.domain, facts.domain, facts.is_final
     yield compare(
         StepName.CONTRACT,
         (there.chain_id, to_hex(facts.genesis_hash), to_hex(there.contract), to_hex(there.salt)),
@@ -295,60 +261,64 @@ def _of_contract(basis: RoundBasis, facts: TrustedContract) -> Iterator[Verifica
     names = [field.name for field in fields(Deployment)]
     odd = (name for name in names if getattr(recorded, name) != getattr(demanded, name))
     name = next(odd, names[0])
-    pair = ((name, _field(sizes, name)) for sizes in (recorded, demanded))
+    pair = ((name, text_of(getattr(sizes, name))) for sizes in (recorded, demanded))
     yield compare(StepName.DEPLOYMENT, *pair)
+    place, end = basis.path.end_of(basis.round), facts.round.head
+    reached = None if place is None else to_hex(basis.path.heads[place + 1])
+    expected = None if end is None else to_hex(end)
+    yield compare(StepName.HEAD, expected, reached, is_final=is_final)
+    opening = facts.round.opening
+    seed = None if opening is None else to_hex(opening.seed)
+    yield compare(StepName.SEED, seed, to_hex(basis.seed), is_final=is_final)
+    elected = None if opening is None else to_hex(encoding.set_digest(opening.committee))
+    committee = to_hex(encoding.set_digest(basis.committee))
+    yield compare(StepName.COMMITTEE, elected, committee, is_final=is_final)
+    yield compare(StepName.BANS, facts.bans, basis.bans, is_final=is_final)
 
 
-def _of_end(basis: RoundBasis, facts: TrustedContract) -> VerificationStep:
-    place = basis.path.end_of(basis.round)
-    computed = None if place is None else to_hex(basis.path.heads[place + 1])
-    expected = None if facts.round.head is None else to_hex(facts.round.head)
-    return compare(StepName.HEAD, expected, computed, is_final=facts.is_final)
-
-
-def _of_seed(basis: RoundBasis) -> VerificationStep:
-    """Return whether the seed is the link's; no head commits to that of an open round yet."""
-    link = basis.path.ended(basis.round)
+def _by_path(basis: RoundBasis, head: Digest | None) -> Iterator[VerificationStep]:
+    """Yield whether a head that was kept commits to the basis; None for no such head."""
+    path, config = basis.path, to_hex(basis.config)
+    if head is None:
+        yield not_comparable(StepName.HEAD)
+        yield not_comparable(StepName.CONFIGURATION, config)
+    else:
+        # A head from before the round commits to nothing in it. One that is not on the path may be
+        # of a later round than the path reaches, or of another run: that cannot be decided here.
+        place = path.end_of(basis.round)
+        later = path.heads[place + 1 :] if place is not None else path.heads[-1:]
+        computed, is_ok = (head, True) if head in later else (path.heads[-1], None)
+        yield VerificationStep(StepName.HEAD, to_hex(head), to_hex(computed), is_ok)
+        # A path from the middle of a run does not contain where the run began.
+        whole = compare(StepName.CONFIGURATION, to_hex(path.start), config)
+        yield whole if basis.is_whole else not_comparable(StepName.CONFIGURATION, config)
+    link, seed = path.ended(basis.round), to_hex(basis.seed)
+    # No head commits to the seed of an open round yet.
     if link is None:
-        return not_comparable(StepName.SEED, to_hex(basis.seed))
-    return compare(StepName.SEED, to_hex(link.seed), to_hex(basis.seed))
+        yield not_comparable(StepName.SEED, seed)
+    else:
+        yield compare(StepName.SEED, to_hex(link.seed), seed)
+    yield _committee_on_path(basis)
+    links = basis.path_to_end.bans()
+    linked = tuple(
+        RecordedBan(each.round, each.client) for each in links if each.round < basis.round
+    )
+    if basis.is_whole or not set(linked) <= set(basis.bans):
+        yield compare(StepName.BANS, linked, basis.bans)
+    else:
+        yield not_comparable(StepName.BANS, basis.bans)
 
 
-def _of_committee(basis: RoundBasis, trusted: Trusted | None) -> VerificationStep:
+def _committee_on_path(basis: RoundBasis) -> VerificationStep:
     """Return whether the committee is the one that the round before elected, or that was drawn."""
-    computed = to_hex(encoding.set_digest(basis.committee))
-    if isinstance(trusted, TrustedContract):
-        opening = trusted.round.opening
-        elected = None if opening is None else to_hex(encoding.set_digest(opening.committee))
-        return compare(StepName.COMMITTEE, elected, computed, is_final=trusted.is_final)
+    computed, sizes = to_hex(encoding.set_digest(basis.committee)), basis.deployment
     before = basis.path_to_end.ended(basis.round - 1)
     if before is not None:
         return compare(StepName.COMMITTEE, to_hex(before.committee), computed)
     if basis.round > 1:
         return not_comparable(StepName.COMMITTEE, computed)
-    sizes = basis.deployment
     drawn = drawn_committee(basis.seed, sizes.clients, sizes.members, ())
     return compare(StepName.COMMITTEE, to_hex(encoding.set_digest(drawn)), computed)
-
-
-def _of_bans(basis: RoundBasis, trusted: Trusted | None) -> VerificationStep:
-    """Return whether no ban was added, and none is hidden, from before the round opened."""
-    computed = basis.bans
-    if isinstance(trusted, TrustedContract):
-        recorded = trusted.bans
-        return compare(StepName.BANS, recorded, computed, is_final=trusted.is_final)
-    links = basis.path_to_end.bans()
-    linked = tuple(
-        RecordedBan(link.round, link.client) for link in links if link.round < basis.round
-    )
-    if basis.is_whole or not set(linked) <= set(computed):
-        return compare(StepName.BANS, linked, computed)
-    return not_comparable(StepName.BANS, computed)
-
-
-def _field(deployment: Deployment, name: str) -> Value:
-    value = getattr(deployment, name)
-    return to_hex(value) if isinstance(value, bytes) else str(value)
 
 
 _SENTENCES: dict[AuditOutcome, str] = {
@@ -361,7 +331,7 @@ _SENTENCES: dict[AuditOutcome, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ProofVerification:
-    """The result of checking a proof, and what is not proven, however the steps end."""
+    """The result of checking a proof; the caveats are not proven, whatever the steps show."""
 
     round: int
     client: ClientId
@@ -401,35 +371,24 @@ def verify_proof(
     steps += _of_round(proof, trusted)
     steps += _of_update(proof)
     if proof.decision is not None and proof.recorded is not None:
-        steps += _of_record(proof, proof.decision, proof.recorded)
-        if isinstance(trusted, TrustedContract) and trusted.round.opening is not None:
-            steps.append(_of_closing(proof, proof.recorded, trusted, trusted.round.opening))
+        steps += _of_record(proof, proof.decision, proof.recorded, trusted)
     claimed = proof.statement
-    steps.append(
-        VerificationStep(
-            StepName.STATEMENT, str(claimed.verdict), str(statement.verdict), claimed == statement
-        )
-    )
-    caveats = caveats_of(proof, statement, trusted)
+    verdicts = str(claimed.verdict), str(statement.verdict)
+    steps.append(VerificationStep(StepName.STATEMENT, *verdicts, claimed == statement))
+    caveats = tuple(_caveats(proof, statement, trusted))
     return ProofVerification(round_number, client, statement, tuple(steps), caveats)
 
 
 def _of_round(proof: ClientProof, trusted: Trusted | None) -> Iterator[VerificationStep]:
-    """Yield what was decided, who committed, and where the chain holds it."""
+    """Yield what was decided, the commitments, and where the chain holds them."""
     link, decision, commitments = (
         proof.path.ended(proof.round),
         proof.decision,
         _taken(proof.commitments),
     )
     if link is not None:
-        yield _of_decision(proof, link, decision)
+        yield _of_decision(proof, link)
     if isinstance(trusted, TrustedContract):
-        yield compare(
-            StepName.COMMITMENTS,
-            _taken(trusted.round.commitments),
-            commitments,
-            is_final=trusted.is_final,
-        )
         yield from _of_places(proof, trusted)
     elif link is not None:
         yield compare(StepName.COMMITMENTS, to_hex(link.commitments), commitments)
@@ -442,30 +401,31 @@ def _of_round(proof: ClientProof, trusted: Trusted | None) -> Iterator[Verificat
 
 
 def _of_places(proof: ClientProof, facts: TrustedContract) -> Iterator[VerificationStep]:
-    """Yield whether the chain has the round's end and the commitment at the claimed locations."""
-    if facts.round.end is not None or proof.ended_at is not None:
-        expected, claimed = location_value(facts.round.end), location_value(proof.ended_at)
-        yield compare(StepName.OUTCOME_PLACE, expected, claimed, is_final=facts.is_final)
+    """Yield whether the chain has the commitments, and the claimed locations."""
+    round_, is_final = facts.round, facts.is_final
+    taken = _taken(round_.commitments)
+    yield compare(StepName.COMMITMENTS, taken, _taken(proof.commitments), is_final=is_final)
+    if round_.end is not None or proof.ended_at is not None:
+        expected, claimed = location_value(round_.end), location_value(proof.ended_at)
+        yield compare(StepName.OUTCOME_PLACE, expected, claimed, is_final=is_final)
     if proof.commitment is not None:
-        taken = {made.client: place for made, place in facts.round.committed}
-        expected = location_value(taken.get(proof.client))
+        places = {made.client: place for made, place in round_.committed}
+        expected = location_value(places.get(proof.client))
         claimed = location_value(proof.committed_at)
-        yield compare(StepName.COMMITMENT_PLACE, expected, claimed, is_final=facts.is_final)
+        yield compare(StepName.COMMITMENT_PLACE, expected, claimed, is_final=is_final)
 
 
-def _of_decision(
-    proof: ClientProof, link: EndLink, decision: CommittedDecision | None
-) -> VerificationStep:
-    """Return whether sets, result and votes are those of the link; none, where it has none."""
+def _of_decision(proof: ClientProof, link: EndLink) -> VerificationStep:
+    """Return whether sets, result and votes are those of the link; an abandonment has none."""
     computed: tuple[Value, ...] = ()
     expected: tuple[Value, ...] = ()
+    decision = proof.decision
     if isinstance(link, DecisionLink):
-        digests = link.accepted, link.committee, link.result, link.votes
-        expected = tuple(map(to_hex, digests))
+        expected = tuple(map(to_hex, (link.accepted, link.committee, link.result, link.votes)))
     if decision is not None:
-        accepted, elected = map(encoding.set_digest, proof.sets)
+        sets = map(encoding.set_digest, proof.sets)
         votes = encoding.votes_digest(decision.views, decision.signers, decision.incidents)
-        computed = tuple(map(to_hex, (accepted, elected, decision.result(), votes)))
+        computed = tuple(map(to_hex, (*sets, decision.result(), votes)))
     return compare(StepName.DECISION, expected, computed)
 
 
@@ -493,21 +453,18 @@ def _of_update(proof: ClientProof) -> Iterator[VerificationStep]:
 
 
 def _of_record(
-    proof: ClientProof, decision: CommittedDecision, record: RoundRecord
+    proof: ClientProof, decision: CommittedDecision, record: RoundRecord, trusted: Trusted | None
 ) -> Iterator[VerificationStep]:
     """Yield whether the record is the one that was voted for, and fits the chain."""
     data = proof.record or b""
     yield compare(StepName.RECORD, to_hex(decision.record), to_hex(encoding.sha256(data)))
-    counted = _counted(proof, record.base)
-    yield compare(
-        StepName.BASE,
-        (record.round, to_hex(record.base)),
-        (proof.round, None if counted is None else to_hex(record.base)),
-    )
+    counted, recorded = _counted(proof, record.base), to_hex(record.base)
+    base = None if counted is None else recorded
+    yield compare(StepName.BASE, (record.round, recorded), (proof.round, base))
     payloads = record.payloads()
     ranked = [word_client(word) for word in decision.ranking]
-    lacking = tuple(sorted(set(ranked).difference(payloads)))
-    reveal = None if lacking else to_hex(encoding.reveal_of(payloads, ranked))
+    is_whole = payloads.keys() >= set(ranked)
+    reveal = to_hex(encoding.reveal_of(payloads, ranked)) if is_whole else None
     yield compare(StepName.REVEAL, to_hex(decision.reveal), reveal)
     root = merkle.root(merkle.SCORES_LEAF, score_leaves(record))
     yield compare(StepName.SCORES_ROOT, to_hex(decision.scores_root), to_hex(root))
@@ -515,21 +472,17 @@ def _of_record(
     if counted is not None and proof.client in dropouts:
         has_committed = dropouts[proof.client] is not DropoutReason.NO_COMMITMENT
         yield compare(StepName.DROPOUT, int(proof.client in counted), int(has_committed))
-
-
-def _of_closing(
-    proof: ClientProof, record: RoundRecord, facts: TrustedContract, opening: RoundStart
-) -> VerificationStep:
-    """Return whether the record is of the commitments that the chain's blocks make count."""
-    mined = [MinedCommitment(place.block_number, *made) for made, place in facts.round.committed]
-    end = window_end(proof.deployment, opening.opened_block)
-    closing = round_closing(end, proof.participants.expected, end, mined)
-    base = None if closing is None else to_hex(closing.base)
-    return compare(StepName.CLOSING, base, to_hex(record.base), is_final=facts.is_final)
+    if isinstance(trusted, TrustedContract) and trusted.round.opening is not None:
+        # The chain's blocks determine which commitments count.
+        mined = [MinedCommitment(at.block_number, *made) for made, at in trusted.round.committed]
+        end = window_end(proof.deployment, trusted.round.opening.opened_block)
+        closing = round_closing(end, proof.participants.expected, end, mined)
+        true = None if closing is None else to_hex(closing.base)
+        yield compare(StepName.CLOSING, true, recorded, is_final=trusted.is_final)
 
 
 def _counted(proof: ClientProof, base: Digest) -> frozenset[ClientId] | None:
-    """Return whose commitments count by a base; None if the chain never had it."""
+    """Return the clients whose commitments count by a base; None if the chain never had it."""
     digest, clients = NO_DIGEST, set[ClientId]()
     if digest == base:
         return frozenset()
@@ -542,15 +495,8 @@ def _counted(proof: ClientProof, base: Digest) -> frozenset[ClientId] | None:
 
 
 def _taken(promises: tuple[RecordedCommitment, ...]) -> Value:
-    return to_hex(
-        encoding.commitments_chain((entry.client, entry.commitment) for entry in promises)
-    )
-
-
-_OF_DROPOUT = {
-    DropoutReason.PAYLOAD_MISSING: Caveat.ABSENCE_CERTIFIED,
-    DropoutReason.PAYLOAD_MALFORMED: Caveat.MALFORMED_CERTIFIED,
-}
+    pairs = ((entry.client, entry.commitment) for entry in promises)
+    return to_hex(encoding.commitments_chain(pairs))
 
 
 def caveats_of_trust(trusted: Trusted | None, *of_head: Caveat) -> tuple[Caveat, ...]:
@@ -564,33 +510,25 @@ def caveats_of_trust(trusted: Trusted | None, *of_head: Caveat) -> tuple[Caveat,
             return of_head
 
 
-def caveats_of(
+def _caveats(
     proof: ClientProof, statement: ClientStatement, trusted: Trusted | None
-) -> tuple[Caveat, ...]:
-    """Return what is not proven of a statement."""
-    has_places = proof.committed_at is not None or proof.ended_at is not None
+) -> Iterator[Caveat]:
+    """Yield what is not proven of a statement."""
     of_head = {
         Caveat.CONTRACT_UNPROVEN: proof.signature is None,
-        Caveat.PLACES_UNPROVEN: has_places,
+        Caveat.PLACES_UNPROVEN: proof.committed_at is not None or proof.ended_at is not None,
         Caveat.CLOSING_CERTIFIED: proof.record is not None,
     }
-    of_trust = caveats_of_trust(trusted, *(caveat for caveat, holds in of_head.items() if holds))
-    return (*of_trust, *_of_statement(proof, statement))
-
-
-def _of_statement(proof: ClientProof, statement: ClientStatement) -> Iterator[Caveat]:
-    if proof.commitment is not None and proof.signature is None:
-        yield Caveat.AUTHOR_LACKING
-    if statement.rank is not None:
-        yield Caveat.DISTANCES_CERTIFIED
-    if statement.verdict is ClientVerdict.USED:
-        yield Caveat.MODEL_CERTIFIED
-    if statement.dropout in _OF_DROPOUT:
-        yield _OF_DROPOUT[statement.dropout]
-    if statement.scores is ScoresTaken.NONE and statement.dropout is None:
-        yield Caveat.SILENCE_UNPROVEN
-    is_active = (
-        statement.role in {ProvenRole.TRAINER, ProvenRole.MEMBER} and proof.decision is not None
-    )
-    if is_active and proof.record is None and proof.siblings is None:
-        yield Caveat.RECORD_LACKING
+    yield from caveats_of_trust(trusted, *(caveat for caveat, holds in of_head.items() if holds))
+    is_active = statement.role in {ProvenRole.TRAINER, ProvenRole.MEMBER}
+    lacks_record = proof.record is None and proof.siblings is None
+    of_statement = {
+        Caveat.AUTHOR_LACKING: proof.commitment is not None and proof.signature is None,
+        Caveat.DISTANCES_CERTIFIED: statement.rank is not None,
+        Caveat.MODEL_CERTIFIED: statement.verdict is ClientVerdict.USED,
+        Caveat.ABSENCE_CERTIFIED: statement.dropout is DropoutReason.PAYLOAD_MISSING,
+        Caveat.MALFORMED_CERTIFIED: statement.dropout is DropoutReason.PAYLOAD_MALFORMED,
+        Caveat.SILENCE_UNPROVEN: statement.scores is ScoresTaken.NONE and not statement.dropout,
+        Caveat.RECORD_LACKING: is_active and proof.decision is not None and lacks_record,
+    }
+    yield from (caveat for caveat, holds in of_statement.items() if holds)
