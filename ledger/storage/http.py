@@ -98,7 +98,6 @@ CHECKED_FIRST_BYTES = 65_536
 MAX_ANSWER_BYTES = 65_536
 # The problem code of a store that has another URL than the one that was signed.
 UPLOAD_ELSEWHERE = "upload-elsewhere"
-_PROBLEM = re.compile(r"urn:cmfl:problem:([a-z-]{1,40})")
 
 
 class HttpObjects(ObjectStore):
@@ -273,20 +272,14 @@ def require_plain_url(option: str, url: str) -> None:
 
 
 def _refusal(server: HttpServer, answer: HttpResponse) -> str:
-    code = _problem_code(answer)
-    shown = f" ({code})" if code else ""
-    if code == UPLOAD_ELSEWHERE:
+    """Return the status and the code of a problem, and nothing else that a server says."""
+    problem, match = None, None
+    if answer.media_type == "application/problem+json":
+        with contextlib.suppress(ValueError):
+            problem = parse_json(answer.body)
+    if isinstance(problem, dict):
+        match = re.fullmatch(r"urn:cmfl:problem:([a-z-]{1,40})", str(problem.get("type")))
+    shown = f" ({match[1]})" if match else ""
+    if match and match[1] == UPLOAD_ELSEWHERE:
         shown += f": its owner does not call it {server.base_url}; ask which URL to give"
     return f"{server.shown_url} answers with HTTP status {answer.status}{shown}"
-
-
-def _problem_code(answer: HttpResponse) -> str:
-    """Return the code of a problem, and nothing else that a server says; empty without one."""
-    if answer.media_type != "application/problem+json":
-        return ""
-    try:
-        problem = parse_json(answer.body)
-    except ValueError:
-        return ""
-    match = _PROBLEM.fullmatch(str(problem.get("type"))) if isinstance(problem, dict) else None
-    return match[1] if match else ""

@@ -82,10 +82,14 @@ class EmbeddedChain(EmbeddedReader):
                 chain_store.verify_nothing_acknowledged(path)
             store = chain_store.ChainStore.create(path, options.get("synchronous", "FULL"))
             held.enter_context(contextlib.closing(store))
+            keys = {*evm.TEST_KEYS, options.get("key", evm.TEST_KEYS[0])}
+            owners = [PrivateKey(key).public_key.to_canonical_address() for key in keys]
+            balances = dict.fromkeys(owners, evm.GENESIS_BALANCE_WEI)
             seconds = _seconds(options.get("clock", time.time))
-            _write_genesis(
-                store, chain_id, gas_limit, seconds, options.get("key", evm.TEST_KEYS[0])
-            )
+            genesis_hash, values = evm.make_genesis(chain_id, gas_limit, seconds, balances)
+            meta = {"schema": str(chain_store.SCHEMA_VERSION), "fork": evm.FORK}
+            meta |= {"chain_id": str(chain_id), "genesis_hash": genesis_hash.hex()}
+            store.initialise(meta, values)
             return cls(store, held, options)
 
     @classmethod
@@ -307,20 +311,3 @@ class EmbeddedChain(EmbeddedReader):
 def _seconds(clock: Callable[[], float]) -> int:
     # A clock before 1970 is wrong; block times begin at 0.
     return max(0, int(clock()))
-
-
-def _write_genesis(
-    store: chain_store.ChainStore, chain_id: int, gas_limit: int, timestamp: int, key: bytes
-) -> None:
-    balances = {
-        PrivateKey(funded).public_key.to_canonical_address(): evm.GENESIS_BALANCE_WEI
-        for funded in {*evm.TEST_KEYS, key}
-    }
-    genesis_hash, values = evm.make_genesis(chain_id, gas_limit, timestamp, balances)
-    meta = {
-        "schema": str(chain_store.SCHEMA_VERSION),
-        "chain_id": str(chain_id),
-        "fork": evm.FORK,
-        "genesis_hash": genesis_hash.hex(),
-    }
-    store.initialise(meta, values)

@@ -176,11 +176,6 @@ def _read(store: ChainStore, hashes: set[bytes], subject: str) -> Iterator[bytes
             yield value
 
 
-def transaction_key(transaction_hash: bytes) -> bytes:
-    """Return the EVM's storage key of a transaction's block and index."""
-    return SchemaV1.make_transaction_hash_to_block_lookup_key(transaction_hash)  # type: ignore[arg-type]
-
-
 def verify_head(database: OverlayDatabase, genesis_hash: bytes) -> None:
     """Verify that genesis, head and head state exist and match their hashes, as read."""
     if not database.exists(genesis_hash):
@@ -224,7 +219,21 @@ def verify_chain(
     if parent is None or parent.hash != head.hash:
         raise BlockDamagedError(head.block_number, "is the head, but not filed under its number")
     verify_can_extend(store, head)
-    _verify_nothing_else(store, head.block_number, transactions)
+    _verify_remainder(store, head.block_number, transactions)
+
+
+def _verify_remainder(store: ChainStore, head: int, transactions: int) -> None:
+    """Verify that the file has nothing but the blocks' content, and is whole."""
+    for prefix, kind, expected in (
+        (b"transaction-hash-to-block:", "transactions", transactions),
+        (b"block-number-to-hash:", "block numbers", head + 1),
+        (b"block-hash-to-score:", "scores", head + 1),
+    ):
+        [(count,)] = store.rows(
+            "SELECT COUNT(*) FROM kv WHERE key >= ? AND key < ?", (prefix, prefix[:-1] + b";")
+        )
+        if count != expected:
+            raise ChainDamagedError(f"{count} {kind} can be looked up, the blocks hold {expected}")
     for key, value in store.scan("SELECT key, value FROM kv WHERE length(key) = 32"):
         if not isinstance(value, bytes) or keccak(value) != key:
             raise ChainDamagedError(f"the value stored under 0x{bytes(key).hex()} has another hash")
@@ -297,7 +306,7 @@ def _verify_transaction(
     if not transaction.is_signature_valid:
         raise BlockDamagedError(number, f"{shown} has an invalid signature")
     # Compared as bytes: the decoder accepts an empty list as the number 0.
-    position = store.get(transaction_key(bytes(transaction.hash)))
+    position = store.get(SchemaV1.make_transaction_hash_to_block_lookup_key(transaction.hash))
     if position is None:
         raise BlockDamagedError(number, f"{shown} cannot be looked up")
     if position != rlp.encode(place):
@@ -338,16 +347,3 @@ def _verify_execution(
         if store.get(key) != value:
             raise BlockDamagedError(header.block_number, f"lacks its state 0x{key.hex()}")
     database.pending.clear()
-
-
-def _verify_nothing_else(store: ChainStore, head: int, transactions: int) -> None:
-    for prefix, kind, expected in (
-        (b"transaction-hash-to-block:", "transactions", transactions),
-        (b"block-number-to-hash:", "block numbers", head + 1),
-        (b"block-hash-to-score:", "scores", head + 1),
-    ):
-        [(count,)] = store.rows(
-            "SELECT COUNT(*) FROM kv WHERE key >= ? AND key < ?", (prefix, prefix[:-1] + b";")
-        )
-        if count != expected:
-            raise ChainDamagedError(f"{count} {kind} can be looked up, the blocks hold {expected}")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eth.constants import CREATE_CONTRACT_ADDRESS
+from eth.db.schema import SchemaV1
 from eth.exceptions import Revert, VMError
 from eth.vm.spoof import SpoofTransaction
 from eth_keys.datatypes import PrivateKey
@@ -177,7 +178,8 @@ class EmbeddedReader(ports.ChainBase):
     ) -> tuple[BlockHeaderAPI, int, SignedTransactionAPI] | None:
         """Return a transaction's header, index and EVM form; None until it is mined."""
         with self._lock, evm.damage_translated(self._store):
-            if not self._database.exists(integrity.transaction_key(transaction_hash)):
+            key = SchemaV1.make_transaction_hash_to_block_lookup_key(transaction_hash)  # type: ignore[arg-type]
+            if not self._database.exists(key):
                 return None
             number, index = self._chain.get_canonical_transaction_index(transaction_hash)  # type: ignore[arg-type]
             header = self.header(number)

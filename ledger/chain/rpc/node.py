@@ -236,20 +236,18 @@ class RpcReader(ports.ChainBase):
         if final is not None:
             self._has_named_final = True
             return final.number
-        if self._has_named_final or not self._head_may_be_final():
+        is_final = self.settings.confirmations > 0  # an explicit depth replaces finality
+        if not is_final and not self._has_named_final:
+            newest = self._ask(wire.members, "eth_getBlockByNumber", "latest", False)
+            difficulty = newest.get("difficulty")
+            # It is 0 since the merge (EIP-3675), and at least 1 with Clique and QBFT.
+            is_final = difficulty is None or wire.quantity(difficulty) != 0
+        if self._has_named_final or not is_final:
             raise ports.NotServedError(
                 f"{self._node.shown_url}: names no final block, on a chain that has them: it "
                 "may be starting or lagging; wait, or give a number of confirmations"
             )
         return max(0, self.head().number - self.settings.confirmations)
-
-    def _head_may_be_final(self) -> bool:
-        if self.settings.confirmations > 0:
-            return True  # an explicit depth replaces finality
-        newest = self._ask(wire.members, "eth_getBlockByNumber", "latest", False)
-        difficulty = newest.get("difficulty")
-        # It is 0 since the merge (EIP-3675), and at least 1 with Clique and QBFT.
-        return difficulty is None or wire.quantity(difficulty) != 0
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
         return self._call({"to": to, "data": to_hex(data)}, block_number)

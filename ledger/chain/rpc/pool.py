@@ -103,7 +103,16 @@ class TransactionPool:
             refused = frozenset(bytes(signed.hash) for signed in ordered)
             self._chain.mine_pending(())
         with self._lock:
-            self._forget_mined(refused)
+            for account in tuple(self._pending):
+                mined, own = self._chain.account(account)[0], self._pending[account]
+                # Once one is refused, later nonces can never follow.
+                possible = itertools.takewhile(
+                    lambda entry: entry[1].hash not in refused, own.items()
+                )
+                remaining = {nonce: pending for nonce, pending in possible if nonce >= mined}
+                self._pending[account] = remaining
+                if not remaining:
+                    del self._pending[account]
 
     def _full_message(self, sender: str, own: int) -> str | None:
         """Return why there is no room for a transaction; None if there is, or can be made."""
@@ -116,19 +125,6 @@ class TransactionPool:
             return f"txpool is full: {MAX_TRANSACTIONS} transactions wait"
         self._pending[largest].popitem()
         return None
-
-    def _forget_mined(self, refused: frozenset[bytes]) -> None:
-        for account in tuple(self._pending):
-            mined, of_account = self._chain.account(account)[0], self._pending[account]
-            remaining: dict[int, _Pending] = {}
-            for nonce, pending in of_account.items():
-                if pending.hash in refused:
-                    break  # later nonces can never follow
-                if nonce >= mined:
-                    remaining[nonce] = pending
-            self._pending[account] = remaining
-            if not remaining:
-                del self._pending[account]
 
 
 def rejection_message(
@@ -149,8 +145,12 @@ def rejection_message(
     replaced = ahead.pop(signed.nonce, None)
     paid = (*ahead.values(), signed)
     cost = sum(pending.gas * pending.max_fee_per_gas + pending.value for pending in paid)
-    if replaced is not None and not _outbids(signed, replaced):
-        return "replacement transaction underpriced"
+    if replaced is not None:
+        fees = (signed.max_fee_per_gas, replaced.max_fee_per_gas)
+        tips = (signed.max_priority_fee_per_gas, replaced.max_priority_fee_per_gas)
+        # A replacement pays a tenth more of both.
+        if not all(new > old and 10 * new >= 11 * old for new, old in (fees, tips)):
+            return "replacement transaction underpriced"
     if balance < cost:
         return (
             f"insufficient funds for gas * price + value: address {sender} "
@@ -172,10 +172,3 @@ def _misfit(head: BlockHeaderAPI, signed: SignedTransactionAPI, sender: str) -> 
     if signed.gas > head.gas_limit:
         return f"exceeds block gas limit: {signed.gas} over {head.gas_limit}"
     return None
-
-
-def _outbids(signed: SignedTransactionAPI, replaced: SignedTransactionAPI) -> bool:
-    """Return whether both fees are a tenth over those of the transaction with this nonce."""
-    fees = (signed.max_fee_per_gas, replaced.max_fee_per_gas)
-    tips = (signed.max_priority_fee_per_gas, replaced.max_priority_fee_per_gas)
-    return all(new > old and 10 * new >= 11 * old for new, old in (fees, tips))
