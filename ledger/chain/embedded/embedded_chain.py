@@ -63,7 +63,7 @@ class EmbeddedChain(EmbeddedReader):
         self._notes_each_block = options.get("synchronous", "FULL") == "FULL"
         self._write_ahead = chain_store.WriteAheadLog(store)
         self._write_ahead.empty()
-        self._note = chain_store.HeadNote.begin(store.path, self._newest())
+        self._note = chain_store.HeadNote(store.path, self._newest())
         self._held = held.pop_all()  # the file and the writer's lock
 
     @classmethod

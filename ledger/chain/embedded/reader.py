@@ -102,7 +102,7 @@ class EmbeddedReader(ports.ChainBase):
     ) -> EmbeddedReader:
         """Return a chain file opened for reading; None accepts any id or block 0."""
         try:
-            store = ChainStore.open_reading(path)
+            store = ChainStore.open(path)
         except ChainError:
             verify_nothing_acknowledged(path)
             raise
@@ -375,7 +375,7 @@ class EmbeddedReader(ports.ChainBase):
             noted = read_note(path)
         except ChainError as error:
             noted = error  # it concerns only callers of `acknowledged`
-        with contextlib.closing(ChainStore.open_reading(path, is_snapshot=True)) as store:
+        with contextlib.closing(ChainStore.open(path, is_snapshot=True)) as store:
             reader = EmbeddedReader(store, noted)
             ports.require_identity(path, reader, self.chain_id, self.genesis_hash)
             yield reader
