@@ -36,11 +36,7 @@ from ledger.chain.ports import BlockDamagedError, ChainDamagedError
 from ledger.protocol.encoding import keccak
 
 if TYPE_CHECKING:
-    from eth.abc import (
-        BlockHeaderAPI,
-        MiningChainAPI,
-        SignedTransactionAPI,
-    )
+    from eth import abc
 
 
 ANCESTORS = 256  # blocks whose hashes a contract may request
@@ -51,7 +47,7 @@ _GAPS = {
 }
 
 
-def verify_can_extend(store: ChainStore, head: BlockHeaderAPI) -> None:
+def verify_can_extend(store: ChainStore, head: abc.BlockHeaderAPI) -> None:
     """Verify that everything the next block needs is there."""
     _verify_score(store, head.block_number, head.hash)
     for key, kind in _GAPS.items():
@@ -78,7 +74,7 @@ def _verify_score(store: ChainStore, number: int, block_hash: bytes) -> None:
         raise BlockDamagedError(number, f"has {'no' if score is None else 'a wrong'} score")
 
 
-def _verify_ancestors(store: ChainStore, head: BlockHeaderAPI) -> None:
+def _verify_ancestors(store: ChainStore, head: abc.BlockHeaderAPI) -> None:
     """Verify that the newest blocks are stored under their numbers and hashes."""
     expected: bytes = head.hash
     for number in range(head.block_number, max(head.block_number - ANCESTORS, -1), -1):
@@ -192,7 +188,7 @@ def verify_head(database: OverlayDatabase, genesis_hash: bytes) -> None:
 def verify_chain(
     store: ChainStore,
     database: OverlayDatabase,
-    chain: MiningChainAPI,
+    chain: abc.MiningChainAPI,
     genesis_hash: bytes,
     *,
     execute: bool,
@@ -200,7 +196,7 @@ def verify_chain(
 ) -> None:
     """Verify a whole chain; the database is a separate overlay over the store, never committed."""
     head = chain.get_canonical_head()
-    parent: BlockHeaderAPI | None = None
+    parent: abc.BlockHeaderAPI | None = None
     transactions = 0
     for number in range(head.block_number + 1):
         with _block_named(number):
@@ -255,7 +251,7 @@ def _block_named(number: int) -> Iterator[None]:
         raise BlockDamagedError(number, f"cannot be read ({summary})") from error
 
 
-def _header(chain: MiningChainAPI, number: int) -> BlockHeaderAPI:
+def _header(chain: abc.MiningChainAPI, number: int) -> abc.BlockHeaderAPI:
     try:
         header = chain.get_canonical_block_header_by_number(number)  # type: ignore[arg-type]
     except PyEVMError as error:
@@ -265,7 +261,7 @@ def _header(chain: MiningChainAPI, number: int) -> BlockHeaderAPI:
     return header
 
 
-def _verify_body(store: ChainStore, chain: MiningChainAPI, header: BlockHeaderAPI) -> int:
+def _verify_body(store: ChainStore, chain: abc.MiningChainAPI, header: abc.BlockHeaderAPI) -> int:
     number = header.block_number
     machine = chain.get_vm_class(header)
     builder = machine.get_transaction_builder()
@@ -295,9 +291,9 @@ def _verify_body(store: ChainStore, chain: MiningChainAPI, header: BlockHeaderAP
 
 def _verify_transaction(
     store: ChainStore,
-    chain: MiningChainAPI,
+    chain: abc.MiningChainAPI,
     place: tuple[int, int],
-    transaction: SignedTransactionAPI,
+    transaction: abc.SignedTransactionAPI,
 ) -> None:
     """Verify a transaction, and that it is looked up at its block's number and its index."""
     number, shown = place[0], f"transaction 0x{transaction.hash.hex()}"
@@ -327,9 +323,9 @@ def _verify_logs(store: ChainStore, number: int, expected: Sequence[chain_store.
 def _verify_execution(
     store: ChainStore,
     database: OverlayDatabase,
-    chain: MiningChainAPI,
-    header: BlockHeaderAPI,
-    parent: BlockHeaderAPI,
+    chain: abc.MiningChainAPI,
+    header: abc.BlockHeaderAPI,
+    parent: abc.BlockHeaderAPI,
 ) -> None:
     block = chain.get_block_by_header(header)
     fresh = chain.create_header_from_parent(parent).copy(gas_used=header.gas_used)
