@@ -29,12 +29,9 @@ from ledger.protocol.encoding import keccak, to_canonical
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
-    from eth.abc import SignedTransactionAPI
+    from eth.abc import SignedTransactionAPI as Signed
 
-_MALFORMED = (
-    *(RLPException, PyEVMError, *evm.REFUSALS),
-    *(TypeError, ValueError, RecursionError),
-)
+_MALFORMED = (*(RLPException, PyEVMError, *evm.REFUSALS), *(TypeError, ValueError, RecursionError))
 
 
 class WritingOptions(TypedDict, total=False):
@@ -150,7 +147,7 @@ class EmbeddedChain(EmbeddedReader):
             self._seal([signed])
         return bytes(signed.hash)
 
-    def read_transaction(self, raw: bytes) -> SignedTransactionAPI:
+    def read_transaction(self, raw: bytes) -> Signed:
         """Return a signed transaction of this chain (EIP-2718), decoded and not executed."""
         # EIP-2930 and EIP-1559: both contain the chain id.
         if raw[:1] not in {b"\x01", b"\x02"}:
@@ -171,7 +168,7 @@ class EmbeddedChain(EmbeddedReader):
         self._require_own(signed)
         return signed
 
-    def mine_pending(self, pending: Sequence[SignedTransactionAPI]) -> frozenset[bytes]:
+    def mine_pending(self, pending: Sequence[Signed]) -> frozenset[bytes]:
         """Mine one block of all transactions that fit, each account's ascending by nonce.
 
         One without gas left, or with too low a fee, is skipped with its account's later ones.
@@ -209,9 +206,7 @@ class EmbeddedChain(EmbeddedReader):
             for _ in range(blocks):
                 self._seal([])
 
-    def _sign(
-        self, to: str | None, data: bytes, gas: int, key: bytes, value: int
-    ) -> SignedTransactionAPI:
+    def _sign(self, to: str | None, data: bytes, gas: int, key: bytes, value: int) -> Signed:
         signer = PrivateKey(key)
         account = Address(signer.public_key.to_canonical_address())
         with evm.damage_translated(self._store):
@@ -227,10 +222,10 @@ class EmbeddedChain(EmbeddedReader):
                 data=data,
                 access_list=(),
             )
-            signed: SignedTransactionAPI = unsigned.as_signed_transaction(signer)
+            signed: Signed = unsigned.as_signed_transaction(signer)
         return signed
 
-    def _require_own(self, signed: SignedTransactionAPI) -> None:
+    def _require_own(self, signed: Signed) -> None:
         """Raise a WrongChainError unless a transaction is signed for this chain."""
         # py-evm never compares a transaction's chain id with the chain's (py-evm #1352).
         if signed.chain_id != self.chain_id:
@@ -238,15 +233,13 @@ class EmbeddedChain(EmbeddedReader):
                 f"invalid chain id for signer: have {signed.chain_id} want {self.chain_id}"
             )
 
-    def _seal(self, transactions: Sequence[SignedTransactionAPI]) -> evm.BlockContents:
+    def _seal(self, transactions: Sequence[Signed]) -> evm.BlockContents:
         """Mine a block of all of these transactions, or none."""
         for transaction in transactions:
             self._require_own(transaction)
         return self._mine(transactions, must_fit=True)
 
-    def _mine(
-        self, transactions: Sequence[SignedTransactionAPI], *, must_fit: bool
-    ) -> evm.BlockContents:
+    def _mine(self, transactions: Sequence[Signed], *, must_fit: bool) -> evm.BlockContents:
         """Mine a block, durably, with every transaction (`must_fit`) or those that can be in it."""
         with self._lock:
             try:
@@ -265,9 +258,7 @@ class EmbeddedChain(EmbeddedReader):
                     with evm.damage_translated(self._store):
                         self._chain = type(self._chain)(self._database)
 
-    def _mined(
-        self, transactions: Sequence[SignedTransactionAPI], *, must_fit: bool
-    ) -> evm.BlockContents:
+    def _mined(self, transactions: Sequence[Signed], *, must_fit: bool) -> evm.BlockContents:
         with evm.damage_translated(self._store, evm.REFUSALS):
             parent, header = self._canonical_head(), self._chain.header
             if header.parent_hash != parent.hash:

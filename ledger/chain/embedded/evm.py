@@ -47,6 +47,8 @@ from ledger.protocol.encoding import checksum, contract_created_by, keccak
 
 if TYPE_CHECKING:
     from eth import abc
+    from eth.abc import BlockHeaderAPI as Header
+    from eth.abc import SignedTransactionAPI as Signed
     from eth.typing import AccountDetails, HeaderParams
     from eth.vm.state import BaseState
 
@@ -59,17 +61,17 @@ def revert_data(error: VMError) -> bytes:
     return argument if isinstance(argument, bytes) else b""
 
 
-def base_fee(header: abc.BlockHeaderAPI) -> int:
+def base_fee(header: Header) -> int:
     """Return the base fee of a block, in wei per gas."""
     return header.base_fee_per_gas or 0
 
 
-def next_base_fee(header: abc.BlockHeaderAPI) -> int:
+def next_base_fee(header: Header) -> int:
     """Return the base fee of the next block, in wei per gas."""
     return int(calculate_expected_base_fee_per_gas(header))
 
 
-def block(header: abc.BlockHeaderAPI) -> Block:
+def block(header: Header) -> Block:
     """Return a header as a port value."""
     hash_, parent_hash = bytes(header.hash), bytes(header.parent_hash)
     return Block(header.block_number, hash_, parent_hash, header.timestamp)
@@ -85,10 +87,7 @@ def log_of_row(row: LogRow, block_hashes: Mapping[int, bytes]) -> Log:
 
 
 def receipt(
-    header: abc.BlockHeaderAPI,
-    index: int,
-    signed: abc.SignedTransactionAPI,
-    receipts: Sequence[abc.ReceiptAPI],
+    header: Header, index: int, signed: Signed, receipts: Sequence[abc.ReceiptAPI]
 ) -> Receipt:
     """Return a receipt as a port value, given all of its block, which count gas together."""
     first = sum(len(earlier.logs) for earlier in receipts[:index])
@@ -107,7 +106,7 @@ def receipt(
     )
 
 
-def transaction(header: abc.BlockHeaderAPI, signed: abc.SignedTransactionAPI) -> Transaction:
+def transaction(header: Header, signed: Signed) -> Transaction:
     """Return a transaction as a port value."""
     hash_, sender = bytes(signed.hash), checksum(bytes(signed.sender))
     to = checksum(bytes(signed.to)) if signed.to else None
@@ -235,8 +234,8 @@ class OverlayDatabase(BaseAtomicDB):
 class BlockContents:
     """A block with its executed transactions."""
 
-    header: abc.BlockHeaderAPI
-    included: tuple[abc.SignedTransactionAPI, ...]
+    header: Header
+    included: tuple[Signed, ...]
     receipts: tuple[abc.ReceiptAPI, ...]
     computations: tuple[abc.ComputationAPI, ...]
     refused: frozenset[bytes]
@@ -254,18 +253,14 @@ class _SharedSecondsVM(PragueVM):
     _state_class: type[BaseState] = _FastState
 
     @classmethod
-    def validate_header(cls, header: abc.BlockHeaderAPI, parent_header: abc.BlockHeaderAPI) -> None:
+    def validate_header(cls, header: Header, parent_header: Header) -> None:
         """Verify a header by Prague's rules, except that it may have its parent's time."""
         if header.timestamp == parent_header.timestamp:
             header = header.copy(timestamp=parent_header.timestamp + 1)
         super().validate_header(header, parent_header)
 
     def fill(
-        self,
-        transactions: Sequence[abc.SignedTransactionAPI],
-        base_header: abc.BlockHeaderAPI,
-        *,
-        must_fit: bool,
+        self, transactions: Sequence[Signed], base_header: Header, *, must_fit: bool
     ) -> BlockContents:
         """Execute transactions in order, each account's ascending by nonce, in an empty block.
 
@@ -273,7 +268,7 @@ class _SharedSecondsVM(PragueVM):
         all later ones of its account.
         """
         header = base_header
-        included: list[abc.SignedTransactionAPI] = []
+        included: list[Signed] = []
         results: list[tuple[abc.ReceiptAPI, abc.ComputationAPI]] = []
         skipped: set[bytes] = set()
         refused: set[bytes] = set()
@@ -312,15 +307,13 @@ class EvmChain(MiningChain):
     vm_configuration = ((constants.GENESIS_BLOCK_NUMBER, _SharedSecondsVM),)
 
     def create_header_from_parent(
-        self, parent_header: abc.BlockHeaderAPI, **header_params: HeaderParams
-    ) -> abc.BlockHeaderAPI:
+        self, parent_header: Header, **header_params: HeaderParams
+    ) -> Header:
         """Return the next block's header, as far as the parent determines it."""
         fixed = header_params | {"gas_limit": parent_header.gas_limit}
         return super().create_header_from_parent(parent_header, **fixed)
 
-    def mine_filled(
-        self, transactions: Sequence[abc.SignedTransactionAPI], *, must_fit: bool
-    ) -> BlockContents:
+    def mine_filled(self, transactions: Sequence[Signed], *, must_fit: bool) -> BlockContents:
         """Mine a block, as `mine_all` does; see `fill`."""
         machine = self.get_vm(self._custom_header(self.header, coinbase=COINBASE))
         assert isinstance(machine, _SharedSecondsVM), "the only machine of this chain"

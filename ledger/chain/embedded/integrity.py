@@ -37,6 +37,8 @@ from ledger.protocol.encoding import keccak
 
 if TYPE_CHECKING:
     from eth import abc
+    from eth.abc import BlockHeaderAPI as Header
+    from eth.abc import SignedTransactionAPI as Signed
 
 
 ANCESTORS = 256  # blocks whose hashes a contract may request
@@ -47,7 +49,7 @@ _GAPS = {
 }
 
 
-def verify_can_extend(store: ChainStore, head: abc.BlockHeaderAPI) -> None:
+def verify_can_extend(store: ChainStore, head: Header) -> None:
     """Verify that everything the next block needs is there."""
     _verify_score(store, head.block_number, head.hash)
     for key, kind in _GAPS.items():
@@ -74,7 +76,7 @@ def _verify_score(store: ChainStore, number: int, block_hash: bytes) -> None:
         raise BlockDamagedError(number, f"has {'no' if score is None else 'a wrong'} score")
 
 
-def _verify_ancestors(store: ChainStore, head: abc.BlockHeaderAPI) -> None:
+def _verify_ancestors(store: ChainStore, head: Header) -> None:
     """Verify that the newest blocks are stored under their numbers and hashes."""
     expected: bytes = head.hash
     for number in range(head.block_number, max(head.block_number - ANCESTORS, -1), -1):
@@ -196,7 +198,7 @@ def verify_chain(
 ) -> None:
     """Verify a whole chain; the database is a separate overlay over the store, never committed."""
     head = chain.get_canonical_head()
-    parent: abc.BlockHeaderAPI | None = None
+    parent: Header | None = None
     transactions = 0
     for number in range(head.block_number + 1):
         with _block_named(number):
@@ -251,7 +253,7 @@ def _block_named(number: int) -> Iterator[None]:
         raise BlockDamagedError(number, f"cannot be read ({summary})") from error
 
 
-def _header(chain: abc.MiningChainAPI, number: int) -> abc.BlockHeaderAPI:
+def _header(chain: abc.MiningChainAPI, number: int) -> Header:
     try:
         header = chain.get_canonical_block_header_by_number(number)  # type: ignore[arg-type]
     except PyEVMError as error:
@@ -261,7 +263,7 @@ def _header(chain: abc.MiningChainAPI, number: int) -> abc.BlockHeaderAPI:
     return header
 
 
-def _verify_body(store: ChainStore, chain: abc.MiningChainAPI, header: abc.BlockHeaderAPI) -> int:
+def _verify_body(store: ChainStore, chain: abc.MiningChainAPI, header: Header) -> int:
     number = header.block_number
     machine = chain.get_vm_class(header)
     builder = machine.get_transaction_builder()
@@ -290,10 +292,7 @@ def _verify_body(store: ChainStore, chain: abc.MiningChainAPI, header: abc.Block
 
 
 def _verify_transaction(
-    store: ChainStore,
-    chain: abc.MiningChainAPI,
-    place: tuple[int, int],
-    transaction: abc.SignedTransactionAPI,
+    store: ChainStore, chain: abc.MiningChainAPI, place: tuple[int, int], transaction: Signed
 ) -> None:
     """Verify a transaction, and that it is looked up at its block's number and its index."""
     number, shown = place[0], f"transaction 0x{transaction.hash.hex()}"
@@ -324,8 +323,8 @@ def _verify_execution(
     store: ChainStore,
     database: OverlayDatabase,
     chain: abc.MiningChainAPI,
-    header: abc.BlockHeaderAPI,
-    parent: abc.BlockHeaderAPI,
+    header: Header,
+    parent: Header,
 ) -> None:
     block = chain.get_block_by_header(header)
     fresh = chain.create_header_from_parent(parent).copy(gas_used=header.gas_used)

@@ -35,7 +35,9 @@ from ledger.protocol.encoding import to_canonical
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
-    from eth.abc import BlockHeaderAPI, ComputationAPI, ReceiptAPI, SignedTransactionAPI, StateAPI
+    from eth.abc import BlockHeaderAPI as Header
+    from eth.abc import ComputationAPI, ReceiptAPI, StateAPI
+    from eth.abc import SignedTransactionAPI as Signed
 
 
 _ZERO_ADDRESS = "0x" + "00" * 20
@@ -125,7 +127,7 @@ class EmbeddedReader(ports.ChainBase):
     def block(self, number: int) -> ports.Block:
         return evm.block(self.header(number))
 
-    def header(self, number: int | None = None) -> BlockHeaderAPI:
+    def header(self, number: int | None = None) -> Header:
         """Return the full header of a block, None for the head."""
         with self._lock, evm.damage_translated(self._store):
             head = self._canonical_head()
@@ -140,7 +142,7 @@ class EmbeddedReader(ports.ChainBase):
                 )
             return header
 
-    def _canonical_head(self) -> BlockHeaderAPI:
+    def _canonical_head(self) -> Header:
         # Another process may have added blocks.
         if self._database.get(HEAD_KEY) != self._newest_header.hash:
             self._newest_header = self._chain.get_canonical_head()
@@ -173,9 +175,7 @@ class EmbeddedReader(ports.ChainBase):
         with evm.damage_translated(self._store):
             return evm.transaction(header, signed)
 
-    def find(
-        self, transaction_hash: bytes
-    ) -> tuple[BlockHeaderAPI, int, SignedTransactionAPI] | None:
+    def find(self, transaction_hash: bytes) -> tuple[Header, int, Signed] | None:
         """Return a transaction's header, index and EVM form; None until it is mined."""
         with self._lock, evm.damage_translated(self._store):
             key = SchemaV1.make_transaction_hash_to_block_lookup_key(transaction_hash)  # type: ignore[arg-type]
@@ -194,7 +194,7 @@ class EmbeddedReader(ports.ChainBase):
         with self._lock, evm.damage_translated(self._store):
             return self._chain.get_canonical_transaction_index(transaction_hash)[1]  # type: ignore[arg-type]
 
-    def transactions(self, header: BlockHeaderAPI) -> tuple[SignedTransactionAPI, ...]:
+    def transactions(self, header: Header) -> tuple[Signed, ...]:
         with self._lock, evm.damage_translated(self._store):
             builder = self._chain.get_vm_class(header).get_transaction_builder()
             return self._chain.chaindb.get_block_transactions(header, builder)
@@ -207,7 +207,7 @@ class EmbeddedReader(ports.ChainBase):
         with self._lock, evm.damage_translated(self._store):
             return evm.receipt(header, index, signed, self.receipts(header))
 
-    def receipts(self, header: BlockHeaderAPI) -> tuple[ReceiptAPI, ...]:
+    def receipts(self, header: Header) -> tuple[ReceiptAPI, ...]:
         with self._lock, evm.damage_translated(self._store):
             builder = self._chain.get_vm_class(header).get_receipt_builder()
             return self._chain.chaindb.get_receipts(header, builder)

@@ -20,7 +20,8 @@ from ledger.chain.rpc import wire
 from ledger.protocol.encoding import checksum
 
 if TYPE_CHECKING:
-    from eth.abc import BlockHeaderAPI, SignedTransactionAPI
+    from eth.abc import BlockHeaderAPI as Header
+    from eth.abc import SignedTransactionAPI as Signed
 
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.embedded.reader import EmbeddedReader
@@ -35,7 +36,7 @@ MAX_TRANSACTIONS = 1_024
 class _Pending:
     """A pending transaction, its hash (costly to compute), and its or its predecessor's arrival."""
 
-    signed: SignedTransactionAPI
+    signed: Signed
     hash: bytes
     arrival: int
 
@@ -50,7 +51,7 @@ class TransactionPool:
         # By account, and each account's by nonce, ascending.
         self._pending: dict[str, dict[int, _Pending]] = {}
 
-    def add(self, signed: SignedTransactionAPI) -> None:
+    def add(self, signed: Signed) -> None:
         """Add a transaction with a valid signature."""
         sender = checksum(bytes(signed.sender))
         with self._lock:
@@ -67,7 +68,7 @@ class TransactionPool:
             pending = _Pending(signed, bytes(signed.hash), arrival)
             self._pending.setdefault(sender, {})[signed.nonce] = pending
 
-    def find(self, transaction_hash: bytes) -> SignedTransactionAPI | None:
+    def find(self, transaction_hash: bytes) -> Signed | None:
         with self._lock:
             for own in self._pending.values():
                 for pending in own.values():
@@ -128,7 +129,7 @@ class TransactionPool:
 
 
 def rejection_message(
-    chain: EmbeddedReader, signed: SignedTransactionAPI, waiting: Sequence[SignedTransactionAPI]
+    chain: EmbeddedReader, signed: Signed, waiting: Sequence[Signed]
 ) -> str | None:
     """Return why a transaction cannot be accepted after its sender's pending ones, by nonce."""
     hash_ = bytes(signed.hash)
@@ -159,7 +160,7 @@ def rejection_message(
     return _misfit(chain.header(), signed, sender)
 
 
-def _misfit(head: BlockHeaderAPI, signed: SignedTransactionAPI, sender: str) -> str | None:
+def _misfit(head: Header, signed: Signed, sender: str) -> str | None:
     """Return why no block can hold a transaction by its fee or gas; None if one can."""
     fee = next_base_fee(head)
     if signed.max_fee_per_gas < fee:
