@@ -146,8 +146,8 @@ HEAD_KEY = SchemaV1.make_canonical_head_hash_lookup_key()  # to the newest block
 class ChainStore(SqliteFile):
     """An open chain file; safe to share between threads."""
 
-    def __init__(self, path: Path, *opened: Any, **how: Any) -> None:
-        super().__init__(path, *opened, **how)
+    def __init__(self, path: Path, *opened: Any) -> None:
+        super().__init__(path, *opened)
         self._identity = _identity(path)
 
     @classmethod

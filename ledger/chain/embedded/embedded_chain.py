@@ -133,7 +133,7 @@ class EmbeddedChain(EmbeddedReader):
         """Sign a transaction and mine it in a separate block, durably; see `ChainWriter.send`."""
         with self._lock:
             signed = self._sign(to, data, gas, self._key if key is None else key, value)
-            block = self._seal([signed])
+            block = self._mine([signed], must_fit=True)
         receipt = evm.receipt(block.header, 0, signed, block.receipts)
         if receipt.status != 1:
             output = bytes(block.computations[0].output)
@@ -144,7 +144,7 @@ class EmbeddedChain(EmbeddedReader):
         """Mine a signed transaction (EIP-2718) in a block, even if it reverts; return its hash."""
         with self._lock:
             signed = self.read_transaction(raw)
-            self._seal([signed])
+            self._mine([signed], must_fit=True)
         return bytes(signed.hash)
 
     def read_transaction(self, raw: bytes) -> Signed:
@@ -165,7 +165,11 @@ class EmbeddedChain(EmbeddedReader):
             ) from error
         except _MALFORMED as error:
             raise ports.TransactionRefusedError("rlp: the transaction is malformed") from error
-        self._require_own(signed)
+        # py-evm never compares a transaction's chain id with the chain's (py-evm #1352).
+        if signed.chain_id != self.chain_id:
+            raise ports.WrongChainError(
+                f"invalid chain id for signer: have {signed.chain_id} want {self.chain_id}"
+            )
         return signed
 
     def mine_pending(self, pending: Sequence[Signed]) -> frozenset[bytes]:
@@ -204,7 +208,7 @@ class EmbeddedChain(EmbeddedReader):
         """Mine a number of empty blocks, each durable before the next."""
         with self._lock:
             for _ in range(blocks):
-                self._seal([])
+                self._mine([], must_fit=True)
 
     def _sign(self, to: str | None, data: bytes, gas: int, key: bytes, value: int) -> Signed:
         signer = PrivateKey(key)
@@ -224,20 +228,6 @@ class EmbeddedChain(EmbeddedReader):
             )
             signed: Signed = unsigned.as_signed_transaction(signer)
         return signed
-
-    def _require_own(self, signed: Signed) -> None:
-        """Raise a WrongChainError unless a transaction is signed for this chain."""
-        # py-evm never compares a transaction's chain id with the chain's (py-evm #1352).
-        if signed.chain_id != self.chain_id:
-            raise ports.WrongChainError(
-                f"invalid chain id for signer: have {signed.chain_id} want {self.chain_id}"
-            )
-
-    def _seal(self, transactions: Sequence[Signed]) -> evm.BlockContents:
-        """Mine a block of all of these transactions, or none."""
-        for transaction in transactions:
-            self._require_own(transaction)
-        return self._mine(transactions, must_fit=True)
 
     def _mine(self, transactions: Sequence[Signed], *, must_fit: bool) -> evm.BlockContents:
         """Mine a block, durably, with every transaction (`must_fit`) or those that can be in it."""
