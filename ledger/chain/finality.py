@@ -142,7 +142,7 @@ class FinalityCheckpoints:
             raise ports.ReorganisedError(oldest[0], blocks[oldest[0]], oldest[1], unchanged)
         last = max(blocks)
         if last > head:
-            raise ports.ChainBehindError(
+            raise ports.NotServedError(
                 f"the chain ends with block {head}, but block {last} 0x{blocks[last].hex()} was "
                 "acted on: the node lags, or has an older copy"
             )

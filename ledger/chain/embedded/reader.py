@@ -23,14 +23,6 @@ from eth_keys.datatypes import PrivateKey
 
 from ledger.chain import ports
 from ledger.chain.embedded import chain_store, evm, integrity
-from ledger.chain.embedded.chain_store import (
-    HEAD_KEY,
-    AcknowledgedBlock,
-    ChainStore,
-    read_note,
-    verify_not_behind,
-    verify_nothing_acknowledged,
-)
 from ledger.protocol.encoding import to_canonical
 from ledger.protocol.errors import ChainError
 
@@ -65,12 +57,14 @@ class CallAnswer:
     """None if it ran, empty if the contract reverted, else the EVM's error."""
 
 
+_Noted = chain_store.AcknowledgedBlock | ChainError | None
+"""The newest acknowledged block, or why it cannot be read; None if there is none."""
+
+
 class EmbeddedReader(ports.ChainBase):
     """A chain file, read-only; shows new blocks at once. Safe to share between threads."""
 
-    def __init__(
-        self, store: ChainStore, noted: AcknowledgedBlock | ChainError | None = None
-    ) -> None:
+    def __init__(self, store: chain_store.ChainStore, noted: _Noted = None) -> None:
         backend = type(PrivateKey(b"\x01" * 32).backend).__name__
         if backend != "CoinCurveECCBackend":
             raise ChainError(f"eth-keys uses {backend}; install coincurve")
@@ -87,10 +81,8 @@ class EmbeddedReader(ports.ChainBase):
             written = {"chain_id": str(self.chain_id), "genesis_hash": self.genesis_hash.hex()}
             for name, canonical in written.items():
                 if meta[name] != canonical:
-                    what = name.replace("_", " ")
-                    raise ports.ChainDamagedError(
-                        f"{store.path}: {meta[name][:80]!r} is not a canonical {what}"
-                    )
+                    fact = f"{meta[name][:80]!r} is not a canonical {name.replace('_', ' ')}"
+                    raise ports.ChainDamagedError(f"{store.path}: {fact}")
             if meta["fork"] != evm.FORK:
                 raise ChainError(f"{store.path}: runs {meta['fork']}, not {evm.FORK}")
             self._database = evm.OverlayDatabase(store)
@@ -104,9 +96,9 @@ class EmbeddedReader(ports.ChainBase):
     ) -> EmbeddedReader:
         """Return a chain file opened for reading; None accepts any id or block 0."""
         try:
-            store = ChainStore.open(path)
+            store = chain_store.ChainStore.open(path)
         except ChainError:
-            verify_nothing_acknowledged(path)
+            chain_store.verify_nothing_acknowledged(path)
             raise
         try:
             chain = EmbeddedReader(store)
@@ -144,7 +136,7 @@ class EmbeddedReader(ports.ChainBase):
 
     def _canonical_head(self) -> Header:
         # Another process may have added blocks.
-        if self._database.get(HEAD_KEY) != self._newest_header.hash:
+        if self._database.get(chain_store.HEAD_KEY) != self._newest_header.hash:
             self._newest_header = self._chain.get_canonical_head()
         return self._newest_header
 
@@ -316,13 +308,13 @@ class EmbeddedReader(ports.ChainBase):
                 code_address=contract,
             )
 
-    def acknowledged(self) -> AcknowledgedBlock | None:
+    def acknowledged(self) -> chain_store.AcknowledgedBlock | None:
         """Return the newest block that this home has acknowledged; None if there is no note.
 
         A snapshot answers with the note from before it was taken, so its own head is never older.
         """
         if not self._store.is_snapshot:
-            return read_note(self._store.path)
+            return chain_store.read_note(self._store.path)
         if isinstance(self._noted, ChainError):
             raise self._noted
         return self._noted
@@ -330,7 +322,7 @@ class EmbeddedReader(ports.ChainBase):
     def verify_not_behind(self) -> None:
         noted = self.acknowledged()
         if noted is not None:
-            verify_not_behind(self, noted, self._store.path)
+            chain_store.verify_not_behind(self, noted, self._store.path)
 
     @property
     def wal_bytes(self) -> int:
@@ -348,14 +340,11 @@ class EmbeddedReader(ports.ChainBase):
                 snapshot.verify(execute=execute, progress=progress)
             return
         with self._lock, evm.damage_translated(self._store):
-            database = evm.OverlayDatabase(self._store)
+            store, genesis_hash = self._store, self.genesis_hash
+            database = evm.OverlayDatabase(store)
+            chain = evm.chain_class(self.chain_id, is_reference=True)(database)
             integrity.verify_chain(
-                self._store,
-                database,
-                evm.chain_class(self.chain_id, is_reference=True)(database),
-                self.genesis_hash,
-                execute=execute,
-                progress=progress,
+                store, database, chain, genesis_hash, execute=execute, progress=progress
             )
 
     def verify_can_extend(self) -> None:
@@ -370,12 +359,12 @@ class EmbeddedReader(ports.ChainBase):
             yield self
             return
         path = self._store.path
-        noted: AcknowledgedBlock | ChainError | None
+        noted: _Noted
         try:
-            noted = read_note(path)
+            noted = chain_store.read_note(path)
         except ChainError as error:
             noted = error  # it concerns only callers of `acknowledged`
-        with contextlib.closing(ChainStore.open(path, is_snapshot=True)) as store:
+        with contextlib.closing(chain_store.ChainStore.open(path, is_snapshot=True)) as store:
             reader = EmbeddedReader(store, noted)
             ports.require_identity(path, reader, self.chain_id, self.genesis_hash)
             yield reader

@@ -84,18 +84,6 @@ class Requirement(StrEnum):
     """Only a run with `protocol.beacon = block` has it."""
 
 
-class UnsuitableChainError(ChainError):
-    """The chain cannot run the contract."""
-
-    def __init__(self, node: str | None, unmet: Mapping[Requirement, str]) -> None:
-        self.unmet = dict(unmet)
-        found = "; ".join(f"{name}: {sentence}" for name, sentence in unmet.items())
-        super().__init__(
-            f"{node or 'the chain'} cannot run the contract: {found}. Nothing was sent; use "
-            f"another chain, docs/chains.md lists the requirements"
-        )
-
-
 T = TypeVar("T")
 
 GWEI = 10**9
@@ -261,7 +249,11 @@ class RpcReader(ports.ChainBase):
         if not needs_block_hash:
             unmet.pop(Requirement.BLOCK_HASH, None)
         if unmet:
-            raise UnsuitableChainError(self.node, unmet)
+            found = "; ".join(f"{name}: {sentence}" for name, sentence in unmet.items())
+            raise ChainError(
+                f"{self.node} cannot run the contract: {found}. Nothing was sent; use another "
+                "chain, docs/chains.md lists the requirements"
+            )
 
     def mines_at_once(self) -> bool:
         """Return whether the node makes a block for each transaction, as test nodes can."""
