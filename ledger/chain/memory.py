@@ -16,7 +16,13 @@ from ledger.chain.contract.codec import compact
 from ledger.chain.contract.deploy import deployment_for
 from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.ports import Block
-from ledger.chain.round_ledger import EventKind, LedgerSnapshot, RecordedEvent, RoundLedger
+from ledger.chain.round_ledger import (
+    EventKind,
+    EventQuery,
+    LedgerSnapshot,
+    RecordedEvent,
+    RoundLedger,
+)
 from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import contract_created_by, to_canonical
@@ -85,24 +91,16 @@ class MemoryLedger(RoundLedger):
         end = bisect_right(self._recorded, to_block, key=attrgetter("block_number"))
         return self._recorded[first:end]
 
-    def recorded(
-        self,
-        kinds: Sequence[EventKind],
-        round_number: int | None = None,
-        to_block: int | None = None,
-        limit: int | None = None,
-        *,
-        descending: bool = False,
-    ) -> list[RecordedEvent]:
-        last = self._height if to_block is None else to_block
+    def recorded(self, query: EventQuery) -> list[RecordedEvent]:
+        last = self._height if query.to_block is None else query.to_block
         events = [
             recorded
-            for kind in kinds
-            for recorded in self._filed.get((kind, round_number), ())
+            for kind in query.kinds
+            for recorded in self._filed.get((kind, query.round), ())
             if recorded.block_number <= last
         ]
-        events.sort(key=attrgetter("block_number", "log_index"), reverse=descending)
-        return events[:limit]
+        events.sort(key=attrgetter("block_number", "log_index"), reverse=query.descending)
+        return events[: query.limit]
 
     def mine(self, blocks: int) -> None:
         self._height += blocks

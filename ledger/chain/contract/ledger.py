@@ -231,7 +231,7 @@ class CommitteeLedger(round_ledger.RoundHistory):
 
     def _deployed(self) -> round_ledger.RecordedEvent:
         """Return the event that only a constructor logs."""
-        found = self.recorded([ledger_state.LedgerDeployed], limit=1)
+        found = self.recorded(round_ledger.EventQuery([ledger_state.LedgerDeployed], limit=1))
         if not found:
             raise ports.NotServedError(f"the logs do not hold the deployment of {self.address}")
         return found[0]
@@ -241,26 +241,13 @@ class CommitteeLedger(round_ledger.RoundHistory):
             self.chain.logs(ports.LogQuery(self.address, [], from_block, to_block))
         )
 
-    def recorded(
-        self,
-        kinds: Sequence[round_ledger.EventKind],
-        round_number: int | None = None,
-        to_block: int | None = None,
-        limit: int | None = None,
-        *,
-        descending: bool = False,
-    ) -> list[round_ledger.RecordedEvent]:
-        topics: list[list[bytes] | bytes] = [[abi.topic(kind.__name__) for kind in kinds]]
-        if round_number is not None:
-            topics.append(round_number.to_bytes(32))
-        last = self.chain.head().number if to_block is None else to_block
-        return self.possible(
-            self.chain.logs(
-                ports.LogQuery(
-                    self.address, topics, self.from_block, last, limit, descending=descending
-                )
-            )
-        )
+    def recorded(self, query: round_ledger.EventQuery) -> list[round_ledger.RecordedEvent]:
+        topics: list[list[bytes] | bytes] = [[abi.topic(kind.__name__) for kind in query.kinds]]
+        if query.round is not None:
+            topics.append(query.round.to_bytes(32))
+        last = self.chain.head().number if query.to_block is None else query.to_block
+        bounds = (self.from_block, last, query.limit, query.descending)
+        return self.possible(self.chain.logs(ports.LogQuery(self.address, topics, *bounds)))
 
     def call_of(self, transaction_hash: bytes) -> codec.Call | None:
         """Return the call in a transaction's data; None if it was not sent to the contract.
