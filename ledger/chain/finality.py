@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from ledger.chain import ports
@@ -97,7 +98,7 @@ class FinalityCheckpoints:
         self._blocks: dict[int, bytes] = {}
         if path.exists():
             kinds = {"format": int, "chain_id": int, "genesis_hash": str, "blocks": dict}
-            value = read_record(path, "checkpoints", kinds, require_format(_FORMAT))
+            value = read_record(path, "checkpoints", kinds, partial(require_format, _FORMAT))
             genesis_hash = _hash(path, value["genesis_hash"])
             self._blocks = {
                 _number(path, number): _hash(path, hash_)

@@ -17,6 +17,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 from ledger.chain import ports
@@ -151,7 +152,7 @@ def read_intent(paths: RunPaths) -> DeploymentIntent | None:
     kinds: dict[str, type] = {field.name: str for field in fields(DeploymentIntent)}
     kinds |= {"format": int, "chain_id": int, "nonce": int}
     intent = DeploymentIntent(
-        **read_record(paths.intent, "deployment intent", kinds, require_format(_FORMAT))
+        **read_record(paths.intent, "deployment intent", kinds, partial(require_format, _FORMAT))
     )
     if len(intent.creation_sha256) != 64 or set(intent.creation_sha256) - set("0123456789abcdef"):
         raise ChainError(f"deployment intent {paths.intent}: creation_sha256 is not a digest")

@@ -6,7 +6,6 @@ run and the digest of its settings, so that the manifests of two runs cannot be 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import re
@@ -156,8 +155,7 @@ def write_manifest(path: Path, manifest: Manifest, disk: Disk = DISK) -> None:
     disk.write_whole(path, text.encode())
 
 
-MAX_COMMITMENTS = 256
-"""Most commitments in one transaction."""
+MAX_COMMITMENTS = 256  # in one transaction
 
 
 class CommitteeLedger(round_ledger.RoundHistory):
@@ -184,15 +182,15 @@ class CommitteeLedger(round_ledger.RoundHistory):
         if self._deployment is not None:
             return self._deployment
         (values,) = self._call("deployment")
-        names = (field.name for field in dataclasses.fields(ledger_state.Deployment))
-        fields = dict(zip(names, values, strict=True))
-        if fields["form"] not in set(types.AcceptanceForm):
+        names = (field.name for field in fields(ledger_state.Deployment))
+        fixed = dict(zip(names, values, strict=True))
+        if fixed["form"] not in set(types.AcceptanceForm):
             raise ports.NotServedError(
-                f"deployment() returned strategy {fields['form']}, which does not exist"
+                f"deployment() returned strategy {fixed['form']}, which does not exist"
             )
-        fields["form"] = types.AcceptanceForm(fields["form"])
-        fields["beacon"] = types.Beacon.BLOCK if fields["beacon"] else types.Beacon.NONE
-        return ledger_state.Deployment(**fields)
+        fixed["form"] = types.AcceptanceForm(fixed["form"])
+        fixed["beacon"] = types.Beacon.BLOCK if fixed["beacon"] else types.Beacon.NONE
+        return ledger_state.Deployment(**fixed)
 
     def state(self, block_number: int | None = None) -> round_ledger.LedgerSnapshot:
         (values,) = self._call("state", block_number=block_number)
