@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 
-from ledger.io.http import HttpFailureError, HttpResponse, HttpServer, ResponseTooLargeError
+from ledger.io.http import HttpFailureError, HttpResponse, HttpServer
 from ledger.io.parsing import parse_json
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.encoding import sha256
@@ -166,11 +166,8 @@ class HttpObjects(ObjectStore):
                 break
 
     def delete(self, path: str) -> None:
-        raise OSError(
-            errno.EPERM,
-            "it is not ours to remove: the store's owner sets how many rounds it keeps",
-            path,
-        )
+        reason = "it is not ours to remove: the store's owner sets how many rounds it keeps"
+        raise OSError(errno.EPERM, reason, path)
 
     def close(self) -> None:
         self._server.close()
@@ -185,10 +182,8 @@ class HttpObjects(ObjectStore):
         try:
             answer = self._retry.call(
                 request,
-                lambda error: (
-                    isinstance(error, HttpFailureError)
-                    and not isinstance(error, ResponseTooLargeError)
-                ),
+                # Of the failures, a response over the limit is lasting.
+                lambda error: type(error) is HttpFailureError,
                 is_transient_result=lambda response: response.status in TRANSIENT,
             )
         except HttpFailureError as error:
