@@ -194,11 +194,11 @@ def replay_target(
     """
     from clients.replay.results import ResultFile
     from clients.replay.training_replay import replay_run
-    from ledger.storage.opening import mailbox_at, require_mailbox
+    from ledger.storage.opening import mailbox_at, require_folders
 
     _require_request(request)
     if request.mailbox is not None and request.attests is None:
-        require_mailbox(request.mailbox)
+        require_folders("mailbox", request.mailbox)
     place = request.mailbox or target.mailbox_place()
     if request.attests is not None:
         if place is None:
@@ -476,7 +476,7 @@ def coverage_of(
     from ledger.chain.contract.deploy import deployed_domain
     from ledger.history.training import counting_only, training_coverage
     from ledger.protocol.encoding import eip55
-    from ledger.storage.opening import mailbox_at, require_mailbox
+    from ledger.storage.opening import mailbox_at, require_folders
 
     trusted = {eip55(each) for each in auditors}
     if target.remote is not None and mailbox is None:
@@ -485,7 +485,7 @@ def coverage_of(
             return counting_only(deployment.training(first, last), trusted)
     target.require_chain_of_its_own()
     if mailbox is not None:
-        require_mailbox(mailbox)
+        require_folders("mailbox", mailbox)
     place = mailbox or target.mailbox_place()
     assert place is not None, "a service without a named mailbox is asked itself"
     with target.reader() as chain, chain.snapshot() as view:

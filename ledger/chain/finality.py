@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from ledger.chain import ports
@@ -96,11 +98,11 @@ class FinalityCheckpoints:
         self._blocks: dict[int, bytes] = {}
         if path.exists():
             kinds = {"format": int, "chain_id": int, "genesis_hash": str, "blocks": dict}
-            value = read_record(path, "checkpoints", kinds, require_format(_FORMAT))
+            value = read_record(path, "checkpoints", kinds, partial(require_format, _FORMAT))
             genesis_hash = _hash(path, value["genesis_hash"])
             self._blocks = {
-                _number(path, number): _hash(path, value)
-                for number, value in value["blocks"].items()
+                _number(path, number): _hash(path, hash_)
+                for number, hash_ in value["blocks"].items()
             }
             ports.require_identity(f"the chain of {path}", chain, value["chain_id"], genesis_hash)
 
@@ -142,7 +144,7 @@ class FinalityCheckpoints:
             raise ports.ReorganisedError(oldest[0], blocks[oldest[0]], oldest[1], unchanged)
         last = max(blocks)
         if last > head:
-            raise ports.ChainBehindError(
+            raise ports.NotServedError(
                 f"the chain ends with block {head}, but block {last} 0x{blocks[last].hex()} was "
                 "acted on: the node lags, or has an older copy"
             )
@@ -182,19 +184,14 @@ def _thinned(blocks: dict[int, bytes]) -> dict[int, bytes]:
 
 
 def _number(path: Path, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 20) or str(int(text)) != text:
+    if not re.fullmatch("0|[1-9][0-9]{0,19}", text):
         raise ChainError(f"checkpoints {path}: {text[:40]!r} is not a block number")
     return int(text)
 
 
 def _hash(path: Path, value: object) -> bytes:
-    text = value if isinstance(value, str) else ""
-    try:
-        content = bytes.fromhex(text[2:]) if text.startswith("0x") else b""
-    except ValueError:
-        content = b""
-    if len(content) != 32:
-        raise ChainError(
-            f"checkpoints {path}: {str(value)[:80]!r} is not a hash of 32 bytes, 0x and hex digits"
-        )
-    return content
+    if isinstance(value, str) and re.fullmatch("0x[0-9a-fA-F]{64}", value):
+        return bytes.fromhex(value[2:])
+    raise ChainError(
+        f"checkpoints {path}: {str(value)[:80]!r} is not a hash of 32 bytes, 0x and hex digits"
+    )

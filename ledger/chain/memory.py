@@ -16,21 +16,26 @@ from ledger.chain.contract.codec import compact
 from ledger.chain.contract.deploy import deployment_for
 from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.ports import Block
-from ledger.chain.round_ledger import EventKind, LedgerSnapshot, RecordedEvent, RoundLedger
+from ledger.chain.round_ledger import (
+    EventKind,
+    EventQuery,
+    LedgerSnapshot,
+    RecordedEvent,
+    RoundLedger,
+)
 from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import contract_created_by, to_canonical
 from ledger.protocol.errors import ChainError, ConfigurationError, ProtocolRefusal
+from ledger.protocol.ledger_state import BlockContext, Event
 from ledger.protocol.types import NO_DIGEST, Address, Beacon, Digest, Domain, SignedCommitment
 
 
 class MemoryLedger(RoundLedger):
-    """A deployed ledger that accepts transactions.
+    """A deployed ledger whose transactions return their events.
 
-    Every transaction returns its events and takes a separate block, also if it is refused. It
-    raises the contract's ProtocolRefusal, or a SignatureError, without a block, for a signature
-    without compact form, which could not be sent to a contract. A block's hash follows from its
-    number, so blocks cost nothing.
+    A signature without compact form could not be sent to a contract. It raises a SignatureError,
+    without a block. A block's hash follows from its number, so blocks cost nothing.
     """
 
     def __init__(self, deployment: ledger_state.Deployment, domain: Domain) -> None:
@@ -86,31 +91,21 @@ class MemoryLedger(RoundLedger):
         end = bisect_right(self._recorded, to_block, key=attrgetter("block_number"))
         return self._recorded[first:end]
 
-    def recorded(
-        self,
-        kinds: Sequence[EventKind],
-        round_number: int | None = None,
-        to_block: int | None = None,
-        limit: int | None = None,
-        *,
-        descending: bool = False,
-    ) -> list[RecordedEvent]:
-        last = self._height if to_block is None else to_block
+    def recorded(self, query: EventQuery) -> list[RecordedEvent]:
+        last = self._height if query.to_block is None else query.to_block
         events = [
             recorded
-            for kind in kinds
-            for recorded in self._filed.get((kind, round_number), ())
+            for kind in query.kinds
+            for recorded in self._filed.get((kind, query.round), ())
             if recorded.block_number <= last
         ]
-        events.sort(key=attrgetter("block_number", "log_index"), reverse=descending)
-        return events[:limit]
+        events.sort(key=attrgetter("block_number", "log_index"), reverse=query.descending)
+        return events[: query.limit]
 
     def mine(self, blocks: int) -> None:
         self._height += blocks
 
-    def register_clients(
-        self, words: Sequence[int], rest: Digest
-    ) -> tuple[ledger_state.Event, ...]:
+    def register_clients(self, words: Sequence[int], rest: Digest) -> tuple[Event, ...]:
         return self._take(lambda block: rounds.register_clients(self._state, words, rest, block))
 
     def would_accept(self, round_number: int, signed: Sequence[SignedCommitment]) -> bool:
@@ -123,7 +118,7 @@ class MemoryLedger(RoundLedger):
 
     def commit_updates(
         self, round_number: int, signed: Sequence[SignedCommitment]
-    ) -> tuple[ledger_state.Event, ...]:
+    ) -> tuple[Event, ...]:
         _require_sendable(entry.signature for entry in signed)
         return self._take(
             lambda block: rounds.commit_updates(self._state, round_number, signed, block)
@@ -134,31 +129,27 @@ class MemoryLedger(RoundLedger):
         round_number: int,
         decision: ledger_state.SubmittedDecision,
         certificates: tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate],
-    ) -> tuple[ledger_state.Event, ...]:
+    ) -> tuple[Event, ...]:
         for certificate in certificates:
             _require_sendable((certificate.request, *certificate.replies))
         return self._take(
             lambda block: rounds.decide(self._state, round_number, decision, certificates, block)
         )
 
-    def abandon_round(self, round_number: int) -> tuple[ledger_state.Event, ...]:
+    def abandon_round(self, round_number: int) -> tuple[Event, ...]:
         return self._take(lambda block: rounds.abandon_round(self._state, round_number, block))
 
-    def report_equivocation(
-        self, report: ledger_state.EquivocationReport
-    ) -> tuple[ledger_state.Event, ...]:
+    def report_equivocation(self, report: ledger_state.EquivocationReport) -> tuple[Event, ...]:
         _require_sendable((report.first.signature, report.second.signature))
         return self._take(lambda block: rounds.report_equivocation(self._state, report, block))
 
-    def _take(
-        self, transition: Callable[[ledger_state.BlockContext], rounds.Step]
-    ) -> tuple[ledger_state.Event, ...]:
+    def _take(self, transition: Callable[[BlockContext], rounds.Step]) -> tuple[Event, ...]:
         self._height += 1
         self._state, events = transition(self._context())
         self._remember(events)
         return events
 
-    def _remember(self, events: Sequence[ledger_state.Event]) -> None:
+    def _remember(self, events: Sequence[Event]) -> None:
         """Record the newest block's state and events."""
         self._changed_in.append(self._height)
         self._snapshots.append(LedgerSnapshot.of(self._state, self._state.registry_rest))
@@ -170,8 +161,8 @@ class MemoryLedger(RoundLedger):
             for number in {None, getattr(event, "round", None)}:
                 self._filed[type(event), number].append(recorded)
 
-    def _context(self) -> ledger_state.BlockContext:
-        return ledger_state.BlockContext(self._height, self._hash(self._height - 1))
+    def _context(self) -> BlockContext:
+        return BlockContext(self._height, self._hash(self._height - 1))
 
     def _hash(self, number: int) -> Digest:
         """Return a block's hash; zeros for the parent of block 0."""

@@ -16,7 +16,6 @@ from typing import Protocol, Self, TypeAlias
 from ledger.protocol.errors import ChainError
 
 TopicFilter: TypeAlias = bytes | Sequence[bytes] | None
-_DELEGATION = bytes.fromhex("ef0100")
 
 
 class ChainLockedError(ChainError):
@@ -81,10 +80,6 @@ class ReorganisedError(ChainError):
         )
 
 
-class ChainBehindError(NotServedError):
-    """The chain ends before a block that was acted on: a lagging node, or an older copy."""
-
-
 class ChainDamagedError(ChainError):
     """The chain contradicts itself; the message names the block and the fault."""
 
@@ -99,21 +94,6 @@ class BlockDamagedError(ChainDamagedError):
 
 class ForeignCodeError(ChainError):
     """The code at an address, or its creation, is not the one of this program's contract."""
-
-
-class SenderHasCodeError(ChainError):
-    """The account that is to send transactions has code, and the contract refuses them."""
-
-    def __init__(self, account: str, code: bytes) -> None:
-        self.account = account
-        fact, remedy = "is a contract", "use an account without code"
-        if code.startswith(_DELEGATION) and len(code) == len(_DELEGATION) + 20:
-            fact = f"delegates to the code at 0x{code[-20:].hex()} (EIP-7702)"
-            remedy = "end the delegation, or use another account"
-        super().__init__(
-            f"account {account} {fact}: the ledger refuses transactions of accounts with code. "
-            f"Nothing was sent; {remedy}"
-        )
 
 
 class TransactionRefusedError(ChainError):
@@ -351,6 +331,13 @@ def require_identity(
 
 
 def require_plain_sender(chain: ChainReader, account: str) -> None:
-    """Reject a sender with code, before anything is paid: see `SenderHasCodeError`."""
+    """Reject a sender with code, before anything is paid: the contract refuses its transactions."""
     if code := chain.code(account):
-        raise SenderHasCodeError(account, code)
+        fact, remedy = "is a contract", "use an account without code"
+        if code.startswith(bytes.fromhex("ef0100")) and len(code) == 23:
+            fact = f"delegates to the code at 0x{code[-20:].hex()} (EIP-7702)"
+            remedy = "end the delegation, or use another account"
+        raise ChainError(
+            f"account {account} {fact}: the ledger refuses transactions of accounts with code. "
+            f"Nothing was sent; {remedy}"
+        )

@@ -49,6 +49,17 @@ class RecordedEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class EventQuery:
+    """A request for events of some kinds; None is any round, the newest block, and no limit."""
+
+    kinds: Sequence[EventKind]
+    round: int | None = None
+    to_block: int | None = None
+    limit: int | None = None
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerSnapshot:
     """The contract's storage after one block; `committee` is a digest."""
 
@@ -101,21 +112,12 @@ class RoundHistory(Protocol):
     def recorded_in(self, from_block: int, to_block: int) -> list[RecordedEvent]:
         """Return every event in a range of blocks, both ends included, oldest first."""
 
-    def recorded(
-        self,
-        kinds: Sequence[EventKind],
-        round_number: int | None = None,
-        to_block: int | None = None,
-        limit: int | None = None,
-        *,
-        descending: bool = False,
-    ) -> list[RecordedEvent]:
-        """Return the events of some kinds, of a round or any, up to a block, oldest first."""
+    def recorded(self, query: EventQuery) -> list[RecordedEvent]: ...
 
     def registry(self) -> tuple[RegisteredClient, ...]:
         """Return the clients registered so far, without bans."""
         words: list[int] = []
-        for recorded in self.recorded([ClientsRegistered]):
+        for recorded in self.recorded(EventQuery([ClientsRegistered])):
             assert isinstance(recorded.event, ClientsRegistered), "the only kind that was asked for"
             if recorded.event.first != len(words):
                 raise IncompleteLogsError(
@@ -128,15 +130,16 @@ class RoundHistory(Protocol):
 
     def bans(self, to_block: int | None = None) -> tuple[ClientBanned, ...]:
         """Return every ban up to a block, oldest first."""
-        events = [recorded.event for recorded in self.recorded([ClientBanned], None, to_block)]
+        query = EventQuery([ClientBanned], None, to_block)
+        events = [recorded.event for recorded in self.recorded(query)]
         return tuple(event for event in events if isinstance(event, ClientBanned))
 
     def opening(self, round_number: int, to_block: int | None = None) -> RoundStart | None:
         """Return the start of a round as of a block; None if it is not open."""
         if round_number == 1:
-            openings = self.recorded([LedgerOpened], None, to_block)
+            openings = self.recorded(EventQuery([LedgerOpened], None, to_block))
         else:
-            openings = self.recorded(ENDS, round_number - 1, to_block)
+            openings = self.recorded(EventQuery(ENDS, round_number - 1, to_block))
         return RoundStart.of(openings[0].event, openings[0].block_number) if openings else None
 
     def commitments(
@@ -145,20 +148,20 @@ class RoundHistory(Protocol):
         """Return the commitments of a round up to a block, oldest first."""
         return tuple(
             mined
-            for recorded in self.recorded([UpdatesCommitted], round_number, to_block)
+            for recorded in self.recorded(EventQuery([UpdatesCommitted], round_number, to_block))
             for mined in mined_commitments(recorded.event, recorded.block_number)
         )
 
     def round_events(self, round_number: int, to_block: int | None = None) -> list[RecordedEvent]:
         """Return every event of a round up to a block, oldest first."""
         kinds = [UpdatesCommitted, RoundDecided, RoundAbandoned, ClientBanned]
-        return self.recorded(kinds, round_number, to_block)
+        return self.recorded(EventQuery(kinds, round_number, to_block))
 
     def outcomes(
         self, limit: int, *, descending: bool = True, to_block: int | None = None
     ) -> list[RecordedEvent]:
         """Return the last or the first outcomes of rounds up to a block, at most `limit`."""
-        return self.recorded(ENDS, None, to_block, limit, descending=descending)
+        return self.recorded(EventQuery(ENDS, None, to_block, limit, descending))
 
 
 def last_ended(state: LedgerSnapshot | LedgerView) -> int:

@@ -74,17 +74,13 @@ def read_record(
     return value
 
 
-def require_format(expected: int) -> Callable[[str, object], None]:
-    """Return what rejects a record of another format, to `read_record`."""
-
-    def require(name: str, value: object) -> None:
-        if isinstance(value, dict) and value.get("format", expected) != expected:
-            raise ChainError(
-                f"{name}: format {str(value['format'])[:20]} is not {expected}: another version "
-                "of this program has written it, and only that one reads this home"
-            )
-
-    return require
+def require_format(expected: int, name: str, value: object) -> None:
+    """Reject a record of another format."""
+    if isinstance(value, dict) and value.get("format", expected) != expected:
+        raise ChainError(
+            f"{name}: format {str(value['format'])[:20]} is not {expected}: another version of "
+            "this program has written it, and only that one reads this home"
+        )
 
 
 def picked(names: str, source: object, **given: object) -> dict[str, Any]:

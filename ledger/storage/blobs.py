@@ -189,42 +189,33 @@ class MemoryObjects(ObjectStore):
     is_shared = False
 
     def __init__(self) -> None:
-        self._folders: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
+        self.folders: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
 
     def get(self, path: str, limit: int) -> bytes:
         if not self.has(path):
             raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
         folder, _, name = path.rpartition("/")
-        return verified(path, self._folders[folder][name], limit)
+        return verified(path, self.folders[folder][name], limit)
 
     def has(self, path: str) -> bool:
         folder, _, name = path.rpartition("/")
-        return name in self._folders[folder]
+        return name in self.folders[folder]
 
     def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:  # noqa: ARG002
         folder, _, name = path.rpartition("/")
         data = bytes(payload.data)
-        is_new = self._folders[folder].get(name) != data
-        self._folders[folder][name] = data
+        is_new = self.folders[folder].get(name) != data
+        self.folders[folder][name] = data
         return is_new
 
     def scan(self, folder: str, cursor: FolderCursor) -> None:
-        for name, data in self._folders[folder].items():
+        for name, data in self.folders[folder].items():
             if cursor.wants(name, len(data), stamp=None):
                 cursor.deliver(name, data, stamp=None)
 
     def delete(self, path: str) -> None:
         folder, _, name = path.rpartition("/")
-        self._folders[folder].pop(name, None)
-
-    def folders(self) -> list[str]:
-        return list(self._folders)
-
-    def names(self) -> list[str]:
-        return [name for objects in self._folders.values() for name in objects]
-
-    def drop(self, folder: str) -> None:
-        self._folders.pop(folder, None)
+        self.folders[folder].pop(name, None)
 
 
 class FolderObjects(ObjectStore):
@@ -413,7 +404,8 @@ class MemoryBlobs(ObjectBlobs):
         super().__init__(self._memory)
 
     def digests(self) -> Iterator[Digest]:
-        return (Digest(bytes.fromhex(name)) for name in self._memory.names())
+        for objects in list(self._memory.folders.values()):
+            yield from (Digest(bytes.fromhex(name)) for name in list(objects))
 
 
 class FolderBlobs(ObjectBlobs):

@@ -41,6 +41,7 @@ class BucketObjects(blobs.ObjectStore):
     def __init__(self, location: blobs.Location) -> None:
         self._shown = location.shown
         try:
+            from fsspec.asyn import AsyncFileSystem  # noqa: PLC0415 - an extra
             from fsspec.core import url_to_fs  # noqa: PLC0415 - an extra
         except ImportError as error:
             raise BlobError(
@@ -57,7 +58,11 @@ class BucketObjects(blobs.ObjectStore):
             raise BlobError(
                 f"{self._shown}: fsspec reaches no blobs or mail there ({type(error).__name__})"
             ) from None
-        self._files = _TimedFiles(files)
+        self._files: Any = files
+        self._is_timed = isinstance(files, AsyncFileSystem)
+        self._is_streamed = (
+            self._is_timed and type(files).open_async is not AsyncFileSystem.open_async
+        )
         self._root = str(root).rstrip("/")
         # A bucket has no folders to make; what would be made is a mistyped bucket.
         self._is_bucket = location.text.partition("://")[0].lower() in _BUCKETS
@@ -69,7 +74,7 @@ class BucketObjects(blobs.ObjectStore):
         # Not `exists`, which in many file systems takes every failure for an absence.
         try:
             with self._translated(path):
-                self._files.ask("info", self._below(path))
+                self._asked("info", self._below(path))
         except FileNotFoundError:
             return False
         return True
@@ -81,12 +86,12 @@ class BucketObjects(blobs.ObjectStore):
         target, data = self._below(path), bytes(payload.data)
         with self._translated(path):
             try:
-                self._files.ask("pipe_file", target, data, size=len(data))
+                self._asked("pipe_file", target, data, size=len(data))
             except FileNotFoundError:
                 if self._is_bucket:
                     raise
-                self._files.ask("makedirs", target.rpartition("/")[0], exist_ok=True)
-                self._files.ask("pipe_file", target, data, size=len(data))
+                self._asked("makedirs", target.rpartition("/")[0], exist_ok=True)
+                self._asked("pipe_file", target, data, size=len(data))
         return True
 
     def scan(self, folder: str, cursor: blobs.FolderCursor) -> None:
@@ -97,16 +102,21 @@ class BucketObjects(blobs.ObjectStore):
 
     def delete(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError), self._translated(path):
-            self._files.ask("rm_file", self._below(path))
+            self._asked("rm_file", self._below(path))
 
     def _read(self, path: str, limit: int) -> bytes:
         with self._translated(path):
-            return self._files.read(self._below(path), limit + 1)
+            if not self._is_streamed:
+                with self._files.open(self._below(path), "rb", cache_type="none") as file:
+                    return bytes(file.read(limit + 1))
+            from fsspec.asyn import sync  # noqa: PLC0415 - an extra
+
+            return bytes(sync(self._files.loop, self._stream, self._below(path), limit + 1))
 
     def _listing(self, folder: str) -> Iterator[tuple[str, int, Hashable]]:
         entries: list[dict[str, Any]] = []
         with contextlib.suppress(FileNotFoundError), self._translated(folder):
-            entries = self._files.ask("ls", self._below(folder), detail=True)
+            entries = self._asked("ls", self._below(folder), detail=True)
         for entry in entries:
             if entry.get("type") == "file":
                 size = int(entry.get("size") or 0)
@@ -129,21 +139,8 @@ class BucketObjects(blobs.ObjectStore):
             reason = f"{self._shown} fails ({type(error).__name__})"
             raise OSError(number if isinstance(number, int) else errno.EIO, reason, shown) from None
 
-
-class _TimedFiles:
-    """A file system of fsspec, asked in bounded time; its errors and time-outs are passed on."""
-
-    def __init__(self, files: Any) -> None:
-        from fsspec.asyn import AsyncFileSystem  # noqa: PLC0415 - an extra
-
-        self._files = files
-        self._is_timed = isinstance(files, AsyncFileSystem)
-        self._is_streamed = (
-            self._is_timed and type(files).open_async is not AsyncFileSystem.open_async
-        )
-
-    def ask(self, method: str, *arguments: object, size: int = 0, **options: object) -> Any:
-        """Call a method of the file system that moves `size` bytes."""
+    def _asked(self, method: str, *arguments: object, size: int = 0, **options: object) -> Any:
+        """Call a method of the file system that moves `size` bytes, in bounded time."""
         if not self._is_timed:
             return getattr(self._files, method)(*arguments, **options)
         from fsspec.asyn import sync  # noqa: PLC0415 - an extra
@@ -151,15 +148,6 @@ class _TimedFiles:
         seconds = OPERATION_SECONDS + size / LEAST_BYTES_PER_SECOND
         call = getattr(self._files, f"_{method}")
         return sync(self._files.loop, call, *arguments, timeout=seconds, **options)
-
-    def read(self, path: str, limit: int) -> bytes:
-        """Return the first bytes of a file."""
-        if not self._is_streamed:
-            with self._files.open(path, "rb", cache_type="none") as file:
-                return bytes(file.read(limit))
-        from fsspec.asyn import sync  # noqa: PLC0415 - an extra
-
-        return bytes(sync(self._files.loop, self._stream, path, limit))
 
     async def _stream(self, path: str, limit: int) -> bytearray:
         data, start = bytearray(), time.monotonic()

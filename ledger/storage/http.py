@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 
-from ledger.io.http import HttpFailureError, HttpResponse, HttpServer, ResponseTooLargeError
+from ledger.io.http import HttpFailureError, HttpResponse, HttpServer
 from ledger.io.parsing import parse_json
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.encoding import sha256
@@ -98,7 +98,6 @@ CHECKED_FIRST_BYTES = 65_536
 MAX_ANSWER_BYTES = 65_536
 # The problem code of a store that has another URL than the one that was signed.
 UPLOAD_ELSEWHERE = "upload-elsewhere"
-_PROBLEM = re.compile(r"urn:cmfl:problem:([a-z-]{1,40})")
 
 
 class HttpObjects(ObjectStore):
@@ -167,11 +166,8 @@ class HttpObjects(ObjectStore):
                 break
 
     def delete(self, path: str) -> None:
-        raise OSError(
-            errno.EPERM,
-            "it is not ours to remove: the store's owner sets how many rounds it keeps",
-            path,
-        )
+        reason = "it is not ours to remove: the store's owner sets how many rounds it keeps"
+        raise OSError(errno.EPERM, reason, path)
 
     def close(self) -> None:
         self._server.close()
@@ -186,10 +182,8 @@ class HttpObjects(ObjectStore):
         try:
             answer = self._retry.call(
                 request,
-                lambda error: (
-                    isinstance(error, HttpFailureError)
-                    and not isinstance(error, ResponseTooLargeError)
-                ),
+                # Of the failures, a response over the limit is lasting.
+                lambda error: type(error) is HttpFailureError,
                 is_transient_result=lambda response: response.status in TRANSIENT,
             )
         except HttpFailureError as error:
@@ -273,20 +267,14 @@ def require_plain_url(option: str, url: str) -> None:
 
 
 def _refusal(server: HttpServer, answer: HttpResponse) -> str:
-    code = _problem_code(answer)
-    shown = f" ({code})" if code else ""
-    if code == UPLOAD_ELSEWHERE:
+    """Return the status and the code of a problem, and nothing else that a server says."""
+    problem, match = None, None
+    if answer.media_type == "application/problem+json":
+        with contextlib.suppress(ValueError):
+            problem = parse_json(answer.body)
+    if isinstance(problem, dict):
+        match = re.fullmatch(r"urn:cmfl:problem:([a-z-]{1,40})", str(problem.get("type")))
+    shown = f" ({match[1]})" if match else ""
+    if match and match[1] == UPLOAD_ELSEWHERE:
         shown += f": its owner does not call it {server.base_url}; ask which URL to give"
     return f"{server.shown_url} answers with HTTP status {answer.status}{shown}"
-
-
-def _problem_code(answer: HttpResponse) -> str:
-    """Return the code of a problem, and nothing else that a server says; empty without one."""
-    if answer.media_type != "application/problem+json":
-        return ""
-    try:
-        problem = parse_json(answer.body)
-    except ValueError:
-        return ""
-    match = _PROBLEM.fullmatch(str(problem.get("type"))) if isinstance(problem, dict) else None
-    return match[1] if match else ""

@@ -115,10 +115,10 @@ class MemoryMailbox(Mailbox):
 
     def forget(self, domain: Domain, before_round: int) -> None:
         super().forget(domain, before_round)
-        for folder in self._memory.folders():
+        for folder in list(self._memory.folders):
             run, number, _ = folder.rsplit("/", 2)
             if run == run_folder(domain) and int(number) < before_round:
-                self._memory.drop(folder)
+                del self._memory.folders[folder]
 
 
 class _BoardReader:

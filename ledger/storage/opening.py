@@ -29,11 +29,8 @@ def reader_at(text: str) -> blobs.BlobReader:
 
     It is an existing folder, an http or https URL of any server over one, or a URL for fsspec.
     """
-    locations = blobs.parse_locations("blobs", text)
-    for location in locations:
-        if location.kind is blobs.LocationKind.FOLDER and not Path(location.text).is_dir():
-            raise BlobError(f"blobs: {location.text!r} is no folder here, and no http or https URL")
-    return _blobs([_open("blobs", location, static_server) for location in locations])
+    require_folders("blobs", text)
+    return _blobs(_open("blobs", text, static_server))
 
 
 def store_at(text: str, signer: UploadSigner | None = None) -> blobs.BlobStore:
@@ -41,8 +38,7 @@ def store_at(text: str, signer: UploadSigner | None = None) -> blobs.BlobStore:
 
     It is a folder, http or https of `cmfl blobs serve` (read only without signer), or for fsspec.
     """
-    connect = partial(store_server, signer=signer, timeout_seconds=60.0)
-    return _blobs([_open("blobs", each, connect) for each in blobs.parse_locations("blobs", text)])
+    return _blobs(_open("blobs", text, partial(store_server, signer=signer, timeout_seconds=60.0)))
 
 
 def mailbox_at(text: str, signer: UploadSigner | None = None) -> Mailbox:
@@ -53,15 +49,16 @@ def mailbox_at(text: str, signer: UploadSigner | None = None) -> Mailbox:
 def mail_objects_at(text: str, signer: UploadSigner | None = None) -> blobs.ObjectStore:
     """Return the objects of the mailbox at one location, or at several; see `store_at`."""
     connect = partial(store_server, signer=signer, timeout_seconds=30.0)
-    locations = blobs.parse_locations("mailbox", text)
-    return _replicated([_open("mailbox", each, connect) for each in locations])
+    return _replicated(_open("mailbox", text, connect))
 
 
-def require_mailbox(text: str) -> None:
-    """Refuse a mailbox that is to be read, and is a folder that is not there."""
-    for location in blobs.parse_locations("mailbox", text):
+def require_folders(option: str, text: str) -> None:
+    """Refuse locations to be read of which one is a folder that is not there."""
+    for location in blobs.parse_locations(option, text):
         if location.kind is blobs.LocationKind.FOLDER and not Path(location.text).is_dir():
-            raise BlobError(f"mailbox: {location.text!r} is no folder")
+            raise BlobError(
+                f"{option}: {location.text!r} is no folder here, and no http or https URL"
+            )
 
 
 def folder_at(option: str, location: blobs.Location) -> Path:
@@ -74,16 +71,17 @@ def folder_at(option: str, location: blobs.Location) -> Path:
     )
 
 
-def _open(
-    option: str, location: blobs.Location, connect: Callable[[str], HttpObjects]
-) -> blobs.ObjectStore:
-    match location.kind:
-        case blobs.LocationKind.SERVER:
-            return connect(location.text)
-        case blobs.LocationKind.REMOTE:
-            return BucketObjects(location)
-        case blobs.LocationKind.FOLDER:
-            return blobs.FolderObjects(folder_at(option, location))
+def _open(option: str, text: str, connect: Callable[[str], HttpObjects]) -> list[blobs.ObjectStore]:
+    stores: list[blobs.ObjectStore] = []
+    for location in blobs.parse_locations(option, text):
+        match location.kind:
+            case blobs.LocationKind.SERVER:
+                stores.append(connect(location.text))
+            case blobs.LocationKind.REMOTE:
+                stores.append(BucketObjects(location))
+            case blobs.LocationKind.FOLDER:
+                stores.append(blobs.FolderObjects(folder_at(option, location)))
+    return stores
 
 
 def _blobs(stores: list[blobs.ObjectStore]) -> blobs.ObjectBlobs:

@@ -18,7 +18,6 @@ from ledger.chain.finality import (
 )
 from ledger.chain.ports import (
     Block,
-    ChainBehindError,
     NotServedError,
     ReorganisedError,
     WrongChainError,
@@ -68,9 +67,8 @@ def test_a_restored_older_copy_is_noticed_even_after_growth(path: Path, tmp_path
         acted.note(then := chain.head())
     shutil.copy(tmp_path / "backup", file)
     with EmbeddedChain.open(file, synchronous="NORMAL", accept_rollback=True) as chain:
-        with pytest.raises(ChainBehindError) as behind:
+        with pytest.raises(NotServedError) as behind:
             acted.require_unchanged(chain)
-        assert isinstance(behind.value, NotServedError), "a lagging node looks the same"
         assert "ends with block 2, but block 3 0x" in str(behind.value)
         chain.mine(2)
         with pytest.raises(ReorganisedError) as caught:

@@ -52,7 +52,7 @@ class DelegatedLedger(LedgerWriter):
         self.owner = address_of(self.key)
         chain.send(self.owner, b"", 21_000, value=10**20)
         raw = delegation(chain.chain_id, self.key, 0, relay)
-        chain._seal([PragueVM.get_transaction_builder().decode(raw)])
+        chain._mine([PragueVM.get_transaction_builder().decode(raw)], must_fit=True)
         assert chain.code(self.owner) == DELEGATION + to_canonical(relay)
 
     def _send(self, call: Call, gas: int) -> Receipt:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from struct import Struct
@@ -51,10 +51,6 @@ class _Row:
     """Exclusive upper bound of each word's unsigned integer; 2 for a bool, None for 32 bytes."""
     is_leaf: bool = False
     """Whether it is a single value, and not a tuple of one."""
-    split: Struct = field(init=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "split", _words(len(self.bounds)))
 
     def words(self, value: Any) -> list[bytes]:
         if self.is_leaf:
@@ -73,7 +69,7 @@ class _List:
 
     def read(self, data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
         """Return the values of the list at an offset, and the offset of its end."""
-        split, first = self.part.split, at + _WORD
+        split, first = _words(len(self.part.bounds)), at + _WORD
         length = int.from_bytes(data[at:first])
         end = first + split.size * length
         if len(data) < first or len(data) < end:
@@ -89,7 +85,7 @@ class _List:
         length = int.from_bytes(data[at : at + _WORD].ljust(_WORD, b"\0"))
         if length > _LONGEST:
             raise ValueError(f"a list of {length} elements")
-        size = _WORD + length * self.part.split.size
+        size = _WORD + length * _WORD * len(self.part.bounds)
         return self.read(data[at : at + size].ljust(size, b"\0"), 0)[0]
 
     def words(self, values: Any) -> list[bytes]:

@@ -267,9 +267,8 @@ def _logged(event: ledger_state.Event, name: str) -> object:
             return getattr(event, name)
 
 
-def require_possible_sizes(fixed: Deployment) -> None:
+def require_possible_sizes(d: Deployment) -> None:
     """Reject sizes that the constructor rejects."""
-    d = fixed
     possible = (
         parameters.MIN_MEMBERS <= d.members <= parameters.MAX_MEMBERS
         and d.members <= d.trainers <= parameters.MAX_TRAINERS

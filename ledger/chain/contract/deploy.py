@@ -17,6 +17,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 from ledger.chain import ports
@@ -33,17 +34,14 @@ from ledger.chain.contract.ledger import (
 )
 from ledger.io.home import DISK, Disk, Home, RunPaths
 from ledger.io.parsing import read_record, require_format
-from ledger.protocol import ledger_state
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.encoding import contract_created_by, sha256, to_canonical, words
 from ledger.protocol.errors import ChainError, ConfigurationError
-from ledger.protocol.ledger_state import Deployment
+from ledger.protocol.ledger_state import Deployment, deployment_of
 from ledger.protocol.signing import domain_separator
 from ledger.protocol.types import Beacon, Domain
 
 _FORMAT = 2
-# An attempt fails when another sender with this key has used the nonce.
-_ATTEMPTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,8 @@ def create_once(
         receipt = _resume(chain, intent, creation, gas, paths)
         if receipt is not None:
             return receipt
-    for _ in range(_ATTEMPTS - 1):
+    # An attempt fails when another sender with this key has used the nonce.
+    for _ in range(3):
         nonce = _write(chain, creation, paths, disk)
         try:
             return chain.create_contract(creation, gas, nonce)
@@ -153,7 +152,7 @@ def read_intent(paths: RunPaths) -> DeploymentIntent | None:
     kinds: dict[str, type] = {field.name: str for field in fields(DeploymentIntent)}
     kinds |= {"format": int, "chain_id": int, "nonce": int}
     intent = DeploymentIntent(
-        **read_record(paths.intent, "deployment intent", kinds, require_format(_FORMAT))
+        **read_record(paths.intent, "deployment intent", kinds, partial(require_format, _FORMAT))
     )
     if len(intent.creation_sha256) != 64 or set(intent.creation_sha256) - set("0123456789abcdef"):
         raise ChainError(f"deployment intent {paths.intent}: creation_sha256 is not a digest")
@@ -167,18 +166,16 @@ ALLOW_UNKNOWN_CREATION = "--allow-unknown-creation"
 """Option of `cmfl join` and `cmfl worker` that an error names."""
 
 
-def deployment_for(
-    document: RunDocument,
-) -> tuple[ledger_state.Deployment, tuple[RegisterCall, ...]]:
+def deployment_for(document: RunDocument) -> tuple[Deployment, tuple[RegisterCall, ...]]:
     """Return the constructor's arguments and the registrations of a run's configuration."""
     config = sha256(encode_run(document))
-    deployment, batches = ledger_state.deployment_of(
+    deployment, batches = deployment_of(
         document.parameters, config, document.registry, document.initial_model
     )
     return deployment, tuple(RegisterCall(words, rest) for words, rest in batches)
 
 
-def deployed_document(data: bytes, deployment: ledger_state.Deployment) -> RunDocument:
+def deployed_document(data: bytes, deployment: Deployment) -> RunDocument:
     """Return the run document of a contract, decoded from the blob that the contract names."""
     document = decode_run(data)
     if deployment_for(document)[0] != deployment:
@@ -189,7 +186,7 @@ def deployed_document(data: bytes, deployment: ledger_state.Deployment) -> RunDo
     return document
 
 
-def creation_data(deployment: ledger_state.Deployment) -> bytes:
+def creation_data(deployment: Deployment) -> bytes:
     """Return the contract's creation code with a deployment's arguments."""
     return abi.creation_data(constructor_values(deployment))
 
@@ -231,10 +228,7 @@ def deploy(
 
 
 def _manifest_of(
-    chain: ports.ChainWriter,
-    receipt: ports.Receipt,
-    deployment: ledger_state.Deployment,
-    paths: RunPaths,
+    chain: ports.ChainWriter, receipt: ports.Receipt, deployment: Deployment, paths: RunPaths
 ) -> Manifest:
     if receipt.contract_address is None:
         raise ChainError("the chain gave no address for the new contract")
@@ -376,7 +370,7 @@ def _has_created(receipt: ports.Receipt, manifest: Manifest) -> bool:
     return created is not None and to_canonical(created) == to_canonical(manifest.address)
 
 
-def _readable(deployment: ledger_state.Deployment) -> dict[str, Any]:
+def _readable(deployment: Deployment) -> dict[str, Any]:
     values = asdict(deployment)
     hexed = {name: f"0x{v.hex()}" for name, v in values.items() if isinstance(v, bytes)}
     plain = {"form": int(deployment.form)}

@@ -244,6 +244,10 @@ _TABLE = (
     "CREATE TABLE events (contract TEXT, block INTEGER, log_index INTEGER, block_hash BLOB, "
     "transaction_hash BLOB, topics BLOB, data BLOB, PRIMARY KEY (contract, block, log_index))"
 )
+_FIND = (
+    "SELECT block, block_hash FROM events WHERE contract = ? AND log_index = ? "
+    "AND typeof(block) = 'integer'"
+)
 
 
 class EventTable:
@@ -305,31 +309,12 @@ class EventTable:
                 if not self._is_table(base):
                     return False
                 name, before = _name(ledger), -(2**63)
-                found = (
-                    None
-                    if is_new
-                    else base.execute(
-                        "SELECT block, block_hash FROM events WHERE contract = ? AND log_index = ? "
-                        "AND typeof(block) = 'integer'",
-                        [name, _NEWEST],
-                    ).fetchone()
-                )
+                found = None if is_new else base.execute(_FIND, [name, _NEWEST]).fetchone()
                 if found is not None and _holds(ledger.chain, found[0], found[1], newest[0]):
                     before = found[0]
                 if before < newest[0]:
-                    base.execute(
-                        "DELETE FROM events WHERE contract = ? AND "
-                        "((block <= ?) IS NOT 1 OR log_index = ?)",
-                        [name, before, _NEWEST],
-                    )
                     new = logs[bisect_right(logs, before, key=_NUMBER) :]
-                    rows: list[tuple[object, ...]] = []
-                    for log in new:
-                        place = (name, log.block_number, log.log_index, log.block_hash)
-                        topics = b"".join(log.topics)
-                        rows.append((*place, log.transaction_hash, topics, log.data))
-                    rows.append((name, newest[0], _NEWEST, newest[1], b"", b"", b""))
-                    base.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+                    _replace_after(before, base, name, new, newest)
                     base.execute("COMMIT")
         except sqlite3.Error as error:
             self._fail(error)
@@ -363,6 +348,22 @@ class EventTable:
 def _name(ledger: CommitteeLedger) -> str:
     chain = ledger.chain
     return f"{chain.chain_id}-{chain.genesis_hash.hex()}-{ledger.address}"
+
+
+def _replace_after(
+    before: int, base: sqlite3.Connection, name: str, logs: Sequence[Log], newest: tuple[int, bytes]
+) -> None:
+    """Replace what the table has of a contract after a block."""
+    base.execute(
+        "DELETE FROM events WHERE contract = ? AND ((block <= ?) IS NOT 1 OR log_index = ?)",
+        [name, before, _NEWEST],
+    )
+    rows: list[tuple[object, ...]] = []
+    for log in logs:
+        place = (name, log.block_number, log.log_index, log.block_hash)
+        rows.append((*place, log.transaction_hash, b"".join(log.topics), log.data))
+    rows.append((name, newest[0], _NEWEST, newest[1], b"", b"", b""))
+    base.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
 
 def _rows_of(base: sqlite3.Connection, name: str) -> list[tuple[Any, ...]]:

@@ -6,7 +6,6 @@ run and the digest of its settings, so that the manifests of two runs cannot be 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import re
@@ -156,8 +155,7 @@ def write_manifest(path: Path, manifest: Manifest, disk: Disk = DISK) -> None:
     disk.write_whole(path, text.encode())
 
 
-MAX_COMMITMENTS = 256
-"""Most commitments in one transaction."""
+MAX_COMMITMENTS = 256  # in one transaction
 
 
 class CommitteeLedger(round_ledger.RoundHistory):
@@ -184,15 +182,15 @@ class CommitteeLedger(round_ledger.RoundHistory):
         if self._deployment is not None:
             return self._deployment
         (values,) = self._call("deployment")
-        names = (field.name for field in dataclasses.fields(ledger_state.Deployment))
-        fields = dict(zip(names, values, strict=True))
-        if fields["form"] not in set(types.AcceptanceForm):
+        names = (field.name for field in fields(ledger_state.Deployment))
+        fixed = dict(zip(names, values, strict=True))
+        if fixed["form"] not in set(types.AcceptanceForm):
             raise ports.NotServedError(
-                f"deployment() returned strategy {fields['form']}, which does not exist"
+                f"deployment() returned strategy {fixed['form']}, which does not exist"
             )
-        fields["form"] = types.AcceptanceForm(fields["form"])
-        fields["beacon"] = types.Beacon.BLOCK if fields["beacon"] else types.Beacon.NONE
-        return ledger_state.Deployment(**fields)
+        fixed["form"] = types.AcceptanceForm(fixed["form"])
+        fixed["beacon"] = types.Beacon.BLOCK if fixed["beacon"] else types.Beacon.NONE
+        return ledger_state.Deployment(**fixed)
 
     def state(self, block_number: int | None = None) -> round_ledger.LedgerSnapshot:
         (values,) = self._call("state", block_number=block_number)
@@ -231,7 +229,7 @@ class CommitteeLedger(round_ledger.RoundHistory):
 
     def _deployed(self) -> round_ledger.RecordedEvent:
         """Return the event that only a constructor logs."""
-        found = self.recorded([ledger_state.LedgerDeployed], limit=1)
+        found = self.recorded(round_ledger.EventQuery([ledger_state.LedgerDeployed], limit=1))
         if not found:
             raise ports.NotServedError(f"the logs do not hold the deployment of {self.address}")
         return found[0]
@@ -241,26 +239,13 @@ class CommitteeLedger(round_ledger.RoundHistory):
             self.chain.logs(ports.LogQuery(self.address, [], from_block, to_block))
         )
 
-    def recorded(
-        self,
-        kinds: Sequence[round_ledger.EventKind],
-        round_number: int | None = None,
-        to_block: int | None = None,
-        limit: int | None = None,
-        *,
-        descending: bool = False,
-    ) -> list[round_ledger.RecordedEvent]:
-        topics: list[list[bytes] | bytes] = [[abi.topic(kind.__name__) for kind in kinds]]
-        if round_number is not None:
-            topics.append(round_number.to_bytes(32))
-        last = self.chain.head().number if to_block is None else to_block
-        return self.possible(
-            self.chain.logs(
-                ports.LogQuery(
-                    self.address, topics, self.from_block, last, limit, descending=descending
-                )
-            )
-        )
+    def recorded(self, query: round_ledger.EventQuery) -> list[round_ledger.RecordedEvent]:
+        topics: list[list[bytes] | bytes] = [[abi.topic(kind.__name__) for kind in query.kinds]]
+        if query.round is not None:
+            topics.append(query.round.to_bytes(32))
+        last = self.chain.head().number if query.to_block is None else query.to_block
+        bounds = (self.from_block, last, query.limit, query.descending)
+        return self.possible(self.chain.logs(ports.LogQuery(self.address, topics, *bounds)))
 
     def call_of(self, transaction_hash: bytes) -> codec.Call | None:
         """Return the call in a transaction's data; None if it was not sent to the contract.

@@ -51,16 +51,6 @@ class DeferredPrecompile:
         return getattr(sys.modules[self.module], self.name)(*computation, **chosen)
 
 
-def _defer_curves() -> None:
-    """Install the placeholders; without effect if py-evm is imported already."""
-    if PACKAGE in sys.modules:
-        return
-    for module, names in DEFERRED.items():
-        placeholder = sys.modules[module] = ModuleType(module)
-        for name in names:
-            setattr(placeholder, name, DeferredPrecompile(module, name))
-
-
 def _import_curves() -> None:
     """Replace the placeholders by the real modules."""
     with _LOCK:
@@ -76,4 +66,9 @@ def _import_curves() -> None:
         sys.setrecursionlimit(limit)  # py_ecc raises it for the whole process
 
 
-_defer_curves()  # here, for it has to come before whatever module first imports py-evm
+# Here, as the placeholders have to precede the first import of py-evm.
+if PACKAGE not in sys.modules:
+    for _module, _names in DEFERRED.items():
+        _placeholder = sys.modules[_module] = ModuleType(_module)
+        for _name in _names:
+            setattr(_placeholder, _name, DeferredPrecompile(_module, _name))

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from eth.abc import ReceiptAPI
 
 
-LOGS_PER_BLOCK_BITS = 20
-
 LogRow: TypeAlias = tuple[
     int, bytes, bytes, bytes | None, bytes | None, bytes | None, bytes | None, bytes
 ]
@@ -75,12 +73,12 @@ COLUMNS = "id, transaction_hash, address, topic0, topic1, topic2, topic3, data"
 
 def row_id(block_number: int, log_index: int) -> int:
     """Return the row id of a log, which orders logs as the chain does."""
-    return block_number << LOGS_PER_BLOCK_BITS | log_index
+    return block_number << 20 | log_index
 
 
 def position(identifier: int) -> tuple[int, int]:
     """Return block number and log index of a row id."""
-    return identifier >> LOGS_PER_BLOCK_BITS, identifier & ((1 << LOGS_PER_BLOCK_BITS) - 1)
+    return identifier >> 20, identifier & ((1 << 20) - 1)
 
 
 def rows_of_receipt(
@@ -142,16 +140,14 @@ def select(query: ports.LogQuery) -> tuple[str, list[object]] | None:
 
 SCHEMA_VERSION = 1
 META_KEYS = frozenset({"schema", "chain_id", "fork", "genesis_hash"})
-
-HEAD_KEY = SchemaV1.make_canonical_head_hash_lookup_key()
-"""The EVM's storage key of the newest block's hash."""
+HEAD_KEY = SchemaV1.make_canonical_head_hash_lookup_key()  # to the newest block's hash
 
 
 class ChainStore(SqliteFile):
     """An open chain file; safe to share between threads."""
 
-    def __init__(self, path: Path, *opened: Any, **how: Any) -> None:
-        super().__init__(path, *opened, **how)
+    def __init__(self, path: Path, *opened: Any) -> None:
+        super().__init__(path, *opened)
         self._identity = _identity(path)
 
     @classmethod
@@ -164,25 +160,23 @@ class ChainStore(SqliteFile):
         return store
 
     @classmethod
-    def open(cls, path: Path, synchronous: Synchronous = "FULL") -> Self:
-        """Return an existing store with a valid meta table, open for writing."""
-        _require_file(path)
-        require_one_name(path)
-        return cls.write(path, "rw", synchronous)._verified()
-
-    @classmethod
-    def open_reading(cls, path: Path, *, is_snapshot: bool = False) -> Self:
-        """Return an existing store with a valid meta table, open for reading."""
-        _require_file(path)
-        return cls.read(path, is_snapshot=is_snapshot)._verified()
-
-    def _verified(self) -> Self:
+    def open(
+        cls, path: Path, synchronous: Synchronous | None = None, *, is_snapshot: bool = False
+    ) -> Self:
+        """Return an existing store with a valid meta table, open for writing, or reading (None)."""
+        if not path.is_file():
+            raise ChainError(f"{path}: no such chain file")
+        if synchronous is None:
+            store = cls.read(path, is_snapshot=is_snapshot)
+        else:
+            require_one_name(path)
+            store = cls.write(path, "rw", synchronous)
         try:
-            self.verify_meta()
+            store.verify_meta()
         except BaseException:
-            self.close()
+            store.close()
             raise
-        return self
+        return store
 
     @classmethod
     def is_blank(cls, path: Path) -> bool:
@@ -197,19 +191,17 @@ class ChainStore(SqliteFile):
             file.close()
 
     def verify_meta(self) -> None:
-        statements = {
-            sql for (sql,) in self.rows("SELECT sql FROM sqlite_master WHERE sql NOT NULL")
-        }
+        rows = self.rows("SELECT sql FROM sqlite_master WHERE sql NOT NULL")
+        statements = {sql for (sql,) in rows}
         if not statements:
             raise ports.ChainDamagedError(f"{self.path}: this SQLite file holds no chain")
         # Whole statements: a trigger or a view could falsify rows.
         if statements != set(_STATEMENTS):
             raise ports.ChainDamagedError(f"{self.path}: its tables are not those of a chain")
-        missing = sorted(META_KEYS - self.meta().keys())
-        if missing:
+        meta = self.meta()
+        if missing := sorted(META_KEYS - meta.keys()):
             raise ports.ChainDamagedError(f"{self.path}: the chain lacks {', '.join(missing)}")
-        if self.meta()["schema"] != str(SCHEMA_VERSION):
-            version = self.meta()["schema"]
+        if (version := meta["schema"]) != str(SCHEMA_VERSION):
             raise ChainError(
                 f"{self.path}: written in format {version}, this program reads {SCHEMA_VERSION}"
             )
@@ -219,20 +211,14 @@ class ChainStore(SqliteFile):
 
     def get(self, key: bytes) -> bytes | None:
         """Return a value of the EVM's storage; None if there is none."""
-        rows = self.rows("SELECT value FROM kv WHERE key = ?", (key,))
-        if not rows:
-            return None
-        value = rows[0][0]
-        if not isinstance(value, bytes):
-            raise ports.ChainDamagedError(f"{self.path}: the value of {key!r} is not bytes")
-        return value
+        for (value,) in self.rows("SELECT value FROM kv WHERE key = ?", (key,)):
+            if not isinstance(value, bytes):
+                raise ports.ChainDamagedError(f"{self.path}: the value of {key!r} is not bytes")
+            return value
+        return None
 
     def commit(
-        self,
-        values: Mapping[bytes, bytes | None],
-        logs: Iterable[LogRow] = (),
-        *,
-        parent: bytes,
+        self, values: Mapping[bytes, bytes | None], logs: Iterable[LogRow] = (), *, parent: bytes
     ) -> None:
         """Write a block and the EVM's storage (None deletes) atomically, and durably."""
         if _identity(self.path) != self._identity:
@@ -259,14 +245,10 @@ class ChainStore(SqliteFile):
 def _write(
     connection: sqlite3.Connection, values: Mapping[bytes, bytes | None], logs: Iterable[LogRow]
 ) -> None:
-    connection.executemany(
-        "INSERT OR REPLACE INTO kv VALUES (?, ?)",
-        sorted((key, value) for key, value in values.items() if value is not None),
-    )
-    connection.executemany(
-        "DELETE FROM kv WHERE key = ?",
-        [(key,) for key, value in values.items() if value is None],
-    )
+    stored = sorted((key, value) for key, value in values.items() if value is not None)
+    deleted = [(key,) for key, value in values.items() if value is None]
+    connection.executemany("INSERT OR REPLACE INTO kv VALUES (?, ?)", stored)
+    connection.executemany("DELETE FROM kv WHERE key = ?", deleted)
     connection.executemany("INSERT INTO logs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", logs)
 
 
@@ -277,11 +259,6 @@ def require_one_name(path: Path) -> None:
             f"{path}: the file has {names} names (hard links), and under each of them another "
             "process could write; remove the others, or copy the file"
         )
-
-
-def _require_file(path: Path) -> None:
-    if not path.is_file():
-        raise ChainError(f"{path}: no such chain file")
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -310,22 +287,15 @@ class AcknowledgedBlock:
 class HeadNote:
     """The note, open for writing."""
 
-    def __init__(self, path: Path, descriptor: int, sequence: int) -> None:
-        self._path = path
-        self._descriptor: int | None = descriptor
-        self._sequence = sequence
-
-    @classmethod
-    def begin(cls, chain: Path, acknowledged: AcknowledgedBlock) -> Self:
-        """Return the note with this block in both slots, durable, replacing any older note."""
-        path = note_path(chain)
+    def __init__(self, chain: Path, acknowledged: AcknowledgedBlock) -> None:
+        """Write this block into both slots, durably, in place of any older note."""
+        self._path, self._sequence = note_path(chain), 2
         try:
             # Sequence 2 goes into the first slot, as `write` expects.
-            DISK.write_whole(path, _encode(2, acknowledged) + _encode(1, acknowledged))
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            DISK.write_whole(self._path, _encode(2, acknowledged) + _encode(1, acknowledged))
+            self._descriptor: int | None = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
-            raise ChainError(f"{path}: {error.strerror}") from error
-        return cls(path, descriptor, 2)
+            raise ChainError(f"{self._path}: {error.strerror}") from error
 
     def write(self, acknowledged: AcknowledgedBlock) -> None:
         if self._descriptor is None:

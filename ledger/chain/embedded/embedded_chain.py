@@ -29,12 +29,9 @@ from ledger.protocol.encoding import keccak, to_canonical
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
-    from eth.abc import SignedTransactionAPI
+    from eth.abc import SignedTransactionAPI as Signed
 
-_MALFORMED = (
-    *(RLPException, PyEVMError, *evm.REFUSALS),
-    *(TypeError, ValueError, RecursionError),
-)
+_MALFORMED = (*(RLPException, PyEVMError, *evm.REFUSALS), *(TypeError, ValueError, RecursionError))
 
 
 class WritingOptions(TypedDict, total=False):
@@ -63,7 +60,7 @@ class EmbeddedChain(EmbeddedReader):
         self._notes_each_block = options.get("synchronous", "FULL") == "FULL"
         self._write_ahead = chain_store.WriteAheadLog(store)
         self._write_ahead.empty()
-        self._note = chain_store.HeadNote.begin(store.path, self._newest())
+        self._note = chain_store.HeadNote(store.path, self._newest())
         self._held = held.pop_all()  # the file and the writer's lock
 
     @classmethod
@@ -82,10 +79,14 @@ class EmbeddedChain(EmbeddedReader):
                 chain_store.verify_nothing_acknowledged(path)
             store = chain_store.ChainStore.create(path, options.get("synchronous", "FULL"))
             held.enter_context(contextlib.closing(store))
+            keys = {*evm.TEST_KEYS, options.get("key", evm.TEST_KEYS[0])}
+            owners = [PrivateKey(key).public_key.to_canonical_address() for key in keys]
+            balances = dict.fromkeys(owners, evm.GENESIS_BALANCE_WEI)
             seconds = _seconds(options.get("clock", time.time))
-            _write_genesis(
-                store, chain_id, gas_limit, seconds, options.get("key", evm.TEST_KEYS[0])
-            )
+            genesis_hash, values = evm.make_genesis(chain_id, gas_limit, seconds, balances)
+            meta = {"schema": str(chain_store.SCHEMA_VERSION), "fork": evm.FORK}
+            meta |= {"chain_id": str(chain_id), "genesis_hash": genesis_hash.hex()}
+            store.initialise(meta, values)
             return cls(store, held, options)
 
     @classmethod
@@ -132,7 +133,7 @@ class EmbeddedChain(EmbeddedReader):
         """Sign a transaction and mine it in a separate block, durably; see `ChainWriter.send`."""
         with self._lock:
             signed = self._sign(to, data, gas, self._key if key is None else key, value)
-            block = self._seal([signed])
+            block = self._mine([signed], must_fit=True)
         receipt = evm.receipt(block.header, 0, signed, block.receipts)
         if receipt.status != 1:
             output = bytes(block.computations[0].output)
@@ -143,10 +144,10 @@ class EmbeddedChain(EmbeddedReader):
         """Mine a signed transaction (EIP-2718) in a block, even if it reverts; return its hash."""
         with self._lock:
             signed = self.read_transaction(raw)
-            self._seal([signed])
+            self._mine([signed], must_fit=True)
         return bytes(signed.hash)
 
-    def read_transaction(self, raw: bytes) -> SignedTransactionAPI:
+    def read_transaction(self, raw: bytes) -> Signed:
         """Return a signed transaction of this chain (EIP-2718), decoded and not executed."""
         # EIP-2930 and EIP-1559: both contain the chain id.
         if raw[:1] not in {b"\x01", b"\x02"}:
@@ -164,10 +165,14 @@ class EmbeddedChain(EmbeddedReader):
             ) from error
         except _MALFORMED as error:
             raise ports.TransactionRefusedError("rlp: the transaction is malformed") from error
-        self._require_own(signed)
+        # py-evm never compares a transaction's chain id with the chain's (py-evm #1352).
+        if signed.chain_id != self.chain_id:
+            raise ports.WrongChainError(
+                f"invalid chain id for signer: have {signed.chain_id} want {self.chain_id}"
+            )
         return signed
 
-    def mine_pending(self, pending: Sequence[SignedTransactionAPI]) -> frozenset[bytes]:
+    def mine_pending(self, pending: Sequence[Signed]) -> frozenset[bytes]:
         """Mine one block of all transactions that fit, each account's ascending by nonce.
 
         One without gas left, or with too low a fee, is skipped with its account's later ones.
@@ -203,11 +208,9 @@ class EmbeddedChain(EmbeddedReader):
         """Mine a number of empty blocks, each durable before the next."""
         with self._lock:
             for _ in range(blocks):
-                self._seal([])
+                self._mine([], must_fit=True)
 
-    def _sign(
-        self, to: str | None, data: bytes, gas: int, key: bytes, value: int
-    ) -> SignedTransactionAPI:
+    def _sign(self, to: str | None, data: bytes, gas: int, key: bytes, value: int) -> Signed:
         signer = PrivateKey(key)
         account = Address(signer.public_key.to_canonical_address())
         with evm.damage_translated(self._store):
@@ -223,26 +226,10 @@ class EmbeddedChain(EmbeddedReader):
                 data=data,
                 access_list=(),
             )
-            signed: SignedTransactionAPI = unsigned.as_signed_transaction(signer)
+            signed: Signed = unsigned.as_signed_transaction(signer)
         return signed
 
-    def _require_own(self, signed: SignedTransactionAPI) -> None:
-        """Raise a WrongChainError unless a transaction is signed for this chain."""
-        # py-evm never compares a transaction's chain id with the chain's (py-evm #1352).
-        if signed.chain_id != self.chain_id:
-            raise ports.WrongChainError(
-                f"invalid chain id for signer: have {signed.chain_id} want {self.chain_id}"
-            )
-
-    def _seal(self, transactions: Sequence[SignedTransactionAPI]) -> evm.BlockContents:
-        """Mine a block of all of these transactions, or none."""
-        for transaction in transactions:
-            self._require_own(transaction)
-        return self._mine(transactions, must_fit=True)
-
-    def _mine(
-        self, transactions: Sequence[SignedTransactionAPI], *, must_fit: bool
-    ) -> evm.BlockContents:
+    def _mine(self, transactions: Sequence[Signed], *, must_fit: bool) -> evm.BlockContents:
         """Mine a block, durably, with every transaction (`must_fit`) or those that can be in it."""
         with self._lock:
             try:
@@ -261,9 +248,7 @@ class EmbeddedChain(EmbeddedReader):
                     with evm.damage_translated(self._store):
                         self._chain = type(self._chain)(self._database)
 
-    def _mined(
-        self, transactions: Sequence[SignedTransactionAPI], *, must_fit: bool
-    ) -> evm.BlockContents:
+    def _mined(self, transactions: Sequence[Signed], *, must_fit: bool) -> evm.BlockContents:
         with evm.damage_translated(self._store, evm.REFUSALS):
             parent, header = self._canonical_head(), self._chain.header
             if header.parent_hash != parent.hash:
@@ -307,20 +292,3 @@ class EmbeddedChain(EmbeddedReader):
 def _seconds(clock: Callable[[], float]) -> int:
     # A clock before 1970 is wrong; block times begin at 0.
     return max(0, int(clock()))
-
-
-def _write_genesis(
-    store: chain_store.ChainStore, chain_id: int, gas_limit: int, timestamp: int, key: bytes
-) -> None:
-    balances = {
-        PrivateKey(funded).public_key.to_canonical_address(): evm.GENESIS_BALANCE_WEI
-        for funded in {*evm.TEST_KEYS, key}
-    }
-    genesis_hash, values = evm.make_genesis(chain_id, gas_limit, timestamp, balances)
-    meta = {
-        "schema": str(chain_store.SCHEMA_VERSION),
-        "chain_id": str(chain_id),
-        "fork": evm.FORK,
-        "genesis_hash": genesis_hash.hex(),
-    }
-    store.initialise(meta, values)

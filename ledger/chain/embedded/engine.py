@@ -47,21 +47,14 @@ from trie.exceptions import MissingTrieNode
 from ledger.protocol.encoding import keccak
 
 if TYPE_CHECKING:
-    from eth.abc import (
-        AccountStorageDatabaseAPI,
-        AtomicDatabaseAPI,
-        ComputationAPI,
-        MessageAPI,
-        StateAPI,
-        TransactionContextAPI,
-    )
+    from eth import abc
     from eth.db.hash_trie import HashTrie
     from eth.vm.gas_meter import GasMeter
     from eth.vm.memory import Memory
     from eth_typing import Address, Hash32
 
 
-def ecrecover(computation: ComputationAPI) -> ComputationAPI:
+def ecrecover(computation: abc.ComputationAPI) -> abc.ComputationAPI:
     """Set the output to the address that signed, or leave it empty if there is none.
 
     py-evm's goes through eth-keys, whose objects cost as much as the recovery itself.
@@ -260,7 +253,10 @@ class FastComputation(PragueComputation):
     _precompiles = PragueComputation.get_precompiles() | {bytes(19) + b"\x01": ecrecover}
 
     def __init__(
-        self, state: StateAPI, message: MessageAPI, transaction_context: TransactionContextAPI
+        self,
+        state: abc.StateAPI,
+        message: abc.MessageAPI,
+        transaction_context: abc.TransactionContextAPI,
     ) -> None:
         super().__init__(state, message, transaction_context)
         if not self.logger.show_debug2 and len(message.code) <= MAX_INITCODE_SIZE:
@@ -457,14 +453,14 @@ def _decoded(node: list[Any]) -> Node:
 class FastAccountDB(AccountDB):
     """py-evm's accounts, of which those that no transaction has changed are read by the cache."""
 
-    def __init__(self, db: AtomicDatabaseAPI, state_root: Hash32 = BLANK_ROOT_HASH) -> None:
+    def __init__(self, db: abc.AtomicDatabaseAPI, state_root: Hash32 = BLANK_ROOT_HASH) -> None:
         super().__init__(db, state_root)
         self._nodes: TrieNodes = getattr(db, "nodes", None) or TrieNodes(db)
         self._trie_logger = _Accounts(self._trie, self._nodes)
         self._trie_cache = CacheDB(self._trie_logger)
         self._journaltrie = JournalDB(self._trie_cache)
 
-    def _get_address_store(self, address: Address) -> AccountStorageDatabaseAPI:
+    def _get_address_store(self, address: Address) -> abc.AccountStorageDatabaseAPI:
         if address not in self._account_stores:
             root = self._get_storage_root(address)
             store = _AccountStorage(self._raw_store_db, root, address, self._nodes)
@@ -489,7 +485,7 @@ class _Accounts(KeyAccessLoggerDB):
 
 class _AccountStorage(AccountStorageDB):
     def __init__(
-        self, db: AtomicDatabaseAPI, storage_root: Hash32, address: Address, nodes: TrieNodes
+        self, db: abc.AtomicDatabaseAPI, storage_root: Hash32, address: Address, nodes: TrieNodes
     ) -> None:
         super().__init__(db, storage_root, address)
         self._storage_lookup = _Slots(db, storage_root, address)

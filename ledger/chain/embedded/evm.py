@@ -37,15 +37,7 @@ from eth_keys.datatypes import PrivateKey
 from eth_keys.exceptions import BadSignature
 from eth_utils.exceptions import ValidationError
 from rlp.exceptions import RLPException  # type: ignore[import-untyped]
-from trie.exceptions import (
-    BadTrieProof,
-    InvalidNibbles,
-    InvalidNode,
-    MissingTraversalNode,
-    MissingTrieNode,
-    TraversedPartialPath,
-)
-from trie.exceptions import ValidationError as TrieValidationError
+from trie import exceptions as trie_errors
 
 from ledger.chain.embedded import chain_store
 from ledger.chain.embedded.chain_store import LogRow
@@ -54,13 +46,9 @@ from ledger.chain.ports import Block, ChainDamagedError, Log, Receipt, Transacti
 from ledger.protocol.encoding import checksum, contract_created_by, keccak
 
 if TYPE_CHECKING:
-    from eth.abc import (
-        AtomicWriteBatchAPI,
-        BlockHeaderAPI,
-        ComputationAPI,
-        ReceiptAPI,
-        SignedTransactionAPI,
-    )
+    from eth import abc
+    from eth.abc import BlockHeaderAPI as Header
+    from eth.abc import SignedTransactionAPI as Signed
     from eth.typing import AccountDetails, HeaderParams
     from eth.vm.state import BaseState
 
@@ -73,46 +61,33 @@ def revert_data(error: VMError) -> bytes:
     return argument if isinstance(argument, bytes) else b""
 
 
-def base_fee(header: BlockHeaderAPI) -> int:
+def base_fee(header: Header) -> int:
     """Return the base fee of a block, in wei per gas."""
     return header.base_fee_per_gas or 0
 
 
-def next_base_fee(header: BlockHeaderAPI) -> int:
+def next_base_fee(header: Header) -> int:
     """Return the base fee of the next block, in wei per gas."""
     return int(calculate_expected_base_fee_per_gas(header))
 
 
-def block(header: BlockHeaderAPI) -> Block:
+def block(header: Header) -> Block:
     """Return a header as a port value."""
-    return Block(
-        number=header.block_number,
-        hash=bytes(header.hash),
-        parent_hash=bytes(header.parent_hash),
-        timestamp=header.timestamp,
-    )
+    hash_, parent_hash = bytes(header.hash), bytes(header.parent_hash)
+    return Block(header.block_number, hash_, parent_hash, header.timestamp)
 
 
 def log_of_row(row: LogRow, block_hashes: Mapping[int, bytes]) -> Log:
     """Return a row of the log table as a port value."""
     identifier, transaction_hash, address, *topics, data = row
-    block_number, log_index = chain_store.position(identifier)
-    return Log(
-        address=checksum(address),
-        topics=tuple(topic for topic in topics if topic is not None),
-        data=data,
-        block_number=block_number,
-        block_hash=block_hashes[block_number],
-        transaction_hash=transaction_hash,
-        log_index=log_index,
-    )
+    number, log_index = chain_store.position(identifier)
+    present = tuple(topic for topic in topics if topic is not None)
+    hash_ = block_hashes[number]
+    return Log(checksum(address), present, data, number, hash_, transaction_hash, log_index)
 
 
 def receipt(
-    header: BlockHeaderAPI,
-    index: int,
-    signed: SignedTransactionAPI,
-    receipts: Sequence[ReceiptAPI],
+    header: Header, index: int, signed: Signed, receipts: Sequence[abc.ReceiptAPI]
 ) -> Receipt:
     """Return a receipt as a port value, given all of its block, which count gas together."""
     first = sum(len(earlier.logs) for earlier in receipts[:index])
@@ -131,21 +106,15 @@ def receipt(
     )
 
 
-def transaction(header: BlockHeaderAPI, signed: SignedTransactionAPI) -> Transaction:
+def transaction(header: Header, signed: Signed) -> Transaction:
     """Return a transaction as a port value."""
-    return Transaction(
-        hash=bytes(signed.hash),
-        sender=checksum(bytes(signed.sender)),
-        to=checksum(bytes(signed.to)) if signed.to else None,
-        input=bytes(signed.data),
-        block_number=header.block_number,
-        nonce=signed.nonce,
-    )
+    hash_, sender = bytes(signed.hash), checksum(bytes(signed.sender))
+    to = checksum(bytes(signed.to)) if signed.to else None
+    return Transaction(hash_, sender, to, bytes(signed.data), header.block_number, signed.nonce)
 
 
+# The letters CMFL: not the id of a public chain, which prevents replays.
 DEFAULT_CHAIN_ID = 0x434D464C
-"""The letters CMFL: not the id of a public chain, which prevents replays."""
-
 SALT_BITS = 22
 
 
@@ -160,12 +129,11 @@ def fresh_chain_id(salt: int) -> int:
     return DEFAULT_CHAIN_ID << SALT_BITS | salt % (1 << SALT_BITS)
 
 
+# Private keys of the accounts that genesis funds; for tests and local chains only.
 TEST_KEYS: tuple[bytes, ...] = tuple(
     keccak(b"PUBLIC TEST KEY of the embedded chain, no secret: relayer %d" % number)
     for number in range(10)
 )
-"""Private keys of the accounts that genesis funds; for tests and local chains only."""
-
 GENESIS_BALANCE_WEI = 10**27  # of each account: more than any run can spend
 
 
@@ -188,23 +156,11 @@ REFUSALS = (ValidationError, VMError)
 
 # Errors that damaged bytes cause in py-evm, rlp, trie and Python.
 DAMAGE = (
-    BadSignature,
-    PyEVMError,
-    RLPException,
-    BadTrieProof,
-    InvalidNibbles,
-    InvalidNode,
-    MissingTraversalNode,
-    MissingTrieNode,
-    TraversedPartialPath,
-    TrieValidationError,
-    ValidationError,
-    sqlite3.Error,
-    LookupError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    ArithmeticError,
+    *(BadSignature, PyEVMError, RLPException, ValidationError, sqlite3.Error),
+    *(trie_errors.BadTrieProof, trie_errors.InvalidNibbles, trie_errors.InvalidNode),
+    *(trie_errors.MissingTraversalNode, trie_errors.MissingTrieNode),
+    *(trie_errors.TraversedPartialPath, trie_errors.ValidationError),
+    *(LookupError, ValueError, TypeError, AttributeError, ArithmeticError),
 )
 
 
@@ -241,9 +197,7 @@ class OverlayDatabase(BaseAtomicDB):
         if key in self._verified:
             return self._verified[key]
         value = self._store.get(key)
-        if value is None or len(key) != _HASH_BYTES:
-            return value
-        if not self._cache(key, value):
+        if value is not None and len(key) == _HASH_BYTES and not self._cache(key, value):
             raise ChainDamagedError(
                 f"{self._store.path}: the value stored under 0x{key.hex()} has another hash"
             )
@@ -270,7 +224,7 @@ class OverlayDatabase(BaseAtomicDB):
         self.pending.clear()
 
     @contextlib.contextmanager
-    def atomic_batch(self) -> Iterator[AtomicWriteBatchAPI]:
+    def atomic_batch(self) -> Iterator[abc.AtomicWriteBatchAPI]:
         """Yield a database whose writes become visible together, or not at all."""
         with AtomicDBWriteBatch._commit_unless_raises(self) as batch:
             yield batch
@@ -280,10 +234,10 @@ class OverlayDatabase(BaseAtomicDB):
 class BlockContents:
     """A block with its executed transactions."""
 
-    header: BlockHeaderAPI
-    included: tuple[SignedTransactionAPI, ...]
-    receipts: tuple[ReceiptAPI, ...]
-    computations: tuple[ComputationAPI, ...]
+    header: Header
+    included: tuple[Signed, ...]
+    receipts: tuple[abc.ReceiptAPI, ...]
+    computations: tuple[abc.ComputationAPI, ...]
     refused: frozenset[bytes]
     """Hashes of transactions that no later block can hold either."""
 
@@ -299,18 +253,14 @@ class _SharedSecondsVM(PragueVM):
     _state_class: type[BaseState] = _FastState
 
     @classmethod
-    def validate_header(cls, header: BlockHeaderAPI, parent_header: BlockHeaderAPI) -> None:
+    def validate_header(cls, header: Header, parent_header: Header) -> None:
         """Verify a header by Prague's rules, except that it may have its parent's time."""
         if header.timestamp == parent_header.timestamp:
             header = header.copy(timestamp=parent_header.timestamp + 1)
         super().validate_header(header, parent_header)
 
     def fill(
-        self,
-        transactions: Sequence[SignedTransactionAPI],
-        base_header: BlockHeaderAPI,
-        *,
-        must_fit: bool,
+        self, transactions: Sequence[Signed], base_header: Header, *, must_fit: bool
     ) -> BlockContents:
         """Execute transactions in order, each account's ascending by nonce, in an empty block.
 
@@ -318,8 +268,8 @@ class _SharedSecondsVM(PragueVM):
         all later ones of its account.
         """
         header = base_header
-        included: list[SignedTransactionAPI] = []
-        results: list[tuple[ReceiptAPI, ComputationAPI]] = []
+        included: list[Signed] = []
+        results: list[tuple[abc.ReceiptAPI, abc.ComputationAPI]] = []
         skipped: set[bytes] = set()
         refused: set[bytes] = set()
         for transaction in transactions:
@@ -357,15 +307,13 @@ class EvmChain(MiningChain):
     vm_configuration = ((constants.GENESIS_BLOCK_NUMBER, _SharedSecondsVM),)
 
     def create_header_from_parent(
-        self, parent_header: BlockHeaderAPI, **header_params: HeaderParams
-    ) -> BlockHeaderAPI:
+        self, parent_header: Header, **header_params: HeaderParams
+    ) -> Header:
         """Return the next block's header, as far as the parent determines it."""
         fixed = header_params | {"gas_limit": parent_header.gas_limit}
         return super().create_header_from_parent(parent_header, **fixed)
 
-    def mine_filled(
-        self, transactions: Sequence[SignedTransactionAPI], *, must_fit: bool
-    ) -> BlockContents:
+    def mine_filled(self, transactions: Sequence[Signed], *, must_fit: bool) -> BlockContents:
         """Mine a block, as `mine_all` does; see `fill`."""
         machine = self.get_vm(self._custom_header(self.header, coinbase=COINBASE))
         assert isinstance(machine, _SharedSecondsVM), "the only machine of this chain"

@@ -36,11 +36,9 @@ from ledger.chain.ports import BlockDamagedError, ChainDamagedError
 from ledger.protocol.encoding import keccak
 
 if TYPE_CHECKING:
-    from eth.abc import (
-        BlockHeaderAPI,
-        MiningChainAPI,
-        SignedTransactionAPI,
-    )
+    from eth import abc
+    from eth.abc import BlockHeaderAPI as Header
+    from eth.abc import SignedTransactionAPI as Signed
 
 
 ANCESTORS = 256  # blocks whose hashes a contract may request
@@ -51,7 +49,7 @@ _GAPS = {
 }
 
 
-def verify_can_extend(store: ChainStore, head: BlockHeaderAPI) -> None:
+def verify_can_extend(store: ChainStore, head: Header) -> None:
     """Verify that everything the next block needs is there."""
     _verify_score(store, head.block_number, head.hash)
     for key, kind in _GAPS.items():
@@ -78,7 +76,7 @@ def _verify_score(store: ChainStore, number: int, block_hash: bytes) -> None:
         raise BlockDamagedError(number, f"has {'no' if score is None else 'a wrong'} score")
 
 
-def _verify_ancestors(store: ChainStore, head: BlockHeaderAPI) -> None:
+def _verify_ancestors(store: ChainStore, head: Header) -> None:
     """Verify that the newest blocks are stored under their numbers and hashes."""
     expected: bytes = head.hash
     for number in range(head.block_number, max(head.block_number - ANCESTORS, -1), -1):
@@ -176,11 +174,6 @@ def _read(store: ChainStore, hashes: set[bytes], subject: str) -> Iterator[bytes
             yield value
 
 
-def transaction_key(transaction_hash: bytes) -> bytes:
-    """Return the EVM's storage key of a transaction's block and index."""
-    return SchemaV1.make_transaction_hash_to_block_lookup_key(transaction_hash)  # type: ignore[arg-type]
-
-
 def verify_head(database: OverlayDatabase, genesis_hash: bytes) -> None:
     """Verify that genesis, head and head state exist and match their hashes, as read."""
     if not database.exists(genesis_hash):
@@ -197,7 +190,7 @@ def verify_head(database: OverlayDatabase, genesis_hash: bytes) -> None:
 def verify_chain(
     store: ChainStore,
     database: OverlayDatabase,
-    chain: MiningChainAPI,
+    chain: abc.MiningChainAPI,
     genesis_hash: bytes,
     *,
     execute: bool,
@@ -205,7 +198,7 @@ def verify_chain(
 ) -> None:
     """Verify a whole chain; the database is a separate overlay over the store, never committed."""
     head = chain.get_canonical_head()
-    parent: BlockHeaderAPI | None = None
+    parent: Header | None = None
     transactions = 0
     for number in range(head.block_number + 1):
         with _block_named(number):
@@ -224,7 +217,21 @@ def verify_chain(
     if parent is None or parent.hash != head.hash:
         raise BlockDamagedError(head.block_number, "is the head, but not filed under its number")
     verify_can_extend(store, head)
-    _verify_nothing_else(store, head.block_number, transactions)
+    _verify_remainder(store, head.block_number, transactions)
+
+
+def _verify_remainder(store: ChainStore, head: int, transactions: int) -> None:
+    """Verify that the file has nothing but the blocks' content, and is whole."""
+    for prefix, kind, expected in (
+        (b"transaction-hash-to-block:", "transactions", transactions),
+        (b"block-number-to-hash:", "block numbers", head + 1),
+        (b"block-hash-to-score:", "scores", head + 1),
+    ):
+        [(count,)] = store.rows(
+            "SELECT COUNT(*) FROM kv WHERE key >= ? AND key < ?", (prefix, prefix[:-1] + b";")
+        )
+        if count != expected:
+            raise ChainDamagedError(f"{count} {kind} can be looked up, the blocks hold {expected}")
     for key, value in store.scan("SELECT key, value FROM kv WHERE length(key) = 32"):
         if not isinstance(value, bytes) or keccak(value) != key:
             raise ChainDamagedError(f"the value stored under 0x{bytes(key).hex()} has another hash")
@@ -246,7 +253,7 @@ def _block_named(number: int) -> Iterator[None]:
         raise BlockDamagedError(number, f"cannot be read ({summary})") from error
 
 
-def _header(chain: MiningChainAPI, number: int) -> BlockHeaderAPI:
+def _header(chain: abc.MiningChainAPI, number: int) -> Header:
     try:
         header = chain.get_canonical_block_header_by_number(number)  # type: ignore[arg-type]
     except PyEVMError as error:
@@ -256,7 +263,7 @@ def _header(chain: MiningChainAPI, number: int) -> BlockHeaderAPI:
     return header
 
 
-def _verify_body(store: ChainStore, chain: MiningChainAPI, header: BlockHeaderAPI) -> int:
+def _verify_body(store: ChainStore, chain: abc.MiningChainAPI, header: Header) -> int:
     number = header.block_number
     machine = chain.get_vm_class(header)
     builder = machine.get_transaction_builder()
@@ -285,10 +292,7 @@ def _verify_body(store: ChainStore, chain: MiningChainAPI, header: BlockHeaderAP
 
 
 def _verify_transaction(
-    store: ChainStore,
-    chain: MiningChainAPI,
-    place: tuple[int, int],
-    transaction: SignedTransactionAPI,
+    store: ChainStore, chain: abc.MiningChainAPI, place: tuple[int, int], transaction: Signed
 ) -> None:
     """Verify a transaction, and that it is looked up at its block's number and its index."""
     number, shown = place[0], f"transaction 0x{transaction.hash.hex()}"
@@ -297,7 +301,7 @@ def _verify_transaction(
     if not transaction.is_signature_valid:
         raise BlockDamagedError(number, f"{shown} has an invalid signature")
     # Compared as bytes: the decoder accepts an empty list as the number 0.
-    position = store.get(transaction_key(bytes(transaction.hash)))
+    position = store.get(SchemaV1.make_transaction_hash_to_block_lookup_key(transaction.hash))
     if position is None:
         raise BlockDamagedError(number, f"{shown} cannot be looked up")
     if position != rlp.encode(place):
@@ -318,9 +322,9 @@ def _verify_logs(store: ChainStore, number: int, expected: Sequence[chain_store.
 def _verify_execution(
     store: ChainStore,
     database: OverlayDatabase,
-    chain: MiningChainAPI,
-    header: BlockHeaderAPI,
-    parent: BlockHeaderAPI,
+    chain: abc.MiningChainAPI,
+    header: Header,
+    parent: Header,
 ) -> None:
     block = chain.get_block_by_header(header)
     fresh = chain.create_header_from_parent(parent).copy(gas_used=header.gas_used)
@@ -338,16 +342,3 @@ def _verify_execution(
         if store.get(key) != value:
             raise BlockDamagedError(header.block_number, f"lacks its state 0x{key.hex()}")
     database.pending.clear()
-
-
-def _verify_nothing_else(store: ChainStore, head: int, transactions: int) -> None:
-    for prefix, kind, expected in (
-        (b"transaction-hash-to-block:", "transactions", transactions),
-        (b"block-number-to-hash:", "block numbers", head + 1),
-        (b"block-hash-to-score:", "scores", head + 1),
-    ):
-        [(count,)] = store.rows(
-            "SELECT COUNT(*) FROM kv WHERE key >= ? AND key < ?", (prefix, prefix[:-1] + b";")
-        )
-        if count != expected:
-            raise ChainDamagedError(f"{count} {kind} can be looked up, the blocks hold {expected}")

@@ -16,25 +16,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eth.constants import CREATE_CONTRACT_ADDRESS
+from eth.db.schema import SchemaV1
 from eth.exceptions import Revert, VMError
 from eth.vm.spoof import SpoofTransaction
 from eth_keys.datatypes import PrivateKey
 
 from ledger.chain import ports
 from ledger.chain.embedded import chain_store, evm, integrity
-from ledger.chain.embedded.chain_store import (
-    HEAD_KEY,
-    AcknowledgedBlock,
-    ChainStore,
-    read_note,
-    verify_not_behind,
-    verify_nothing_acknowledged,
-)
 from ledger.protocol.encoding import to_canonical
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
-    from eth.abc import BlockHeaderAPI, ComputationAPI, ReceiptAPI, SignedTransactionAPI, StateAPI
+    from eth.abc import BlockHeaderAPI as Header
+    from eth.abc import ComputationAPI, ReceiptAPI, StateAPI
+    from eth.abc import SignedTransactionAPI as Signed
 
 
 _ZERO_ADDRESS = "0x" + "00" * 20
@@ -62,12 +57,14 @@ class CallAnswer:
     """None if it ran, empty if the contract reverted, else the EVM's error."""
 
 
+_Noted = chain_store.AcknowledgedBlock | ChainError | None
+"""The newest acknowledged block, or why it cannot be read; None if there is none."""
+
+
 class EmbeddedReader(ports.ChainBase):
     """A chain file, read-only; shows new blocks at once. Safe to share between threads."""
 
-    def __init__(
-        self, store: ChainStore, noted: AcknowledgedBlock | ChainError | None = None
-    ) -> None:
+    def __init__(self, store: chain_store.ChainStore, noted: _Noted = None) -> None:
         backend = type(PrivateKey(b"\x01" * 32).backend).__name__
         if backend != "CoinCurveECCBackend":
             raise ChainError(f"eth-keys uses {backend}; install coincurve")
@@ -84,10 +81,8 @@ class EmbeddedReader(ports.ChainBase):
             written = {"chain_id": str(self.chain_id), "genesis_hash": self.genesis_hash.hex()}
             for name, canonical in written.items():
                 if meta[name] != canonical:
-                    what = name.replace("_", " ")
-                    raise ports.ChainDamagedError(
-                        f"{store.path}: {meta[name][:80]!r} is not a canonical {what}"
-                    )
+                    fact = f"{meta[name][:80]!r} is not a canonical {name.replace('_', ' ')}"
+                    raise ports.ChainDamagedError(f"{store.path}: {fact}")
             if meta["fork"] != evm.FORK:
                 raise ChainError(f"{store.path}: runs {meta['fork']}, not {evm.FORK}")
             self._database = evm.OverlayDatabase(store)
@@ -101,9 +96,9 @@ class EmbeddedReader(ports.ChainBase):
     ) -> EmbeddedReader:
         """Return a chain file opened for reading; None accepts any id or block 0."""
         try:
-            store = ChainStore.open_reading(path)
+            store = chain_store.ChainStore.open(path)
         except ChainError:
-            verify_nothing_acknowledged(path)
+            chain_store.verify_nothing_acknowledged(path)
             raise
         try:
             chain = EmbeddedReader(store)
@@ -124,7 +119,7 @@ class EmbeddedReader(ports.ChainBase):
     def block(self, number: int) -> ports.Block:
         return evm.block(self.header(number))
 
-    def header(self, number: int | None = None) -> BlockHeaderAPI:
+    def header(self, number: int | None = None) -> Header:
         """Return the full header of a block, None for the head."""
         with self._lock, evm.damage_translated(self._store):
             head = self._canonical_head()
@@ -139,9 +134,9 @@ class EmbeddedReader(ports.ChainBase):
                 )
             return header
 
-    def _canonical_head(self) -> BlockHeaderAPI:
+    def _canonical_head(self) -> Header:
         # Another process may have added blocks.
-        if self._database.get(HEAD_KEY) != self._newest_header.hash:
+        if self._database.get(chain_store.HEAD_KEY) != self._newest_header.hash:
             self._newest_header = self._chain.get_canonical_head()
         return self._newest_header
 
@@ -172,12 +167,11 @@ class EmbeddedReader(ports.ChainBase):
         with evm.damage_translated(self._store):
             return evm.transaction(header, signed)
 
-    def find(
-        self, transaction_hash: bytes
-    ) -> tuple[BlockHeaderAPI, int, SignedTransactionAPI] | None:
+    def find(self, transaction_hash: bytes) -> tuple[Header, int, Signed] | None:
         """Return a transaction's header, index and EVM form; None until it is mined."""
         with self._lock, evm.damage_translated(self._store):
-            if not self._database.exists(integrity.transaction_key(transaction_hash)):
+            key = SchemaV1.make_transaction_hash_to_block_lookup_key(transaction_hash)  # type: ignore[arg-type]
+            if not self._database.exists(key):
                 return None
             number, index = self._chain.get_canonical_transaction_index(transaction_hash)  # type: ignore[arg-type]
             header = self.header(number)
@@ -192,7 +186,7 @@ class EmbeddedReader(ports.ChainBase):
         with self._lock, evm.damage_translated(self._store):
             return self._chain.get_canonical_transaction_index(transaction_hash)[1]  # type: ignore[arg-type]
 
-    def transactions(self, header: BlockHeaderAPI) -> tuple[SignedTransactionAPI, ...]:
+    def transactions(self, header: Header) -> tuple[Signed, ...]:
         with self._lock, evm.damage_translated(self._store):
             builder = self._chain.get_vm_class(header).get_transaction_builder()
             return self._chain.chaindb.get_block_transactions(header, builder)
@@ -205,7 +199,7 @@ class EmbeddedReader(ports.ChainBase):
         with self._lock, evm.damage_translated(self._store):
             return evm.receipt(header, index, signed, self.receipts(header))
 
-    def receipts(self, header: BlockHeaderAPI) -> tuple[ReceiptAPI, ...]:
+    def receipts(self, header: Header) -> tuple[ReceiptAPI, ...]:
         with self._lock, evm.damage_translated(self._store):
             builder = self._chain.get_vm_class(header).get_receipt_builder()
             return self._chain.chaindb.get_receipts(header, builder)
@@ -314,13 +308,13 @@ class EmbeddedReader(ports.ChainBase):
                 code_address=contract,
             )
 
-    def acknowledged(self) -> AcknowledgedBlock | None:
+    def acknowledged(self) -> chain_store.AcknowledgedBlock | None:
         """Return the newest block that this home has acknowledged; None if there is no note.
 
         A snapshot answers with the note from before it was taken, so its own head is never older.
         """
         if not self._store.is_snapshot:
-            return read_note(self._store.path)
+            return chain_store.read_note(self._store.path)
         if isinstance(self._noted, ChainError):
             raise self._noted
         return self._noted
@@ -328,7 +322,7 @@ class EmbeddedReader(ports.ChainBase):
     def verify_not_behind(self) -> None:
         noted = self.acknowledged()
         if noted is not None:
-            verify_not_behind(self, noted, self._store.path)
+            chain_store.verify_not_behind(self, noted, self._store.path)
 
     @property
     def wal_bytes(self) -> int:
@@ -346,14 +340,11 @@ class EmbeddedReader(ports.ChainBase):
                 snapshot.verify(execute=execute, progress=progress)
             return
         with self._lock, evm.damage_translated(self._store):
-            database = evm.OverlayDatabase(self._store)
+            store, genesis_hash = self._store, self.genesis_hash
+            database = evm.OverlayDatabase(store)
+            chain = evm.chain_class(self.chain_id, is_reference=True)(database)
             integrity.verify_chain(
-                self._store,
-                database,
-                evm.chain_class(self.chain_id, is_reference=True)(database),
-                self.genesis_hash,
-                execute=execute,
-                progress=progress,
+                store, database, chain, genesis_hash, execute=execute, progress=progress
             )
 
     def verify_can_extend(self) -> None:
@@ -368,12 +359,12 @@ class EmbeddedReader(ports.ChainBase):
             yield self
             return
         path = self._store.path
-        noted: AcknowledgedBlock | ChainError | None
+        noted: _Noted
         try:
-            noted = read_note(path)
+            noted = chain_store.read_note(path)
         except ChainError as error:
             noted = error  # it concerns only callers of `acknowledged`
-        with contextlib.closing(ChainStore.open_reading(path, is_snapshot=True)) as store:
+        with contextlib.closing(chain_store.ChainStore.open(path, is_snapshot=True)) as store:
             reader = EmbeddedReader(store, noted)
             ports.require_identity(path, reader, self.chain_id, self.genesis_hash)
             yield reader

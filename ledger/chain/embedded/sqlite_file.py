@@ -11,7 +11,6 @@ import contextlib
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import quote
@@ -25,33 +24,21 @@ Synchronous = Literal["FULL", "NORMAL"]
 _BUSY_SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """File attributes that change when somebody writes to a file opened as immutable."""
-
-    device: int
-    inode: int
-    size: int
-    modified_ns: int
-    waiting_bytes: int
+# What changes when somebody writes to a file opened as immutable: device, inode, size, time in ns,
+# and bytes that wait in its side files.
+_Mark = tuple[int, int, int, int, int]
 
 
 class SqliteFile:
     """An open SQLite file, or one state of it (a snapshot); safe to share between threads."""
 
     def __init__(
-        self,
-        path: Path,
-        connection: sqlite3.Connection,
-        mark: _Mark | None = None,
-        *,
-        is_snapshot: bool = False,
+        self, path: Path, connection: sqlite3.Connection, mark: _Mark | None = None
     ) -> None:
         self.path = path
         self._connection = connection
         self._mark = mark
-        self.is_snapshot = is_snapshot
-        self.is_closed = False
+        self.is_snapshot = self.is_closed = False
         self._whole_path = path.resolve()
         self._lock = threading.RLock()
 
@@ -66,11 +53,12 @@ class SqliteFile:
     def read(cls, path: Path, *, is_snapshot: bool = False) -> Self:
         """Return the file open for reading, whatever permissions its folder has."""
         connection, mark = _reading(path)
+        file = cls(path, connection, mark)
         if is_snapshot:
-            with translated(path):
-                connection.execute("BEGIN")
-                connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
-        return cls(path, connection, mark, is_snapshot=is_snapshot)
+            file.rows("BEGIN")
+            file.rows("SELECT 1 FROM sqlite_master LIMIT 1")
+            file.is_snapshot = True
+        return file
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
         with self._lock, translated(self.path):
@@ -154,7 +142,7 @@ def _reading(path: Path) -> tuple[sqlite3.Connection, _Mark | None]:
         if (shared := _connected(path, "mode=ro")) is not None:
             return shared, None
         mark = _mark_of(path.resolve())
-        if mark.waiting_bytes:
+        if mark[-1]:
             raise ChainError(
                 f"{path}: its newest blocks wait in {path.name}-wal, and to read them SQLite must "
                 "write beside it, which this user may not; let the owner's writer open and close "
@@ -184,7 +172,7 @@ def _mark_of(path: Path) -> _Mark:
     except OSError as error:
         raise ChainError(f"{path}: {error.strerror}") from error
     waiting = size_of(path, "-wal") + size_of(path, "-journal")
-    return _Mark(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, waiting)
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, waiting
 
 
 def size_of(path: Path, suffix: str) -> int:

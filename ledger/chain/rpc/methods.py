@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import rlp  # type: ignore[import-untyped]
-from eth.abc import BlockHeaderAPI, ReceiptAPI, SignedTransactionAPI
+from eth.abc import BlockHeaderAPI as Header
+from eth.abc import ReceiptAPI
+from eth.abc import SignedTransactionAPI as Signed
 
 from ledger.chain.embedded import evm
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -311,7 +313,7 @@ def _mine(chain: EmbeddedChain, blocks: object) -> str:
     return "0x0"
 
 
-def header_json(header: BlockHeaderAPI) -> dict[str, Any]:
+def header_json(header: Header) -> dict[str, Any]:
     """Return a header with all 21 fields of its hash."""
     h: Any = header  # py-evm's interface ends at an older fork
     return {
@@ -340,9 +342,7 @@ def header_json(header: BlockHeaderAPI) -> dict[str, Any]:
     }
 
 
-def transaction_json(
-    header: BlockHeaderAPI | None, index: int | None, signed: SignedTransactionAPI
-) -> dict[str, Any]:
+def transaction_json(header: Header | None, index: int | None, signed: Signed) -> dict[str, Any]:
     """Return a transaction; header and index are None while it is pending."""
     fees = {
         "maxFeePerGas": hex(signed.max_fee_per_gas),
@@ -378,10 +378,7 @@ def transaction_json(
 
 
 def receipt_json(
-    header: BlockHeaderAPI,
-    index: int,
-    signed: SignedTransactionAPI,
-    receipts: Sequence[ReceiptAPI],
+    header: Header, index: int, signed: Signed, receipts: Sequence[ReceiptAPI]
 ) -> dict[str, Any]:
     """Return a transaction's receipt, given those of its block."""
     raw, receipt = receipts[index], evm.receipt(header, index, signed, receipts)
@@ -403,6 +400,6 @@ def receipt_json(
     }
 
 
-def paid_price(header: BlockHeaderAPI, signed: SignedTransactionAPI) -> int:
+def paid_price(header: Header, signed: Signed) -> int:
     """Return the price that a transaction paid per gas, in wei."""
     return min(base_fee(header) + signed.max_priority_fee_per_gas, signed.max_fee_per_gas)

@@ -55,14 +55,11 @@ def _read_logs(answer: object, query: ports.LogQuery) -> list[ports.Log]:
     if len({(log.block_number, log.log_index) for log in logs}) < len(logs):
         raise wire.MalformedAnswerError("two logs at one place of the chain")
     for log in logs:
+        fact = None if query.matches(log) else "that the filter does not match"
         if not query.first <= log.block_number <= query.last:
-            raise wire.MalformedAnswerError(
-                f"a log of block {log.block_number}, outside {query.first} to {query.last}"
-            )
-        if not query.matches(log):
-            raise wire.MalformedAnswerError(
-                f"a log of block {log.block_number} that the filter does not match"
-            )
+            fact = f"outside {query.first} to {query.last}"
+        if fact is not None:
+            raise wire.MalformedAnswerError(f"a log of block {log.block_number}, {fact}")
     return sorted(logs, key=attrgetter("block_number", "log_index"), reverse=query.descending)
 
 
@@ -85,18 +82,6 @@ class Requirement(StrEnum):
     BLOCK_NUMBER = "block-number"
     BLOCK_HASH = "block-hash"
     """Only a run with `protocol.beacon = block` has it."""
-
-
-class UnsuitableChainError(ChainError):
-    """The chain cannot run the contract."""
-
-    def __init__(self, node: str | None, unmet: Mapping[Requirement, str]) -> None:
-        self.unmet = dict(unmet)
-        found = "; ".join(f"{name}: {sentence}" for name, sentence in unmet.items())
-        super().__init__(
-            f"{node or 'the chain'} cannot run the contract: {found}. Nothing was sent; use "
-            f"another chain, docs/chains.md lists the requirements"
-        )
 
 
 T = TypeVar("T")
@@ -201,6 +186,9 @@ class RpcReader(ports.ChainBase):
         self._highest_head = max(self._highest_head, newest.number)
         return newest
 
+    def _newest(self) -> Mapping[str, Any]:
+        return self._ask(wire.members, "eth_getBlockByNumber", "latest", False)
+
     def block(self, number: int) -> ports.Block:
         if number < 0:
             raise ChainError(f"no block {number}")
@@ -236,20 +224,17 @@ class RpcReader(ports.ChainBase):
         if final is not None:
             self._has_named_final = True
             return final.number
-        if self._has_named_final or not self._head_may_be_final():
+        is_final = self.settings.confirmations > 0  # an explicit depth replaces finality
+        if not is_final and not self._has_named_final:
+            difficulty = self._newest().get("difficulty")
+            # It is 0 since the merge (EIP-3675), and at least 1 with Clique and QBFT.
+            is_final = difficulty is None or wire.quantity(difficulty) != 0
+        if self._has_named_final or not is_final:
             raise ports.NotServedError(
                 f"{self._node.shown_url}: names no final block, on a chain that has them: it "
                 "may be starting or lagging; wait, or give a number of confirmations"
             )
         return max(0, self.head().number - self.settings.confirmations)
-
-    def _head_may_be_final(self) -> bool:
-        if self.settings.confirmations > 0:
-            return True  # an explicit depth replaces finality
-        newest = self._ask(wire.members, "eth_getBlockByNumber", "latest", False)
-        difficulty = newest.get("difficulty")
-        # It is 0 since the merge (EIP-3675), and at least 1 with Clique and QBFT.
-        return difficulty is None or wire.quantity(difficulty) != 0
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
         return self._call({"to": to, "data": to_hex(data)}, block_number)
@@ -264,7 +249,11 @@ class RpcReader(ports.ChainBase):
         if not needs_block_hash:
             unmet.pop(Requirement.BLOCK_HASH, None)
         if unmet:
-            raise UnsuitableChainError(self.node, unmet)
+            found = "; ".join(f"{name}: {sentence}" for name, sentence in unmet.items())
+            raise ChainError(
+                f"{self.node} cannot run the contract: {found}. Nothing was sent; use another "
+                "chain, docs/chains.md lists the requirements"
+            )
 
     def mines_at_once(self) -> bool:
         """Return whether the node makes a block for each transaction, as test nodes can."""
@@ -275,7 +264,7 @@ class RpcReader(ports.ChainBase):
 
     def unmet_requirements(self) -> dict[Requirement, str]:
         """Return the requirements that the chain does not meet, each with a sentence."""
-        block = self._ask(wire.members, "eth_getBlockByNumber", "latest", False)
+        block = self._newest()
         unmet: dict[Requirement, str] = {}
         if block.get("baseFeePerGas") is None:
             unmet[Requirement.BASE_FEE] = "its blocks have no base fee (EIP-1559)"
@@ -373,7 +362,7 @@ class RpcReader(ports.ChainBase):
         """Return a mined transaction; raise NotServedError if the node has none."""
         # Asked again while it is pending: anvil calls it so a moment after its receipt is there.
         transaction = self._ask(
-            _mined(wire.transaction),
+            functools.partial(_mined, read=wire.transaction),
             "eth_getTransactionByHash",
             to_hex(transaction_hash),
             is_momentary=lambda found: isinstance(found, dict) and found.get("blockNumber") is None,
@@ -387,20 +376,15 @@ class RpcReader(ports.ChainBase):
         return transaction
 
     def receipt(self, transaction_hash: bytes) -> ports.Receipt | None:
-        receipt = self._ask(
-            _mined(wire.receipt), "eth_getTransactionReceipt", to_hex(transaction_hash)
-        )
-        if receipt is None:
-            return None
-        require_same_hash(receipt.transaction_hash, transaction_hash)
+        read = functools.partial(_mined, read=wire.receipt)
+        receipt = self._ask(read, "eth_getTransactionReceipt", to_hex(transaction_hash))
+        if receipt is not None:
+            require_same_hash(receipt.transaction_hash, transaction_hash)
         return receipt
 
     def market(self) -> GasMarket:
-        def read(block: object) -> tuple[int, int]:
-            fields = wire.members(block)
-            return wire.quantity(fields.get("number")), wire.quantity(fields.get("baseFeePerGas"))
-
-        number, base = self._ask(read, "eth_getBlockByNumber", "latest", False)
+        newest = self._newest()
+        number, base = (wire.quantity(newest.get(name)) for name in ("number", "baseFeePerGas"))
         try:
             tip = self._ask(wire.quantity, "eth_maxPriorityFeePerGas")
         except wire.RpcFault:
@@ -488,15 +472,11 @@ def _revert_raised() -> Iterator[None]:
         raise ports.TransactionRevertedError(reverted) from fault
 
 
-def _mined(read: Callable[[object], T]) -> Callable[[object], T | None]:
-    """Return a reader of mined objects: None if the node has none, or none is mined."""
-
-    def read_mined(answer: object) -> T | None:
-        if answer is None or wire.members(answer).get("blockNumber") is None:
-            return None
-        return read(answer)
-
-    return read_mined
+def _mined(answer: object, read: Callable[[object], T]) -> T | None:
+    """Return the mined object in an answer; None if the node has none, or it is not mined."""
+    if answer is None or wire.members(answer).get("blockNumber") is None:
+        return None
+    return read(answer)
 
 
 def require_same_hash(actual: bytes, requested: bytes) -> None:

@@ -20,7 +20,8 @@ from ledger.chain.rpc import wire
 from ledger.protocol.encoding import checksum
 
 if TYPE_CHECKING:
-    from eth.abc import BlockHeaderAPI, SignedTransactionAPI
+    from eth.abc import BlockHeaderAPI as Header
+    from eth.abc import SignedTransactionAPI as Signed
 
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.embedded.reader import EmbeddedReader
@@ -35,7 +36,7 @@ MAX_TRANSACTIONS = 1_024
 class _Pending:
     """A pending transaction, its hash (costly to compute), and its or its predecessor's arrival."""
 
-    signed: SignedTransactionAPI
+    signed: Signed
     hash: bytes
     arrival: int
 
@@ -50,7 +51,7 @@ class TransactionPool:
         # By account, and each account's by nonce, ascending.
         self._pending: dict[str, dict[int, _Pending]] = {}
 
-    def add(self, signed: SignedTransactionAPI) -> None:
+    def add(self, signed: Signed) -> None:
         """Add a transaction with a valid signature."""
         sender = checksum(bytes(signed.sender))
         with self._lock:
@@ -67,7 +68,7 @@ class TransactionPool:
             pending = _Pending(signed, bytes(signed.hash), arrival)
             self._pending.setdefault(sender, {})[signed.nonce] = pending
 
-    def find(self, transaction_hash: bytes) -> SignedTransactionAPI | None:
+    def find(self, transaction_hash: bytes) -> Signed | None:
         with self._lock:
             for own in self._pending.values():
                 for pending in own.values():
@@ -103,7 +104,16 @@ class TransactionPool:
             refused = frozenset(bytes(signed.hash) for signed in ordered)
             self._chain.mine_pending(())
         with self._lock:
-            self._forget_mined(refused)
+            for account in tuple(self._pending):
+                mined, own = self._chain.account(account)[0], self._pending[account]
+                # Once one is refused, later nonces can never follow.
+                possible = itertools.takewhile(
+                    lambda entry: entry[1].hash not in refused, own.items()
+                )
+                remaining = {nonce: pending for nonce, pending in possible if nonce >= mined}
+                self._pending[account] = remaining
+                if not remaining:
+                    del self._pending[account]
 
     def _full_message(self, sender: str, own: int) -> str | None:
         """Return why there is no room for a transaction; None if there is, or can be made."""
@@ -117,22 +127,9 @@ class TransactionPool:
         self._pending[largest].popitem()
         return None
 
-    def _forget_mined(self, refused: frozenset[bytes]) -> None:
-        for account in tuple(self._pending):
-            mined, of_account = self._chain.account(account)[0], self._pending[account]
-            remaining: dict[int, _Pending] = {}
-            for nonce, pending in of_account.items():
-                if pending.hash in refused:
-                    break  # later nonces can never follow
-                if nonce >= mined:
-                    remaining[nonce] = pending
-            self._pending[account] = remaining
-            if not remaining:
-                del self._pending[account]
-
 
 def rejection_message(
-    chain: EmbeddedReader, signed: SignedTransactionAPI, waiting: Sequence[SignedTransactionAPI]
+    chain: EmbeddedReader, signed: Signed, waiting: Sequence[Signed]
 ) -> str | None:
     """Return why a transaction cannot be accepted after its sender's pending ones, by nonce."""
     hash_ = bytes(signed.hash)
@@ -149,8 +146,12 @@ def rejection_message(
     replaced = ahead.pop(signed.nonce, None)
     paid = (*ahead.values(), signed)
     cost = sum(pending.gas * pending.max_fee_per_gas + pending.value for pending in paid)
-    if replaced is not None and not _outbids(signed, replaced):
-        return "replacement transaction underpriced"
+    if replaced is not None:
+        fees = (signed.max_fee_per_gas, replaced.max_fee_per_gas)
+        tips = (signed.max_priority_fee_per_gas, replaced.max_priority_fee_per_gas)
+        # A replacement pays a tenth more of both.
+        if not all(new > old and 10 * new >= 11 * old for new, old in (fees, tips)):
+            return "replacement transaction underpriced"
     if balance < cost:
         return (
             f"insufficient funds for gas * price + value: address {sender} "
@@ -159,7 +160,7 @@ def rejection_message(
     return _misfit(chain.header(), signed, sender)
 
 
-def _misfit(head: BlockHeaderAPI, signed: SignedTransactionAPI, sender: str) -> str | None:
+def _misfit(head: Header, signed: Signed, sender: str) -> str | None:
     """Return why no block can hold a transaction by its fee or gas; None if one can."""
     fee = next_base_fee(head)
     if signed.max_fee_per_gas < fee:
@@ -172,10 +173,3 @@ def _misfit(head: BlockHeaderAPI, signed: SignedTransactionAPI, sender: str) -> 
     if signed.gas > head.gas_limit:
         return f"exceeds block gas limit: {signed.gas} over {head.gas_limit}"
     return None
-
-
-def _outbids(signed: SignedTransactionAPI, replaced: SignedTransactionAPI) -> bool:
-    """Return whether both fees are a tenth over those of the transaction with this nonce."""
-    fees = (signed.max_fee_per_gas, replaced.max_fee_per_gas)
-    tips = (signed.max_priority_fee_per_gas, replaced.max_priority_fee_per_gas)
-    return all(new > old and 10 * new >= 11 * old for new, old in (fees, tips))

@@ -282,6 +282,5 @@ class RpcChain(RpcReader):
                 continue
             return
         self._wait_for(
-            f"block {target}: not there",
-            lambda: True if self.head().number >= target else None,
+            f"block {target}: not there", lambda: True if self.head().number >= target else None
         )

@@ -21,6 +21,7 @@ its nonce and pays more, instead of waiting behind it. One transaction per nonce
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -96,29 +97,20 @@ class Rejection:
 
 # The order matters: "nonce too high" is not a used nonce. Messages of geth, Besu, Nethermind,
 # Erigon, Reth and anvil.
-_WORDS: tuple[tuple[RejectionReason, tuple[str, ...]], ...] = (
-    (
-        RejectionReason.KNOWN,
-        ("already known", "alreadyknown", "already imported", "known transaction", "same hash"),
-    ),
-    (
-        RejectionReason.NONCE_TOO_HIGH,
-        ("nonce too high", "too distant", "nonce gap", "noncegap", "lower nonce"),
-    ),
-    (RejectionReason.NONCE_USED, ("nonce",)),
-    (RejectionReason.UNDERPRICED, ("replacement", "could not replace existing")),
-    (
-        RejectionReason.UNCLEAR,
-        ("timeout", "timed out", "too many requests", "rate limit", "unavailable"),
-    ),
-)
+_MESSAGES = {
+    RejectionReason.KNOWN: "already ?known|already imported|known transaction|same hash",
+    RejectionReason.NONCE_TOO_HIGH: "nonce too high|too distant|nonce gap|noncegap|lower nonce",
+    RejectionReason.NONCE_USED: "nonce",
+    RejectionReason.UNDERPRICED: "replacement|could not replace existing",
+    RejectionReason.UNCLEAR: "timeout|timed out|too many requests|rate limit|unavailable",
+}
 
 
 def classify_rejection(fault: RpcFault) -> Rejection:
     """Return the meaning of a node's error answer to a signed transaction."""
-    for refusal, texts in _WORDS:
-        if any(text in fault.words for text in texts):
-            return Rejection(refusal, str(fault))
+    for reason, messages in _MESSAGES.items():
+        if re.search(messages, fault.words):
+            return Rejection(reason, str(fault))
     has_failed = fault.code in {wire.INTERNAL_ERROR, wire.LIMIT_EXCEEDED}
     return Rejection(RejectionReason.UNCLEAR if has_failed else RejectionReason.FINAL, str(fault))
 
