@@ -99,10 +99,7 @@ BLOCK = 8_192  # numbers of an update in one sum; the sums are added in order
 
 
 class BlockedSquares:
-    """The squares of one round's updates, each contiguous of shape (d,), in NumPy.
-
-    A pair's bytes do not depend on the other updates.
-    """
+    """The squares in NumPy; a pair's bytes do not depend on the other updates."""
 
     def __init__(self, updates: Sequence[NDArray[np.float32]], members: Sequence[int]) -> None:
         self._updates = updates

@@ -244,11 +244,7 @@ class _Writer:
     def _loop(
         self, first: Any, last: Any, step: int = 1, carried: Sequence[Any] = ()
     ) -> Iterator[tuple[Any, list[Any], list[Any]]]:
-        """Repeat the enclosed code for first, first + step, ..., below last.
-
-        Yields the counter, the carried values (afterwards the last ones), and a list for new
-        values.
-        """
+        """Repeat the enclosed code; yield counter, carried values, and a list for new ones."""
         b = self._b
         before = b.block
         head, body, after = (b.append_basic_block() for _ in range(3))
@@ -339,10 +335,7 @@ class StreamedSquares:
     def _summed(
         self, addresses: list[int], members: int, norms: NDArray[np.float64] | None
     ) -> NDArray[np.float64]:
-        """Return the sums of the first `members` addresses with all; address 0 is a zero vector.
-
-        Shape (members, addresses); values left of the diagonal are undefined.
-        """
+        """Return the sums of the first `members` addresses with all; address 0 is a zero vector."""
         code, tile, count = self._code, self._code.tile, len(addresses)
         groups, member_groups = -(-count // tile), -(-members // tile)
         padding = groups * tile - count
@@ -368,7 +361,7 @@ class StreamedSquares:
         total = np.zeros((members, count))
         for part in _mapped(sums_over, self._dimension, self._threads):
             total += part
-        return total
+        return total  # (members, addresses); undefined left of the diagonal
 
 
 def _mapped(

@@ -39,10 +39,7 @@ _MOST_NAMED = 4_096  # durable folders that are remembered; a forgotten one is s
 
 
 class Disk:
-    """Operations on a file system; tests replace it by one that loses power.
-
-    `write_whole` and `sync` are composed of the other methods, each of which does one thing.
-    """
+    """Operations on a file system; tests replace it by one that loses power."""
 
     def __init__(self) -> None:
         self._named: set[Path] = set()  # folders whose own names are durable
@@ -218,10 +215,7 @@ class Home:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold a shared writer's lock; the first writer removes unfinished files of killed ones.
-
-        Readers need no lock; each part of the home has its own rules for several writers.
-        """
+        """Hold a shared writer's lock; the first writer removes unfinished files of killed ones."""
         self.path.mkdir(parents=True, exist_ok=True)
         with _naming(self.lock):
             descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -408,10 +402,7 @@ class HeldError(ConfigurationError):
 
 
 def take_lock(path: Path, mode: int = 0o644) -> int:
-    """Return the descriptor of a lock file, locked until it is closed.
-
-    The file names the process and its command.
-    """
+    """Return the descriptor of a lock file that names this process, locked until it is closed."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -140,8 +140,7 @@ def start_child(
 ) -> Child:
     """Start a process that calls a module's function with the arguments and the child's connection.
 
-    The function should call `follow_parent` first. The environment's variables are set where the
-    user has not set them.
+    The function should call `follow_parent` first. Variables that the user has set are not changed.
     """
     added = {name: value for name, value in (environment or {}).items() if name not in os.environ}
     ours, theirs = _SPAWN.Pipe()
@@ -339,10 +338,7 @@ class CommandRunner:
     """Starts commands by name, each with its own log files. Safe to share between threads."""
 
     def __init__(self, entry: str, logs: Path, modules: Sequence[str] = ()) -> None:
-        """Start the server, which imports the modules while this process prepares.
-
-        All runners of a process share the server; the first one's modules count.
-        """
+        """Start the process's one server, which imports the first runner's modules meanwhile."""
         logs.mkdir(parents=True, exist_ok=True)
         self._entry = entry
         self._logs = logs

@@ -314,10 +314,7 @@ _SETTING = "protocol.distance"
 
 
 def own_rule(reference: str) -> str | None:
-    """Load the distance that a setting names, and return the rule's name in parameters.
-
-    None if no package offers the plain name.
-    """
+    """Load the distance that a setting names; return its name in parameters, None if unknown."""
     code = named_code(_SETTING, DISTANCE_GROUP, reference)
     if code is None:
         return None
@@ -343,10 +340,7 @@ def use_rule(name: OwnRuleName, reference: str) -> None:
 
 
 def use_rules(parameters: Parameters, sources: Sequence[str]) -> frozenset[str]:
-    """Load the own rule of parameters from the files or packages that an auditor names.
-
-    Returns the names of the rules that may be computed; none without a source.
-    """
+    """Load the own rule from an auditor's files or packages; return what may be computed."""
     name = OwnRuleName.of(parameters.distance)
     for source in sources:
         if name is None:

@@ -158,10 +158,7 @@ class SignedStatement:
 
 @dataclass(frozen=True, slots=True)
 class EquivocationReport:
-    """Two different signed statements of one client for one place: the proof that bans it.
-
-    Both are votes for one slot, or score claims for one round, base and clients.
-    """
+    """Two different signed statements of one client for one place: the proof that bans it."""
 
     client: ClientId
     first: SignedStatement
@@ -462,11 +459,7 @@ class LedgerView:
         return DecisionLink(*before, accepted, committee, event.result(), votes)
 
     def after(self, event: Event, block_number: int) -> Self:
-        """Return the state after the next event.
-
-        Round, head and commitments follow from the events before it; `expected_fields` gives what
-        its own must be.
-        """
+        """Return the state after the next event; see `expected_fields` for its own fields."""
         match event:
             case LedgerDeployed():
                 return replace(self, deployments=self.deployments + 1)
@@ -510,10 +503,8 @@ class LedgerView:
         )
 
     def expected_fields(self, event: Event) -> dict[str, object]:
-        """Return the fields of the next event that follow from the events before it, by name.
-
-        A round that takes neither commitments nor an end is numbered 0.
-        """
+        """Return by name the fields of the next event that earlier events determine."""
+        # A round that takes neither commitments nor an end is numbered 0.
         open_round = self.round if self.stage is LedgerStage.OPEN else 0
         match event:
             case ClientsRegistered():

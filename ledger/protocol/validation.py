@@ -197,10 +197,7 @@ def validate_updates(record: RoundRecord, evidence: Evidence) -> list[Violation]
 def validate_scores(
     inputs: Inputs, record: RoundRecord, evidence: Evidence, table: DistanceTable | None
 ) -> list[Violation]:
-    """Return the violations about counted and refused score vectors.
-
-    Without the true distances of a table, violations that need the updates are not found.
-    """
+    """Return the violations of score vectors; without a table, those that need no updates."""
     violations = []
     for signed in record.scores:
         violations += _vector_violations(inputs, record, signed, None, evidence, table)

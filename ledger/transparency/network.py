@@ -423,10 +423,7 @@ MAX_EVIDENCE = 16  # stored notes of one log; one is enough to prove its misbeha
 
 
 class WitnessFolder:
-    """Answers requests one by one, and remembers what it has cosigned. Threads may share it.
-
-    One process may have the folder. The clock counts seconds since 1970.
-    """
+    """Answers requests one by one, and remembers what it has cosigned. Threads may share it."""
 
     def __init__(
         self,

@@ -88,10 +88,7 @@ def answer(
     newest: Checkpoint | None,
     now: int,
 ) -> WitnessReply:
-    """Return the answer to a request at a time in seconds since 1970.
-
-    `newest` is the checkpoint of the request's log that was cosigned last.
-    """
+    """Return the answer to a request, given the log's checkpoint that was cosigned last."""
     origin = origin_in(request)
     if not any(log.name == origin for log in logs):
         return WitnessReply(HTTPStatus.NOT_FOUND, b"this log is not witnessed here\n")
