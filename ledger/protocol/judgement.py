@@ -190,7 +190,7 @@ def score_updates(
     member: ClientId,
     distances: Distances = plain_distances,
 ) -> ScoreVector | None:
-    """Return a member's vector for a set of updates (Algorithm 1, lines 1-4), unless it has none."""
+    """Return a member's score vector for a set of updates (Algorithm 1, lines 1-4), if any."""
     table = DistanceTable(inputs, evidence.usable(clients), distances, evidence.displacement)
     if not table.can_score(member):
         return None
