@@ -15,7 +15,6 @@ from ledger.protocol.rules.distance import (
     DIRECTION,
     OWN_DISTANCES,
     SQUARED,
-    ConfigurationError,
     DistanceRule,
     OwnRuleName,
     distance_named,
