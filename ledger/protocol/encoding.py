@@ -261,13 +261,10 @@ def vector_from_bytes(data: bytes | memoryview, dimension: int) -> NDArray[np.fl
     return vector
 
 
-_TYPED = re.compile("(0[xX])?([0-9a-fA-F]{40})")
-
-
 @lru_cache(maxsize=1024)
 def to_canonical(address: str) -> EthAddress:
     """Return an address as 20 bytes."""
-    match = _TYPED.fullmatch(address)
+    match = re.fullmatch("(0[xX])?([0-9a-fA-F]{40})", address)
     if match is None:
         raise ChainError(f"{address[:60]!r} is not an address: 0x and 40 hex digits")
     digits = match[2]

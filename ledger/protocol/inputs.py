@@ -33,11 +33,10 @@ from ledger.protocol.types import (
 )
 
 MAX_DRAWS = 4_096
-"""Draws after which a committee cannot be drawn and the ledger ends.
+"""Draws after which the ledger ends; more would not fit a transaction, at up to 2,700 gas each.
 
 While 2C clients and a tenth of all K are not banned, so many fall short with a probability below
-10^-12; a ledger that has C clients left can end only if nearly all others are banned. More draws
-would not fit a transaction: the contract pays up to 2,700 gas for each.
+10^-12.
 """
 
 

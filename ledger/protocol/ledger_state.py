@@ -29,7 +29,6 @@ from ledger.protocol.types import (
     RegisteredClient,
     Scores,
     SignedVote,
-    Slot,
     Vote,
     VoteKind,
 )
@@ -166,8 +165,7 @@ class EquivocationReport:
 
     def __post_init__(self) -> None:
         """Refuse what the contract's arguments cannot even say."""
-        first, second = _place(self.first.statement), _place(self.second.statement)
-        if first != second:
+        if self.first.statement.slot != self.second.statement.slot:
             raise ValueError("the statements are not of one kind, round, phase, view and base")
         if isinstance(self.first.statement, Scores) and self.first.statement.member != self.client:
             raise ValueError("the score vectors are not the accused's")
@@ -334,17 +332,8 @@ def registry_batches(
     return rest, tuple(batches)
 
 
-def _place(statement: Vote | Scores) -> Slot | tuple[int, ClientId, Digest]:
-    """Return the slot of a statement, without the clients of a vector."""
-    if isinstance(statement, Scores):
-        return statement.round, statement.member, statement.base
-    return statement.slot
-
-
-_SHARED_FIELDS = tuple(
-    field.name for field in fields(encoding.ResultPreimage) if field.name != "ranking_digest"
-)
-"""Fields of a preimage that a decision and its event have too."""
+# Fields of a preimage that a decision and its event have too.
+_SHARED_FIELDS = ("model", "updates_root", "scores_root", "reveal", "record")
 
 
 def _opening(decided: SubmittedDecision | RoundDecided) -> encoding.ResultPreimage:

@@ -265,14 +265,17 @@ def find_score_fault(
     The vector is None if the bytes are not one. Without a table, reason 6, and whether an update is
     only zeros, are not checked. A distance is false from so many margins on.
     """
-    simple = _simple_fault(inputs, clients, claim, vector)
-    if simple is not None and simple <= RefusalReason.NO_USABLE_UPDATE:
-        return ScoreFault(simple)
-    if table is not None and not table.can_score(claim.member):
+    if vector is None:
+        return ScoreFault(RefusalReason.NOT_A_VECTOR)
+    if (vector.round, vector.member, vector.base) != (claim.round, claim.member, claim.base):
+        return ScoreFault(RefusalReason.OF_ANOTHER)
+    if claim.member not in clients or (table is not None and not table.can_score(claim.member)):
         return ScoreFault(RefusalReason.NO_USABLE_UPDATE)
-    if simple is not None:
-        return ScoreFault(simple)
-    if vector is None or table is None:
+    if (vector.trainers, vector.members) != scored_clients(inputs, clients, claim.member):
+        return ScoreFault(RefusalReason.OTHER_CLIENTS)
+    if not vector.is_in_range:
+        return ScoreFault(RefusalReason.OUT_OF_RANGE)
+    if table is None:
         return None
     for client, published in vector.claims().items():
         if table.is_off(client, claim.member, published, margins):
@@ -331,18 +334,3 @@ def _needs_updates(reason: RefusalReason, fault: ScoreFault | None) -> bool:
         return fault is None
     is_unusable = reason is RefusalReason.NO_USABLE_UPDATE
     return is_unusable and (fault is None or fault.reason > reason)
-
-
-def _simple_fault(
-    inputs: Inputs, clients: Sequence[ClientId], claim: Scores, vector: ScoreVector | None
-) -> RefusalReason | None:
-    """Return the lowest reason that needs no update, None if none of them holds."""
-    if vector is None:
-        return RefusalReason.NOT_A_VECTOR
-    if (vector.round, vector.member, vector.base) != (claim.round, claim.member, claim.base):
-        return RefusalReason.OF_ANOTHER
-    if claim.member not in clients:
-        return RefusalReason.NO_USABLE_UPDATE
-    if (vector.trainers, vector.members) != scored_clients(inputs, clients, claim.member):
-        return RefusalReason.OTHER_CLIENTS
-    return None if vector.is_in_range else RefusalReason.OUT_OF_RANGE

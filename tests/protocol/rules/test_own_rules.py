@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance import (
     DIRECTION,
     OWN_DISTANCES,
