@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -98,15 +99,15 @@ def is_vector(row: NDArray[np.float32]) -> bool:
 BLOCK = 8_192  # numbers of an update in one sum; the sums are added in order
 
 
+@dataclass(frozen=True, slots=True)
 class BlockedSquares:
     """The squares in NumPy; a pair's bytes do not depend on the other updates."""
 
-    def __init__(self, updates: Sequence[NDArray[np.float32]], members: Sequence[int]) -> None:
-        self._updates = updates
-        self._members = members
+    updates: Sequence[NDArray[np.float32]]
+    members: Sequence[int]
 
     def squares(self, norms: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-        count, rows = len(self._updates), sorted(set(self._members))
+        count, rows = len(self.updates), sorted(set(self.members))
         # Of two members a pair is computed once: a - b and b - a have equal squares.
         pairs = [
             (row, one) for row in rows for one in range(count) if one not in rows or one >= row
@@ -120,18 +121,18 @@ class BlockedSquares:
                     sums[row, one] += np.dot(delta, delta)
         among = np.ix_(rows, rows)
         sums[among] += sums[among].T
-        return sums[list(self._members)]
+        return sums[list(self.members)]
 
     def norms(self) -> NDArray[np.float64]:
-        sums = np.zeros(len(self._updates))
+        sums = np.zeros(len(self.updates))
         with np.errstate(over="ignore", invalid="ignore"):
             for block in self._blocks(None):
                 sums += [np.dot(row, row) for row in block]
         return np.sqrt(sums)
 
     def _blocks(self, norms: NDArray[np.float64] | None) -> Iterator[NDArray[np.float64]]:
-        for start in range(0, len(self._updates[0]), BLOCK):
-            parts = [update[start : start + BLOCK] for update in self._updates]
+        for start in range(0, len(self.updates[0]), BLOCK):
+            parts = [update[start : start + BLOCK] for update in self.updates]
             block = np.array(parts, dtype=np.float64)
             yield block if norms is None else block / norms[:, None]
 

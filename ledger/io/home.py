@@ -138,14 +138,14 @@ class Disk:
 DISK = Disk()
 
 
+@dataclass(frozen=True, slots=True)
 class _Below:
     """A path below its owner's."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    name: str
 
     def __get__(self, owner: RunPaths | Home, _: object = None) -> Path:
-        return owner.path / self._name
+        return owner.path / self.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,14 +174,12 @@ def _initialize(initializer: Callable[..., None], arguments: tuple[object, ...])
     initializer(*arguments)
 
 
+@dataclass(frozen=True, slots=True)
 class TaskPool:
     """Takes one list of tasks after another, in this process or in a pool."""
 
-    def __init__(
-        self, pool: ProcessPoolExecutor | None = None, reports: Queue[Any] | None = None
-    ) -> None:
-        self._pool = pool
-        self._reports = reports
+    _pool: ProcessPoolExecutor | None = None
+    _reports: Queue[Any] | None = None
 
     def run(
         self,

@@ -92,12 +92,12 @@ class OwnRuleName:
         return f"{self.label}@sha256:{self.digest}"
 
 
+@dataclass(frozen=True, slots=True)
 class OwnDistance:
     """A user's `(update (d,), references (C, d)) -> (C,)`; always called with one reference."""
 
-    def __init__(self, label: str, function: Callable[..., Any]) -> None:
-        self._label = label
-        self._function = function
+    label: str
+    function: Callable[..., Any]
 
     def __call__(self, update: NDArray[np.float32], reference: NDArray[np.float32]) -> float:
         """Return the distance of an update from a reference, which are handed over read-only."""
@@ -107,7 +107,7 @@ class OwnDistance:
         self, update: NDArray[np.float64], references: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return the function's distances from all references."""
-        result = self._function(update, references)
+        result = self.function(update, references)
         if not isinstance(result, np.ndarray):
             returned = type(result).__name__
         elif result.dtype != np.float64 or result.shape != (len(references),):
@@ -117,7 +117,7 @@ class OwnDistance:
         else:
             return np.asarray(result + 0.0)  # no negative zero, which no vector may hold
         raise ConfigurationError(
-            f"{self._label}: returns {returned}; must return float64 of shape "
+            f"{self.label}: returns {returned}; must return float64 of shape "
             f"({len(references)},), at least 0 and finite (at most 1e300)"
         )
 
