@@ -180,9 +180,7 @@ class HttpServer:
     ) -> None:
         encoding = response.headers.get("Content-Encoding", "identity")
         if encoding.lower() not in {"identity", ""}:
-            raise HttpFailureError(
-                f"{self.shown_url}: an answer packed as {encoding[:20]!r}, against what was asked"
-            )
+            raise HttpFailureError(f"{self.shown_url}: an answer packed as {encoding[:20]!r}")
         left = most
         async for piece in response.aiter_raw():
             left -= len(piece)

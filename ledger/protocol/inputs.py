@@ -215,9 +215,7 @@ class Evidence:
         if not length or self.dimension not in {0, length}:
             raise ValueError(f"a model of {length} numbers, and d = {self.dimension}")
         if self.displacement is not None and len(self.displacement) != length:
-            raise ValueError(
-                f"a displacement of {len(self.displacement)} numbers, and d = {length}"
-            )
+            raise ValueError(f"a displacement of other than d = {length} numbers")
         object.__setattr__(self, "dimension", length)
 
     def with_vectors(self, vectors: Mapping[Digest, bytes]) -> Evidence:

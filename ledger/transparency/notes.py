@@ -127,10 +127,7 @@ def parse_vkey(text: str, use: KeyUse | None = None) -> VerifierKey:
         raise NoteError(f"{quoted(text)} is no verifier key: name+id+key is")
     require_key_name(name)
     if data[0] not in set(KeyUse):
-        raise NoteError(
-            f"the key {quoted(text)} has signature type {data[0]:#04x}: 0x01 (a log's Ed25519) and "
-            f"0x04 (a witness's) are read"
-        )
+        raise NoteError(f"{quoted(text)} has signature type {data[0]:#04x}, not 0x01 or 0x04")
     try:
         point = eddsa.import_public_key(data[1:]).pointQ
         is_key = not (point * 8).is_point_at_infinity()  # under a key of small order all verify
@@ -140,14 +137,9 @@ def parse_vkey(text: str, use: KeyUse | None = None) -> VerifierKey:
         raise NoteError(f"the key {quoted(text)} is no Ed25519 public key")
     key = VerifierKey(name, KeyUse(data[0]), data[1:])
     if use is not None and key.use is not use:
-        raise NoteError(
-            f"the key {quoted(text)} is {_OWNERS[key.use]}'s, and must be {_OWNERS[use]}'s"
-        )
+        raise NoteError(f"{quoted(text)} is {_OWNERS[key.use]}'s key, and must be {_OWNERS[use]}'s")
     if key.key_id.hex() != key_id:
-        raise NoteError(
-            f"the key {quoted(text)} has id {key_id}, and its name and bytes give "
-            f"{key.key_id.hex()}"
-        )
+        raise NoteError(f"{quoted(text)} has key id {key_id}, and must have {key.key_id.hex()}")
     return key
 
 

@@ -260,10 +260,7 @@ def read_entries(checkpoint: Checkpoint, read: Callable[[str], bytes]) -> list[b
             raise TileError(f"{path} does not hash: it is not the tile of the log's entries")
     root = root_of(leaves)
     if root != checkpoint.root:
-        raise TileError(
-            f"the {len(entries)} entries of {checkpoint.origin} have the root {to_hex(root)}, and "
-            f"its checkpoint says {to_hex(checkpoint.root)}"
-        )
+        raise TileError(f"{checkpoint.origin}: the entries have another root, {to_hex(root)}")
     return entries
 
 

@@ -151,9 +151,7 @@ def decode_record(data: bytes) -> RoundRecord:
     claims = [entry.signed.scores for entry in refused]
     require_ascending("refused", [(claim.member, claim.digest) for claim in claims])
     if max(Counter(claim.member for claim in claims).values(), default=0) > MAX_REFUSED_PER_MEMBER:
-        raise EncodingError(
-            f"more than {MAX_REFUSED_PER_MEMBER} refused vectors of one member are listed"
-        )
+        raise EncodingError(f"a member has over {MAX_REFUSED_PER_MEMBER} refused vectors")
     return RoundRecord(number, base, updates, dropouts, scores, refused)
 
 

@@ -88,9 +88,7 @@ def _expected(settings: Mapping[str, Any]) -> dict[str, type]:
     """Return the types of the settings that a document must have."""
     for name, default in _DEFAULTS.items():
         if settings.get(name) == default:
-            raise EncodingError(
-                f"parameters: {name} = {default} is the default; a document omits it"
-            )
+            raise EncodingError(f"parameters: {name} = {default} is the default: omit it")
     omitted = _DEFAULTS.keys() - settings.keys()
     return {name: plain for name, plain in _TYPES.items() if name not in omitted}
 
