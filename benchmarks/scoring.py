@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.harness import MEASURED, Row, Seconds, gemm_rate, keep, machine, show, timed
-from ledger.distances.fast import (
+from ledger.distances import (
     BlockedSquares,
     distances_by,
     fallback_reason,

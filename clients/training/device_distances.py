@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from clients.devices import card_failure, device_named, reproducible
 from clients.training.port import TrainingError
-from ledger.distances.fast import Matrix, distances_by, fast_distances
+from ledger.distances import Matrix, distances_by, fast_distances
 from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
 from ledger.protocol.types import ClientId
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from clients.training.device_distances import ResidentUpdates
 from clients.training.port import TrainedUpdate, TrainingJob
-from ledger.distances.fast import usable_cores
+from ledger.distances import usable_cores
 from ledger.protocol.payloads import FLOAT32, Payload, PayloadForm
 from ledger.protocol.types import Digest
 

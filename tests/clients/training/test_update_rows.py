@@ -29,7 +29,7 @@ from clients.training.update_rows import (
     RowPayloads,
     UpdateMatrix,
 )
-from ledger.distances.fast import fast_distances
+from ledger.distances import fast_distances
 from ledger.protocol.encoding import sha256
 from ledger.protocol.payloads import FLOAT32, Q8, PayloadForm
 from ledger.protocol.rules.distance import DIRECTION, SQUARED, DistanceRule, plain_distances
