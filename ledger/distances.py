@@ -150,8 +150,7 @@ class BlockedSquares:
 def fast_distances(threads: int = 1) -> Distances:
     """Return a function that computes all distances of a round, equal to `plain_distances`.
 
-    The bytes of a distance do not depend on the number of threads; those of a squared distance do
-    not depend on the other updates either. Nothing is compiled or imported before the first call.
+    Their bytes do not depend on the number of threads. Nothing is compiled before the first call.
     """
     if threads < 1:
         raise ValueError(f"distances on {threads} threads")

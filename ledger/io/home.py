@@ -45,10 +45,7 @@ class Disk:
         self._named: set[Path] = set()  # folders whose own names are durable
 
     def write_whole(self, path: Path, data: bytes | memoryview, *, durable: bool = True) -> None:
-        """Write a file by renaming a temporary one; its folder is created.
-
-        A durable file survives a power cut once this returns; for another, call `sync` later.
-        """
+        """Write a file by renaming a temporary one; a durable one survives a power cut."""
         with _naming(path):
             above = (path.parent, *path.parent.parents)
             for folder in reversed([each for each in above if not each.exists()]):

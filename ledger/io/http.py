@@ -206,11 +206,7 @@ class _NotWrittenError(Exception):
 
 
 def base_url(url: str) -> str:
-    """Return a server's URL in the canonical form that both ends of a connection compare.
-
-    Scheme and host are in lower case. The scheme's own port, a last slash, user, password, query
-    and fragment are left out.
-    """
+    """Return a server's URL in the canonical form that both ends of a connection compare."""
     return _base_url(_parsed(url))
 
 

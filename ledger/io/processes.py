@@ -187,11 +187,7 @@ class TaskPool:
         items: Sequence[Item],
         on_report: Callable[[Report], None],
     ) -> list[Result]:
-        """Return the result of each item, in order; `task` is a module's function.
-
-        It is called with an item and a function for reports, which raises `StoppedError` where the
-        caller was interrupted.
-        """
+        """Return each item's result, in order; reports raise `StoppedError` after an interrupt."""
         if self._pool is None or self._reports is None:
             return [task(item, on_report) for item in items]
         futures = [self._pool.submit(_Worker.run, task, item) for item in items]

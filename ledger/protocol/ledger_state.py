@@ -11,7 +11,7 @@ to the contract's own state are complete, and nothing that a head commits to was
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from enum import IntEnum
 from typing import Any, Self, TypeAlias
 
@@ -448,7 +448,7 @@ class LedgerView:
         return DecisionLink(*before, accepted, committee, event.result(), votes)
 
     def after(self, event: Event, block_number: int) -> Self:
-        """Return the state after the next event; see `expected_fields` for its own fields."""
+        """Return the state after the next event, whose own round and head are not trusted."""
         match event:
             case LedgerDeployed():
                 return replace(self, deployments=self.deployments + 1)
@@ -480,34 +480,8 @@ class LedgerView:
 
     def started(self, start: RoundStart, *, is_last: bool = False) -> Self:
         """Return the state in which a round starts; no round is open after the last."""
-        return replace(
-            self,
-            stage=LedgerStage.FINISHED if is_last else LedgerStage.OPEN,
-            round=start.round,
-            opened_block=start.opened_block,
-            seed=start.seed,
-            committee=start.committee,
-            mined=(),
-            commitments=NO_DIGEST,
-        )
-
-    def expected_fields(self, event: Event) -> dict[str, object]:
-        """Return by name the fields of the next event that earlier events determine."""
-        # A round that takes neither commitments nor an end is numbered 0.
-        open_round = self.round if self.stage is LedgerStage.OPEN else 0
-        match event:
-            case ClientsRegistered():
-                return {"first": len(self.registry)}
-            case LedgerOpened():
-                return {"config": self.deployment.config, "model": self.deployment.model}
-            case UpdatesCommitted():
-                return {"round": open_round}
-            case ClientBanned():
-                return {"round": self.round, "head": self.head_after(event)}
-            case RoundDecided() | RoundAbandoned():
-                return {"round": open_round, "head": self.head_after(event)}
-            case _:
-                return {}
+        stage = LedgerStage.FINISHED if is_last else LedgerStage.OPEN
+        return replace(self, stage=stage, mined=(), commitments=NO_DIGEST, **asdict(start))
 
     def registry_digest(self, rest: Digest) -> Digest:
         """Return the digest of all clients to register, given that of those who are missing yet."""

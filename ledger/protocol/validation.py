@@ -262,8 +262,7 @@ def find_score_fault(
 ) -> ScoreFault | None:
     """Return the lowest reason why a vector cannot count for a set of usable updates, or None.
 
-    The vector is None if the bytes are not one. Without a table, reason 6, and whether an update is
-    only zeros, are not checked. A distance is false from so many margins on.
+    Without a table, reason 6, and whether an update is only zeros, are not checked.
     """
     if vector is None:
         return ScoreFault(RefusalReason.NOT_A_VECTOR)

@@ -187,8 +187,7 @@ def collect(
     """Ask logs and witnesses for their newest checkpoints of a run, and weigh them.
 
     Each witness with a URL is also asked to cosign the largest checkpoint again, or its own newest
-    one: its answer says as of now that it has seen no larger one. `places` are further URLs,
-    folders or files with checkpoints; the clock counts seconds since 1970.
+    one: its answer says as of now that it has seen no larger one.
     """
     keys = [log.key for log in logs]
     sources = [*places, *(log.url for log in logs if log.url is not None)]

@@ -42,11 +42,7 @@ class Crowding:
 
 
 def crowding_of(cosines: NDArray[np.float64], alignments: NDArray[np.float64]) -> Crowding:
-    """Return the crowding of n updates.
-
-    `cosines` are ⟨u_k, u_j⟩, shape (n, n), and `alignments` a_k = ⟨u_k, h⟩, shape (n,), zeros
-    without a server direction.
-    """
+    """Return the crowding of n updates, given ⟨u_k, u_j⟩ of all pairs and a_k = ⟨u_k, h⟩."""
     lengths = np.maximum(RESIDUAL_FLOOR, np.sqrt(np.maximum(0.0, 1.0 - alignments * alignments)))
     residuals = cosines - alignments[:, None] * alignments[None, :]
     residuals = residuals / (lengths[:, None] * lengths[None, :])
