@@ -33,6 +33,11 @@ def encode(value: object) -> bytes:
     return cast("bytes", msgpack.packb(_sorted(value, MAX_NESTING), use_bin_type=True))
 
 
+def document(**fields: object) -> bytes:
+    """Return the bytes of a document of this protocol version."""
+    return encode({"version": PROTOCOL_VERSION, **fields})
+
+
 def decode(
     data: bytes,
     limit: int = MAX_DOCUMENT_BYTES,
