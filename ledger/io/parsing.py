@@ -82,7 +82,7 @@ def parse_toml(text: str) -> dict[str, Any]:
         dots = line.count(".")
         if dots > MAX_DOTS:
             raise ConfigurationError(
-                f"not TOML: line {number} has {dots} dots, more than {MAX_DOTS}"
+                f"not readable as TOML: line {number} has {dots} dots, more than {MAX_DOTS}"
             )
     try:
         return tomllib.loads(text.removeprefix("\ufeff"))  # editors put a byte-order mark there
