@@ -46,7 +46,7 @@ def prefer_pysha3(shared: Keccak256) -> None:
     shared.hasher, shared.preimage = chosen.hasher, chosen.preimage
 
 
-prefer_pysha3(keccak)
+prefer_pysha3(keccak)  # all Ethereum libraries share this object, the EVM too
 
 INFINITY_BITS = 0x7FF0_0000_0000_0000  # of +infinity; a finite float64 >= 0 has a smaller one
 
