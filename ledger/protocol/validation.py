@@ -179,18 +179,15 @@ def validate_claims(inputs: Inputs, record: RoundRecord) -> list[Violation]:
 def validate_updates(record: RoundRecord, evidence: Evidence) -> list[Violation]:
     """Return the violations about usable updates, as far as their payloads are in the evidence."""
     violations = []
-    for client in record.clients:
+    malformed = DropoutReason.PAYLOAD_MALFORMED
+    listed = [(client, False) for client in record.clients]
+    listed += [(dropout.client, True) for dropout in record.dropouts if dropout.reason is malformed]
+    for client, is_left_out in listed:
         if client not in evidence.updates:
             violations.append(Violation(ViolationCode.UPDATE_MISSING, (client,)))
-        elif evidence.updates[client] is None:
-            violations.append(Violation(ViolationCode.UPDATE_MALFORMED, (client,)))
-    for dropout in record.dropouts:
-        if dropout.reason is not DropoutReason.PAYLOAD_MALFORMED:
-            continue
-        if dropout.client not in evidence.updates:
-            violations.append(Violation(ViolationCode.UPDATE_MISSING, (dropout.client,)))
-        elif evidence.updates[dropout.client] is not None:
-            violations.append(Violation(ViolationCode.UPDATE_USABLE, (dropout.client,)))
+        elif (evidence.updates[client] is None) != is_left_out:
+            code = ViolationCode.UPDATE_USABLE if is_left_out else ViolationCode.UPDATE_MALFORMED
+            violations.append(Violation(code, (client,)))
     return violations
 
 
