@@ -137,7 +137,7 @@ def parse_vkey(text: str, use: KeyUse | None = None) -> VerifierKey:
         raise NoteError(f"the key {quoted(text)} is no Ed25519 public key")
     key = VerifierKey(name, KeyUse(data[0]), data[1:])
     if use is not None and key.use is not use:
-        raise NoteError(f"{quoted(text)} is {_OWNERS[key.use]}'s key, and must be {_OWNERS[use]}'s")
+        raise NoteError(f"{quoted(text)} is {_OWNERS[key.use]}'s, and must be {_OWNERS[use]}'s")
     if key.key_id.hex() != key_id:
         raise NoteError(f"{quoted(text)} has key id {key_id}, and must have {key.key_id.hex()}")
     return key
