@@ -135,7 +135,9 @@ def code_reference(obj: Any, folder: Path) -> str:
     """
     name = str(getattr(obj, "__qualname__", ""))
     if not isinstance(obj, FunctionType | type) or not name.isidentifier():
-        raise ConfigurationError(f"{obj!r:.80}: must be a named function or class of a module")
+        raise ConfigurationError(
+            f"{obj!r:.80}: must be a function or class with a name at the top of a module"
+        )
     module = sys.modules.get(obj.__module__)
     file = getattr(module, "__file__", None)
     if obj.__module__ != "__main__" and file and getattr(module, name, None) is obj:

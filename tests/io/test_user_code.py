@@ -103,7 +103,7 @@ def test_what_no_file_can_hold_is_refused(tmp_path: Path, script: dict[str, Any]
     with pytest.raises(ConfigurationError, match="uses 'TABLE', which is no module"):
         code_reference(script["torn"], tmp_path)
     for value in (lambda x: x, len, 3, _closure()):
-        with pytest.raises(ConfigurationError, match="must be a named function or class"):
+        with pytest.raises(ConfigurationError, match="with a name at the top of a module"):
             code_reference(value, tmp_path)
     exec("def unknown(): pass", script)
     with pytest.raises(ConfigurationError, match="unknown source"):
