@@ -22,8 +22,8 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.harness import MEASURED, Row, Seconds, gemm_rate, keep, machine, show, timed
-from ledger.distances import fast
-from ledger.distances.fast import fast_distances
+from ledger import distances
+from ledger.distances import fast_distances
 from ledger.protocol.rules import distance
 from ledger.protocol.rules.distance import DIRECTION, SQUARED, DistanceRule, Distances
 from ledger.protocol.types import ClientId
@@ -52,9 +52,9 @@ def main() -> None:
     torch.set_num_threads(1)
     document: dict[str, Any] = {
         "machine": machine(),
-        "usable cores": fast.usable_cores(),
+        "usable cores": distances.usable_cores(),
         "numpy": np.__version__,
-        "plain because": fast.fallback_reason(),
+        "plain because": distances.fallback_reason(),
         "gemm before, GF/s": gemm_rate(),
         "seconds": [],
     }
@@ -115,7 +115,7 @@ def _naive(
 
 WAYS: dict[str, Callable[[ScoredRound], object]] = {
     "ours, 1 thread": _by(fast_distances(1)),
-    "NumPy blocks": _by(fast.distances_by(fast.BlockedSquares)),
+    "NumPy blocks": _by(distances.distances_by(distances.BlockedSquares)),
     "ours, 2 threads": _by(fast_distances(2)),
     "naive float32 loop": _by(_naive),
     "read and hashed": lambda one: [hashlib.sha256(f.read_bytes()).digest() for f in one.files],

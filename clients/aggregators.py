@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 
 from clients.datasets.federated_data import Positive, SettingsTable, named, parse_settings
-from ledger.distances.fast import fast_distances
+from ledger.distances import fast_distances
 from ledger.io.user_code import as_configuration_error, named_code
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance import SQUARED

@@ -29,7 +29,7 @@ from ledger.audit.report_text import readable
 from ledger.audit.round_checker import AuditWorkers
 from ledger.chain.round_ledger import ends_after
 from ledger.claims import SECTION, EarlyStopRule, claimed_rounds, stop_after
-from ledger.distances.fast import usable_cores
+from ledger.distances import usable_cores
 from ledger.io.home import read_file, write_named
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.run import decode_run

@@ -59,7 +59,7 @@ class ClaimedRun:
 
     @property
     def is_below_floor(self) -> bool | None:
-        """True if the model is worse than always answering the commonest class; None: unknown."""
+        """True if it is worse than always answering the most frequent class; None if unknown."""
         if self.accuracy is None or self.floor is None:
             return None
         return is_below_floor(self.accuracy, self.floor)
@@ -71,7 +71,7 @@ def last_known(values: Sequence[float | None]) -> float | None:
 
 
 def is_below_floor(accuracy: float | None, floor: float) -> bool:
-    """Return whether a measured model is worse than always answering the commonest class."""
+    """Return whether a measured model is worse than always answering the most frequent class."""
     return accuracy is not None and accuracy < floor
 
 

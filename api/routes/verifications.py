@@ -45,7 +45,7 @@ from ledger.audit.anchors import MAX_REPORT_BYTES, report_bytes
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.distances.fast import fast_distances
+from ledger.distances import fast_distances
 from ledger.history.fields import ChainPath, DeploymentPath, Digest32, Eip55, Links, Rfc3339, doc
 from ledger.history.round import read_run
 from ledger.io.processes import Child, follow_parent, start_child

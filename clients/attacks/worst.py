@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.attacks.updates import AttackInput, Factor, Update, UpdateAttack, joint_attack
-from ledger.distances.fast import fast_distances
+from ledger.distances import fast_distances
 from ledger.protocol.documents.record import ScoreVector
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.inputs import Inputs, Participants, RoundClosing

@@ -30,7 +30,7 @@ from ledger.audit.report import AuditOutcome, AuditReport
 from ledger.chain.contract.deploy import connect
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import fresh_chain_id
-from ledger.distances.machine_code import NoMachineCodeError, machine_code
+from ledger.distances import NoMachineCodeError, machine_code
 from ledger.io.home import DISK, Disk, Home
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import PROTOCOL_VERSION, ClientId

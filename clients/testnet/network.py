@@ -45,7 +45,7 @@ MODULES = (
     *("torch", "pyarrow", "llvmlite.binding", "httpcore"),
     *("cmfl.commands.application", "clients.worker.process", "clients.worker.process"),
     *("clients.simulation", "clients.runs.open_run", "clients.training.lockstep.trainer"),
-    *("clients.registration", "ledger.audit.engine", "ledger.distances.fast"),
+    *("clients.registration", "ledger.audit.engine", "ledger.distances"),
     *("ledger.chain.rpc.rpc_chain", "ledger.chain.rpc.server"),
     *("cmfl.commands.worker", "cmfl.commands.deploy", "cmfl.commands.audit"),
 )

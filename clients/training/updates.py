@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from clients.devices import card_failure, device_named, reproducible
 from clients.training.port import TrainedUpdate, TrainingError, TrainingJob
-from ledger.distances.fast import Matrix, distances_by, fast_distances, usable_cores
+from ledger.distances import Matrix, distances_by, fast_distances, usable_cores
 from ledger.protocol.payloads import FLOAT32, Payload, PayloadForm
 from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
 from ledger.protocol.types import ClientId, Digest

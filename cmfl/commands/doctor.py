@@ -28,7 +28,7 @@ from ledger.chain.contract.ledger import read_run_manifest, require_unplayed, wa
 from ledger.chain.embedded.chain_store import read_note, require_one_name
 from ledger.chain.round_ledger import ends_after
 from ledger.claims import claimed_run
-from ledger.distances.fast import fallback_reason
+from ledger.distances import fallback_reason
 from ledger.io.home import RUN_NAME, WRITING, Home, RunPaths
 from ledger.protocol import types
 from ledger.protocol.encoding import keccak256

@@ -66,7 +66,7 @@ from ledger.audit.round_checker import (
 from ledger.audit.run_reader import NOTHING_FINAL, RunReader, unreadable
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import ChainReader
-from ledger.distances.fast import fast_distances, usable_cores
+from ledger.distances import fast_distances, usable_cores
 from ledger.protocol.encoding import commitment_of, to_hex
 from ledger.protocol.errors import ChainError
 from ledger.protocol.rules.distance import Distances

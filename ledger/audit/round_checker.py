@@ -50,7 +50,7 @@ from ledger.audit.evidence import (
     read_round_evidence,
 )
 from ledger.audit.report import AuditStep, BlobKind, CheckResult, not_served, results_of
-from ledger.distances.fast import fast_distances
+from ledger.distances import fast_distances
 from ledger.io.processes import worker_pool
 from ledger.io.user_code import use_rules
 from ledger.protocol.encoding import sha256, vector_from_bytes, vector_view

@@ -38,10 +38,7 @@ EXTRAS = {module: extra for extra, modules in _MODULES.items() for module in mod
 
 
 def install_command(extra: str) -> str:
-    """Return the command that adds an extra to the present installation.
-
-    Without a checkout or wheel it names the extra's packages: no index has `cmfl-ledger`.
-    """
+    """Return the command that adds an extra to this checkout or wheel, or else its packages."""
     from importlib.metadata import distributions  # noqa: PLC0415 - slow to load, rarely needed
 
     found = [*distributions(name=NAME)]

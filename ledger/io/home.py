@@ -39,19 +39,13 @@ _MOST_NAMED = 4_096  # durable folders that are remembered; a forgotten one is s
 
 
 class Disk:
-    """Operations on a file system; tests replace it by one that loses power.
-
-    `write_whole` and `sync` are composed of the other methods, each of which does one thing.
-    """
+    """Operations on a file system; tests replace it by one that loses power."""
 
     def __init__(self) -> None:
         self._named: set[Path] = set()  # folders whose own names are durable
 
     def write_whole(self, path: Path, data: bytes | memoryview, *, durable: bool = True) -> None:
-        """Write a file by renaming a temporary one; its folder is created.
-
-        A durable file survives a power cut once this returns; for another, call `sync` later.
-        """
+        """Write a file by renaming a temporary one; a durable one survives a power cut."""
         with _naming(path):
             above = (path.parent, *path.parent.parents)
             for folder in reversed([each for each in above if not each.exists()]):
@@ -141,14 +135,14 @@ class Disk:
 DISK = Disk()
 
 
+@dataclass(frozen=True, slots=True)
 class _Below:
     """A path below its owner's."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    name: str
 
     def __get__(self, owner: RunPaths | Home, _: object = None) -> Path:
-        return owner.path / self._name
+        return owner.path / self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,10 +212,7 @@ class Home:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold a shared writer's lock; the first writer removes unfinished files of killed ones.
-
-        Readers need no lock; each part of the home has its own rules for several writers.
-        """
+        """Hold a shared writer's lock; the first writer removes unfinished files of killed ones."""
         self.path.mkdir(parents=True, exist_ok=True)
         with _naming(self.lock):
             descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -408,10 +399,7 @@ class HeldError(ConfigurationError):
 
 
 def take_lock(path: Path, mode: int = 0o644) -> int:
-    """Return the descriptor of a lock file, locked until it is closed.
-
-    The file names the process and its command.
-    """
+    """Return the descriptor of a lock file that names this process, locked until it is closed."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -31,6 +31,7 @@ import httpx
 from ledger.protocol.errors import CmflError
 
 _HIGHEST_PORT = 65_535
+_PRINTABLE = re.compile("[!-~]+")  # ASCII without blanks
 _LONGEST = 100
 # One per process: a forked child has its parent's, but not the thread that it runs on.
 _LOOPS: dict[int, asyncio.AbstractEventLoop] = {}
@@ -83,38 +84,33 @@ class HttpServer:
 
     def get(self, path: str, max_bytes: int) -> HttpResponse:
         """Send GET to a path below the URL; the path begins with a slash."""
-        return self._ask(httpx.Request("GET", self._below(path)), max_bytes)
+        return self._ask("GET", path, max_bytes)
 
     def save(self, path: str, max_bytes: int, file: IO[bytes]) -> HttpResponse:
         """Write the body of a response with status 200 into a file; other bodies are returned."""
-        return self._ask(httpx.Request("GET", self._below(path)), max_bytes, file)
+        return self._ask("GET", path, max_bytes, file)
 
     def head(self, path: str) -> HttpResponse:
         """Send HEAD; errors as with `get`."""
-        return self._ask(httpx.Request("HEAD", self._below(path)), 0)
+        return self._ask("HEAD", path, 0)
 
     def put(self, path: str, body: bytes, headers: dict[str, str], max_bytes: int) -> HttpResponse:
-        request = httpx.Request("PUT", self._below(path), headers=headers, content=body)
-        return self._ask(request, max_bytes)
+        return self._ask("PUT", path, max_bytes, headers=headers, content=body)
 
     def post(self, path: str, body: bytes, headers: dict[str, str], max_bytes: int) -> HttpResponse:
-        request = httpx.Request("POST", self._below(path), headers=headers, content=body)
-        return self._ask(request, max_bytes)
+        return self._ask("POST", path, max_bytes, headers=headers, content=body)
 
     def post_json(self, body: bytes, max_bytes: int) -> HttpResponse:
         """Send POST with JSON to the URL itself; errors as with `get`."""
-        headers = {"Content-Type": "application/json"}
-        request = httpx.Request("POST", self._url, headers=headers, content=body)
-        return self._ask(request, max_bytes)
-
-    def _below(self, path: str) -> httpx.URL:
-        own, mark, query = self._url.raw_path.partition(b"?")
-        below = own.rstrip(b"/") + path.encode("ascii") if path else own
-        return self._url.copy_with(raw_path=below + mark + query)
+        return self.post("", body, {"Content-Type": "application/json"}, max_bytes)
 
     def _ask(
-        self, request: httpx.Request, most: int, file: IO[bytes] | None = None
+        self, method: str, path: str, most: int, file: IO[bytes] | None = None, **parts: Any
     ) -> HttpResponse:
+        own, mark, query = self._url.raw_path.partition(b"?")
+        below = own.rstrip(b"/") + path.encode("ascii") if path else own
+        url = self._url.copy_with(raw_path=below + mark + query)
+        request = httpx.Request(method, url, **parts)
         request.headers.update({"Accept-Encoding": "identity", "User-Agent": "cmfl-ledger"})
         request.headers.update(self._authorization)
         given_up: Future[None] = Future()
@@ -122,22 +118,17 @@ class HttpServer:
             answer = self._answer(request, most, given_up, file)
             return asyncio.run_coroutine_threadsafe(answer, _loop()).result()
         except TimeoutError:
-            raise HttpFailureError(
-                f"{self.shown_url}: no whole answer in {self._timeout_seconds:g} s"
-            ) from None
+            fault = f"no whole answer in {self._timeout_seconds:g} s"
         except httpx.TimeoutException:
-            raise HttpFailureError(
-                f"{self.shown_url}: silent for {self._silence_seconds:g} s"
-            ) from None
+            fault = f"silent for {self._silence_seconds:g} s"
         except _NotWrittenError as error:
-            raise error.why from None
+            raise error.args[0] from None
         except (httpx.HTTPError, OSError, ValueError) as error:
-            raise HttpFailureError(
-                f"{self.shown_url}: unreachable ({type(error).__name__})"
-            ) from None
+            fault = f"unreachable ({type(error).__name__})"
         finally:
-            # Whoever is interrupted, even before it waits, leaves no request behind.
+            # A caller that is interrupted, even before it waits, leaves no request behind.
             given_up.cancel()
+        raise HttpFailureError(f"{self.shown_url}: {fault}")
 
     async def _answer(
         self, request: httpx.Request, most: int, given_up: Future[None], file: IO[bytes] | None
@@ -189,9 +180,7 @@ class HttpServer:
     ) -> None:
         encoding = response.headers.get("Content-Encoding", "identity")
         if encoding.lower() not in {"identity", ""}:
-            raise HttpFailureError(
-                f"{self.shown_url}: an answer packed as {encoding[:20]!r}, against what was asked"
-            )
+            raise HttpFailureError(f"{self.shown_url}: an answer packed as {encoding[:20]!r}")
         left = most
         async for piece in response.aiter_raw():
             left -= len(piece)
@@ -213,19 +202,11 @@ class _NoCookies(CookieJar):
 
 
 class _NotWrittenError(Exception):
-    """The file is at fault, not the server."""
-
-    def __init__(self, why: OSError) -> None:
-        super().__init__(str(why))
-        self.why = why
+    """The file is at fault, not the server; the argument is the error."""
 
 
 def base_url(url: str) -> str:
-    """Return a server's URL in the canonical form that both ends of a connection compare.
-
-    Scheme and host are in lower case. The scheme's own port, a last slash, user, password, query
-    and fragment are left out.
-    """
+    """Return a server's URL in the canonical form that both ends of a connection compare."""
     return _base_url(_parsed(url))
 
 
@@ -245,7 +226,7 @@ def _authorization(url: httpx.URL, token: str | None) -> dict[str, str]:
     if token is None:
         return {}
     # The token is not named: it is a key.
-    if not token.isascii() or not token or any(sign <= " " or sign == "\x7f" for sign in token):
+    if not _PRINTABLE.fullmatch(token):
         raise ValueError("the token is not of printable ASCII without blanks")
     if url.userinfo:
         raise ValueError("the address has a user or password, and there is a token: give one")
@@ -253,7 +234,7 @@ def _authorization(url: httpx.URL, token: str | None) -> dict[str, str]:
 
 
 def _parsed(url: str) -> httpx.URL:
-    if not url.isascii() or any(sign <= " " or sign == "\x7f" for sign in url):
+    if not _PRINTABLE.fullmatch(url):
         raise ValueError("the address is not a URL of printable ASCII without blanks")
     try:
         parsed = httpx.URL(url)

@@ -140,8 +140,7 @@ def start_child(
 ) -> Child:
     """Start a process that calls a module's function with the arguments and the child's connection.
 
-    The function should call `follow_parent` first. The environment's variables are set where the
-    user has not set them.
+    The function should call `follow_parent` first. Variables that the user has set are not changed.
     """
     added = {name: value for name, value in (environment or {}).items() if name not in os.environ}
     ours, theirs = _SPAWN.Pipe()
@@ -175,14 +174,12 @@ def _initialize(initializer: Callable[..., None], arguments: tuple[object, ...])
     initializer(*arguments)
 
 
+@dataclass(frozen=True, slots=True)
 class TaskPool:
     """Takes one list of tasks after another, in this process or in a pool."""
 
-    def __init__(
-        self, pool: ProcessPoolExecutor | None = None, reports: Queue[Any] | None = None
-    ) -> None:
-        self._pool = pool
-        self._reports = reports
+    _pool: ProcessPoolExecutor | None = None
+    _reports: Queue[Any] | None = None
 
     def run(
         self,
@@ -190,11 +187,7 @@ class TaskPool:
         items: Sequence[Item],
         on_report: Callable[[Report], None],
     ) -> list[Result]:
-        """Return the result of each item, in order; `task` is a module's function.
-
-        It is called with an item and a function for reports, which raises `StoppedError` where the
-        caller was interrupted.
-        """
+        """Return each item's result, in order; reports raise `StoppedError` after an interrupt."""
         if self._pool is None or self._reports is None:
             return [task(item, on_report) for item in items]
         futures = [self._pool.submit(_Worker.run, task, item) for item in items]
@@ -339,10 +332,7 @@ class CommandRunner:
     """Starts commands by name, each with its own log files. Safe to share between threads."""
 
     def __init__(self, entry: str, logs: Path, modules: Sequence[str] = ()) -> None:
-        """Start the server, which imports the modules while this process prepares.
-
-        All runners of a process share the server; the first one's modules count.
-        """
+        """Start the process's one server, which imports the first runner's modules meanwhile."""
         logs.mkdir(parents=True, exist_ok=True)
         self._entry = entry
         self._logs = logs

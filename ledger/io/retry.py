@@ -43,11 +43,7 @@ class RetryPolicy:
         is_transient_result: Callable[[T], bool] = lambda _: False,
         least_pause: Callable[[Exception], float] = lambda _: 0.0,
     ) -> T:
-        """Return the first lasting result, or the result of the last attempt.
-
-        `is_transient` says whether an error may be gone at the next attempt. `least_pause` is in
-        seconds.
-        """
+        """Return the first lasting result, or the last attempt's; `least_pause` is in seconds."""
         end, failures = self.clock() + self.deadline_seconds, 0
         while True:
             failures += 1

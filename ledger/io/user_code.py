@@ -90,9 +90,7 @@ class UserCode:
                 is_own = _top(str(function.__module__)) == _top(self.place)
             if is_own:
                 return function
-        raise ConfigurationError(
-            f"{setting} = {self.label!r}: is no function that is defined there"
-        )
+        raise ConfigurationError(f"{setting} = {self.label!r}: no function that is defined there")
 
 
 def is_reference(name: str) -> bool:
@@ -160,10 +158,7 @@ def package_of(module: str) -> tuple[str, str]:
     """Return name and version of the installed distribution of a module."""
     distributions = _distributions().get(_top(module), [])
     if not distributions:
-        raise ConfigurationError(
-            f"{module} belongs to no installed package with a version: "
-            f"name the file instead, as file.py:NAME"
-        )
+        raise ConfigurationError(f"{module} belongs to no installed package: name the file instead")
     return distributions[0], importlib.metadata.version(distributions[0])
 
 
@@ -292,9 +287,7 @@ def _definition(obj: Any) -> str:
     statements = _statements(ast.parse(text).body)
     nodes = [node for node in statements if isinstance(node, kinds) and node.name == name]
     if not nodes:
-        raise ConfigurationError(
-            f"{name}: its source is not known: put it into a file, and name it as file.py:{name}"
-        )
+        raise ConfigurationError(f"{name}: unknown source; put it into a file, as file.py:{name}")
     node = nodes[-1]
     first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
     return textwrap.dedent("\n".join(text.splitlines()[first - 1 : node.end_lineno]))
@@ -314,10 +307,7 @@ _SETTING = "protocol.distance"
 
 
 def own_rule(reference: str) -> str | None:
-    """Load the distance that a setting names, and return the rule's name in parameters.
-
-    None if no package offers the plain name.
-    """
+    """Load the distance that a setting names; return its name in parameters, None if unknown."""
     code = named_code(_SETTING, DISTANCE_GROUP, reference)
     if code is None:
         return None
@@ -343,10 +333,7 @@ def use_rule(name: OwnRuleName, reference: str) -> None:
 
 
 def use_rules(parameters: Parameters, sources: Sequence[str]) -> frozenset[str]:
-    """Load the own rule of parameters from the files or packages that an auditor names.
-
-    Returns the names of the rules that may be computed; none without a source.
-    """
+    """Load the own rule from an auditor's files or packages; return what may be computed."""
     name = OwnRuleName.of(parameters.distance)
     for source in sources:
         if name is None:
@@ -393,15 +380,10 @@ def try_rules(parameters: Parameters) -> None:
         array.flags.writeable = False
     together, again = (measure.all(update, references) for _ in range(2))
     if together.tobytes() != again.tobytes():
-        raise ConfigurationError(
-            f"{subject}: is not the same twice; must follow from its arguments alone"
-        )
+        raise ConfigurationError(f"{subject}: is not the same twice for equal arguments")
     alone = [measure.all(update, reference[None])[0] for reference in references]
     if not np.allclose(together, alone, rtol=1e-9, atol=1e-9):
-        raise ConfigurationError(
-            f"{subject}: a distance depends on the other references; must depend on the update "
-            f"and its own reference alone"
-        )
+        raise ConfigurationError(f"{subject}: a distance depends on the other references")
 
 
 def _load(name: OwnRuleName, code: UserCode) -> None:

@@ -33,6 +33,11 @@ def encode(value: object) -> bytes:
     return cast("bytes", msgpack.packb(_sorted(value, MAX_NESTING), use_bin_type=True))
 
 
+def document(**fields: object) -> bytes:
+    """Return the bytes of a document of this protocol version."""
+    return encode({"version": PROTOCOL_VERSION, **fields})
+
+
 def decode(
     data: bytes,
     limit: int = MAX_DOCUMENT_BYTES,
@@ -40,9 +45,9 @@ def decode(
     containers: int = MAX_CONTAINERS,
     longest: int = MAX_CONTAINERS,
 ) -> dict[str, Any]:
-    """Return the map behind canonical bytes, at most `limit` of them.
+    """Return the map behind canonical bytes of at most `limit`.
 
-    It may have so many maps and lists, itself one of them, and each so many entries.
+    `containers` bounds its maps and lists, itself one of them, and `longest` the entries of each.
     """
     if len(data) > limit:
         raise EncodingError(f"a document of {len(data)} bytes is over the bound of {limit}")

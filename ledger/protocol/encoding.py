@@ -46,7 +46,7 @@ def prefer_pysha3(shared: Keccak256) -> None:
     shared.hasher, shared.preimage = chosen.hasher, chosen.preimage
 
 
-prefer_pysha3(keccak)
+prefer_pysha3(keccak)  # all Ethereum libraries share this object, the EVM too
 
 INFINITY_BITS = 0x7FF0_0000_0000_0000  # of +infinity; a finite float64 >= 0 has a smaller one
 
@@ -261,13 +261,10 @@ def vector_from_bytes(data: bytes | memoryview, dimension: int) -> NDArray[np.fl
     return vector
 
 
-_TYPED = re.compile("(0[xX])?([0-9a-fA-F]{40})")
-
-
 @lru_cache(maxsize=1024)
 def to_canonical(address: str) -> EthAddress:
     """Return an address as 20 bytes."""
-    match = _TYPED.fullmatch(address)
+    match = re.fullmatch("(0[xX])?([0-9a-fA-F]{40})", address)
     if match is None:
         raise ChainError(f"{address[:60]!r} is not an address: 0x and 40 hex digits")
     digits = match[2]

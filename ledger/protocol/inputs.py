@@ -33,11 +33,10 @@ from ledger.protocol.types import (
 )
 
 MAX_DRAWS = 4_096
-"""Draws after which a committee cannot be drawn and the ledger ends.
+"""Draws after which the ledger ends; more would not fit a transaction, at up to 2,700 gas each.
 
 While 2C clients and a tenth of all K are not banned, so many fall short with a probability below
-10^-12; a ledger that has C clients left can end only if nearly all others are banned. More draws
-would not fit a transaction: the contract pays up to 2,700 gas for each.
+10^-12.
 """
 
 
@@ -216,9 +215,7 @@ class Evidence:
         if not length or self.dimension not in {0, length}:
             raise ValueError(f"a model of {length} numbers, and d = {self.dimension}")
         if self.displacement is not None and len(self.displacement) != length:
-            raise ValueError(
-                f"a displacement of {len(self.displacement)} numbers, and d = {length}"
-            )
+            raise ValueError(f"a displacement of other than d = {length} numbers")
         object.__setattr__(self, "dimension", length)
 
     def with_vectors(self, vectors: Mapping[Digest, bytes]) -> Evidence:

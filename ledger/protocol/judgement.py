@@ -143,10 +143,7 @@ def compose_record(
     claims: Iterable[SignedScores],
     distances: Distances = plain_distances,
 ) -> RoundRecord:
-    """Return the record that a primary composes from the signed vectors that it holds.
-
-    Vectors for another set, and those over `MAX_VECTOR_BYTES`, are skipped.
-    """
+    """Return a primary's record from the vectors it holds; those for other sets are skipped."""
     updates = tuple(
         UsableUpdate(client, evidence.payloads[client].digest)
         for client in usable_clients(inputs, evidence)
@@ -193,10 +190,7 @@ def score_updates(
     member: ClientId,
     distances: Distances = plain_distances,
 ) -> ScoreVector | None:
-    """Return a member's score vector for an ascending set of updates (Algorithm 1, lines 1-4).
-
-    None if the member's own update is missing or has no informative distances.
-    """
+    """Return a member's score vector for a set of updates (Algorithm 1, lines 1-4), if any."""
     table = DistanceTable(inputs, evidence.usable(clients), distances, evidence.displacement)
     if not table.can_score(member):
         return None

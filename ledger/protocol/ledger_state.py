@@ -11,7 +11,7 @@ to the contract's own state are complete, and nothing that a head commits to was
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from enum import IntEnum
 from typing import Any, Self, TypeAlias
 
@@ -29,7 +29,6 @@ from ledger.protocol.types import (
     RegisteredClient,
     Scores,
     SignedVote,
-    Slot,
     Vote,
     VoteKind,
 )
@@ -158,10 +157,7 @@ class SignedStatement:
 
 @dataclass(frozen=True, slots=True)
 class EquivocationReport:
-    """Two different signed statements of one client for one place: the proof that bans it.
-
-    Both are votes for one slot, or score claims for one round, base and clients.
-    """
+    """Two different signed statements of one client for one place: the proof that bans it."""
 
     client: ClientId
     first: SignedStatement
@@ -169,8 +165,7 @@ class EquivocationReport:
 
     def __post_init__(self) -> None:
         """Refuse what the contract's arguments cannot even say."""
-        first, second = _place(self.first.statement), _place(self.second.statement)
-        if first != second:
+        if self.first.statement.slot != self.second.statement.slot:
             raise ValueError("the statements are not of one kind, round, phase, view and base")
         if isinstance(self.first.statement, Scores) and self.first.statement.member != self.client:
             raise ValueError("the score vectors are not the accused's")
@@ -337,17 +332,8 @@ def registry_batches(
     return rest, tuple(batches)
 
 
-def _place(statement: Vote | Scores) -> Slot | tuple[int, ClientId, Digest]:
-    """Return the slot of a statement, without the clients of a vector."""
-    if isinstance(statement, Scores):
-        return statement.round, statement.member, statement.base
-    return statement.slot
-
-
-_SHARED_FIELDS = tuple(
-    field.name for field in fields(encoding.ResultPreimage) if field.name != "ranking_digest"
-)
-"""Fields of a preimage that a decision and its event have too."""
+# Fields of a preimage that a decision and its event have too.
+_SHARED_FIELDS = ("model", "updates_root", "scores_root", "reveal", "record")
 
 
 def _opening(decided: SubmittedDecision | RoundDecided) -> encoding.ResultPreimage:
@@ -462,11 +448,7 @@ class LedgerView:
         return DecisionLink(*before, accepted, committee, event.result(), votes)
 
     def after(self, event: Event, block_number: int) -> Self:
-        """Return the state after the next event.
-
-        Round, head and commitments follow from the events before it; `expected_fields` gives what
-        its own must be.
-        """
+        """Return the state after the next event, whose own round and head are not trusted."""
         match event:
             case LedgerDeployed():
                 return replace(self, deployments=self.deployments + 1)
@@ -498,36 +480,8 @@ class LedgerView:
 
     def started(self, start: RoundStart, *, is_last: bool = False) -> Self:
         """Return the state in which a round starts; no round is open after the last."""
-        return replace(
-            self,
-            stage=LedgerStage.FINISHED if is_last else LedgerStage.OPEN,
-            round=start.round,
-            opened_block=start.opened_block,
-            seed=start.seed,
-            committee=start.committee,
-            mined=(),
-            commitments=NO_DIGEST,
-        )
-
-    def expected_fields(self, event: Event) -> dict[str, object]:
-        """Return the fields of the next event that follow from the events before it, by name.
-
-        A round that takes neither commitments nor an end is numbered 0.
-        """
-        open_round = self.round if self.stage is LedgerStage.OPEN else 0
-        match event:
-            case ClientsRegistered():
-                return {"first": len(self.registry)}
-            case LedgerOpened():
-                return {"config": self.deployment.config, "model": self.deployment.model}
-            case UpdatesCommitted():
-                return {"round": open_round}
-            case ClientBanned():
-                return {"round": self.round, "head": self.head_after(event)}
-            case RoundDecided() | RoundAbandoned():
-                return {"round": open_round, "head": self.head_after(event)}
-            case _:
-                return {}
+        stage = LedgerStage.FINISHED if is_last else LedgerStage.OPEN
+        return replace(self, stage=stage, mined=(), commitments=NO_DIGEST, **asdict(start))
 
     def registry_digest(self, rest: Digest) -> Digest:
         """Return the digest of all clients to register, given that of those who are missing yet."""

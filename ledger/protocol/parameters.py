@@ -187,8 +187,8 @@ def accepted_size(aggregation_ppm: int, ranked: int) -> int:
 def replies_needed(members: int, quorum: Quorum) -> int:
     """Return the number of equal replies from members other than the primary that decide.
 
-    `paper`: floor(C/2) + 1; `bft`: with the request a Byzantine quorum of ceil((C + f + 1) / 2), f
-    = floor((C - 1) / 3).
+    For `bft` they are, with the request, a Byzantine quorum: ceil((C + f + 1) / 2), where f is
+    floor((C - 1) / 3).
     """
     if quorum is Quorum.PAPER:
         return majority(members)

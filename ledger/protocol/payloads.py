@@ -24,8 +24,7 @@ from ledger.protocol.types import Digest
 class Payload:
     """Published bytes: a client's update in the run's form, a model or a record.
 
-    Digest and update are trusted, and two payloads with one digest are equal; so bytes from
-    elsewhere go through `of`.
+    Digest and update are trusted; so bytes from elsewhere go through `of`.
     """
 
     data: bytes | memoryview = field(compare=False, repr=False)

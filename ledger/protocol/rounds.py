@@ -59,11 +59,7 @@ def deployed(deployment: Deployment, domain: Domain) -> LedgerState:
 def register_clients(
     state: LedgerState, words: Sequence[int], rest: Digest, block: BlockContext
 ) -> Step:
-    """Register the next batch of clients; the last batch opens round 1.
-
-    Anyone may send it, since the deployment fixed the clients by digest. `rest` is the digest of
-    the batches after this one.
-    """
+    """Register the next batch of the clients that the deployment fixed; the last opens round 1."""
     deployment = state.deployment
     _require_account(block)
     _require(state.stage is LedgerStage.REGISTERING, RefusalCode.NOT_REGISTERING)

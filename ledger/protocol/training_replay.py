@@ -13,7 +13,7 @@ from enum import IntEnum
 from ledger.protocol import canonical
 from ledger.protocol.encoding import keccak256, sha256
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.types import PROTOCOL_VERSION, Address, Digest
+from ledger.protocol.types import Address, Digest
 
 MAX_ENVIRONMENT_BYTES = 1_000
 MAX_ENVIRONMENT_TEXT = 100  # characters of each text of an environment
@@ -53,7 +53,7 @@ class TrainingEnvironment:
 def encode_environment(environment: TrainingEnvironment) -> bytes:
     """Return the bytes of an environment's document."""
     texts = {name: getattr(environment, name) for name in _TEXTS}
-    return canonical.encode({"version": PROTOCOL_VERSION, **texts, "threads": environment.threads})
+    return canonical.document(**texts, threads=environment.threads)
 
 
 def decode_environment(data: bytes) -> TrainingEnvironment:

@@ -125,6 +125,11 @@ class Scores:
     clients: Digest  # set digest, ascending, of all usable updates
     digest: Digest  # sha256 of the vector's blob
 
+    @property
+    def slot(self) -> tuple[int, ClientId, Digest]:
+        """A member may sign one vector for each round and base."""
+        return self.round, self.member, self.base
+
 
 @dataclass(frozen=True, slots=True)
 class Upload:

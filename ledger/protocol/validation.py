@@ -179,28 +179,22 @@ def validate_claims(inputs: Inputs, record: RoundRecord) -> list[Violation]:
 def validate_updates(record: RoundRecord, evidence: Evidence) -> list[Violation]:
     """Return the violations about usable updates, as far as their payloads are in the evidence."""
     violations = []
-    for client in record.clients:
+    malformed = DropoutReason.PAYLOAD_MALFORMED
+    listed = [(client, False) for client in record.clients]
+    listed += [(dropout.client, True) for dropout in record.dropouts if dropout.reason is malformed]
+    for client, is_left_out in listed:
         if client not in evidence.updates:
             violations.append(Violation(ViolationCode.UPDATE_MISSING, (client,)))
-        elif evidence.updates[client] is None:
-            violations.append(Violation(ViolationCode.UPDATE_MALFORMED, (client,)))
-    for dropout in record.dropouts:
-        if dropout.reason is not DropoutReason.PAYLOAD_MALFORMED:
-            continue
-        if dropout.client not in evidence.updates:
-            violations.append(Violation(ViolationCode.UPDATE_MISSING, (dropout.client,)))
-        elif evidence.updates[dropout.client] is not None:
-            violations.append(Violation(ViolationCode.UPDATE_USABLE, (dropout.client,)))
+        elif (evidence.updates[client] is None) != is_left_out:
+            code = ViolationCode.UPDATE_USABLE if is_left_out else ViolationCode.UPDATE_MALFORMED
+            violations.append(Violation(code, (client,)))
     return violations
 
 
 def validate_scores(
     inputs: Inputs, record: RoundRecord, evidence: Evidence, table: DistanceTable | None
 ) -> list[Violation]:
-    """Return the violations about counted and refused score vectors.
-
-    Without the true distances of a table, violations that need the updates are not found.
-    """
+    """Return the violations of score vectors; without a table, those that need no updates."""
     violations = []
     for signed in record.scores:
         violations += _vector_violations(inputs, record, signed, None, evidence, table)
@@ -265,17 +259,19 @@ def find_score_fault(
 ) -> ScoreFault | None:
     """Return the lowest reason why a vector cannot count for a set of usable updates, or None.
 
-    The vector is None if the bytes are not one. Without a table, reason 6, and whether an update is
-    only zeros, are not checked. A distance is false from so many margins on.
+    Without a table, reason 6, and whether an update is only zeros, are not checked.
     """
-    simple = _simple_fault(inputs, clients, claim, vector)
-    if simple is not None and simple <= RefusalReason.NO_USABLE_UPDATE:
-        return ScoreFault(simple)
-    if table is not None and not table.can_score(claim.member):
+    if vector is None:
+        return ScoreFault(RefusalReason.NOT_A_VECTOR)
+    if (vector.round, vector.member, vector.base) != (claim.round, claim.member, claim.base):
+        return ScoreFault(RefusalReason.OF_ANOTHER)
+    if claim.member not in clients or (table is not None and not table.can_score(claim.member)):
         return ScoreFault(RefusalReason.NO_USABLE_UPDATE)
-    if simple is not None:
-        return ScoreFault(simple)
-    if vector is None or table is None:
+    if (vector.trainers, vector.members) != scored_clients(inputs, clients, claim.member):
+        return ScoreFault(RefusalReason.OTHER_CLIENTS)
+    if not vector.is_in_range:
+        return ScoreFault(RefusalReason.OUT_OF_RANGE)
+    if table is None:
         return None
     for client, published in vector.claims().items():
         if table.is_off(client, claim.member, published, margins):
@@ -334,18 +330,3 @@ def _needs_updates(reason: RefusalReason, fault: ScoreFault | None) -> bool:
         return fault is None
     is_unusable = reason is RefusalReason.NO_USABLE_UPDATE
     return is_unusable and (fault is None or fault.reason > reason)
-
-
-def _simple_fault(
-    inputs: Inputs, clients: Sequence[ClientId], claim: Scores, vector: ScoreVector | None
-) -> RefusalReason | None:
-    """Return the lowest reason that needs no update, None if none of them holds."""
-    if vector is None:
-        return RefusalReason.NOT_A_VECTOR
-    if (vector.round, vector.member, vector.base) != (claim.round, claim.member, claim.base):
-        return RefusalReason.OF_ANOTHER
-    if claim.member not in clients:
-        return RefusalReason.NO_USABLE_UPDATE
-    if (vector.trainers, vector.members) != scored_clients(inputs, clients, claim.member):
-        return RefusalReason.OTHER_CLIENTS
-    return None if vector.is_in_range else RefusalReason.OUT_OF_RANGE

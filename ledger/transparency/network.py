@@ -25,7 +25,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -187,8 +187,7 @@ def collect(
     """Ask logs and witnesses for their newest checkpoints of a run, and weigh them.
 
     Each witness with a URL is also asked to cosign the largest checkpoint again, or its own newest
-    one: its answer says as of now that it has seen no larger one. `places` are further URLs,
-    folders or files with checkpoints; the clock counts seconds since 1970.
+    one: its answer says as of now that it has seen no larger one.
     """
     keys = [log.key for log in logs]
     sources = [*places, *(log.url for log in logs if log.url is not None)]
@@ -422,49 +421,39 @@ def _write(disk: Disk, path: Path, data: bytes) -> None:
 MAX_EVIDENCE = 16  # stored notes of one log; one is enough to prove its misbehaviour
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class WitnessFolder:
-    """Answers requests one by one, and remembers what it has cosigned. Threads may share it.
+    """Answers requests one by one, and remembers what it has cosigned. Threads may share it."""
 
-    One process may have the folder. The clock counts seconds since 1970.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        logs: Sequence[VerifierKey],
-        key: SigningKey,
-        clock: Callable[[], float],
-        disk: Disk = DISK,
-    ) -> None:
-        self._folder = folder
-        self._logs = logs
-        self._key = key
-        self._clock = clock
-        self._disk = disk
-        self._lock = threading.Lock()
+    folder: Path
+    logs: Sequence[VerifierKey]
+    key: SigningKey
+    clock: Callable[[], float]  # seconds since 1970
+    disk: Disk = DISK
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add_checkpoint(self, request: AddCheckpoint) -> WitnessReply:
         """Return the answer to a request; what it rests on is durable by then."""
         origin = origin_in(request)
         with self._lock:
             newest = self._newest(origin)
-            reply = answer(request, self._logs, self._key, newest, int(self._clock()))
+            reply = answer(request, self.logs, self.key, newest, int(self.clock()))
             if reply.cosigned is not None:
-                self._disk.write_whole(self._path(origin), reply.cosigned)
+                self.disk.write_whole(self._path(origin), reply.cosigned)
             if reply.evidence is not None:
                 folder = self._path(origin).parent / "evidence"
                 path = folder / sha256(reply.evidence).hex()
                 stored = len(list(folder.iterdir())) if folder.is_dir() else 0
                 if stored < MAX_EVIDENCE and not path.exists():
-                    self._disk.write_whole(path, reply.evidence)
+                    self.disk.write_whole(path, reply.evidence)
         return reply
 
     def newest_note(self, name: str) -> bytes | None:
         """Return the newest cosigned checkpoint of a log, by its origin's hash; None if none is."""
-        if name not in {origin_hash(log.name) for log in self._logs}:
+        if name not in {origin_hash(log.name) for log in self.logs}:
             return None
         try:
-            return read_file(self._folder / name / CHECKPOINT, MAX_NOTE_BYTES)
+            return read_file(self.folder / name / CHECKPOINT, MAX_NOTE_BYTES)
         except FileNotFoundError:
             return None
 
@@ -473,9 +462,9 @@ class WitnessFolder:
         if note is None:
             return None
         try:
-            return open_checkpoint(note, self._logs).checkpoint
+            return open_checkpoint(note, self.logs).checkpoint
         except NoteError as error:
             raise WitnessError(f"{self._path(origin)}: {error}; nothing is cosigned") from error
 
     def _path(self, origin: str) -> Path:
-        return self._folder / origin_hash(origin) / CHECKPOINT
+        return self.folder / origin_hash(origin) / CHECKPOINT

@@ -49,7 +49,6 @@ class WitnessError(CmflError):
 MAX_NAME = 255
 HASH_BYTES = 32
 MAX_PROOF = 63  # hashes of a Merkle proof in a tree of fewer than 2^63 leaves
-_SHOWN = 80
 
 
 class KeyUse(IntEnum):
@@ -125,30 +124,22 @@ def parse_vkey(text: str, use: KeyUse | None = None) -> VerifierKey:
     key_id, _, encoded = rest.partition("+")
     data = decode_base64(encoded)
     if not re.fullmatch("[0-9a-f]{8}", key_id) or not data:
-        raise NoteError(f"{_shown(text)} is no verifier key: name+id+key is")
+        raise NoteError(f"{quoted(text)} is no verifier key: name+id+key is")
     require_key_name(name)
     if data[0] not in set(KeyUse):
-        raise NoteError(
-            f"the key {_shown(text)} has signature type {data[0]:#04x}: 0x01 (a log's Ed25519) and "
-            f"0x04 (a witness's) are read"
-        )
+        raise NoteError(f"{quoted(text)} has signature type {data[0]:#04x}, not 0x01 or 0x04")
     try:
         point = eddsa.import_public_key(data[1:]).pointQ
         is_key = not (point * 8).is_point_at_infinity()  # under a key of small order all verify
     except ValueError:
         is_key = False
     if not is_key:
-        raise NoteError(f"the key {_shown(text)} is no Ed25519 public key")
+        raise NoteError(f"the key {quoted(text)} is no Ed25519 public key")
     key = VerifierKey(name, KeyUse(data[0]), data[1:])
     if use is not None and key.use is not use:
-        raise NoteError(
-            f"the key {_shown(text)} is {_OWNERS[key.use]}'s, and must be {_OWNERS[use]}'s"
-        )
+        raise NoteError(f"{quoted(text)} is {_OWNERS[key.use]}'s, and must be {_OWNERS[use]}'s")
     if key.key_id.hex() != key_id:
-        raise NoteError(
-            f"the key {_shown(text)} has id {key_id}, and its name and bytes give "
-            f"{key.key_id.hex()}"
-        )
+        raise NoteError(f"{quoted(text)} has key id {key_id}, and must have {key.key_id.hex()}")
     return key
 
 
@@ -161,7 +152,7 @@ def require_key_name(name: str) -> str:
     is_plain = all(sign.isprintable() and not sign.isspace() and sign != "+" for sign in name)
     if not 0 < length <= MAX_NAME or not is_plain:
         raise NoteError(
-            f"the key name {_shown(name)} must be 1 to {MAX_NAME} bytes of printable UTF-8 without "
+            f"the key name {quoted(name)} must be 1 to {MAX_NAME} bytes of printable UTF-8 without "
             f"spaces and plus"
         )
     return name
@@ -188,8 +179,9 @@ def encode_hashes(hashes: Iterable[Digest]) -> list[str]:
     return [base64.b64encode(each).decode() for each in hashes]
 
 
-def _shown(text: str) -> str:
-    return ascii(text[:_SHOWN])
+def quoted(text: str) -> str:
+    """Return the beginning of a foreign text for a message."""
+    return ascii(text[:80])
 
 
 MAX_NOTE_BYTES = 100_000

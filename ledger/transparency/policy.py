@@ -23,6 +23,7 @@ from ledger.transparency.notes import (
     encode_hashes,
     open_checkpoint,
     parse_vkey,
+    quoted,
 )
 from ledger.transparency.tree import (
     HeadEntry,
@@ -123,7 +124,7 @@ class _Parser:
                 raise ConfigurationError(_FORMS[kind])
             case _:
                 kinds = ", ".join(_FORMS)
-                raise ConfigurationError(f"begins with {_shown(words[0])}, must be one of {kinds}")
+                raise ConfigurationError(f"begins with {quoted(words[0])}, must be one of {kinds}")
 
     def policy(self) -> WitnessPolicy:
         if self._quorum is None:
@@ -135,31 +136,31 @@ class _Parser:
         for member in members:
             self._require_known(member)
             if member in self._grouped:
-                raise ConfigurationError(f"{_shown(member)} is a member of a group already")
+                raise ConfigurationError(f"{quoted(member)} is a member of a group already")
             self._grouped.add(member)
         threshold = {"all": len(members), "any": 1}.get(count, 0)
         if re.fullmatch("[1-9][0-9]{0,3}", count):
             threshold = int(count)
         if not 1 <= threshold <= len(members):
             raise ConfigurationError(
-                f"the threshold {_shown(count)} must be all, any, or 1 to {len(members)}"
+                f"the threshold {quoted(count)} must be all, any, or 1 to {len(members)}"
             )
         self._groups[name] = threshold, tuple(members)
         _require_few(self._groups, "groups")
 
     def _require_new(self, name: str) -> None:
         if name == NONE or name in self._witnesses or name in self._groups:
-            raise ConfigurationError(f"the name {_shown(name)} is taken")
+            raise ConfigurationError(f"the name {quoted(name)} is taken")
 
     def _require_known(self, name: str) -> None:
         if name not in self._witnesses and name not in self._groups:
-            raise ConfigurationError(f"no line before defines {_shown(name)}")
+            raise ConfigurationError(f"no line before defines {quoted(name)}")
 
 
 def _fresh(new: PolicyKey, others: Collection[PolicyKey]) -> PolicyKey:
     """Return a log or witness, if its public key is not another's."""
     if any(other.key.public_key == new.key.public_key for other in others):
-        raise ConfigurationError(f"the public key of {_shown(new.name)} is in a line before")
+        raise ConfigurationError(f"the public key of {quoted(new.name)} is in a line before")
     _require_few(others, "logs or witnesses")
     return new
 
@@ -167,10 +168,6 @@ def _fresh(new: PolicyKey, others: Collection[PolicyKey]) -> PolicyKey:
 def _require_few(lines: Collection[object], kind: str) -> None:
     if len(lines) >= MAX_LINES_OF_A_KIND:
         raise ConfigurationError(f"a policy has fewer than {MAX_LINES_OF_A_KIND} {kind}")
-
-
-def _shown(text: str) -> str:
-    return ascii(text[:80])
 
 
 SKEW_SECONDS = 300  # how far a witness's clock may be ahead of the auditor's
@@ -309,10 +306,7 @@ def parse_proof(data: bytes) -> LoggedHead:
 
 
 def verified_head(proof: LoggedHead, policy: WitnessPolicy) -> tuple[HeadEntry, tuple[str, ...]]:
-    """Return the head that a proof proves, and the policy's witnesses that stand for its log.
-
-    Those may be fewer than a quorum; see `policy.is_met`.
-    """
+    """Return the head that a proof proves, and the witnesses for its log, quorum or not."""
     signed = open_checkpoint(proof.note, [log.key for log in policy.logs])
     size, origin = signed.checkpoint.size, signed.checkpoint.origin
     verify_inclusion(proof.index, size, leaf_hash(proof.entry), proof.path, signed.checkpoint.root)

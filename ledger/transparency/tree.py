@@ -241,10 +241,7 @@ def bundles_of(entries: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
 
 
 def read_entries(checkpoint: Checkpoint, read: Callable[[str], bytes]) -> list[bytes]:
-    """Return the entries of a log, held against every tile and the root of a checkpoint.
-
-    `read` returns the file at a path below the log's prefix.
-    """
+    """Return the entries of a log, held against every tile and the root of a checkpoint."""
     if checkpoint.size > MAX_ENTRIES:
         raise TileError(f"a log of {checkpoint.size} entries is not read: at most {MAX_ENTRIES}")
     entries: list[bytes] = []
@@ -263,10 +260,7 @@ def read_entries(checkpoint: Checkpoint, read: Callable[[str], bytes]) -> list[b
             raise TileError(f"{path} does not hash: it is not the tile of the log's entries")
     root = root_of(leaves)
     if root != checkpoint.root:
-        raise TileError(
-            f"the {len(entries)} entries of {checkpoint.origin} have the root {to_hex(root)}, and "
-            f"its checkpoint says {to_hex(checkpoint.root)}"
-        )
+        raise TileError(f"{checkpoint.origin}: the entries have another root, {to_hex(root)}")
     return entries
 
 

@@ -33,7 +33,6 @@ from ledger.transparency.tree import EMPTY_ROOT, verify_consistency
 SIZE_TYPE = "text/x.tlog.size"
 TEXT_TYPE = "text/plain; charset=utf-8"
 MAX_REQUEST_BYTES = MAX_NOTE_BYTES + 8_192
-_OLD = re.compile("old (0|[1-9][0-9]{0,18})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ def parse_request(body: bytes) -> AddCheckpoint:
         raise NoteError(f"a request has at most {MAX_REQUEST_BYTES} bytes")
     head, separator, note = body.partition(b"\n\n")
     first, *lines = head.decode("utf-8", "replace").split("\n")
-    old = _OLD.fullmatch(first)
+    old = re.fullmatch("old (0|[1-9][0-9]{0,18})", first)
     if not separator or old is None or int(old[1]) > MAX_SIZE:
         raise NoteError("a request begins with the line: old <size>; an empty line ends its proof")
     proof = decode_hashes(lines)
@@ -88,10 +87,7 @@ def answer(
     newest: Checkpoint | None,
     now: int,
 ) -> WitnessReply:
-    """Return the answer to a request at a time in seconds since 1970.
-
-    `newest` is the checkpoint of the request's log that was cosigned last.
-    """
+    """Return the answer to a request, given the log's checkpoint that was cosigned last."""
     origin = origin_in(request)
     if not any(log.name == origin for log in logs):
         return WitnessReply(HTTPStatus.NOT_FOUND, b"this log is not witnessed here\n")

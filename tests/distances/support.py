@@ -8,8 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ledger.distances.fast import BlockedSquares, distances_by, distances_with, fast_distances
-from ledger.distances.machine_code import Processor, compiled, this_processor
+from ledger.distances import (
+    BlockedSquares,
+    Processor,
+    compiled,
+    distances_by,
+    distances_with,
+    fast_distances,
+    this_processor,
+)
 from ledger.protocol.rules.direction import direction_distances
 from ledger.protocol.rules.distance import (
     DIRECTION,

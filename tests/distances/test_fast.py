@@ -13,20 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.distances import machine_code
-from ledger.distances.fast import (
-    BlockedSquares,
-    distances_by,
-    fallback_reason,
-    fast_distances,
-    usable_cores,
-)
-from ledger.distances.machine_code import (
+from ledger import distances
+from ledger.distances import (
     RANGE,
+    BlockedSquares,
     NoMachineCodeError,
     Processor,
     compiled,
+    distances_by,
+    fallback_reason,
+    fast_distances,
     this_processor,
+    usable_cores,
 )
 from ledger.protocol.rules.distance import DIRECTION, SQUARED, DistanceRule, plain_distances
 from ledger.protocol.types import ClientId
@@ -238,9 +236,9 @@ def test_updates_are_read_where_they_lie_and_not_copied() -> None:
 
 @pytest.fixture
 def _compiles_again() -> Iterator[None]:
-    machine_code._attempted.cache_clear()
+    distances._attempted.cache_clear()
     yield
-    machine_code._attempted.cache_clear()
+    distances._attempted.cache_clear()
 
 
 def require_plain(reason: str) -> None:
@@ -307,7 +305,7 @@ def test_any_other_architecture_takes_what_llvm_makes_for_its_name(
 
 def test_nothing_is_imported_before_the_first_distance() -> None:
     program = (
-        "import sys; from ledger.distances.fast import fast_distances; fast_distances(2);"
+        "import sys; from ledger.distances import fast_distances; fast_distances(2);"
         "assert not {'llvmlite', 'torch'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

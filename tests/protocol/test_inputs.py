@@ -133,7 +133,7 @@ def test_a_dimension_that_is_not_the_models_is_a_mistake(dimension: int) -> None
 
 def test_a_travel_is_as_long_as_the_model() -> None:
     assert Evidence(f32(0.0, 0.0), {}, {}, displacement=f32(1.0, 2.0)).dimension == 2
-    with pytest.raises(ValueError, match="a displacement of 1 numbers, and d = 2"):
+    with pytest.raises(ValueError, match="a displacement of other than d = 2 numbers"):
         Evidence(f32(0.0, 0.0), {}, {}, displacement=f32(1.0))
 
 

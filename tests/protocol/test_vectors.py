@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ledger.distances.fast import fast_distances
+from ledger.distances import fast_distances
 from ledger.protocol import encoding, inputs, merkle, signing
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.inputs import primary_seat, round_closing

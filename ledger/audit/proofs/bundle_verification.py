@@ -54,7 +54,7 @@ from ledger.audit.round_checker import EvidenceReader, RoundChecker, RoundTask
 from ledger.audit.run_reader import check_beginning
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Block, ChainBase, Log, LogQuery, NotServedError, Receipt, Transaction
-from ledger.distances.fast import fast_distances, usable_cores
+from ledger.distances import fast_distances, usable_cores
 from ledger.io.user_code import use_rules
 from ledger.protocol.encoding import aggregation_result, to_hex
 from ledger.protocol.errors import BlobMissingError

@@ -28,7 +28,6 @@ from ledger.protocol.training_replay import (
     encode_environment,
 )
 from ledger.protocol.types import (
-    PROTOCOL_VERSION,
     Address,
     ClientId,
     Commitment,
@@ -164,16 +163,13 @@ _KINDS = {
 
 def encode_envelope(envelope: Envelope) -> bytes:
     """Return the bytes of an envelope."""
-    return canonical.encode(
-        {
-            "version": PROTOCOL_VERSION,
-            "chain_id": envelope.domain.chain_id,
-            "contract": envelope.domain.contract,
-            "round": envelope.round,
-            "kind": int(envelope.kind),
-            "client": envelope.client,
-            "body": _from_body(envelope.body),
-        }
+    return canonical.document(
+        chain_id=envelope.domain.chain_id,
+        contract=envelope.domain.contract,
+        round=envelope.round,
+        kind=int(envelope.kind),
+        client=envelope.client,
+        body=_from_body(envelope.body),
     )
 
 

@@ -29,7 +29,6 @@ from ledger.protocol.canonical import (
 from ledger.protocol.encoding import ResultPreimage, client_list, set_digest
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import (
-    PROTOCOL_VERSION,
     ClientId,
     Digest,
     DropoutReason,
@@ -118,19 +117,16 @@ class RoundRecord:
 
 def encode_record(record: RoundRecord) -> bytes:
     """Return the bytes of a round's record."""
-    return canonical.encode(
-        {
-            "version": PROTOCOL_VERSION,
-            "round": record.round,
-            "base": record.base,
-            "updates": [[update.client, update.payload] for update in record.updates],
-            "dropouts": [[d.client, int(d.reason), d.payload or b""] for d in record.dropouts],
-            "scores": [_from_claim(signed) for signed in record.scores],
-            "refused": [
-                [*_from_claim(entry.signed), int(entry.reason), entry.client]
-                for entry in record.refused
-            ],
-        }
+    return canonical.document(
+        round=record.round,
+        base=record.base,
+        updates=[[update.client, update.payload] for update in record.updates],
+        dropouts=[[d.client, int(d.reason), d.payload or b""] for d in record.dropouts],
+        scores=[_from_claim(signed) for signed in record.scores],
+        refused=[
+            [*_from_claim(entry.signed), int(entry.reason), entry.client]
+            for entry in record.refused
+        ],
     )
 
 
@@ -140,7 +136,8 @@ def decode_record(data: bytes) -> RoundRecord:
     types = {"round": int, "base": bytes, **dict.fromkeys(lists, list)}
     value = versioned_fields("record", canonical.decode(data), types)
     number, base = unsigned("round", value["round"], 64), digest(value["base"])
-    updates = tuple(_update(entry) for entry in value["updates"])
+    pairs = [row(entry, 2) for entry in value["updates"]]
+    updates = tuple(UsableUpdate(client_id(client), digest(payload)) for client, payload in pairs)
     require_ascending("updates", [update.client for update in updates])
     dropouts = tuple(_dropout(entry) for entry in value["dropouts"])
     require_ascending("dropouts", [dropout.client for dropout in dropouts])
@@ -151,15 +148,8 @@ def decode_record(data: bytes) -> RoundRecord:
     claims = [entry.signed.scores for entry in refused]
     require_ascending("refused", [(claim.member, claim.digest) for claim in claims])
     if max(Counter(claim.member for claim in claims).values(), default=0) > MAX_REFUSED_PER_MEMBER:
-        raise EncodingError(
-            f"more than {MAX_REFUSED_PER_MEMBER} refused vectors of one member are listed"
-        )
+        raise EncodingError(f"a member has over {MAX_REFUSED_PER_MEMBER} refused vectors")
     return RoundRecord(number, base, updates, dropouts, scores, refused)
-
-
-def _update(entry: object) -> UsableUpdate:
-    client, payload = row(entry, 2)
-    return UsableUpdate(client_id(client), digest(payload))
 
 
 def _dropout(entry: object) -> Dropout:
@@ -225,17 +215,14 @@ class ScoreVector:
 
 def encode_vector(vector: ScoreVector) -> bytes:
     """Return the bytes whose sha256 the member signs."""
-    return canonical.encode(
-        {
-            "version": PROTOCOL_VERSION,
-            "round": vector.round,
-            "member": vector.member,
-            "base": vector.base,
-            "trainers": client_list(vector.trainers),
-            "distances": np.asarray(vector.distances, dtype="<f8").tobytes(),
-            "members": client_list(vector.members),
-            "member_distances": np.asarray(vector.member_distances, dtype="<f8").tobytes(),
-        }
+    return canonical.document(
+        round=vector.round,
+        member=vector.member,
+        base=vector.base,
+        trainers=client_list(vector.trainers),
+        distances=np.asarray(vector.distances, dtype="<f8").tobytes(),
+        members=client_list(vector.members),
+        member_distances=np.asarray(vector.member_distances, dtype="<f8").tobytes(),
     )
 
 
@@ -301,16 +288,10 @@ class Incidents:
 
 def encode_incidents(document: Incidents) -> bytes:
     """Return the bytes of a round's incidents."""
-    return canonical.encode(
-        {
-            "version": PROTOCOL_VERSION,
-            "round": document.round,
-            "base": document.base,
-            "incidents": [
-                [*incident.key, [_from_vote(vote) for vote in incident.votes], _opening(incident)]
-                for incident in document.incidents
-            ],
-        }
+    return canonical.document(
+        round=document.round,
+        base=document.base,
+        incidents=list(map(_from_incident, document.incidents)),
     )
 
 
@@ -334,6 +315,11 @@ def decode_preimage(value: object) -> ResultPreimage:
     return ResultPreimage(*map(digest, row(value, len(fields(ResultPreimage)))))
 
 
+def _from_incident(incident: Incident) -> list[object]:
+    opening = [] if incident.opening is None else preimage_fields(incident.opening)
+    return [*incident.key, list(map(_from_vote, incident.votes)), opening]
+
+
 def _incident(number: int, entry: list[object]) -> Incident:
     phase_code, view_code, member, kind_code, votes, opening = entry
     phase = code(Phase, "phase", phase_code)
@@ -345,10 +331,6 @@ def _incident(number: int, entry: list[object]) -> Incident:
         row(opening, 0)
         return Incident(phase, view, who, kind, cast)
     return Incident(phase, view, who, kind, cast, decode_preimage(opening))
-
-
-def _opening(incident: Incident) -> list[object]:
-    return [] if incident.opening is None else preimage_fields(incident.opening)
 
 
 def _from_vote(signed: SignedVote) -> list[object]:

@@ -10,7 +10,7 @@ from ledger.protocol import canonical
 from ledger.protocol.errors import EncodingError, ParametersError
 from ledger.protocol.parameters import Parameters, require_layout
 from ledger.protocol.rules.distance import Layout
-from ledger.protocol.types import NO_DIGEST, PROTOCOL_VERSION, Address, Digest, RegisteredClient
+from ledger.protocol.types import NO_DIGEST, Address, Digest, RegisteredClient
 
 MAX_SAMPLES = 2**53  # bound of Σ n_k: sums below it are exact in float64 too
 MAX_SIZES = 16  # sizes in a tensor's shape; a document full of them would take a minute to multiply
@@ -45,18 +45,15 @@ def encode_run(document: RunDocument) -> bytes:
         for name, plain in _TYPES.items()
         if getattr(document.parameters, name) != _DEFAULTS.get(name)
     }
-    return canonical.encode(
-        {
-            "version": PROTOCOL_VERSION,
-            "parameters": settings,
-            "registry": [[client.address, client.samples] for client in document.registry],
-            "initial_model": document.initial_model,
-            "layout": [[name, list(shape)] for name, shape in document.layout],
-            "experiment": dict(document.experiment),
-            "model_source": document.model_source,
-            "frozen_state": document.frozen_state,
-            "data_root": document.data_root,
-        }
+    return canonical.document(
+        parameters=settings,
+        registry=[[client.address, client.samples] for client in document.registry],
+        initial_model=document.initial_model,
+        layout=[[name, list(shape)] for name, shape in document.layout],
+        experiment=dict(document.experiment),
+        model_source=document.model_source,
+        frozen_state=document.frozen_state,
+        data_root=document.data_root,
     )
 
 
@@ -88,9 +85,7 @@ def _expected(settings: Mapping[str, Any]) -> dict[str, type]:
     """Return the types of the settings that a document must have."""
     for name, default in _DEFAULTS.items():
         if settings.get(name) == default:
-            raise EncodingError(
-                f"parameters: {name} = {default} is the default; a document omits it"
-            )
+            raise EncodingError(f"parameters: {name} = {default} is the default: omit it")
     omitted = _DEFAULTS.keys() - settings.keys()
     return {name: plain for name, plain in _TYPES.items() if name not in omitted}
 

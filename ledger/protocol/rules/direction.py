@@ -42,11 +42,7 @@ class Crowding:
 
 
 def crowding_of(cosines: NDArray[np.float64], alignments: NDArray[np.float64]) -> Crowding:
-    """Return the crowding of n updates.
-
-    `cosines` are ⟨u_k, u_j⟩, shape (n, n), and `alignments` a_k = ⟨u_k, h⟩, shape (n,), zeros
-    without a server direction.
-    """
+    """Return the crowding of n updates, given ⟨u_k, u_j⟩ of all pairs and a_k = ⟨u_k, h⟩."""
     lengths = np.maximum(RESIDUAL_FLOOR, np.sqrt(np.maximum(0.0, 1.0 - alignments * alignments)))
     residuals = cosines - alignments[:, None] * alignments[None, :]
     residuals = residuals / (lengths[:, None] * lengths[None, :])
@@ -154,10 +150,7 @@ def compared(
 def direction_distances(
     updates: Mapping[ClientId, NDArray[np.float32]], travel: NDArray[np.float32] | None
 ) -> DirectionDistances:
-    """Return the distances of a round's usable updates, by the plain, binding code.
-
-    The travel is w_s − w_t; zeros have no effect.
-    """
+    """Return the distances of a round's usable updates; the plain, binding code."""
     rows = [updates[client] for client in sorted(updates)]
     has_travel = travel is not None and bool(travel.any())
     among = [*rows, travel] if travel is not None and has_travel else rows
@@ -194,11 +187,8 @@ def median_from_others(squares: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def norm_of(update: NDArray[np.float32]) -> float:
     """Return ‖Δ‖, accumulated in float64."""
-    return sqrt(sum(_square(update[part].astype(np.float64)) for part in _parts(update)))
-
-
-def _square(vector: NDArray[np.float64]) -> float:
-    return float(np.dot(vector, vector))
+    parts = (update[part].astype(np.float64) for part in _parts(update))
+    return sqrt(sum(float(np.dot(part, part)) for part in parts))
 
 
 def _parts(update: NDArray[np.float32]) -> Iterator[slice]:

@@ -45,10 +45,7 @@ Distances = Callable[[DistanceRule, Travel, Updates, Sequence[ClientId]], NDArra
 def plain_distances(
     rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
 ) -> NDArray[np.float64]:
-    """Return the distance of every update from every member's, shape (members, updates).
-
-    Members are in the order given, clients ascend.
-    """
+    """Return the distance of every update, clients ascending, from every member's, in rows."""
     clients = sorted(updates)
     if rule.between is None:
         return np.tile(direction_distances(updates, travel).distances, (len(members), 1))
@@ -77,23 +74,6 @@ _NAME = re.compile(
 )
 
 
-class OwnRuleMissingError(ConfigurationError):
-    """A rule of the run's owner, whose code nobody has named here."""
-
-    def __init__(self, name: OwnRuleName) -> None:
-        super().__init__(
-            f"the rule {name.label} (sha256 {name.digest}) is code of the run's owner: if you "
-            f"trust it, name your own copy of the file"
-        )
-
-
-class OwnRuleViolationError(ConfigurationError):
-    """An own rule that returns something else than it must."""
-
-    def __init__(self, label: str, returned: str, must: str) -> None:
-        super().__init__(f"{label}: returns {returned}; must return {must}")
-
-
 @dataclass(frozen=True, slots=True)
 class OwnRuleName:
     """The name of an own rule in parameters."""
@@ -112,15 +92,12 @@ class OwnRuleName:
         return f"{self.label}@sha256:{self.digest}"
 
 
+@dataclass(frozen=True, slots=True)
 class OwnDistance:
-    """Distances by a user's function `(update (d,), references (C, d)) -> (C,)`.
+    """A user's `(update (d,), references (C, d)) -> (C,)`; always called with one reference."""
 
-    It is always called with one reference, so that everybody computes the same sums.
-    """
-
-    def __init__(self, label: str, function: Callable[..., Any]) -> None:
-        self._label = label
-        self._function = function
+    label: str
+    function: Callable[..., Any]
 
     def __call__(self, update: NDArray[np.float32], reference: NDArray[np.float32]) -> float:
         """Return the distance of an update from a reference, which are handed over read-only."""
@@ -130,18 +107,19 @@ class OwnDistance:
         self, update: NDArray[np.float64], references: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return the function's distances from all references."""
-        result = self._function(update, references)
+        result = self.function(update, references)
         if not isinstance(result, np.ndarray):
-            raise self._violation(type(result).__name__, references)
-        if result.dtype != np.float64 or result.shape != (len(references),):
-            raise self._violation(f"{result.dtype} of shape {result.shape}", references)
-        if not ((result >= 0) & (result <= DISTANCE_LIMIT)).all():
-            raise self._violation(f"{result.tolist()!s:.80}", references)
-        return np.asarray(result + 0.0)  # no negative zero, which no vector may hold
-
-    def _violation(self, returned: str, references: NDArray[Any]) -> OwnRuleViolationError:
-        must = f"float64 of shape ({len(references)},), at least 0 and finite (at most 1e300)"
-        return OwnRuleViolationError(self._label, returned, must)
+            returned = type(result).__name__
+        elif result.dtype != np.float64 or result.shape != (len(references),):
+            returned = f"{result.dtype} of shape {result.shape}"
+        elif not ((result >= 0) & (result <= DISTANCE_LIMIT)).all():
+            returned = f"{result.tolist()!s:.80}"
+        else:
+            return np.asarray(result + 0.0)  # no negative zero, which no vector may hold
+        raise ConfigurationError(
+            f"{self.label}: returns {returned}; must return float64 of shape "
+            f"({len(references)},), at least 0 and finite (at most 1e300)"
+        )
 
 
 def own_distance(name: OwnRuleName, function: Callable[..., Any]) -> DistanceRule:
@@ -156,7 +134,10 @@ def distance_named(name: str) -> DistanceRule:
     if own is None:
         return SQUARED
     if name not in OWN_DISTANCES:
-        raise OwnRuleMissingError(own)
+        raise ConfigurationError(
+            f"the rule {own.label} (sha256 {own.digest}) is code of the run's owner: if you trust "
+            f"it, name your own copy of the file"
+        )
     return OWN_DISTANCES[name]
 
 

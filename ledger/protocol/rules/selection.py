@@ -130,10 +130,7 @@ def elect(candidates: Sequence[ClientId], members: int, next_seed: Digest) -> tu
     elected: list[ClientId] = []
     for place, client in enumerate(candidates):
         left, wanted = len(candidates) - place, members - len(elected)
-        if wanted == left or _drawn(next_seed, place) % left < wanted:
+        drawn = int.from_bytes(keccak256(next_seed + b"elected" + u32(place)))
+        if wanted == left or drawn % left < wanted:
             elected.append(client)
     return tuple(elected)
-
-
-def _drawn(seed: Digest, place: int) -> int:
-    return int.from_bytes(keccak256(seed + b"elected" + u32(place)))

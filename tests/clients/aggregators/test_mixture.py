@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from clients import aggregators as module
 from clients.aggregators import BLOCK, MOST_ROWS, Mixture, network
-from ledger.distances import fast, machine_code
+from ledger import distances
 from ledger.protocol.rules.selection import aggregate
 from ledger.protocol.types import ClientId
 
@@ -156,7 +156,7 @@ def test_without_machine_code_distances_are_those_of_numpy(monkeypatch: pytest.M
     compiled = mixture.squared_distances()
 
     def refused(*_: object) -> object:
-        raise machine_code.NoMachineCodeError("the system forbids it")
+        raise distances.NoMachineCodeError("the system forbids it")
 
-    monkeypatch.setattr(fast, "machine_code", refused)
+    monkeypatch.setattr(distances, "machine_code", refused)
     assert np.allclose(mixture.squared_distances(), compiled, rtol=1e-13, atol=0)

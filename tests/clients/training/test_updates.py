@@ -26,7 +26,7 @@ from clients.training.updates import (
     engine_distances,
     torch_distances,
 )
-from ledger.distances.fast import fast_distances
+from ledger.distances import fast_distances
 from ledger.protocol.encoding import sha256
 from ledger.protocol.payloads import FLOAT32, Q8, PayloadForm
 from ledger.protocol.rules.distance import DIRECTION, SQUARED, DistanceRule, plain_distances

@@ -124,7 +124,7 @@ def test_claims_are_for_the_records_own_round_base_and_updates() -> None:
         (("refused", 0), [1, bytes(32), SIGNATURE, 7], "is not a list of 5"),
         (("refused", 0, 1), bytes([12]) * 32, "refused are not strictly ascending"),
         (("refused", 0, 0), 2, "refused are not strictly ascending"),
-        (("refused", 2, 0), 1, "more than 2 refused vectors of one member"),
+        (("refused", 2, 0), 1, "a member has over 2 refused vectors"),
         (("refused", 0, 3), 0, "there is no refusal reason 0"),
         (("refused", 0, 4), 4, "reason 7 names no client, and 4 is one"),
         (("refused", 2, 3), 5, "reason 5 names no client, and 4 is one"),
@@ -153,7 +153,7 @@ def test_no_member_is_refused_more_than_twice() -> None:
         RefusedScores(claim(1, digest), RefusalReason.TWO_VECTORS) for digest in (11, 12, 13)
     )
     assert decode_record(encode_record(replace(RECORD, refused=refused[:2]))).refused == refused[:2]
-    with pytest.raises(EncodingError, match="more than 2 refused vectors of one member"):
+    with pytest.raises(EncodingError, match="a member has over 2 refused vectors"):
         decode_record(encode_record(replace(RECORD, refused=refused)))
 
 

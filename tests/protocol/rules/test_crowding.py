@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ledger.distances.fast import fast_distances
+from ledger.distances import fast_distances
 from ledger.protocol.rules.direction import (
     base_of,
     crowding_of,

@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance import (
     DIRECTION,
     OWN_DISTANCES,
     SQUARED,
     DistanceRule,
-    OwnRuleMissingError,
     OwnRuleName,
-    OwnRuleViolationError,
     distance_named,
     distance_sentence,
     own_distance,
@@ -76,7 +75,7 @@ def test_an_own_distance_is_that_of_its_function() -> None:
     ],
 )
 def test_a_distance_that_is_none_is_refused(result: object, message: str) -> None:
-    with pytest.raises(OwnRuleViolationError, match=f"rule.py:mine.*{message}"):
+    with pytest.raises(ConfigurationError, match=f"rule.py:mine.*{message}"):
         measure(lambda _update, _references: result)(UPDATE, REFERENCE)
 
 
@@ -98,7 +97,7 @@ def test_a_negative_zero_is_a_zero_with_the_bits_of_one() -> None:
 def test_an_own_rule_is_computed_only_where_its_code_is_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(OwnRuleMissingError, match=DIGEST):
+    with pytest.raises(ConfigurationError, match=DIGEST):
         distance_named(str(NAME))
     rule = own_distance(NAME, lambda update, references: references @ update)
     monkeypatch.setitem(OWN_DISTANCES, str(NAME), rule)

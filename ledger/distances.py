@@ -1,11 +1,15 @@
-"""Distances compiled for this machine on first use, and streamed from files.
+"""The fastest distances of this installation, used by members and auditors.
 
-It adds the squared differences of all pairs of a tile, 4 by 4 or 2 by 2 updates, in vectors of
-eight float64 that stay in registers. Its result is fixed to the last bit by IEEE 754 and by the
-order written here: differences of exact float64 numbers, fused multiply-add, no reassociation. A
-pair therefore has the same bytes in any tile, with any other updates, and on any processor with a
-fused multiply-add. Each core takes one range of numbers after another; the ranges do not depend on
-the number of cores, and their sums are added in order.
+They are compiled where the extra `fast` is installed and the machine allows it, else computed by
+NumPy in blocks that stay in the processor's cache. The two differ by far less than any verdict
+tolerates. A Gram matrix would be faster, but loses the distances of nearly equal updates.
+
+Compiled code adds the squared differences of all pairs of a tile, 4 by 4 or 2 by 2 updates, in
+vectors of eight float64 that stay in registers. Its result is fixed to the last bit by IEEE 754 and
+by the order written here: differences of exact float64 numbers, fused multiply-add, no
+reassociation. A pair therefore has the same bytes in any tile, with any other updates, and on any
+processor with a fused multiply-add. Each core takes one range of numbers after another; the ranges
+do not depend on the number of cores, and their sums are added in order.
 
 LLVM comes through `llvmlite`, whose wheels need no compiler, unlike an extension in C. Numba takes
 a third of a second to import and a second to compile; this loop takes a tenth and writes nothing.
@@ -14,19 +18,175 @@ a third of a second to import and a second to compile; this loop takes a tenth a
 from __future__ import annotations
 
 import ctypes
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ledger.io.extras import install_command
+from ledger.protocol.rules.direction import compared
+from ledger.protocol.rules.distance import (
+    DIRECTION,
+    SQUARED,
+    DistanceRule,
+    Distances,
+    Travel,
+    Updates,
+    plain_distances,
+)
+from ledger.protocol.types import ClientId
+
+Matrix = NDArray[np.float64]  # shape (members, clients)
+
+
+class PairSquares(Protocol):
+    """Squared distances of one round's updates to those of some of them, the members."""
+
+    def squares(self, norms: NDArray[np.float64] | None = None) -> Matrix:
+        """Return the squared distances of all updates to the members', each divided by its norm."""
+
+    def norms(self) -> NDArray[np.float64]:
+        """Return the Euclidean length of each update, shape (clients,)."""
+
+
+SquaresFactory = Callable[[Sequence[NDArray[np.float32]], Sequence[int]], PairSquares]
+"""From updates, each contiguous of shape (d,), and the members' rows."""
+
+
+def distances_by(squares_of: SquaresFactory) -> Distances:
+    """Return a function that computes all distances of a round from an implementation of squares.
+
+    It equals `plain_distances` within each rule's tolerance, and calls it for users' own rules,
+    updates that are not float32 vectors, and empty rounds. Updates of different lengths are a
+    ValueError.
+    """
+
+    def distances(
+        rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
+    ) -> Matrix:
+        clients = sorted(updates)
+        rows = [updates[client] for client in clients]
+        if rule == DIRECTION and travel is not None and travel.any():
+            rows.append(travel)  # one row more: all pairs with it come from the same stream
+        is_composed = rule in {SQUARED, DIRECTION} and bool(clients) and bool(members)
+        if not is_composed or not all(map(is_vector, rows)):
+            return plain_distances(rule, travel, updates, members)
+        if len({row.shape for row in rows}) > 1:
+            raise ValueError("the updates differ in length")
+        among = [np.ascontiguousarray(row) for row in rows]
+        if rule == SQUARED:
+            row_of = {client: row for row, client in enumerate(clients)}
+            return squares_of(among, [row_of[member] for member in members]).squares()
+        computed = _directions(squares_of(among, range(len(among))), len(clients))
+        return np.tile(computed, (len(members), 1))
+
+    return distances
+
+
+def _directions(among: PairSquares, count: int) -> NDArray[np.float64]:
+    """Return strategy III's distance of each update; a row behind the updates is the travel."""
+    norms = among.norms()
+    # A zero update is divided by 1: it has no direction, and its squares are not used.
+    squares = among.squares(np.where(norms == 0, 1.0, norms))
+    rows = np.flatnonzero(norms[:count])
+    from_travel = squares[-1, rows] if len(norms) > count else None
+    return compared(norms[:count], squares[np.ix_(rows, rows)], from_travel).distances
+
+
+def is_vector(row: NDArray[np.float32]) -> bool:
+    """Return whether compiled loops read an array once it is contiguous: a float32 vector."""
+    return row.dtype == np.float32 and row.dtype.isnative and row.ndim == 1 and len(row) > 0
+
+
+_NUMPY_BLOCK = 8_192  # numbers of an update in one sum; the sums are added in order
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedSquares:
+    """The squares in NumPy; a pair's bytes do not depend on the other updates."""
+
+    updates: Sequence[NDArray[np.float32]]
+    members: Sequence[int]
+
+    def squares(self, norms: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        count, rows = len(self.updates), sorted(set(self.members))
+        # Of two members a pair is computed once: a - b and b - a have equal squares.
+        pairs = [
+            (row, one) for row in rows for one in range(count) if one not in rows or one >= row
+        ]
+        sums = np.zeros((count, count))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for block in self._blocks(norms):
+                delta = np.empty(block.shape[1])
+                for row, one in pairs:
+                    np.subtract(block[one], block[row], out=delta)
+                    sums[row, one] += np.dot(delta, delta)
+        among = np.ix_(rows, rows)
+        sums[among] += sums[among].T
+        return sums[list(self.members)]
+
+    def norms(self) -> NDArray[np.float64]:
+        sums = np.zeros(len(self.updates))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for block in self._blocks(None):
+                sums += [np.dot(row, row) for row in block]
+        return np.sqrt(sums)
+
+    def _blocks(self, norms: NDArray[np.float64] | None) -> Iterator[NDArray[np.float64]]:
+        for start in range(0, len(self.updates[0]), _NUMPY_BLOCK):
+            parts = [update[start : start + _NUMPY_BLOCK] for update in self.updates]
+            block = np.array(parts, dtype=np.float64)
+            yield block if norms is None else block / norms[:, None]
+
+
+def fast_distances(threads: int = 1) -> Distances:
+    """Return a function that computes all distances of a round, equal to `plain_distances`.
+
+    Their bytes do not depend on the number of threads. Nothing is compiled before the first call.
+    """
+    if threads < 1:
+        raise ValueError(f"distances on {threads} threads")
+
+    def distances(
+        rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
+    ) -> NDArray[np.float64]:
+        try:
+            compute = distances_with(machine_code(), threads)
+        except NoMachineCodeError:
+            compute = distances_by(BlockedSquares)
+        return compute(rule, travel, updates, members)
+
+    return distances
+
+
+def distances_with(code: MachineCode, threads: int = 1) -> Distances:
+    """Return a function that computes all distances of a round by a compiled loop."""
+    return distances_by(partial(StreamedSquares, code, threads))
+
+
+def fallback_reason() -> str:
+    """Return why distances are computed in NumPy here; empty if they are compiled."""
+    try:
+        machine_code()
+    except NoMachineCodeError as error:
+        return str(error)
+    return ""
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
 
 LANES = 8  # numbers in a vector, and parts of a sum, whose order it determines
 BLOCK = 512
@@ -244,11 +404,7 @@ class _Writer:
     def _loop(
         self, first: Any, last: Any, step: int = 1, carried: Sequence[Any] = ()
     ) -> Iterator[tuple[Any, list[Any], list[Any]]]:
-        """Repeat the enclosed code for first, first + step, ..., below last.
-
-        Yields the counter, the carried values (afterwards the last ones), and a list for new
-        values.
-        """
+        """Repeat the enclosed code; yield counter, carried values, and a list for new ones."""
         b = self._b
         before = b.block
         head, body, after = (b.append_basic_block() for _ in range(3))
@@ -339,10 +495,7 @@ class StreamedSquares:
     def _summed(
         self, addresses: list[int], members: int, norms: NDArray[np.float64] | None
     ) -> NDArray[np.float64]:
-        """Return the sums of the first `members` addresses with all; address 0 is a zero vector.
-
-        Shape (members, addresses); values left of the diagonal are undefined.
-        """
+        """Return the sums of the first `members` addresses with all; address 0 is a zero vector."""
         code, tile, count = self._code, self._code.tile, len(addresses)
         groups, member_groups = -(-count // tile), -(-members // tile)
         padding = groups * tile - count
@@ -368,7 +521,7 @@ class StreamedSquares:
         total = np.zeros((members, count))
         for part in _mapped(sums_over, self._dimension, self._threads):
             total += part
-        return total
+        return total  # (members, addresses); undefined left of the diagonal
 
 
 def _mapped(

@@ -1,1 +1,0 @@
-"""Fast distances between updates: compiled, or in NumPy."""
