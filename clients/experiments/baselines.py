@@ -16,16 +16,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from clients import aggregators
 from clients.adversaries.attackers import Attackers, AttackMemory, AttackRound
-from clients.aggregators import (
-    Aggregation,
-    CenteredClipping,
-    FedAvg,
-    GeometricMedian,
-    Krum,
-    MultiKrum,
-    Vector,
-)
+from clients.aggregators import Aggregation, Vector
 from clients.attacks.registry import attack_named
 from clients.attacks.updates import ServerRule, Update
 from clients.experiments.costs import COUNT_BYTES, NUMBER_BYTES, RoundTraffic
@@ -40,31 +33,26 @@ from ledger.protocol.types import ClientId, Digest
 if TYPE_CHECKING:
     from clients.models.model import ParameterVector
 
-OF_ANGLES = (FedAvg, Krum, MultiKrum, GeometricMedian, CenteredClipping)
-"""Aggregators whose result turns with the updates if all are turned alike."""
-_PART = 1 << 15
-"""Numbers of a model that are summed at a time: float64 copies of whole models would not fit."""
+OF_ANGLES = (
+    *(aggregators.FedAvg, aggregators.Krum, aggregators.MultiKrum),
+    *(aggregators.GeometricMedian, aggregators.CenteredClipping),
+)
+"""Aggregators whose result turns with the updates if all updates turn alike."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class MethodRound:
-    """One round of any method, measured after it where it is due.
+    """One round of any method: who trained, entered the new model, and served on a committee.
 
-    Attributes:
-        quality: of the model; in gossip the mean over the participants' models, in BrainTorrent of
-            the initiator's.
-        trained: clients that trained and are no members, ascending.
-        served: clients on the committee; None where there is none.
-        aggregated: clients whose updates or models entered the new model; empty if it stays.
-        beside: second quality of a system without a server: in BrainTorrent the mean over the
-            participants, in gossip of the average model, weighted by samples.
-        traffic: what was sent; None where a kind counts it otherwise.
+    In gossip `quality` is the mean over the participants' models, and `beside` that of the average
+    model. In BrainTorrent `quality` is the initiator's, and `beside` the mean over the
+    participants. `traffic` is None where a kind counts it otherwise.
     """
 
     quality: Quality
     trained: tuple[ClientId, ...]
-    served: tuple[ClientId, ...] | None = None
     aggregated: tuple[ClientId, ...]
+    served: tuple[ClientId, ...] | None = None
     beside: Quality = field(default_factory=Quality)
     traffic: RoundTraffic | None = field(default=None, compare=False)
 
@@ -81,7 +69,6 @@ class FederatedSettings:
     memory: AttackMemory | None = None
 
     def require(self, clients: int) -> None:
-        """Refuse what cannot be run."""
         if self.rounds < 1 or not 1 <= self.participants <= clients:
             raise ConfigurationError(
                 f"rounds = {self.rounds}, participants = {self.participants}: at least 1 of each, "
@@ -97,11 +84,7 @@ def run_federated(
     settings: FederatedSettings,
     seed: int,
 ) -> Iterator[MethodRound]:
-    """Run a federation with one server and yield its rounds.
-
-    `samples` is the number that each client declares, which weighs its update. Sampling, batch
-    orders and attacks follow from the seed.
-    """
+    """Run a federation with one server; a client's update weighs as its declared `samples`."""
     settings.require(len(samples))
     if settings.attackers.attack is not None:
         attack_named(settings.attackers.attack)
@@ -136,13 +119,7 @@ def run_federated(
 
 @dataclass(slots=True)
 class FederatedServer:
-    """The aggregating server of a run.
-
-    Attributes:
-        samples: n_k of each client.
-        model: w_t, shape (d,).
-        last: what was aggregated in the round before, zeros in the first, shape (d,).
-    """
+    """The server: w_t in `model` and the last aggregate, zeros at first, both of shape (d,)."""
 
     settings: FederatedSettings
     samples: Sequence[int]
@@ -151,7 +128,7 @@ class FederatedServer:
 
     @property
     def rule(self) -> ServerRule:
-        """What is public of the aggregation; updates count alike."""
+        """The public part of the aggregation, with equal weights of updates."""
         aggregation = self.settings.aggregation
 
         def aggregate(
@@ -160,16 +137,14 @@ class FederatedServer:
             selection = aggregation.aggregate(updates, [1] * len(updates), last, rng)
             return None if selection is None else selection.vector
 
-        is_of_angles = isinstance(aggregation.aggregator, OF_ANGLES)
-        return ServerRule(aggregate, self.last, is_of_angles)
+        return ServerRule(aggregate, self.last, isinstance(aggregation.aggregator, OF_ANGLES))
 
     def take(
         self, sent: Mapping[ClientId, NDArray[np.float32]], rng: np.random.Generator
     ) -> tuple[ClientId, ...]:
-        """Move the model, w_{t+1} = w_t - eta Delta, and return whose updates it is made of.
+        """Move the model, w_{t+1} = w_t - eta Delta, and return the clients whose updates it used.
 
-        It stays as it is where too few updates are finite, or where float32 cannot hold the next
-        one: no committee votes for such a model either.
+        It does not move if too few updates are finite, or float32 cannot hold the next model.
         """
         samples = [self.samples[client] for client in sent]
         selection = self.settings.aggregation.aggregate(
@@ -203,15 +178,12 @@ class DecentralisedSettings:
     Then models are mixed, by one of two rules, weighted by samples:
 
     * `brain-torrent`: one initiator, drawn at random, asks all others for their versions, merges
-      the models of those with news into its own, and fine-tunes it. Since all train in each round,
-      all have news.
-    * `gossip`: everybody cuts its vector into S equal segments and pulls each from R others. With
-      R = A - 1 it is a full exchange: the paper's n - 1 transfers. The later GossipFL of Tang et
-      al. (TPDS 2023: sparsified, one peer) is another algorithm.
+      their models into its own, and fine-tunes it.
+    * `gossip`: each participant cuts its vector into S equal segments and pulls each from R others.
+      With R = A - 1 it is a full exchange: the paper's n - 1 transfers. The later GossipFL of Tang
+      et al. (TPDS 2023) is another algorithm.
 
-    Attributes:
-        participants: A, drawn once: with thousands of clients, one merge a round moves nothing.
-        attackers: participants that send something else than their model.
+    The A participants are drawn once: among thousands, one merge a round would move nothing.
     """
 
     rounds: int
@@ -227,8 +199,8 @@ class DecentralisedSettings:
             raise ConfigurationError(f"rounds = {self.rounds}: must be at least 1")
         if not 2 <= self.participants <= clients:
             raise ConfigurationError(
-                f"participants = {self.participants}: must be at least 2, who send to each other, "
-                f"and at most the {clients} clients"
+                f"participants = {self.participants}: must be at least 2, which send to each "
+                f"other, and at most the {clients} clients"
             )
         if self.mixing != "gossip":
             return
@@ -252,10 +224,7 @@ def run_decentralised(
     settings: DecentralisedSettings,
     seed: int,
 ) -> Iterator[MethodRound]:
-    """Run a system without a server and yield its rounds.
-
-    Participants, draws, batch orders and attacks follow from the seed.
-    """
+    """Run a system without a server and yield its rounds."""
     settings.require(len(samples), len(initial))
     participants = draw_sites(len(samples), settings.participants, seed)
     sites = Sites(gauge.engine, initial, participants, settings.attackers)
@@ -275,7 +244,7 @@ def run_decentralised(
 
 
 _Mixed: TypeAlias = tuple[tuple[ClientId, ...], RoundTraffic, ClientId | None]
-"""A round after its models were mixed: whose were used, what was sent, and the initiator if any."""
+"""A round after mixing: clients whose models were used, traffic, and the initiator if any."""
 
 
 def _asked_by_one(
@@ -321,23 +290,22 @@ def _gossiped(
 
 
 def segments_of(dimension: int, segments: int) -> list[slice]:
-    """Return the S parts of a vector; the first ones are longer by one where S leaves some."""
+    """Return S parts of a vector, whose lengths differ by at most one, longer ones first."""
     size, left = divmod(dimension, segments)
     ends = [size * (place + 1) + min(place + 1, left) for place in range(segments)]
     return [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
 
 
 Draws: TypeAlias = Mapping[ClientId, Sequence[tuple[ClientId, ...]]]
-"""P(i, s): of each participant and segment, the others that it is pulled from, ascending."""
+"""P(i, s): for each participant and segment, the others that it pulls from, ascending."""
 
 
 def draw_sources(
     participants: Sequence[ClientId], segments: int, replicas: int, rng: np.random.Generator
 ) -> Draws:
-    """Return P(i, s): R different others for every segment, others for every segment if possible.
+    """Return P(i, s): R different others for every segment.
 
-    Each participant deals the others out in a random order, and again in another once all of them
-    have been dealt; no participant is drawn twice for one segment.
+    Each participant deals all others out in a random order before it deals one again.
     """
     draws: dict[ClientId, list[tuple[ClientId, ...]]] = {}
     for client in participants:
@@ -357,10 +325,7 @@ def draw_sources(
 def merge_segments(
     sites: Sites, segments: Sequence[slice], draws: Draws, samples: Sequence[int]
 ) -> None:
-    """Merge what everybody pulls into everybody's own model, all from the same models as before.
-
-    w_i[s] = (n_i w_i[s] + sum_{j in P(i, s)} n_j w_j[s]) / (n_i + sum n_j).
-    """
+    """Set w_i[s] = (n_i w_i[s] + sum_{j in P(i, s)} n_j w_j[s]) / (n_i + sum n_j) for all i."""
     for place, segment in enumerate(segments):
         merged = {}
         for client, of in draws.items():
@@ -379,13 +344,10 @@ def draw_sites(clients: int, participants: int, seed: int) -> tuple[ClientId, ..
 
 
 class Sites:
-    """The models of all participants: A x d numbers.
+    """The models w_i of all participants, shape (d,), ascending by client.
 
-    An attacker trains its own model honestly and merges what it gets; what it sends is another:
-    its start minus the forged update. It is counted among the participants like the others.
-
-    Attributes:
-        models: w_i of each participant, shape (d,), ascending by client.
+    An attacker trains its own model honestly and merges what it gets. It sends another model: its
+    start minus the forged update.
     """
 
     def __init__(
@@ -402,7 +364,6 @@ class Sites:
 
     @property
     def participants(self) -> tuple[ClientId, ...]:
-        """Participants, ascending."""
         return tuple(self.models)
 
     def train(self, clients: Iterable[ClientId], seed: Digest) -> None:
@@ -417,7 +378,7 @@ class Sites:
             jobs = [TrainingJob(int(client), training_seed(seed, client)) for client in group]
             for client, trained in zip(group, self._engine.train(start, jobs), strict=True):
                 self.models[client] = _moved(start, trained.vector)
-                # The engine writes there again; only what attackers have done is read later.
+                # The engine overwrites its vectors; only attackers' are read later.
                 attacks = client in self._attackers.clients
                 updates[client] = trained.vector.copy() if attacks else trained.vector
         for client, update in self._attackers.corrupt(updates, AttackRound(seed, starts)).items():
@@ -437,8 +398,9 @@ def weighted_mean(
     clients = sorted(vectors)
     total = sum(samples[client] for client in clients)
     result = np.empty_like(vectors[clients[0]])
-    for start in range(0, len(result), _PART):
-        part = slice(start, start + _PART)
+    size = 1 << 15  # numbers at a time: float64 copies of whole models would not fit
+    for start in range(0, len(result), size):
+        part = slice(start, start + size)
         weighted = np.zeros(len(result[part]))
         with np.errstate(over="ignore", invalid="ignore"):  # what diverged stays so
             for client in clients:

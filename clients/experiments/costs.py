@@ -38,7 +38,6 @@ COUNT_BYTES = 8
 """Bytes of a sample count, of a version, or of a question for one."""
 RATES = (1.0, 10.0, 100.0)
 """Mbit/s of one client: the paper's 1, 10 and 100 "Mps"."""
-_PHASES = ("model", "commitments", "updates", "reading", "votes", "decision")
 _TRAININGS = {"brain-torrent": 2}
 """How often a client trains in a round, if not once: BrainTorrent's initiator trains again."""
 
@@ -77,7 +76,7 @@ class RoundTraffic:
 
 
 def recorded_traffic(rounds: Sequence[RoundTraffic], dimension: int) -> Traffic:
-    """Return what a row keeps of a run's traffic: `busiest` and `phases` are what it waits for."""
+    """Return a run's traffic for its row; `busiest` and `phases` are the bytes it waits for."""
     phases: Counter[str] = Counter()
     received: Counter[ClientId] = Counter()
     sent: Counter[ClientId] = Counter()
@@ -111,9 +110,9 @@ class CommitteeTraffic:
         self._begin()
 
     def take(self, step: Sequence[Action]) -> None:
-        """Count what one actor asks for."""
+        """Count the actions of one actor."""
         envelopes = [action.envelope for action in step if isinstance(action, PostEnvelope)]
-        # The leader of the election is the first to settle; it may post nothing else in that step.
+        # The leader of the election settles first; it may post nothing else in that step.
         actor = envelopes[0].client if envelopes else self._settler
         settles = any(isinstance(action, steps.SendDecision) for action in step)
         for action in step:
@@ -152,7 +151,8 @@ class CommitteeTraffic:
         self._begin()
 
     def _begin(self) -> None:
-        self._round = RoundTraffic(*_PHASES)
+        phases = ("model", "commitments", "updates", "reading", "votes", "decision")
+        self._round = RoundTraffic(*phases)
         self._stored: set[Digest] = set()
         self._published: Counter[ClientId] = Counter()
         self._board: dict[bytes, Envelope] = {}
@@ -186,8 +186,8 @@ class Transmission(StrEnum):
 def computation_of(row: CellRow, training: float | None = None) -> float:
     """Return the seconds of computation on the critical path of an average round.
 
-    Training, then the scoring of one member, the server's aggregation, or one participant's merge.
-    The ledger's part is left out: one process plays all actors.
+    Training, then one member's scoring, the server's aggregation or one participant's merge. The
+    ledger's part is left out: one process plays all actors.
     """
     scorers = _size(row, "committee") + _size(row, "trainers") if row.kind == "gossip" else 1
     scoring = (row.seconds.scoring or 0.0) / (row.rounds * scorers)
@@ -218,7 +218,7 @@ def transmission_of(row: CellRow, transmission: Transmission, rate: float) -> tu
 
 
 def solo_training_seconds(rows: Iterable[CellRow]) -> float | None:
-    """Return the seconds of one client that trains alone, as those with their own models do."""
+    """Return the seconds of one client that trains alone, from the methods without a server."""
     seconds = [
         _training_of(row)
         for row in rows

@@ -1,8 +1,8 @@
 """The TOML of an experiment, and the experiments by name.
 
-A definition names no machine: data files are `{data}/NAME` in its settings, and the user names the
-folder. `extends` names a packaged experiment whose values it overrides. A learning rate is never
-chosen on the seeds that it is judged by.
+A definition is the same on every machine: its settings name data files as `{data}/NAME`, and the
+user names the folder. `extends` names a packaged experiment whose values it overrides. No learning
+rate is chosen on seeds that a report uses.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from ledger.io.parsing import MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError
 
 DATA = "{data}"
-"""What stands in a setting for the folder of the data."""
-
+"""The folder of the data, in a setting."""
 ANY = "*"
-"""What stands in a pair for every method, or every condition."""
-
-_FILE = re.compile(rf"{re.escape(DATA)}/([^\"']*)")
+"""Every method, or every condition, in a pair."""
+TOML = ".toml"
+GROWTH_AXIS, GROWTH_START = "size", "base"
+"""The axis along which `growth` is drawn, and the label of its start."""
 
 Name = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[ -~]+$")]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Setting = str | tuple[str, Any]
-"""`section.key=value`; from Python a name and a value, where None takes a setting back."""
+"""`section.key=value`; from Python a name and a value, where None removes a setting."""
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 FigureKind = Literal[
     "curves", "table", "bars", "sweep", "grid", "heat", "clients", "samples", "attackers", "time",
@@ -47,7 +47,6 @@ FigureKinds = Annotated[
     Field(strict=False),
 ]
 MethodKindName = Literal["cmfl", "federated", "brain-torrent", "gossip", "theorem"]
-Participants = Literal["active", "trainers", "aggregated"]
 
 
 class _Table(BaseModel):
@@ -57,8 +56,6 @@ class _Table(BaseModel):
 
 
 class _Settings(_Table):
-    """A table with settings."""
-
     settings: list[Setting] = []
 
 
@@ -75,7 +72,7 @@ class Method(_Settings):
     aggregator: str = "FedAvg"
     options: dict[str, Any] = {}
     pre: list[dict[str, Any]] = []
-    participants: Participants = "trainers"
+    participants: Literal["active", "trainers", "aggregated"] = "trainers"
     tuned: bool = True
 
 
@@ -112,7 +109,7 @@ class Tuning(_Table):
 
 
 class Quick(_Table):
-    """The changes of `--quick`: what it names is run instead; all where it names nothing."""
+    """The changes of `--quick`; a part that it does not name runs in full."""
 
     settings: list[Setting] = []
     seeds: Annotated[list[Seed], Field(min_length=1)] | None = None
@@ -142,30 +139,17 @@ class Definition(_Settings):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that its settings name in the folder of the data, which somebody has to say."""
+        """The files that its settings name in the folder of the data."""
         points = (point for axis in self.axes for point in axis.values)
         tables: tuple[_Settings, ...] = (self, *self.methods, *self.conditions, *points)
         settings = (setting for table in tables for setting in table.settings)
-        named = (_FILE.search(setting) for setting in settings if isinstance(setting, str))
-        return tuple(dict.fromkeys(match[1] for match in named if match))
-
-
-_TAKEN: Mapping[str, set[str]] = {
-    "cmfl": {"rules"},
-    "theorem": {"rules", "options"},
-    "federated": {"aggregator", "options", "pre", "participants"},
-}
-"""What a method of a kind looks at besides its settings, if not `options` alone."""
-AXES_NEEDED: dict[FigureKind, int] = {"grid": 2, "sweep": 1, "attackers": 1, "growth": 1}
-"""Axes without which a kind of figure cannot be drawn."""
-
-GROWTH_AXIS, GROWTH_START = "size", "base"
-"""The axis along which `growth` is drawn, and the label of its start."""
+        text = "\n".join(setting for setting in settings if isinstance(setting, str))
+        return tuple(dict.fromkeys(re.findall(rf"{re.escape(DATA)}/([^\"'\n]*)", text)))
 
 
 def require_axes(where: str, kind: FigureKind, axes: Mapping[str, Sequence[str]]) -> None:
     """Refuse a kind of figure that needs other axes."""
-    needed = AXES_NEEDED.get(kind, 0)
+    needed = {"grid": 2, "sweep": 1, "attackers": 1, "growth": 1}.get(kind, 0)
     if len(axes) < needed:
         listed = ", ".join(axes) or "none"
         raise ConfigurationError(
@@ -176,9 +160,6 @@ def require_axes(where: str, kind: FigureKind, axes: Mapping[str, Sequence[str]]
         raise ConfigurationError(
             f"{where}: figure 'growth' needs an axis {GROWTH_AXIS!r} with a label {GROWTH_START!r}"
         )
-
-
-TOML = ".toml"
 
 
 @cache
@@ -204,10 +185,7 @@ def _packaged() -> dict[str, dict[str, Any]]:
 
 
 def _extended(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values on top of those of the packaged experiment that they extend.
-
-    A name in the place of a method or a condition is one of that experiment.
-    """
+    """Return values with those that they extend; a name stands for its method or condition."""
     if "extends" not in values:
         return dict(values)
     base = _extended(_values_of(str(values["extends"])))
@@ -246,7 +224,7 @@ def definition_named(name: str) -> Definition:
 
 
 def definition_of(text: str, name: str) -> Definition:
-    """Return the experiment that a TOML text defines; errors name it, and the first wrong value."""
+    """Return the experiment that a TOML text defines; an error names the first wrong value."""
     try:
         values = parse_toml(text)
     except ConfigurationError as error:
@@ -269,7 +247,7 @@ def _definition(values: Mapping[str, Any], name: str) -> Definition:
 
 
 def _only_condition(definition: Definition) -> str:
-    """Return the name of the condition of an experiment that names none: what attacks in it."""
+    """Return the name of the condition of an experiment that names none: its attack."""
     points = (point for axis in definition.axes for point in axis.values)
     varied = [setting for table in (*definition.methods, *points) for setting in table.settings]
     if any(str(setting).startswith("malice.") for setting in varied):
@@ -284,9 +262,21 @@ def _only_condition(definition: Definition) -> str:
 def require_consistent(definition: Definition, name: str) -> None:
     """Refuse repeated or unknown names, and seeds that are used both for tuning and for reports."""
     axes = {axis.name: [point.label for point in axis.values] for axis in definition.axes}
-    faults = chain(_repeated(definition, axes), _unknown(definition, axes), _unused(definition))
-    for fault in faults:
+    for fault in chain(_repeated(definition, axes), _unknown(definition, axes)):
         raise ConfigurationError(f"experiment {name}: {fault}")
+    taken = {
+        "cmfl": {"rules"},
+        "theorem": {"rules", "options"},
+        "federated": {"aggregator", "options", "pre", "participants"},
+    }
+    for method in definition.methods:
+        given = set().union(*taken.values()) & method.model_fields_set
+        unused = given - taken.get(method.kind, {"options"})
+        if unused:
+            raise ConfigurationError(
+                f"experiment {name}: method {method.name!r} is of kind {method.kind}, which takes "
+                f"no {min(unused)}"
+            )
     for kind in definition.figure:
         require_axes(f"experiment {name}", kind, axes)
     tuning = definition.tuning
@@ -339,11 +329,3 @@ def _unknown(definition: Definition, axes: Mapping[str, list[str]]) -> Iterator[
         for name in given:
             if name not in allowed:
                 yield f"unknown {what} {name!r}; known are {', '.join(allowed)}"
-
-
-def _unused(definition: Definition) -> Iterator[str]:
-    for method in definition.methods:
-        unused = {"rules", "aggregator", "options", "pre", "participants"} & method.model_fields_set
-        unused -= _TAKEN.get(method.kind, {"options"})
-        if unused:
-            yield f"method {method.name!r} is of kind {method.kind}, which takes no {min(unused)}"

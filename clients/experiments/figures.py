@@ -7,20 +7,13 @@ same rows give the same bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from math import sqrt
+from math import copysign, sqrt
 from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
-from clients.experiments import plots, series
-from clients.experiments.costs import (
-    RATES,
-    Transmission,
-    computation_of,
-    solo_training_seconds,
-    time_axis,
-    transmission_of,
-)
+from clients.experiments import costs, plots, series
+from clients.experiments.costs import RATES, Transmission, solo_training_seconds
 from clients.experiments.definition import GROWTH_AXIS, GROWTH_START, FigureKind, require_axes
 from clients.experiments.plots import Drawn
 from clients.experiments.rows import CellRow, ExperimentRows, sorted_rows
@@ -30,8 +23,6 @@ from ledger.protocol.errors import ConfigurationError
 
 SETTLED = 0.2
 """Share of a curve, at its start, that a zoomed panel does not have to show."""
-FULL_LOSS = 0.3
-"""A difference from which a cell's colour is full; below, it goes with the root."""
 FINAL = "Mean accuracy of the last five measured rounds."
 ACCURACY = "test accuracy"
 
@@ -45,8 +36,7 @@ def draw(
 ) -> list[Path]:
     """Draw every experiment that has rows, and return the SVG and the PNG of each figure.
 
-    Kinds that `drawn_by` lacks are left out. A kind that needs another axis is refused before
-    anything is drawn.
+    It leaves out kinds that `drawn_by` lacks, and refuses a kind that needs another axis at once.
     """
     require_extra("plots", "figures need")
     from matplotlib import rc_context  # noqa: PLC0415 - the extra `plots`, and slow to load
@@ -98,8 +88,15 @@ def curves(cells: Sequence[CellRow]) -> Iterator[Drawn]:
             for title, lines in shown.items()
         }
         views = [(title, ACCURACY, SETTLED, lines) for title, lines in panels.items() if lines]
-        if len(views) == 1:
-            views = _qualities(views[0][-1])
+        if len(views) == 1:  # each quality that was measured, and the accuracy on a larger scale
+            lines = views[0][-1]
+            measured = [
+                name
+                for name, of in QUALITIES.items()
+                if any(value is not None for cell in series.cells_of(lines) for value in of(cell))
+            ]
+            views = [(name, name, SETTLED, lines) for name in measured]
+            views.append((f"{ACCURACY}, enlarged", ACCURACY, 0.5, lines))
         size, columns = ((2.7, 2.2), 4) if len(shown) > 1 else ((4.6, 2.7), 2)
         figure, places = plots.new_figure(len(views), size, columns)
         for axes, (title, quality, settled, lines) in zip(places, views, strict=True):
@@ -116,17 +113,6 @@ def curves(cells: Sequence[CellRow]) -> Iterator[Drawn]:
             f"of the rounds.{_floor_text(cells)}"
         )
         yield Drawn(figure, sentence, cells)
-
-
-def _qualities(lines: Lines) -> list[tuple[str, str, float, Lines]]:
-    """Return a view of each quality that was measured, and the accuracy on a larger scale."""
-    measured = [
-        name
-        for name, of in QUALITIES.items()
-        if any(value is not None for cell in series.cells_of(lines) for value in of(cell))
-    ]
-    views = [(name, name, SETTLED, lines) for name in measured]
-    return [*views, (f"{ACCURACY}, enlarged", ACCURACY, 0.5, lines)]
 
 
 def final_table(cells: Sequence[CellRow]) -> Iterator[Drawn]:
@@ -223,9 +209,8 @@ def heat(cells: Sequence[CellRow]) -> Iterator[Drawn]:
 
 
 def tone_of(difference: float) -> float:
-    """Return the tone of a difference, from -1 for a full loss to 1 for a full gain."""
-    tone = min(1.0, sqrt(abs(difference) / FULL_LOSS))
-    return -tone if difference < 0 else tone
+    """Return the tone of a difference, from -1 for a full loss of 0.3 to 1 for a full gain."""
+    return copysign(min(1.0, sqrt(abs(difference) / 0.3)), difference)
 
 
 def _difference(
@@ -375,7 +360,7 @@ def time(cells: Sequence[CellRow]) -> Iterator[Drawn]:
         for axes, (model, rate) in zip(places, ways, strict=True):
             for place, (line, own) in enumerate(lines.items()):
                 found = series.over_rounds(line, own, lambda cell: cell.accuracy)
-                clocks = [time_axis(cell, model, rate, training=alone) for cell in own]
+                clocks = [costs.time_axis(cell, model, rate, training=alone) for cell in own]
                 at = [fmean(clock[int(number) - 1] for clock in clocks) for number in found.x]
                 plots.draw_line(
                     axes, series.PlotLine(line, tuple(at), found.mean, found.error), place
@@ -398,8 +383,10 @@ def spent(cells: Sequence[CellRow]) -> Iterator[Drawn]:
         figure, places = plots.new_figure(len(RATES), (3.4, 2.8))
         for axes, rate in zip(places, RATES, strict=True):
             for place, own in enumerate(lines.values()):
-                base = series.mean_and_error([computation_of(c, alone) * c.rounds for c in own])
-                sent = [sum(transmission_of(c, Transmission.COUNTED, rate)) for c in own]
+                base = series.mean_and_error(
+                    [costs.computation_of(c, alone) * c.rounds for c in own]
+                )
+                sent = [sum(costs.transmission_of(c, Transmission.COUNTED, rate)) for c in own]
                 plots.draw_bar(axes, place, base, color=plots.COLOURS[0], label="computation")
                 style = {"bottom": base.mean, "hatch": "///", "color": "0.8"}
                 plots.draw_bar(
@@ -418,7 +405,7 @@ def _timed_panels(cells: Sequence[CellRow]) -> Iterable[Lines]:
     timed = []
     for cell in cells:
         try:
-            time_axis(cell, Transmission.COUNTED, RATES[0])
+            costs.time_axis(cell, Transmission.COUNTED, RATES[0])
         except ConfigurationError:
             continue
         timed.append(cell)
@@ -430,9 +417,17 @@ def growth(cells: Sequence[CellRow]) -> Iterator[Drawn]:
     start = next((sizes_of(cell) for cell in cells if cell.axes[GROWTH_AXIS] == GROWTH_START), None)
     if start is None:
         return
+
+    def scoring_seconds(cell: CellRow) -> float | None:
+        seconds = cell.seconds.scoring
+        return None if seconds is None else seconds / cell.rounds
+
+    def busiest_megabytes(cell: CellRow) -> float | None:
+        return cell.bytes["busiest"] / cell.rounds / 1e6 if "busiest" in cell.bytes else None
+
     measures = {
-        "scoring, seconds a round": _scoring_seconds,
-        "busiest link, MB a round": _busiest_megabytes,
+        "scoring, seconds a round": scoring_seconds,
+        "busiest link, MB a round": busiest_megabytes,
     }
     for lines in series.panels_of(cells, along=GROWTH_AXIS).values():
         figure, places = plots.new_figure(3, (3.4, 2.8))
@@ -467,15 +462,6 @@ def by_size(
         if all(sizes[at] == start[at] for at in range(3) if at != varied):
             points.setdefault(sizes[varied], []).append(value)
     return points
-
-
-def _scoring_seconds(cell: CellRow) -> float | None:
-    seconds = cell.seconds.scoring
-    return None if seconds is None else seconds / cell.rounds
-
-
-def _busiest_megabytes(cell: CellRow) -> float | None:
-    return cell.bytes["busiest"] / cell.rounds / 1e6 if "busiest" in cell.bytes else None
 
 
 def sizes_of(cell: CellRow) -> tuple[float, float, float] | None:

@@ -16,9 +16,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from clients.aggregators import Aggregation, aggregator_named, pre_aggregator_named
 from clients.configuration.schema import Configuration
 from clients.experiments.baselines import (
@@ -34,11 +31,10 @@ from clients.experiments.rows import DECIMALS, CellSeconds, Extra, Traffic, roun
 from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import OpenedRun, open_measure, open_memory_run
 from clients.runs.population import populate, with_training_path
-from clients.training.port import Engine, Evaluation, PendingEvaluation, TrainedUpdate, TrainingJob
+from clients.training.port import Engine, PendingEvaluation, TrainedUpdate, TrainingJob
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import Parameters, parts_per_million, rounded_share
 from ledger.protocol.payloads import FLOAT32
-from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
@@ -51,10 +47,7 @@ EVALUATION = "evaluation"
 
 
 class Stopwatch:
-    """Adds up seconds by what they went into, from when it is made to the last round.
-
-    `clock` counts seconds, and `processor` those that this process has had of processors.
-    """
+    """Adds up seconds by part, on a clock and on one of the process's CPU time."""
 
     def __init__(
         self,
@@ -85,10 +78,10 @@ class Stopwatch:
         return TimedEngine(engine, self)
 
     def seconds(self, *, is_committee: bool) -> CellSeconds:
-        """Return where the seconds have gone, up to the last round.
+        """Return the seconds up to the last round.
 
-        The rest of the rounds is the ledger's if a committee scores updates; else a server or the
-        clients themselves make a model of them, which counts as scoring.
+        The rest of the rounds is the ledger's for a committee. For others it is making a model of
+        updates, which counts as scoring.
         """
         parts = {part: self.spent[part] for part in (TRAINING, SCORING, EVALUATION)}
         rest = self._last - self._opened - sum(parts.values())
@@ -111,57 +104,35 @@ class TimedEngine(Engine):
     def __init__(self, engine: Engine, stopwatch: Stopwatch) -> None:
         self._engine = engine
         self._stopwatch = stopwatch
-        self.distances = _timed(engine.distances, stopwatch)
+        self.distances = stopwatch.timing(SCORING)(engine.distances)
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
         with self._stopwatch.timing(TRAINING):
             return self._engine.train(start, jobs)
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
-        with self._stopwatch.timing(EVALUATION):
-            pending = self._engine.evaluate(vector, sets)
-
-        def result() -> tuple[Evaluation, ...]:
-            with self._stopwatch.timing(EVALUATION):
-                return pending()
-
-        return result
+        timing = self._stopwatch.timing
+        with timing(EVALUATION):
+            return timing(EVALUATION)(self._engine.evaluate(vector, sets))
 
     def close(self) -> None:
-        """Leave the other open: it is not this one's to close."""
-
-
-def _timed(distances: Distances, stopwatch: Stopwatch) -> Distances:
-    def computed(
-        rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
-    ) -> NDArray[np.float64]:
-        with stopwatch.timing(SCORING):
-            return distances(rule, travel, updates, members)
-
-    return computed
+        """Leave the other engine open: its opener closes it."""
 
 
 RUN = "run"
 """The name of the only run of a home."""
 SHARE = "share"
 """An option `{share = x}` stands for so many of the participants."""
-COUNTS = frozenset({"f", "m", "s"})
-"""The options that count updates, of which there can be a share."""
 THEOREM = "benchmarks.paper.theorem"
 """The kind `theorem`: part of the repository, not of the installed package."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodRun:
-    """One whole run.
+    """One whole run, with n_k of each client in `samples`.
 
-    Attributes:
-        rounds: in order; empty for a kind that has none.
-        floor: accuracy of always answering the most frequent class; None without classes.
-        samples: n_k of each client.
-        times_aggregated: rounds in which each client's update entered the model; None where the
-            rounds have it.
-        head: of the ledger after the last round, 0x-hex; None without a ledger.
+    `floor` is the accuracy of always answering the most frequent class; None without classes.
+    `times_aggregated` is None where the rounds have it. `head` is of the ledger at the end, 0x-hex.
     """
 
     rounds: tuple[MethodRound, ...]
@@ -230,13 +201,9 @@ def play_run(run: OpenedRun, task: MethodTask) -> MethodRun:
         task.on_round()
 
     rows = run.go_on(ended)
+    rounds = (MethodRound(row, row.trained, row.accepted, row.served) for row in rows)
     return MethodRun(
-        rounds=tuple(
-            MethodRound(
-                quality=row, trained=row.trained, served=row.served, aggregated=row.accepted
-            )
-            for row in rows
-        ),
+        rounds=tuple(rounds),
         floor=run.measure.floor,
         samples=tuple(run.population.data.sample_counts),
         malicious=run.population.malicious,
@@ -252,9 +219,12 @@ def _settings_of(
     sizes = configuration.parameters(dimension=1)
     if method.kind == "federated":
         participants = participants_of(sizes, method)
-        aggregation = _aggregation(method, participants)
-        rate = sizes.server_rate
-        return FederatedSettings(sizes.rounds, participants, rate, aggregation=aggregation)
+        return FederatedSettings(
+            sizes.rounds,
+            participants,
+            sizes.server_rate,
+            aggregation=_aggregation(method, participants),
+        )
     known = ("replicas", "segments") if method.kind == "gossip" else ()
     for name, value in method.options.items():
         if name not in known:
@@ -330,7 +300,6 @@ def participants_of(parameters: Parameters, method: Method) -> int:
 
 
 def _aggregation(method: Method, participants: int) -> Aggregation:
-    """Return what the server does."""
     pre = []
     for table in method.pre:
         name = table.get("name")
@@ -343,7 +312,7 @@ def _aggregation(method: Method, participants: int) -> Aggregation:
 
 
 def _counted(options: Mapping[str, Any], participants: int) -> dict[str, Any]:
-    """Return options with a number in place of each share."""
+    """Return options with a number in place of each share; f, m and s count updates."""
     numbers: dict[str, Any] = {}
     for key, value in options.items():
         numbers[key] = value
@@ -353,7 +322,7 @@ def _counted(options: Mapping[str, Any], participants: int) -> dict[str, Any]:
                 raise ConfigurationError(
                     f"{key} = {value!s:.80}: must be a number or {{share = x}}"
                 )
-            if key not in COUNTS:
+            if key not in {"f", "m", "s"}:
                 raise ConfigurationError(f"{key} = {value!s:.80}: does not count updates")
             numbers[key] = rounded_share(parts_per_million(f"{key}.{SHARE}", share), participants)
     return numbers

@@ -1,7 +1,4 @@
-"""The style of all figures, on matplotlib, with their captions: a caption is part of its figure.
-
-Lines differ by dashes and markers before colour.
-"""
+"""The style and captions of all figures; lines differ by dashes and markers before colour."""
 
 from __future__ import annotations
 
@@ -11,6 +8,8 @@ from io import BytesIO
 from math import ceil, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from clients.experiments import series
 from clients.experiments.report import DASH, attack_text, rate_text
@@ -40,8 +39,6 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "cmfl",  # names inside the file follow from its content, not from chance
     "svg.fonttype": "none",
 }
-LEAST_WIDTH = 6.8
-"""Inches of a figure: room for the lines of its caption."""
 LEAST_SPAN = 0.05
 """Span of a table's shades, and least height of a zoomed panel: noise looks like noise."""
 BANDS = "bands are one standard error"
@@ -82,7 +79,7 @@ def write(drawn: Drawn, path: Path, experiment: str) -> list[Path]:
 def caption_of(
     sentence: str, experiment: str, cells: Sequence[CellRow], errors: str = BANDS
 ) -> str:
-    """Return a caption: what attacks, learning rates, seeds, and a point that can be audited."""
+    """Return a caption: attacks, learning rates, seeds, and a point that a reader can audit."""
     swept = series.swept_axes(cells)
     constant = [f"{axis} = {labels[0]}" for axis, labels in swept.items() if len(labels) == 1]
     parts = [sentence, attack_text(cells), *([f"{', '.join(constant)}."] if constant else [])]
@@ -119,7 +116,7 @@ def new_figure(
 
     columns = min(columns, count)
     lines = ceil(count / columns)
-    width = max(LEAST_WIDTH, size[0] * columns)
+    width = max(6.8, size[0] * columns)  # room for the lines of a caption
     figure = Figure((width, size[1] * lines), layout="constrained")
     panels = figure.subplots(lines, columns, squeeze=False, **shared).flatten().tolist()
     for unused in panels[count:]:
@@ -134,21 +131,18 @@ def draw_line(axes: Axes, line: PlotLine, place: int) -> None:
     """
     if not line.x:
         return
-    colour = COLOURS[place % len(COLOURS)]
+    every = max(1, len(line.x) // 5)
     style: dict[str, Any] = {
+        "color": COLOURS[place % len(COLOURS)],
         "marker": MARKERS[place % len(MARKERS)],
         "dashes": DASHES[place % len(DASHES)],
+        "markevery": (place % every, every),
     }
-    every = max(1, len(line.x) // 5)
-    axes.plot(
-        line.x, line.mean, label=line.name, color=colour, markevery=(place % every, every), **style
-    )
+    axes.plot(line.x, line.mean, label=line.name, **style)
     if any(line.error):
-        low, high = (
-            [mean + sign * error for mean, error in zip(line.mean, line.error, strict=True)]
-            for sign in (-1, 1)
-        )
-        axes.fill_between(line.x, low, high, color=colour, alpha=0.18, linewidth=0)
+        mean, error = np.array(line.mean), np.array(line.error)
+        band = {"color": style["color"], "alpha": 0.18, "linewidth": 0}
+        axes.fill_between(line.x, mean - error, mean + error, **band)
 
 
 def draw_bar(axes: Axes, place: int, height: Estimate, **style: Any) -> None:
@@ -161,17 +155,11 @@ def draw_bar(axes: Axes, place: int, height: Estimate, **style: Any) -> None:
 
 def zoom(axes: Axes, lines: Iterable[PlotLine], settled: float) -> None:
     """Let a panel show where its lines are once they have settled."""
-    drawn = [line for line in lines if line.x]
-    start = settled * max((line.x[-1] for line in drawn), default=0.0)
-    ends = [
-        mean + sign * error
-        for line in drawn
-        for x, mean, error in zip(line.x, line.mean, line.error, strict=True)
-        for sign in (-1, 1)
-        if x >= start
-    ]
-    if ends:
-        low, high = min(ends), max(ends)
+    drawn = [np.array([line.x, line.mean, line.error]) for line in lines if line.x]
+    if drawn:
+        x, mean, error = np.concatenate(drawn, axis=1)
+        is_late = x >= settled * x.max()
+        low, high = (mean - error)[is_late].min(), (mean + error)[is_late].max()
         margin = max(0.05 * (high - low), (LEAST_SPAN - (high - low)) / 2)
         axes.set_ylim(low - margin, high + margin)
 
@@ -189,9 +177,9 @@ def draw_table(
     tone: Callable[[float], float] = float,
     **shades: Any,
 ) -> None:
-    """Draw a table of estimates whose cells are coloured by the tone of their means.
+    """Draw a table of estimates, coloured by a tone of their means, with names of rows and columns.
 
-    `names` are of the rows and of the columns. Means are differences where `tone` is one of them.
+    With a `tone` the means are differences.
     """
     shape = "{:.3f}" if tone is float else "{:+.3f}"
     image = axes.imshow(

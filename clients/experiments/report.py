@@ -6,15 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from clients.experiments import series
 from clients.experiments.definition import names
-from clients.experiments.rows import CellRow, ChoiceRow, ExperimentRows, sorted_rows
-from clients.experiments.series import (
-    FEW_SCENARIOS,
-    by_method,
-    grouped,
-    mean_and_error,
-    scenario_name,
-)
+from clients.experiments.rows import CellRow, ExperimentRows, sorted_rows
+from clients.experiments.series import by_method, grouped
 from ledger.claims import last_known
 
 if TYPE_CHECKING:
@@ -22,10 +17,8 @@ if TYPE_CHECKING:
 
 
 DASH = "–"  # noqa: RUF001 - a dash
-"""What stands where there is no cell."""
+"""The entry of a table where there is no cell."""
 CALM = "nobody attacks"
-MOST_CONDITIONS = 4
-"""Conditions whose attacks are named one by one."""
 
 
 def captured_share(cell: CellRow) -> float | None:
@@ -41,7 +34,7 @@ MEASURES: tuple[tuple[str, Measure], ...] = (
     ("largest share of a committee that attackers held", captured_share),
     ("success of the backdoor at the end", lambda cell: last_known(cell.backdoor_success)),
 )
-"""What there is a table of, where cells have it and it is not always the same."""
+"""The measures that have a table, if cells have different values."""
 
 
 def report(rows: Mapping[str, ExperimentRows]) -> str:
@@ -66,6 +59,7 @@ def report(rows: Mapping[str, ExperimentRows]) -> str:
 
 def overview(rows: Mapping[str, ExperimentRows]) -> list[str]:
     """Return the table of all experiments: cells, tuning runs, audits and CPU time."""
+    head = ["number", "experiment", "cells", "tuning runs", "audits passed", "CPU minutes"]
     table = []
     for name, of in rows.items():
         cpu_seconds = sum(row.seconds.cpu for row in (*of.cells, *of.trials))
@@ -74,9 +68,7 @@ def overview(rows: Mapping[str, ExperimentRows]) -> list[str]:
         number = DASH if of.cells[0].number is None else str(of.cells[0].number)
         told = [number, name, str(len(of.cells)), str(len(of.trials))]
         table.append([*told, passed if audits else "none", f"{cpu_seconds / 60:.1f}"])
-    return markdown(
-        ["number", "experiment", "cells", "tuning runs", "audits passed", "CPU minutes"], table
-    )
+    return markdown(head, table)
 
 
 def learning_rates(
@@ -87,13 +79,13 @@ def learning_rates(
     for name, experiment in rows.items():
         for choice in experiment.choices:
             finals = ", ".join(f"{factor}: {mean:.3f}" for factor, mean in choice.finals.items())
-            rates = dict.fromkeys(
-                f"{cell.learning_rate:g}"
-                for cell in experiment.cells
-                if cell.method == choice.method
-            )
-            used, seeds = ", ".join(rates) or DASH, str(len(choice.seeds))
-            table.append([name, choice.method, _factor(choice), used, seeds, finals])
+            cells = (cell for cell in experiment.cells if cell.method == choice.method)
+            used = ", ".join(dict.fromkeys(f"{cell.learning_rate:g}" for cell in cells)) or DASH
+            tried, end = [float(factor) for factor in choice.finals], ""
+            if len(tried) > 1 and choice.factor in {min(tried), max(tried)}:
+                end = f" ({'smallest' if choice.factor == min(tried) else 'largest'} tried)"
+            factor, seeds = f"{choice.factor:g}{end}", str(len(choice.seeds))
+            table.append([name, choice.method, factor, used, seeds, finals])
     if not table:
         return ["No rate was chosen."]
     head = ["experiment", "method", "factor", "rate", "seeds", "accuracy by factor"]
@@ -103,21 +95,19 @@ def learning_rates(
     return markdown(head, table)
 
 
-def _factor(choice: ChoiceRow) -> str:
-    """Return a chosen factor; one at an end of those that were tried is reported as such."""
-    tried = [float(factor) for factor in choice.finals]
-    ends = {max(tried): " (largest tried)", min(tried): " (smallest tried)"}
-    return f"{choice.factor:g}{ends.get(choice.factor, '') if len(tried) > 1 else ''}"
-
-
 def sections(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()) -> list[str]:
     """Return the section of each experiment: tables, figures and audited points.
 
     `figures` are links; each is shown with the experiment whose name its file begins with.
     """
+    links: dict[str, list[str]] = {}
+    for link in figures:
+        stem = f"{PurePosixPath(link).stem}-"
+        owners = [owner for owner in {*rows, *names()} if stem.startswith(f"{owner}-")]
+        links.setdefault(max(owners, key=len, default=""), []).append(link)
     lines: list[str] = []
     for name, experiment in rows.items():
-        lines += _section(name, experiment, _figures_of(name, figures, rows))
+        lines += _section(name, experiment, links.get(name, []))
     return lines
 
 
@@ -126,9 +116,9 @@ def _section(name: str, experiment: ExperimentRows, figures: Sequence[str]) -> l
     number = "" if cells[0].number is None else f"{cells[0].number}. "
     title = "" if definition is None else f"{definition.title}: "
     seeds = ", ".join(map(str, sorted({cell.seed for cell in cells})))
-    rounds = format_range((cell.rounds for cell in cells), lambda count: f"{count:g}")
+    rounds = format_range((cell.rounds for cell in cells), "g")
     floors = [cell.floor for cell in cells if cell.floor is not None]
-    floor = f", floor {format_range(floors, lambda value: f'{value:.3f}')}" if floors else ""
+    floor = f", floor {format_range(floors, '.3f')}" if floors else ""
     lines = [
         f"## {number}{title}`{name}`",
         "",
@@ -150,17 +140,6 @@ def _section(name: str, experiment: ExperimentRows, figures: Sequence[str]) -> l
     return lines
 
 
-def _figures_of(name: str, figures: Sequence[str], rows: Mapping[str, ExperimentRows]) -> list[str]:
-    """Return the figures whose longest matching experiment name is this one."""
-    links = []
-    for link in figures:
-        stem = PurePosixPath(link).stem
-        owners = [owner for owner in {*rows, *names()} if f"{stem}-".startswith(f"{owner}-")]
-        if owners and max(owners, key=len) == name:
-            links.append(link)
-    return links
-
-
 def tables(cells: Sequence[CellRow]) -> list[str]:
     """Return the tables of one experiment as lines of Markdown."""
     lines: list[str] = []
@@ -179,10 +158,10 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _table(cells: Sequence[CellRow], measure: Measure) -> list[str]:
-    """Return a table, with sentences below on methods that have no column worth its room."""
+    """Return a table, with sentences below on methods with one number or none."""
     places: dict[tuple[str, str], list[CellRow]] = {}
     for cell in cells:
-        places.setdefault((cell.method, row_label(cell)), []).append(cell)
+        places.setdefault((cell.method, _row_label(cell)), []).append(cell)
     seeds = max(map(len, places.values()))
     told: dict[str, dict[str, str]] = {method: {} for method in by_method(cells)}
     for (method, line), own in places.items():
@@ -191,8 +170,8 @@ def _table(cells: Sequence[CellRow], measure: Measure) -> list[str]:
             fewer = f" ({len(values)} of {seeds} seeds)" if len(values) < seeds else ""
             told[method][line] = f"{format_estimate(values)}{fewer}"
     filled = {line for entries in told.values() for line in entries}
-    lines = [line for line in grouped(cells, row_label) if line in filled]
-    least = 2 if len(lines) > FEW_SCENARIOS else 1
+    lines = [line for line in grouped(cells, _row_label) if line in filled]
+    least = 2 if len(lines) > series.FEW_SCENARIOS else 1
     columns = [method for method, entries in told.items() if len(entries) >= least]
     rows = [[line, *(told[method].get(line, DASH) for method in columns)] for line in lines]
     single = [
@@ -209,30 +188,28 @@ def _table(cells: Sequence[CellRow], measure: Measure) -> list[str]:
 
 def format_estimate(values: Sequence[float], places: int = 3) -> str:
     """Return mean ± standard error, or the one value there is."""
-    estimate = mean_and_error(values)
+    estimate = series.mean_and_error(values)
     error = "" if estimate.error is None else f" ± {estimate.error:.{places}f}"
     return f"{estimate.mean:.{places}f}{error}"
 
 
-def row_label(cell: CellRow) -> str:
-    """Return what a cell's line in a table is called: its condition and labels."""
-    return scenario_name(cell, cell.axes)
+def _row_label(cell: CellRow) -> str:
+    return series.scenario_name(cell, cell.axes)
 
 
-def format_range(values: Iterable[float], shown: Callable[[float], str]) -> str:
-    """Return one value, or the least and the largest."""
+def format_range(values: Iterable[float], shown: str) -> str:
+    """Return one value, or the least and the largest, in a format."""
     ordered = sorted(values)
-    ends = dict.fromkeys((shown(ordered[0]), shown(ordered[-1])))
-    return " to ".join(ends)
+    return " to ".join(dict.fromkeys(f"{end:{shown}}" for end in (ordered[0], ordered[-1])))
 
 
 def attack_text(cells: Iterable[CellRow]) -> str:
-    """Return who attacks under which condition, by the attackers that the rows name."""
+    """Return the attacks of each condition, by the attackers that the rows name."""
     conditions = grouped(cells, lambda cell: cell.condition)
     texts = {condition: _attack_of(condition, own) for condition, own in conditions.items()}
     if len(set(texts.values())) == 1 and CALM in texts.values():
         return "Nobody attacks."
-    if len(texts) <= MOST_CONDITIONS:
+    if len(texts) <= 4:
         named = (
             text if text.startswith(f"{condition} by") else f"{condition}: {text}"
             for condition, text in texts.items()
@@ -267,5 +244,5 @@ def _attack_of(condition: str, cells: Sequence[CellRow]) -> str:
 
 
 def _percent(cells: Iterable[CellRow]) -> str:
-    shares = {round(100 * len(cell.malicious) / len(cell.samples)) for cell in cells}
-    return " to ".join(map(str, sorted({min(shares), max(shares)}))) + " %"
+    shares = (round(100 * len(cell.malicious) / len(cell.samples)) for cell in cells)
+    return f"{format_range(shares, 'd')} %"
