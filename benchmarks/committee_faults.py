@@ -69,7 +69,6 @@ class Misdeed(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name in the table."""
         beside = "" if self.beside is None else f", beside {self.beside}"
         return f"{self.fault or 'none'}{beside}"
 

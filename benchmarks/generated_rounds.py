@@ -124,11 +124,9 @@ class GeneratedChain(ChainBase):
             self.mine(ledger_state.UpdatesCommitted(self.state.round, tuple(waiting), words))
 
     def decide(self) -> None:
-        """End the round with a decision."""
         self.mine(self._decision())
 
     def abandon(self) -> None:
-        """End the round without one."""
         self.mine(ledger_state.RoundAbandoned(self.state.round, (), NO_DIGEST, NO_DIGEST))
 
     def ban(self) -> None:
@@ -140,7 +138,6 @@ class GeneratedChain(ChainBase):
             self.mine(ledger_state.ClientBanned(self.state.round, client, NO_DIGEST))
 
     def play(self, rounds: int, *, abandoned: float = 0.02) -> None:
-        """Record rounds, of which a share is abandoned."""
         for _ in range(rounds):
             self.commit()
             if self._rng.random() < abandoned:

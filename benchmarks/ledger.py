@@ -17,6 +17,7 @@ import argparse
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -45,7 +46,7 @@ class RecordedRounds:
 
     def __init__(self, chain: EmbeddedChain, members: int, trainers: int, clients: int) -> None:
         keys = (encoding.keccak256(b"PUBLIC TEST KEY of client %d" % i) for i in range(clients))
-        self._keys = sorted(map(KeySigner, keys), key=lambda signer: signer.address)
+        self._keys = sorted(map(KeySigner, keys), key=attrgetter("address"))
         registry = [types.RegisteredClient(key.address, 10 + i) for i, key in enumerate(self._keys)]
         words = [encoding.registry_word(client) for client in registry]
         _, batches = ledger_state.registry_batches(words)
@@ -60,11 +61,7 @@ class RecordedRounds:
         self.state = rounds.deployed(deployment, self.ledger.domain())
         self.registrations = [receipt]
         for batch, rest in batches:
-            receipt = self._sent(
-                lambda block, w=batch, r=rest: rounds.register_clients(self.state, w, r, block),  # type: ignore[misc]
-                lambda w=batch, r=rest: self.ledger.register_clients(w, r),  # type: ignore[misc]
-            )
-            self.registrations.append(receipt)
+            self.registrations.append(self._send("register_clients", batch, rest))
 
     @property
     def trainers(self) -> tuple[ClientId, ...]:
@@ -78,7 +75,6 @@ class RecordedRounds:
         return tuple(sorted({*self.trainers, *self.state.committee}))
 
     def signed_commitments(self, clients: Iterable[ClientId]) -> list[SignedCommitment]:
-        """Return a commitment of each client for the open round."""
         number, domain, signed = self.state.round, self.state.domain, []
         for client in clients:
             word = encoding.commitment_of(client, digest_of("payload", number))
@@ -105,28 +101,16 @@ class RecordedRounds:
         return decision, certificates
 
     def commit(self, signed: Sequence[SignedCommitment]) -> Receipt:
-        """Send commitments; return the receipt."""
-        return self._sent(
-            lambda block: rounds.commit_updates(self.state, self.state.round, signed, block),
-            lambda: self.ledger.commit_updates(self.state.round, signed),
-        )
+        return self._send("commit_updates", self.state.round, signed)
 
     def decide(self, made: Decision) -> Receipt:
-        """Send a decision; return the receipt."""
-        number = self.state.round
-        return self._sent(
-            lambda block: rounds.decide(self.state, number, *made, block),
-            lambda: self.ledger.decide(number, *made),
-        )
+        return self._send("decide", self.state.round, *made)
 
     def abandon(self) -> Receipt:
         """Let the deadline pass and end the round; return the receipt."""
         deadline = self.state.opened_block + self.state.deployment.deadline_blocks
         self.chain.mine(max(0, deadline - self.chain.head().number - 1))
-        return self._sent(
-            lambda block: rounds.abandon_round(self.state, self.state.round, block),
-            lambda: self.ledger.abandon_round(self.state.round),
-        )
+        return self._send("abandon_round", self.state.round)
 
     def _decision(self) -> ledger_state.SubmittedDecision:
         number = self.state.round
@@ -168,15 +152,12 @@ class RecordedRounds:
             replies=tuple(sign(keys[place], state.domain, reply) for place in places),
         )
 
-    def _sent(
-        self,
-        specified: Callable[[ledger_state.BlockContext], rounds.Step],
-        send: Callable[[], Receipt],
-    ) -> Receipt:
+    def _send(self, call: str, *arguments: Any) -> Receipt:
+        """Send a transaction, and move the state by the specification's function of its name."""
         head = self.chain.head()
-        receipt = send()
+        receipt: Receipt = getattr(self.ledger, call)(*arguments)
         block = ledger_state.BlockContext(head.number + 1, Digest(head.hash))
-        self.state, _ = specified(block)
+        self.state, _ = getattr(rounds, call)(self.state, *arguments, block)
         return receipt
 
 

@@ -51,11 +51,9 @@ class Contender:
 
     @property
     def is_there(self) -> bool:
-        """True if its environment is complete."""
         return self.peer is None or (ENVIRONMENTS / self.peer / ".installed").exists()
 
     def command(self, work: Path, out: Path, task: PeerTask) -> list[str]:
-        """Return the command that runs it, by the interpreter of its environment."""
         own = Path(sys.executable) if self.peer is None else ENVIRONMENTS / self.peer / "bin/python"
         module = ("-m", f"benchmarks.peers.{self.module}", str(work), str(out))
         sizes = ("--rounds", str(task.rounds), "--members", str(task.members))

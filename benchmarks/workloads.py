@@ -84,7 +84,6 @@ class Work:
 
     @property
     def tokens(self) -> bool:
-        """True for characters, false for images."""
         return self.model == "shakespeare_lstm"
 
     @property
@@ -125,7 +124,6 @@ class PeerWorkload:
     start: NDArray[np.float32]
 
     def tensors(self, client: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return inputs and labels of one client."""
         return torch.from_numpy(self.x[client]), torch.from_numpy(self.y[client])
 
 
@@ -238,12 +236,10 @@ class RoundClock:
     _cpu: float = 0.0
 
     def start(self) -> None:
-        """Begin a round."""
         self._cpu = tree_cpu_seconds(self.root)
         self._wall = time.perf_counter()
 
     def stop(self, **parts: float) -> None:
-        """End a round."""
         wall = time.perf_counter() - self._wall
         cpu = tree_cpu_seconds(self.root) - self._cpu
         self.rounds.append({"wall": wall, "cpu": cpu, **parts})

@@ -25,8 +25,6 @@ RUN = (
     *("--preset", "digits", "--run", "attacked", "--set", "protocol.rounds=30"),
     *("--set", "malice.attack=back-gradient", "--set", "malice.malicious_rate=0.3"),
 )
-ROUND = 20
-WIDTH, HEIGHT = 1280, 860
 
 
 def main() -> None:
@@ -39,18 +37,14 @@ def main() -> None:
             [*CMFL, "serve", "--home", home, "--port", "0"], stdout=subprocess.PIPE, text=True
         )
         try:
-            _photograph(_address_of(served))
+            addresses = (re.search(r"http://[\d.]+:\d+", line) for line in served.stdout or ())
+            address = next(filter(None, addresses), None)
+            if address is None:
+                raise RuntimeError("the service ended before it printed its address")
+            _photograph(address[0])
         finally:
             served.terminate()
             served.wait()
-
-
-def _address_of(served: subprocess.Popen[str]) -> str:
-    assert served.stdout is not None
-    for line in served.stdout:
-        if address := re.search(r"http://[\d.]+:\d+", line):
-            return address[0]
-    raise RuntimeError("the service ended before it printed its address")
 
 
 def _photograph(address: str) -> None:
@@ -59,22 +53,18 @@ def _photograph(address: str) -> None:
             executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
         )
         page = browser.new_page(
-            base_url=address, viewport={"width": WIDTH, "height": HEIGHT}, reduced_motion="reduce"
+            base_url=address, viewport={"width": 1280, "height": 860}, reduced_motion="reduce"
         )
-        for name, view in _views(address).items():
+        chain = httpx.get(f"{address}/v1/chains").json()["chains"][0]["name"]
+        deployments = httpx.get(f"{address}/v1/chains/{chain}/deployments").json()["deployments"]
+        run = f"#/runs/{chain}/{deployments[0]['address']}"
+        views = {"run": run, "round": f"{run}/rounds/20", "clients": f"{run}/clients"}
+        for name, view in views.items():
             page.goto(f"/dashboard/{view}")
             page.locator("main h1").first.wait_for()
             page.wait_for_load_state("networkidle")
             page.screenshot(path=TARGET / f"{name}.png")
         browser.close()
-
-
-def _views(address: str) -> dict[str, str]:
-    """Return the pages to photograph, by name."""
-    chain = httpx.get(f"{address}/v1/chains").json()["chains"][0]["name"]
-    deployments = httpx.get(f"{address}/v1/chains/{chain}/deployments").json()["deployments"]
-    run = f"#/runs/{chain}/{deployments[0]['address']}"
-    return {"run": run, "round": f"{run}/rounds/{ROUND}", "clients": f"{run}/clients"}
 
 
 if __name__ == "__main__":

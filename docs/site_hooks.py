@@ -27,13 +27,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 OUTSIDE = {
-    "CONTRIBUTING.md": "contributing.md",
-    "CHANGELOG.md": "changelog.md",
-    "SECURITY.md": "security.md",
+    **{f"{name.upper()}.md": f"{name}.md" for name in ("contributing", "changelog", "security")},
     "README.md": "index.md",
 }
 _NAMED_FENCE = re.compile(r"^(```\w+) \S+$", re.MULTILINE)
-"""A block with a name for the tests, which the site's Markdown takes for no block at all."""
+"""A block with a name for the tests, which the site's Markdown does not accept."""
 _LINK = re.compile(r"\]\((?P<up>(?:\.\./)+)(?P<target>[^)#\s]*)(?P<anchor>#[^)]*)?\)")
 
 
@@ -44,11 +42,12 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
         "reference/rest.md": rest_page(),
         "reference/contract.md": contract_page(),
     }
-    pages |= {
-        page: _links_from_root((ROOT / name).read_text("utf-8"))
-        for name, page in OUTSIDE.items()
-        if name != "README.md"
-    }
+    for name, page in OUTSIDE.items():
+        if name != "README.md":
+            text = (ROOT / name).read_text("utf-8")
+            for linked, its_page in OUTSIDE.items():
+                text = text.replace(f"]({linked})", f"]({its_page})")
+            pages[page] = text.replace("](docs/", "](")
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     return files
@@ -68,12 +67,6 @@ def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
         return f"]({posixpath.relpath(OUTSIDE[path], start)}{match['anchor'] or ''})"
 
     return _LINK.sub(mended, _NAMED_FENCE.sub(r"\1", markdown))
-
-
-def _links_from_root(text: str) -> str:
-    for name, page in OUTSIDE.items():
-        text = text.replace(f"]({name})", f"]({page})")
-    return text.replace("](docs/", "](")
 
 
 def commands_page() -> str:
@@ -104,14 +97,10 @@ def _commands(
 def _parameter_row(parameter: click.Parameter) -> str:
     names = ", ".join(f"`{name}`" for name in parameter.opts if name.startswith("-"))
     shown = names or f"`{(parameter.name or '').upper()}`"
-    return f"| {shown} | {_plain(getattr(parameter, 'help', None) or '')} | {_default(parameter)} |"
-
-
-def _default(parameter: click.Parameter) -> str:
-    if parameter.required:
-        return "required"
     value = parameter.default
-    return "" if value is None or callable(value) or value in ([], False) else f"`{value}`"
+    default = "" if value is None or callable(value) or value in ([], False) else f"`{value}`"
+    default = "required" if parameter.required else default
+    return f"| {shown} | {_plain(getattr(parameter, 'help', None) or '')} | {default} |"
 
 
 def _plain(text: str) -> str:
@@ -121,12 +110,8 @@ def _plain(text: str) -> str:
 def rest_page() -> str:
     """Return the reference of the REST service, from docs/openapi.json."""
     document: dict[str, Any] = json.loads((ROOT / "docs" / "openapi.json").read_text("utf-8"))
-    lines = [
-        "# REST",
-        "",
-        "Made from `docs/openapi.json`; [service](../service.md) explains it.",
-        "",
-    ]
+    text = "Made from `docs/openapi.json`; [service](../service.md) explains it."
+    lines = ["# REST", "", text, ""]
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             lines += [f"## {method.upper()} {path}", "", operation.get("description", ""), ""]
@@ -145,26 +130,16 @@ def rest_page() -> str:
 
 def contract_page() -> str:
     """Return the reference of the contract: its interface, and the sizes of the artefact."""
-    artefact = json.loads(
-        (resources.files("contracts") / "artifacts" / "committee_ledger.json").read_text("utf-8")
-    )
-    source = (resources.files("contracts") / "ICommitteeLedger.vyi").read_text("utf-8")
-    lines = [
-        "# Contract",
-        "",
-        "Functions, events and structs of `contracts/ICommitteeLedger.vyi`.",
-        "",
-    ]
+    contracts = resources.files("contracts")
+    artefact = json.loads((contracts / "artifacts" / "committee_ledger.json").read_text("utf-8"))
+    source = (contracts / "ICommitteeLedger.vyi").read_text("utf-8")
+    text = "Functions, events and structs of `contracts/ICommitteeLedger.vyi`."
+    lines = ["# Contract", "", text, ""]
     for kind in ("function", "event"):
         lines += [f"## {kind.capitalize()}s", "", f"| {kind} | arguments |", "| --- | --- |"]
-        lines += [
-            f"| `{entry['name']}` | {', '.join(_argument(i) for i in entry['inputs'])} |"
-            for entry in artefact["abi"]
-            if entry["type"] == kind
-        ]
+        for entry in artefact["abi"]:
+            if entry["type"] == kind:
+                arguments = (f"`{value['type']} {value['name']}`" for value in entry["inputs"])
+                lines.append(f"| `{entry['name']}` | {', '.join(arguments)} |")
         lines.append("")
     return "\n".join([*lines, "## Interface", "", "```python", source.rstrip(), "```", ""])
-
-
-def _argument(value: dict[str, Any]) -> str:
-    return f"`{value['type']} {value['name']}`"

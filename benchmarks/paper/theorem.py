@@ -77,7 +77,6 @@ class Objective:
         return float(np.linalg.eigvalsh(x.T @ x)[-1]) / self.samples / 2 + self.mu
 
     def value(self, weights: Weights) -> float:
-        """Return F(W)."""
         scores = self.inputs @ weights.T
         top = scores.max(axis=1)
         sums = np.log(np.exp(scores - top[:, None]).sum(axis=1)) + top
@@ -85,7 +84,6 @@ class Objective:
         return float(losses.mean() + self.mu / 2 * np.sum(weights * weights))
 
     def accuracy(self, weights: Weights) -> float:
-        """Return the share of the samples whose label has the largest score."""
         predicted = (self.inputs @ weights.T).argmax(axis=1)
         return float(np.mean(predicted == self.labels))
 
@@ -196,7 +194,6 @@ class ConvexProblem:
         self.heterogeneity = self.optimal_value - float(self.shares @ self.minima)
 
     def values(self, weights: Weights) -> NDArray[np.float64]:
-        """Return F_k(w) of client k at index k."""
         return np.array([client.value(weights) for client in self.clients])
 
     def shares_among(self, chosen: Sequence[int]) -> NDArray[np.float64]:
@@ -206,7 +203,6 @@ class ConvexProblem:
         return shares
 
     def mean_over(self, chosen: Sequence[int], values: NDArray[np.float64]) -> float:
-        """Return Σ p_{k,S} v_k over a set."""
         return float(self.shares_among(chosen) @ values[list(chosen)])
 
     def best_committee(self, members: int) -> tuple[int, ...]:
@@ -287,7 +283,6 @@ class AveragingSelection(NamedTuple):
     trainers: int
 
     def active(self, seed: Digest) -> tuple[ClientId, ...]:
-        """Return the n clients that the round's seed draws."""
         return inputs.sample_trainers(seed, self.clients, (), self.trainers)
 
     def accepted(

@@ -27,7 +27,6 @@ class Scenario(NamedTuple):
     axes: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        """Name it in a sentence."""
         labels = [f"{axis} = {label}" for axis, label in self.axes]
         return ", ".join([f"{self.experiment}: {self.condition}", *labels])
 

@@ -58,7 +58,6 @@ class FlowerServer:
         self.first: NDArray[np.float32] | None = None
 
     def main(self, grid: Grid, context: Context) -> None:  # noqa: ARG002 - Flower's signature
-        """Run the rounds."""
         FedAvg(fraction_train=1.0, fraction_evaluate=0.0).start(
             grid=grid,
             initial_arrays=ArrayRecord(self._module.state_dict()),

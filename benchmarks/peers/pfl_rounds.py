@@ -36,11 +36,9 @@ class TrainedModule(nn.Module):
         self.module = module
 
     def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return the mean cross-entropy."""
         return nn.functional.cross_entropy(self.module(x), y)
 
     def metrics(self, x: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
-        """Return the loss as pfl sums it."""
         with torch.no_grad():
             return {"loss": Weighted(float(self.loss(x, y)) * len(y), len(y))}
 
@@ -65,7 +63,6 @@ class Laps(TrainingProcessCallback):  # type: ignore[misc]
         self._clock = clock
 
     def on_train_begin(self, **_: Any) -> Metrics:
-        """Begin the warm-up."""
         self._clock.start()
         return Metrics()
 

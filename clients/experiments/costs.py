@@ -51,7 +51,6 @@ class RoundTraffic:
         self.requests = 0
 
     def ask(self, phase: str, asker: ClientId, asked: ClientId, question: int, answer: int) -> None:
-        """Count a request and its response, in bytes."""
         self.requests += 1
         self.move(phase, asker, asked, question)
         self.move(phase, asked, asker, answer)
@@ -110,7 +109,6 @@ class CommitteeTraffic:
         self._begin()
 
     def take(self, step: Sequence[Action]) -> None:
-        """Count the actions of one actor."""
         envelopes = [action.envelope for action in step if isinstance(action, PostEnvelope)]
         # The leader of the election settles first; it may post nothing else in that step.
         actor = envelopes[0].client if envelopes else self._settler
@@ -136,7 +134,6 @@ class CommitteeTraffic:
                     self._send("decision", actor, len(encode_call(ReportCall(report))))
 
     def close(self, row: RoundMetrics) -> None:
-        """End a round, and begin the next."""
         traffic, updates = self._round, self._published
         votes: Counter[ClientId] = Counter()
         for data, envelope in self._board.items():

@@ -69,7 +69,6 @@ class Stopwatch:
             self.spent[part] += self._clock() - begun
 
     def lap(self) -> None:
-        """Note the end of a round."""
         self._last, self._processor_last = self._clock(), self._processor()
 
     def watched(self, engine: Engine) -> Engine:

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import count as count_from
 from itertools import islice, product
 from pathlib import Path
@@ -78,7 +79,6 @@ class Cell:
         return digest_of([self.content, seed])
 
     def at_rate(self, factor: float) -> Cell:
-        """Return the cell with another learning rate."""
         training = self.configuration.training
         changed = training.model_copy(update={"learning_rate": training.learning_rate * factor})
         configuration = self.configuration.model_copy(update={"training": changed})
@@ -149,7 +149,6 @@ class CellFactory:
                     yield method, condition.name, points
 
     def cell(self, point: _Point, seed: int, more: Sequence[Setting] = ()) -> Cell:
-        """Return a cell, its configuration checked."""
         method, condition, points = point
         axes = (axis.name for axis in self.definition.axes)
         configuration = self._configuration(point, seed, more)
@@ -309,11 +308,7 @@ def rate_of(active: int, clients: int) -> float:
     return next((r for r, share in zip(rates, shares, strict=True) if share == active), rates[-1])
 
 
-_Place: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...]]
-"""Method, condition, and the label on each axis."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ExperimentPlan:
     """All runs of an experiment, the trials of learning rates before the cells."""
 
@@ -323,11 +318,9 @@ class ExperimentPlan:
     cells: tuple[Cell, ...]
     trials: tuple[Job, ...] = ()
     data: Path | None = None
-    _named: dict[str, Cell] = field(init=False, repr=False)
-    _places: dict[_Place, Cell] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Index the cells, each of which needs a name of its own."""
+        """Refuse equal names and long ones: a name is that of a folder."""
         for what, names, reason in (
             ("trials", self.trials, "rates of tuning must differ in their first six digits"),
             ("cells", self.cells, "their names differ only in signs that a file's name has not"),
@@ -337,28 +330,31 @@ class ExperimentPlan:
                 raise ConfigurationError(
                     f"experiment {self.experiment}: two {what} are called {name!r}: {reason}"
                 )
-        named = {cell.name: cell for cell in self.cells}
-        if len(longest := max(named, key=len, default="")) > LONGEST_NAME:
+        longest = max((cell.name for cell in self.cells), key=len, default="")
+        if len(longest) > LONGEST_NAME:
             raise ConfigurationError(
                 f"experiment {self.experiment}: cell {longest!r}: a name of over "
                 f"{LONGEST_NAME} letters"
             )
-        places = {_place_of(c.method.name, c.condition, c.axes): c for c in self.cells}
-        object.__setattr__(self, "_named", named)
-        object.__setattr__(self, "_places", places)
 
     def cell(self, name: str) -> Cell:
-        if name not in self._named:
-            shown = ", ".join(list(self._named)[:3])
+        named = {cell.name: cell for cell in self.cells}
+        if name not in named:
+            shown = ", ".join(list(named)[:3])
             raise ConfigurationError(
                 f"experiment {self.experiment} has no cell {name!r}; it has {len(self.cells)}, "
                 f"such as {shown} (cmfl experiment list {self.experiment})"
             )
-        return self._named[name]
+        return named[name]
+
+    @cached_property
+    def _places(self) -> dict[tuple[object, ...], Cell]:
+        places = ((c.method.name, c.condition, *sorted(c.axes.items())) for c in self.cells)
+        return dict(zip(places, self.cells, strict=True))
 
     def row_digest(self, row: CellRow) -> str | None:
         """Return the digest that a row must have with its seed, 0x-hex; None for another method."""
-        cell = self._places.get(_place_of(row.method, row.condition, row.axes))
+        cell = self._places.get((row.method, row.condition, *sorted(row.axes.items())))
         return None if cell is None else cell.digest_with(row.seed)
 
 
@@ -413,10 +409,6 @@ def plan_experiment(
 def missing_files(definition: Definition, data: Path | None) -> tuple[str, ...]:
     """Return the files that an experiment reads and that are not there."""
     return tuple(name for name in definition.files if data is None or not (data / name).is_file())
-
-
-def _place_of(method: str, condition: str, axes: Mapping[str, str]) -> _Place:
-    return method, condition, tuple(sorted(axes.items()))
 
 
 def _seeds(definition: Definition, quick: Quick, count: int | None) -> list[int]:

@@ -90,7 +90,6 @@ class RowStore:
         return self.out / self.experiment
 
     def rows(self) -> ExperimentRows:
-        """Return all rows; none where there is no file."""
         return rows.read_rows(self.path)
 
     def rows_of(self, plan: ExperimentPlan) -> ExperimentRows:

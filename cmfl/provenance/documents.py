@@ -42,7 +42,6 @@ class Difference:
 
     @property
     def sentence(self) -> str:
-        """The difference in words."""
         if self.reason:
             return f"{self.field} {self.reason}"
         match self.recorded, self.derived:
@@ -54,7 +53,6 @@ class Difference:
                 return f"{self.field} is {recorded}, and must be {derived}"
 
     def as_dict(self) -> dict[str, str | None]:
-        """Return it as plain data for JSON."""
         recorded = self.recorded or self.reason or None
         return {"field": self.field, "recorded": recorded, "derived": self.derived or None}
 

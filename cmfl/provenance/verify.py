@@ -77,7 +77,6 @@ class DocumentVerification:
 
     @property
     def sentence(self) -> str:
-        """The result in a sentence."""
         after = "" if self.round is None else f" after round {self.round}"
         text = {
             "current": f"every field is what the run leads to{after}",
@@ -89,7 +88,6 @@ class DocumentVerification:
         return f"{str(self.outcome).upper()}, {self.state}: {self.kind}: {text[self.state]}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
         return {
             "outcome": str(self.outcome),
             "state": str(self.state),
