@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from clients.datasets.registry import load_dataset
 from clients.experiments.baselines import MethodRound
 from clients.experiments.definition import Method
 from clients.experiments.kinds import MethodRun, MethodTask
+from clients.experiments.rows import StepSizes
 from clients.models.registry import model_named
 from clients.random_streams import named_stream
 from clients.runs.metrics import Quality
@@ -460,19 +461,44 @@ class TheoremOptions(federated_data.SettingsTable):
     averaging: bool = False
 
 
-def theorem_row(configuration: Configuration, method: Method, seed: int) -> dict[str, Any]:
-    """Return Theorem 1's terms for a method, under the names of an experiment's row.
+def _options(method: Method) -> TheoremOptions:
+    return parse_settings(TheoremOptions, method.options, "options")
 
-    `accuracy`, `loss` and `training_loss` are those after each round with the learning rate, the
-    losses without the L2 term. `extra.theorem` has the constants of the data and, under
-    `step_sizes`, for each of `theorem` and `rate` the `constants` of the path, `error` F(w) − F*
-    and `bound` after each round, and the `terms` of the last bound. Bound and terms are None where
-    φ_min is not above 0.
+
+def require(configuration: Configuration, method: Method) -> None:
+    """Refuse what the theorem is not about."""
+    mu = _options(method).mu
+    training, malice = configuration.training, configuration.malice
+    rate, server_rate = training.learning_rate, configuration.protocol.server_rate
+    plain = "Theorem 1 is about plain SGD"
+    refusals = {
+        f"model.name = {configuration.model.name}: Theorem 1 needs a strongly convex objective, "
+        f"and so model.name = {MODEL}": configuration.model.name != MODEL,
+        f"training.local_epochs = {training.local_epochs}: Theorem 1 is about tau steps, the same "
+        "for all clients: training.local_steps": training.local_steps is None,
+        f"training.proximal = {training.proximal}: {plain}": training.proximal is not None,
+        f"training.calibrated = true: {plain}": training.calibrated,
+        "malice is set: Theorem 1 is about honest clients": bool(
+            malice.malicious_rate or malice.members or malice.trainers
+        ),
+        f"protocol.server_rate = {server_rate}: Theorem 1 is about 1": server_rate != 1,
+        f"training.learning_rate = {rate}: must be below 2 / mu = {2 / mu:g}": rate * mu >= 2,
+    }
+    for sentence, is_refused in refusals.items():
+        if is_refused:
+            raise ConfigurationError(sentence)
+
+
+def play(task: MethodTask) -> MethodRun:
+    """Follow the paths of a run; the row's qualities are those with the learning rate.
+
+    Losses are without the L2 term. `extra.theorem` has the constants of the data and, for each of
+    the two `step_sizes`, the `constants` of the path, `error` F(w) − F* and `bound` after each
+    round, and the `terms` of the last bound. Bounds are None where φ_min is not above 0.
     """
-    options = parse_settings(TheoremOptions, method.options, "options")
-    configuration = configuration.model_copy(update={"seed": seed})
-    require(configuration, method)
-    clients = configuration.protocol.clients
+    configuration, options = task.configuration, _options(task.method)
+    require(configuration, task.method)
+    seed, clients = configuration.seed, configuration.protocol.clients
     data = load_dataset(configuration.data.choice(), clients, named_stream(seed, "data"))
     model = model_named(MODEL, data.form, configuration.model.options)
     parameters = configuration.parameters(model.dimension)
@@ -496,17 +522,21 @@ def theorem_row(configuration: Configuration, method: Method, seed: int) -> dict
         "rate": path(lambda _: training.learning_rate),
     }
     test = objective_of(data.test, data.collate, data.form.classes, mu=0.0)
-    together, mu, played = problem.together, problem.mu, paths["rate"].rounds
-    weights = [round_.weights for round_ in played]
-    accepted = [client for round_ in played for client in round_.accepted]
-    return {
-        "accuracy": [test.accuracy(one) for one in weights],
-        "loss": [test.value(one) for one in weights],
-        "training_loss": [together.value(one) - mu / 2 * float((one**2).sum()) for one in weights],
-        "times_aggregated": np.bincount(accepted, minlength=clients).tolist(),
-        "samples": problem.samples.tolist(),
-        "floor": majority_rate(data.test.y),
-        "extra": {
+    rounds: list[MethodRound] = []
+    accepted: list[int] = []
+    for of in paths["rate"].rounds:
+        penalty = problem.mu / 2 * float((of.weights**2).sum())
+        training_loss = problem.together.value(of.weights) - penalty
+        quality = Quality(test.accuracy(of.weights), test.value(of.weights), training_loss)
+        rounds.append(MethodRound(quality, trained=(), aggregated=()))
+        accepted += of.accepted
+        task.on_round()
+    return MethodRun(
+        rounds=tuple(rounds),
+        floor=majority_rate(data.test.y),
+        samples=tuple(problem.samples.tolist()),
+        times_aggregated=tuple(np.bincount(accepted, minlength=clients).tolist()),
+        extra={
             "theorem": {
                 "mu": problem.mu,
                 "smoothness": problem.smoothness,
@@ -515,14 +545,14 @@ def theorem_row(configuration: Configuration, method: Method, seed: int) -> dict
                 "optimal_accuracy": test.accuracy(problem.optimum),
                 "heterogeneity": problem.heterogeneity,
                 "best_committee": list(problem.best_committee(parameters.members)),
-                "local_steps": training.local_steps,
+                "local_steps": local_steps,
                 "step_sizes": {name: _told(of, local_steps) for name, of in paths.items()},
             }
         },
-    }
+    )
 
 
-def _told(path: TrainingPath, local_steps: int) -> dict[str, Any]:
+def _told(path: TrainingPath, local_steps: int) -> StepSizes:
     bounds = []
     for number in range(1, len(path.rounds) + 1):
         of = path.constants
@@ -534,43 +564,3 @@ def _told(path: TrainingPath, local_steps: int) -> dict[str, Any]:
         "bound": [None if bound is None else bound["total"] for bound in bounds],
         "terms": bounds[-1],
     }
-
-
-def require(configuration: Configuration, method: Method) -> None:
-    """Refuse what the theorem is not about."""
-    mu = parse_settings(TheoremOptions, method.options, "options").mu
-    training, malice = configuration.training, configuration.malice
-    rate, server_rate = training.learning_rate, configuration.protocol.server_rate
-    plain = "Theorem 1 is about plain SGD"
-    refusals = {
-        f"model.name = {configuration.model.name}: Theorem 1 needs a strongly convex objective, "
-        f"and so model.name = {MODEL}": configuration.model.name != MODEL,
-        f"training.local_epochs = {training.local_epochs}: Theorem 1 is about tau steps, the same "
-        "for all clients: training.local_steps": training.local_steps is None,
-        f"training.proximal = {training.proximal}: {plain}": training.proximal is not None,
-        f"training.calibrated = true: {plain}": training.calibrated,
-        "malice is set: Theorem 1 is about honest clients": bool(
-            malice.malicious_rate or malice.members or malice.trainers
-        ),
-        f"protocol.server_rate = {server_rate}: Theorem 1 is about 1": server_rate != 1,
-        f"training.learning_rate = {rate}: must be below 2 / mu = {2 / mu:g}": rate * mu >= 2,
-    }
-    for sentence, is_refused in refusals.items():
-        if is_refused:
-            raise ConfigurationError(sentence)
-
-
-def play(task: MethodTask) -> MethodRun:
-    """Follow the paths of a run; a round counts as played when all of them are."""
-    row = theorem_row(task.configuration, task.method, task.configuration.seed)
-    rounds = []
-    for measured in zip(row["accuracy"], row["loss"], row["training_loss"], strict=True):
-        rounds.append(MethodRound(quality=Quality(*measured), trained=(), aggregated=()))
-        task.on_round()
-    return MethodRun(
-        rounds=tuple(rounds),
-        floor=row["floor"],
-        samples=tuple(row["samples"]),
-        times_aggregated=tuple(row["times_aggregated"]),
-        extra=row["extra"],
-    )

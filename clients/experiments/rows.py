@@ -143,13 +143,13 @@ class StepSizes(TypedDict):
 
     error: list[float | None]
     bound: list[float | None] | None
-    constants: dict[str, float | None]
+    constants: dict[str, float | None] | None
     terms: dict[str, float] | None
 
 
 @with_config(_STRICT)
 class Theorem(TypedDict):
-    """Theorem 1 on the path of a run; see `theorem_row`."""
+    """Theorem 1 on the path of a run; see `benchmarks.paper.theorem.play`."""
 
     mu: float
     smoothness: float
