@@ -353,65 +353,53 @@ class PathRound(NamedTuple):
     error: float
 
 
-class TrainingPath(NamedTuple):
-    """A run's rounds and constants; None where all clients are alike, so that φ is undefined."""
+class TrainingPath:
+    """A run from w_1, and the extremes of the bound's constants that it shows."""
 
-    rounds: list[PathRound]
-    constants: Constants | None
-
-
-def follow_path(
-    problem: ConvexProblem,
-    choosing: AveragingSelection | CommitteeSelection,
-    start: Weights,
-    settings: PathSettings,
-) -> TrainingPath:
-    """Return the path of a run from w_1."""
-    observed = _Observations(problem, settings.members)
-    weights, rounds = start, []
-    for number in range(1, settings.rounds + 1):
-        seed = sha256(repr((settings.seed, "theorem", number)).encode())
-        steps = range((number - 1) * settings.local_steps, number * settings.local_steps)
-        updates = {}
-        for client in choosing.active(seed):
-            rng = named_stream(inputs.training_seed(seed, client), "batches")
-            updates[client] = weights - observed.trained(client, weights, steps, settings, rng)
-        sent = {client: vector_of_weights(update) for client, update in updates.items()}
-        accepted = choosing.accepted(vector_of_weights(weights), sent)
-        observed.set_accepted(accepted, weights)
-        weights = weights - sum(
-            share * updates[client]
-            for share, client in zip(problem.shares_among(accepted), accepted, strict=True)
-        )
-        error = problem.together.value(weights) - problem.optimal_value
-        rounds.append(PathRound(tuple(map(int, accepted)), weights, error))
-    return TrainingPath(rounds, observed.constants(start, settings.local_steps))
-
-
-class _Observations:
-    """The extremes that a run shows."""
-
-    def __init__(self, problem: ConvexProblem, members: int) -> None:
-        self.problem = problem
-        self._committee = problem.best_committee(members)
-        self._at_optimum = problem.values(problem.optimum)
+    def __init__(
+        self,
+        problem: ConvexProblem,
+        choosing: AveragingSelection | CommitteeSelection,
+        start: Weights,
+        settings: PathSettings,
+    ) -> None:
+        self.problem, self.settings = problem, settings
+        self.rounds: list[PathRound] = []
+        self._start = start
         self._variances = np.zeros(len(problem.clients))
         self._gradient = self._kappa = 0.0
         self._gaps: list[float] = []
         self._optimal_gaps: list[float] = []
+        committee = problem.best_committee(settings.members)
+        at_optimum = problem.values(problem.optimum)
+        weights = start
+        for number in range(1, settings.rounds + 1):
+            seed = sha256(repr((settings.seed, "theorem", number)).encode())
+            updates = {
+                client: weights - self._trained(client, weights, number, seed)
+                for client in choosing.active(seed)
+            }
+            sent = {client: vector_of_weights(update) for client, update in updates.items()}
+            accepted = choosing.accepted(vector_of_weights(weights), sent)
+            self._kappa = max(self._kappa, problem.committee_difference(accepted, committee))
+            at_start = problem.values(weights)
+            for gaps, values in ((self._gaps, at_start), (self._optimal_gaps, at_optimum)):
+                gap = problem.committee_gap(accepted, values, committee)
+                if gap is not None:
+                    gaps.append(gap)
+            shares = problem.shares_among(accepted)
+            weights = weights - sum(
+                share * updates[client] for share, client in zip(shares, accepted, strict=True)
+            )
+            error = problem.together.value(weights) - problem.optimal_value
+            self.rounds.append(PathRound(tuple(map(int, accepted)), weights, error))
 
-    def trained(
-        self,
-        client: int,
-        weights: Weights,
-        steps: range,
-        settings: PathSettings,
-        rng: np.random.Generator,
-    ) -> Weights:
-        """Return a client's local model after its steps of SGD from some weights."""
-        objective = self.problem.clients[client]
+    def _trained(self, client: ClientId, weights: Weights, number: int, seed: Digest) -> Weights:
+        """Return a client's local model after its steps of SGD in a round."""
+        objective, settings = self.problem.clients[client], self.settings
+        rng = named_stream(inputs.training_seed(seed, client), "batches")
         size = min(settings.batch_size, objective.samples)
-        for step in steps:
+        for step in range((number - 1) * settings.local_steps, number * settings.local_steps):
             residuals = objective.residuals(weights)
             moment, variance = objective.gradient_moments(weights, residuals, size)
             self._gradient = max(self._gradient, moment)
@@ -421,20 +409,9 @@ class _Observations:
             weights = weights - settings.step_size(step) * gradient
         return weights
 
-    def set_accepted(self, accepted: Sequence[int], weights: Weights) -> None:
-        """Take note of S_a, and of the model from which its round began."""
-        problem, committee = self.problem, self._committee
-        self._kappa = max(self._kappa, problem.committee_difference(accepted, committee))
-        for gaps, values in (
-            (self._gaps, problem.values(weights)),
-            (self._optimal_gaps, self._at_optimum),
-        ):
-            gap = problem.committee_gap(accepted, values, committee)
-            if gap is not None:
-                gaps.append(gap)
-
-    def constants(self, start: Weights, local_steps: int) -> Constants | None:
-        """Return what the bound is made of, None where no gap is defined."""
+    @property
+    def constants(self) -> Constants | None:
+        """The bound's constants; None where all clients are alike, so that φ is undefined."""
         if not (self._gaps and self._optimal_gaps):
             return None
         return Constants(
@@ -446,9 +423,23 @@ class _Observations:
             heterogeneity=self.problem.heterogeneity,
             least_gap=min(self._gaps),
             largest_gap=max(self._optimal_gaps),
-            start_squared=float(np.sum((start - self.problem.optimum) ** 2)),
-            local_steps=local_steps,
+            start_squared=float(np.sum((self._start - self.problem.optimum) ** 2)),
+            local_steps=self.settings.local_steps,
         )
+
+    def as_row(self) -> StepSizes:
+        """Return the constants, errors and bounds of the path for the run's row."""
+        constants, bounds = self.constants, []
+        for number in range(1, len(self.rounds) + 1):
+            steps = number * self.settings.local_steps
+            bound = None if constants is None else bound_after(steps, constants)
+            bounds.append(bound if bound is not None and isfinite(bound["total"]) else None)
+        return {
+            "constants": None if constants is None else asdict(constants),
+            "error": [entry.error for entry in self.rounds],
+            "bound": [None if bound is None else bound["total"] for bound in bounds],
+            "terms": bounds[-1],
+        }
 
 
 class TheoremOptions(federated_data.SettingsTable):
@@ -507,7 +498,7 @@ def play(task: MethodTask) -> MethodRun:
     training = configuration.training
     local_steps = training.local_steps or 0
 
-    def path(step_size: Callable[[int], float]) -> TrainingPath:
+    def followed(step_size: Callable[[int], float]) -> TrainingPath:
         choosing = (
             AveragingSelection(clients, parameters.trainers)
             if options.averaging
@@ -515,11 +506,11 @@ def play(task: MethodTask) -> MethodRun:
         )
         sizes = (parameters.rounds, local_steps, training.batch_size)
         settings = PathSettings(*sizes, step_size, parameters.members, seed)
-        return follow_path(problem, choosing, start, settings)
+        return TrainingPath(problem, choosing, start, settings)
 
     paths = {
-        "theorem": path(lambda step: 1 / (problem.mu * (step + problem.gamma))),
-        "rate": path(lambda _: training.learning_rate),
+        "theorem": followed(lambda step: 1 / (problem.mu * (step + problem.gamma))),
+        "rate": followed(lambda _: training.learning_rate),
     }
     test = objective_of(data.test, data.collate, data.form.classes, mu=0.0)
     rounds: list[MethodRound] = []
@@ -546,21 +537,7 @@ def play(task: MethodTask) -> MethodRun:
                 "heterogeneity": problem.heterogeneity,
                 "best_committee": list(problem.best_committee(parameters.members)),
                 "local_steps": local_steps,
-                "step_sizes": {name: _told(of, local_steps) for name, of in paths.items()},
+                "step_sizes": {name: path.as_row() for name, path in paths.items()},
             }
         },
     )
-
-
-def _told(path: TrainingPath, local_steps: int) -> StepSizes:
-    bounds = []
-    for number in range(1, len(path.rounds) + 1):
-        of = path.constants
-        bound = None if of is None else bound_after(number * local_steps, of)
-        bounds.append(bound if bound is not None and isfinite(bound["total"]) else None)
-    return {
-        "constants": None if path.constants is None else asdict(path.constants),
-        "error": [entry.error for entry in path.rounds],
-        "bound": [None if bound is None else bound["total"] for bound in bounds],
-        "terms": bounds[-1],
-    }

@@ -22,8 +22,8 @@ from benchmarks.paper.theorem import (
     ConvexProblem,
     Objective,
     PathSettings,
+    TrainingPath,
     bound_after,
-    follow_path,
     minimum,
     objective_of,
     play,
@@ -295,7 +295,7 @@ def path_settings(
 
 def test_one_step_of_one_client_is_gradient_descent() -> None:
     problem = ConvexProblem(divided(((1.0,), (0,))), MU)
-    path = follow_path(problem, AveragingSelection(1, 1), ZERO, path_settings())
+    path = TrainingPath(problem, AveragingSelection(1, 1), ZERO, path_settings())
     # The gradient at 0 is -1/2 and 1/2 in each row: W is 1/4 and -1/4 after a step of 1/2.
     (one,) = path.rounds
     assert one.accepted == (0,)
@@ -305,7 +305,7 @@ def test_one_step_of_one_client_is_gradient_descent() -> None:
 
 def test_what_two_clients_of_opposite_opinions_show() -> None:
     problem = ConvexProblem(OPPOSED, MU)
-    path = follow_path(problem, AveragingSelection(2, 2), ZERO, path_settings(rounds=3))
+    path = TrainingPath(problem, AveragingSelection(2, 2), ZERO, path_settings(rounds=3))
     # They cancel each other: the model stays at 0, which is w*.
     assert [one.accepted for one in path.rounds] == [(0, 1)] * 3
     assert np.abs(path.rounds[-1].weights).max() < 1e-15
@@ -335,7 +335,7 @@ def test_gradient_descent_with_the_theorems_steps_comes_near_the_optimum() -> No
         members=1,
         seed=0,
     )
-    path = follow_path(problem, AveragingSelection(3, 3), ZERO, plan)
+    path = TrainingPath(problem, AveragingSelection(3, 3), ZERO, plan)
     errors = [one.error for one in path.rounds]
     assert 0 <= errors[-1] < 0.02 < errors[0]
     assert path.constants is not None
