@@ -28,13 +28,13 @@ Part = str | Path | Mapping[str, object] | Callable[..., object]
 """A method or an attack: a name, a table, or a function; a method also the path of a preset."""
 
 USUAL_SHARE = 0.2
-_SHARE = {"share": USUAL_SHARE}
+_TOLERANT = {"f": {"share": USUAL_SHARE}}
 METHODS: dict[str, dict[str, Any]] = {
     "fedavg": {"kind": "federated", "aggregator": "FedAvg"},
     "median": {"kind": "federated", "aggregator": "Median"},
-    "trimmed-mean": {"kind": "federated", "aggregator": "TrMean", "options": {"f": _SHARE}},
-    "krum": {"kind": "federated", "aggregator": "Krum", "options": {"f": _SHARE}},
-    "multi-krum": {"kind": "federated", "aggregator": "MultiKrum", "options": {"f": _SHARE}},
+    "trimmed-mean": {"kind": "federated", "aggregator": "TrMean", "options": _TOLERANT},
+    "krum": {"kind": "federated", "aggregator": "Krum", "options": _TOLERANT},
+    "multi-krum": {"kind": "federated", "aggregator": "MultiKrum", "options": _TOLERANT},
     "geometric-median": {"kind": "federated", "aggregator": "GeometricMedian"},
     "centered-clipping": {
         "kind": "federated",
@@ -67,9 +67,8 @@ def method_table(method: Part, folder: Path, share: float | None) -> dict[str, A
     name = str(method)
     if name in METHODS:
         table = {"name": name, **METHODS[name]}
-        options = table.get("options", {})
-        if share is not None and options.get("f") is _SHARE:
-            table["options"] = {**options, "f": {"share": float(share)}}
+        if share is not None and table.get("options") is _TOLERANT:
+            table["options"] = {"f": {"share": float(share)}}
         return table
     if name in PRESETS:
         return {"name": name, "rules": name}
