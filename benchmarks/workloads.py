@@ -113,10 +113,7 @@ def module_of(work: Work) -> nn.Module:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PeerWorkload:
-    """A workload with its data in the order of the steps: x and y, shape (clients, samples, ...).
-
-    The first round starts from the parameters `start`, shape (d,).
-    """
+    """A workload: x and y by client in the order of the steps, and start parameters, shape (d,)."""
 
     work: Work
     x: NDArray[Any]

@@ -50,11 +50,7 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def method_table(method: Part, folder: Path, share: float | None) -> dict[str, Any]:
-    """Return a method, as `compare` takes it, as a table of an experiment.
-
-    `share` is the share of the updates that a robust aggregator tolerates, unless its options name
-    another.
-    """
+    """Return a method, as `compare` takes it, that tolerates a share of the updates, as a table."""
     from clients.aggregators import GROUP
     from clients.configuration.parsing import PRESETS, TOML
     from ledger.io.user_code import named_code
@@ -107,10 +103,7 @@ def _own_method(method: Mapping[str, object], folder: Path) -> dict[str, Any]:
 def condition_table(
     attack: Part | None, folder: Path, malice: Mapping[str, object]
 ) -> dict[str, Any]:
-    """Return an attack, as `compare` takes it, as a condition of an experiment.
-
-    `malice` has settings by full name, which an attack may override.
-    """
+    """Return an attack, as `compare` takes it, as a condition with settings of `malice`."""
     if attack is None or attack == "none":
         return {"name": "no attack"}
     own: Mapping[str, object] = attack if isinstance(attack, Mapping) else {"attack": attack}
@@ -191,10 +184,7 @@ class Comparison:
         )
 
     def summary(self) -> Table:
-        """Return the final accuracy over seeds: mean, standard error, and how many seeds.
-
-        Nothing but seeds is averaged. The error is None for a single seed.
-        """
+        """Return the final accuracy over seeds: mean, error (None for one seed), and count."""
         from clients.experiments.series import finals_of, grouped, mean_and_error
 
         rows = []

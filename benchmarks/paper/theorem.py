@@ -214,11 +214,7 @@ class ConvexProblem:
     def committee_gap(
         self, accepted: Sequence[int], values: NDArray[np.float64], committee: Sequence[int]
     ) -> float | None:
-        """Return φ(S_a, w) = (Σ_{S_a} p F_k(w) − Σ_{S_c*} p F_k*) / (F(w) − Σ p_k F_k*).
-
-        This is definition 2 for one set at one model with F_k(w) = `values`, not its mean over all
-        possible sets. None where it would be 0 / 0: at w* where Γ = 0.
-        """
+        """Return φ(S_a, w), definition 2 for one set and F_k(w) = `values`; None for 0 / 0."""
         below = float(self.shares @ values) - float(self.shares @ self.minima)
         if below <= 0:
             return None
@@ -443,10 +439,7 @@ class TrainingPath:
 
 
 class TheoremOptions(federated_data.SettingsTable):
-    """Weight `mu` of the L2 term, and whether to use FedAvg over n clients, not a committee.
-
-    With mu below 1e-6 F* would not be exact to the decimals of a row (see `GRADIENT_NORM`).
-    """
+    """The weight of the L2 term, and whether to average n clients without a committee."""
 
     mu: Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)] = 0.01
     averaging: bool = False

@@ -71,10 +71,7 @@ class Results:
 
 
 def is_above(difference: Estimate, margin: float = 0.0) -> bool | None:
-    """Return whether a difference is above a margin or below, by a paired t-test at 5 percent.
-
-    None where the test cannot tell, as with one seed.
-    """
+    """Return whether a difference is above a margin, by a paired t-test at 5%; None if unclear."""
     if difference.error is None:
         return None
     critical = float(stdtrit(difference.count - 1, 0.975))
@@ -119,10 +116,7 @@ class Claim:
 
 
 def answer_to(findings: Sequence[ClaimFinding]) -> ClaimAnswer:
-    """Return the answer that follows from the findings of all places.
-
-    A place where the test cannot tell keeps a claim from holding, but does not refute it.
-    """
+    """Return the answer that follows from the findings of all places."""
     decided = [finding.holds for finding in findings if finding.holds is not None]
     if not findings:
         return ClaimAnswer.MISSING
@@ -155,10 +149,7 @@ Test: TypeAlias = Callable[[Results, Scenario], list[ClaimFinding]]
 def claims_of(
     number: int, source: str, *claims: str | tuple[str, str, *tuple[Test, ...]]
 ) -> tuple[Claim, ...]:
-    """Return claims, tested in every place of the experiments of a number.
-
-    A text among the claims is the source of those that follow.
-    """
+    """Return claims on the experiments of a number; a text sets the source of those that follow."""
 
     def everywhere(*tests: Test) -> Callable[[Results], list[ClaimFinding]]:
         return lambda results: [
@@ -186,10 +177,7 @@ def where(words: Sequence[str], test: Test) -> Test:
 
 
 def compared(method: str, others: Sequence[str], measure: Measure, *, above: bool = True) -> Test:
-    """Return the test of whether a method's number is above, or below, that of each other.
-
-    Others without rows there are left out. The numbers shown are the method's less another's.
-    """
+    """Return the test of whether a method's number is above, or below, that of each other one."""
 
     def test(results: Results, place: Scenario) -> list[ClaimFinding]:
         found = {

@@ -1,8 +1,4 @@
-"""The contenders of this project: the engine alone, and whole CMFL rounds with a committee.
-
-Without `--members` the engine trains all clients and averages their updates, as the other
-contenders do. With `--members C` it plays whole rounds of `cmfl run`.
-"""
+"""The contenders of this project: the engine alone, and with `--members` whole CMFL rounds."""
 
 from __future__ import annotations
 

@@ -142,10 +142,7 @@ class FederatedServer:
     def take(
         self, sent: Mapping[ClientId, NDArray[np.float32]], rng: np.random.Generator
     ) -> tuple[ClientId, ...]:
-        """Move the model, w_{t+1} = w_t - eta Delta, and return the clients whose updates it used.
-
-        It does not move if too few updates are finite, or float32 cannot hold the next model.
-        """
+        """Set w_{t+1} = w_t - eta Delta if that is finite, and return the clients it is made of."""
         samples = [self.samples[client] for client in sent]
         selection = self.settings.aggregation.aggregate(
             list(sent.values()), samples, self.last, rng
@@ -303,10 +300,7 @@ Draws: TypeAlias = Mapping[ClientId, Sequence[tuple[ClientId, ...]]]
 def draw_sources(
     participants: Sequence[ClientId], segments: int, replicas: int, rng: np.random.Generator
 ) -> Draws:
-    """Return P(i, s): R different others for every segment.
-
-    Each participant deals all others out in a random order before it deals one again.
-    """
+    """Return P(i, s): R others for every segment, dealt out in random order before one comes again."""
     draws: dict[ClientId, list[tuple[ClientId, ...]]] = {}
     for client in participants:
         others = [other for other in participants if other != client]

@@ -96,10 +96,7 @@ class Axis(_Table):
 
 
 class Tuning(_Table):
-    """The choice of each method's learning rate, once for all its cells.
-
-    Without a condition or the label of an axis, the first one is taken.
-    """
+    """The choice of each method's learning rate, at the first condition and labels by default."""
 
     rates: Annotated[list[Factor], Field(min_length=1)] = [0.25, 0.5, 1.0, 2.0]
     seeds: Annotated[list[Seed], Field(min_length=1)] = [100, 101, 102, 103]

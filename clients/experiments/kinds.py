@@ -77,11 +77,7 @@ class Stopwatch:
         return TimedEngine(engine, self)
 
     def seconds(self, *, is_committee: bool) -> CellSeconds:
-        """Return the seconds up to the last round.
-
-        The rest of the rounds is the ledger's for a committee. For others it is making a model of
-        updates, which counts as scoring.
-        """
+        """Return the seconds up to the last round, the rest as the ledger's or else as scoring."""
         parts = {part: self.spent[part] for part in (TRAINING, SCORING, EVALUATION)}
         rest = self._last - self._opened - sum(parts.values())
         if not parts[TRAINING]:  # a kind that trains without an engine

@@ -87,10 +87,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A cell that is to be played, with the factor of its learning rate.
-
-    A trial is played only to choose the learning rate of its method; no result has its cell.
-    """
+    """A cell to play with a factor of its learning rate; a trial only serves to choose one."""
 
     cell: Cell
     factor: float
@@ -366,10 +363,7 @@ def plan_experiment(
     is_quick: bool = False,
     data: Path | None = None,
 ) -> ExperimentPlan:
-    """Return what an experiment runs, with valid configurations; it does not load data.
-
-    `seeds` is the number of its seeds, of which more follow its last one. None for all it names.
-    """
+    """Return the runs of an experiment with so many seeds, None for its own; do not load data."""
     missing = missing_files(definition, data)
     if missing:
         where = f"there is no {data}/{missing[0]}"

@@ -96,10 +96,7 @@ def learning_rates(
 
 
 def sections(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()) -> list[str]:
-    """Return the section of each experiment: tables, figures and audited points.
-
-    `figures` are links; each is shown with the experiment whose name its file begins with.
-    """
+    """Return the section of each experiment, with links to the figures that have its name."""
     links: dict[str, list[str]] = {}
     for link in figures:
         stem = f"{PurePosixPath(link).stem}-"

@@ -43,10 +43,7 @@ def _unpacking(archive: Path) -> Iterator[tarfile.TarFile]:
 
 
 def read_stored(out: Path, name: str, max_bytes: int) -> bytes:
-    """Return a file of an experiment, loose or packed, by its path from the folder of the rows.
-
-    It reads at most one byte more than the limit, so that a caller detects a larger file.
-    """
+    """Return a file, loose or packed; of a larger one, a byte more than the limit."""
     archive = out / f"{PurePosixPath(name).parts[0].removesuffix('.jsonl')}{SUFFIX}"
     try:
         return read_file(out / name, max_bytes)
@@ -63,10 +60,7 @@ def read_stored(out: Path, name: str, max_bytes: int) -> bytes:
 
 
 def pack(out: Path, experiment: str) -> Path:
-    """Move an experiment's loose rows and run folders into its archive; the same bytes each time.
-
-    It stores the files of a run's folder, and no home below it: that is of an interrupted cell.
-    """
+    """Move loose rows and run folders into the archive; the same rows make the same bytes."""
     rows, folder = out / f"{experiment}.jsonl", out / experiment
     archive = out / f"{experiment}{SUFFIX}"
     temporary = archive.with_suffix(".part")
@@ -321,10 +315,7 @@ def read_rows(path: Path) -> ExperimentRows:
 
 
 def read_experiments(folder: Path, experiment: str | None = None) -> dict[str, ExperimentRows]:
-    """Return the rows and the definition of each experiment that has rows in a folder.
-
-    `experiment` is a name, or the path of a TOML file; None for all that have rows.
-    """
+    """Return rows and definition of one experiment, a name or a TOML, or of all with rows."""
     known, stored = definitions.names(), {}
     if experiment is not None:
         stored[definitions.name_of(experiment)] = experiment

@@ -95,10 +95,7 @@ def cells_of(lines: Lines) -> list[CellRow]:
 
 
 def well_filled(cells: Sequence[CellRow]) -> tuple[list[CellRow], list[str]]:
-    """Return the cells of methods that were run in several scenarios, and the other methods.
-
-    A table leaves out a column that would have one number.
-    """
+    """Return the cells of methods that ran in several scenarios, and the names of the others."""
     scenarios = {
         method: {scenario_name(cell, cell.axes) for cell in own if cell.final is not None}
         for method, own in by_method(cells).items()
@@ -177,10 +174,7 @@ def floor_of(cells: Iterable[CellRow]) -> float | None:
 
 
 class PlotLine(NamedTuple):
-    """One line of a figure: x ascending, means over seeds, and one standard error of each.
-
-    An error is 0 where a single seed was measured.
-    """
+    """A line of a figure: x ascending, means over seeds, and standard errors, 0 for one seed."""
 
     name: str
     x: tuple[float, ...]

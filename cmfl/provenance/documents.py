@@ -67,10 +67,7 @@ _ABSENT = object()
 
 
 def differences(recorded: Any, derived: Any, field: str = "") -> Iterator[Difference]:
-    """Yield the fields in which a document differs from the derived one.
-
-    Types count: true is not 1, and 1.0 is not 1. It looks no deeper than the derived document.
-    """
+    """Yield the fields in which a document differs from the derived one; types count."""
     if type(recorded) is type(derived) and isinstance(derived, dict | list):
         theirs, own = (
             value if isinstance(value, dict) else dict(enumerate(value))
@@ -471,10 +468,7 @@ def read_document(path: Path) -> ProvenanceDocument:
 
 
 def crate_differences(folder: Path, derived: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
-    """Yield the files of a crate that are not the run's, each with a reason.
-
-    The metadata file only has to be a plain file here: `differences` compares its fields.
-    """
+    """Yield the files of a crate that are not the run's; `differences` compares the metadata."""
     with os.scandir(folder) as entries:
         names = {entry.name: entry for entry in islice(entries, MAX_NAMES)}
     for name in sorted(names.keys() - derived.keys()):
