@@ -300,7 +300,7 @@ Draws: TypeAlias = Mapping[ClientId, Sequence[tuple[ClientId, ...]]]
 def draw_sources(
     participants: Sequence[ClientId], segments: int, replicas: int, rng: np.random.Generator
 ) -> Draws:
-    """Return P(i, s): R others for every segment, dealt out in random order before one comes again."""
+    """Return P(i, s): R others for every segment, each dealt once before one comes again."""
     draws: dict[ClientId, list[tuple[ClientId, ...]]] = {}
     for client in participants:
         others = [other for other in participants if other != client]
