@@ -146,10 +146,12 @@ Test: TypeAlias = Callable[[Results, Scenario], list[ClaimFinding]]
 """The findings at one place: none where the place is not of the claim, or has no rows."""
 
 
-def claims_of(
-    number: int, source: str, *claims: str | tuple[str, str, *tuple[Test, ...]]
-) -> tuple[Claim, ...]:
-    """Return claims on the experiments of a number; a text sets the source of those that follow."""
+Claims: TypeAlias = dict[str, tuple[str, *tuple[Test, ...]]]
+"""Sentences, each with its test in words and in code."""
+
+
+def claims_of(number: int, source: str, claims: Claims) -> tuple[Claim, ...]:
+    """Return the claims of a source, tested in every place of the experiments of a number."""
 
     def everywhere(*tests: Test) -> Callable[[Results], list[ClaimFinding]]:
         return lambda results: [
@@ -159,14 +161,10 @@ def claims_of(
             for finding in test(results, place)
         ]
 
-    listed = []
-    for claim in claims:
-        if isinstance(claim, str):
-            source = claim
-        else:
-            sentence, words, *tests = claim
-            listed.append(Claim(source, sentence, words, everywhere(*tests)))
-    return tuple(listed)
+    return tuple(
+        Claim(source, sentence, words, everywhere(*tests))
+        for sentence, (words, *tests) in claims.items()
+    )
 
 
 def where(words: Sequence[str], test: Test) -> Test:
