@@ -258,7 +258,19 @@ def training(plan: GpuPlan, folder: Path, device: str, _left: float) -> list[Row
         data = data_of(make_workload(work))
         model = model_named(work.model, data.form, work.options)
         rows.append(_trained(name, model, data, training_of(work), plan.repeats, device))
-    return [*rows, _adapters_trained(plan.adapters, folder, plan.repeats, device)]
+    run = plan.adapters
+    run.write_base(folder)
+    tokens = run.vocabulary
+    form = DataForm(
+        (TEXT_LENGTH,), tokens, input_dtype="int64", vocabulary=tokens, task="causal-lm"
+    )
+    rng = np.random.default_rng(0)
+    texts = [rng.integers(0, tokens, (TEXTS, TEXT_LENGTH)) for _ in range(run.clients)]
+    train = tuple(frozen_samples(x, next_tokens("made", x)) for x in texts)
+    model = model_named("hf", form, {"path": str(folder), "targets": "c_attn"})
+    settings = LocalTraining(learning_rate=0.5, batch_size=4, local_steps=2)
+    data = FederatedData("made", form, train, train[0])
+    return [*rows, _trained("LoRA", model, data, settings, plan.repeats, device)]
 
 
 def large_round(plan: GpuPlan, folder: Path, device: str, _left: float) -> Row:
@@ -287,22 +299,6 @@ def large_round(plan: GpuPlan, folder: Path, device: str, _left: float) -> Row:
         "round s": float(spent[0]),
         "training s": float(spent[1]),
     }
-
-
-def _adapters_trained(run: AdapterRun, base: Path, repeats: int, device: str) -> Row:
-    """Return what the training of a transformer's adapters costs."""
-    run.write_base(base)
-    tokens = run.vocabulary
-    form = DataForm(
-        (TEXT_LENGTH,), tokens, input_dtype="int64", vocabulary=tokens, task="causal-lm"
-    )
-    rng = np.random.default_rng(0)
-    texts = [rng.integers(0, tokens, (TEXTS, TEXT_LENGTH)) for _ in range(run.clients)]
-    train = tuple(frozen_samples(x, next_tokens("made", x)) for x in texts)
-    model = model_named("hf", form, {"path": str(base), "targets": "c_attn"})
-    settings = LocalTraining(learning_rate=0.5, batch_size=4, local_steps=2)
-    data = FederatedData("made", form, train, train[0])
-    return _trained("LoRA", model, data, settings, repeats, device)
 
 
 def _trained(

@@ -51,14 +51,11 @@ CASES = (
 def main() -> None:
     """Print and write down the costs of long histories, or print those of a start on a node."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--share", type=float, default=1.0, help="share of the rounds to generate")
     parser.add_argument("--node", action="store_true", help="read the rounds from a node instead")
-    arguments = parser.parse_args()
-    if arguments.node:
-        rounds = round(5_000 * arguments.share)
-        show(_starts(rounds), f"{rounds:,} rounds")
+    if parser.parse_args().node:
+        show(_starts(5_000), "5,000 rounds")
         return
-    rows = [_measure(round(n * arguments.share), sizes, most) for n, sizes, most in CASES]
+    rows = [_measure(*case) for case in CASES]
     show(rows, heads=[f"{r['rounds']:,} rounds, {r['trainers']} trainers" for r in rows])
     keep(RESULTS / "history.json", rows)
 

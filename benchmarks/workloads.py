@@ -172,11 +172,7 @@ def flat(module: nn.Module) -> NDArray[np.float32]:
 
 def load_flat(module: nn.Module, vector: torch.Tensor) -> None:
     """Copy a vector into the trained parameters."""
-    parameters = trained_parameters(module)
-    parts = vector.split([parameter.numel() for parameter in parameters])
-    with torch.no_grad():
-        for parameter, part in zip(parameters, parts, strict=True):
-            parameter.copy_(part.view_as(parameter))
+    nn.utils.vector_to_parameters(vector.clone(), trained_parameters(module))
 
 
 def run_sgd(module: nn.Module, workload: PeerWorkload, client: int) -> None:

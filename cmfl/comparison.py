@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from clients.datasets.own_data import Data
-    from clients.experiments.plan import ExperimentPlan
     from clients.experiments.rows import CellRow
     from clients.experiments.run import JobFailed
 
@@ -269,9 +268,6 @@ def compare(
         settings: further settings by full name.
         **keywords: settings of all runs, as for `run`.
 
-    Returns:
-        The comparison, with `rows`, `curves`, `summary()` and `plot()`.
-
     Raises:
         ConfigurationError: an argument is wrong, or no run could be played.
     """
@@ -293,6 +289,7 @@ def compare(
         axes, labels = _axes(over or {}, folder)
         document = {
             "title": "A comparison",
+            "audited": int(recorded),
             "preset": base,
             "seeds": [index(seed) for seed in values],
             "methods": [method_table(method, folder, share) for method in methods],
@@ -303,8 +300,7 @@ def compare(
                 *_settings(common, folder),
             ],
         }
-        plan = _plan(document, recorded=recorded)
-        return _played(plan, folder, jobs, labels, progress)
+        return _played(document, folder, jobs, labels, progress)
 
 
 def sweep(
@@ -369,33 +365,27 @@ def _in_place_of(preset: str, parts: Parts, folder: Path) -> list[tuple[str, Any
     return settings
 
 
-def _plan(document: dict[str, Any], *, recorded: bool) -> ExperimentPlan:
-    """Return what a comparison plays."""
-    from pydantic import ValidationError
-
-    from clients.configuration.parsing import first_error
-    from clients.experiments.definition import Definition, require_consistent
-    from clients.experiments.plan import plan_experiment
-
-    try:
-        definition = Definition.model_validate({**document, "audited": int(recorded)})
-    except ValidationError as error:
-        raise ConfigurationError(f"comparison: {first_error(error)}") from error
-    require_consistent(definition, NAME)
-    return plan_experiment(NAME, definition)
-
-
 def _played(
-    plan: ExperimentPlan,
+    document: dict[str, Any],
     folder: Path,
     jobs: int,
     labels: Mapping[str, Mapping[str, object]],
     progress: bool | None,
 ) -> Comparison:
+    from pydantic import ValidationError
+
+    from clients.configuration.parsing import first_error
+    from clients.experiments.definition import Definition, require_consistent
+    from clients.experiments.plan import plan_experiment
     from clients.experiments.run import RowStore, require_data, run_experiment
     from ledger.io.processes import task_pool
 
-    store = RowStore(folder, NAME)
+    try:
+        definition = Definition.model_validate(document)
+    except ValidationError as error:
+        raise ConfigurationError(f"comparison: {first_error(error)}") from error
+    require_consistent(definition, NAME)
+    plan, store = plan_experiment(NAME, definition), RowStore(folder, NAME)
     require_data(plan, store.rows_of(plan))
     with task_pool(jobs) as processes, tracking(f"{NAME}, rounds", shown=progress) as show:
         done = run_experiment(
