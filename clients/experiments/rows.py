@@ -347,21 +347,20 @@ def sorted_rows(rows: Mapping[str, ExperimentRows]) -> dict[str, ExperimentRows]
 
 
 def _sorted(experiment: ExperimentRows) -> tuple[CellRow, ...]:
-    definition = experiment.definition
-    if definition is None:
-        methods, conditions, axes = [], [], {}
-    else:
-        methods = [method.name for method in definition.methods]
-        conditions = [condition.name for condition in definition.conditions]
-        axes = {axis.name: [point.label for point in axis.values] for axis in definition.axes}
+    known: dict[str, Sequence[str]] = {}
+    if (of := experiment.definition) is not None:
+        known = {f"axis {axis.name}": [point.label for point in axis.values] for axis in of.axes}
+        known |= {"method": [method.name for method in of.methods]}
+        known |= {"condition": [condition.name for condition in of.conditions]}
 
-    def order(known: Sequence[str], name: str) -> tuple[int, str]:
+    def order(what: str, name: str) -> tuple[int, str]:
         # Unknown names come last, in alphabetical order.
-        return (known.index(name) if name in known else len(known), name)
+        names = known.get(what, [])
+        return (names.index(name) if name in names else len(names), name)
 
     def key(cell: CellRow) -> tuple[object, ...]:
-        labels = [order(axes.get(axis, []), label) for axis, label in cell.axes.items()]
-        return (order(conditions, cell.condition), labels, order(methods, cell.method), cell.seed)
+        labels = [order(f"axis {axis}", label) for axis, label in cell.axes.items()]
+        return (order("condition", cell.condition), labels, order("method", cell.method), cell.seed)
 
     return tuple(sorted(experiment.cells, key=key))
 
