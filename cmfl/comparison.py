@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 Part = str | Path | Mapping[str, object] | Callable[..., object]
 """A method or an attack: a name, a table, or a function; a method also the path of a preset."""
-
 USUAL_SHARE = 0.2
 _TOLERANT = {"f": {"share": USUAL_SHARE}}
 METHODS: dict[str, dict[str, Any]] = {

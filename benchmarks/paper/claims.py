@@ -28,7 +28,6 @@ from clients.experiments.series import mean_and_error, spearman
 FEDAVG, FIRST, SECOND = "FedAvg", "CMFL-I", "CMFL-II"
 ACTIVE, TYPICAL, AS_MANY = "FedAvg-active", "FedAvg-trainers", "FedAvg-aggregated"
 """FedAvg over all active clients, over the n trainers, and over as many as are aggregated."""
-
 SLIGHTLY = 0.02
 """What we take "slightly weaker" to mean: two points of accuracy."""
 LOW, HIGH = 0.4, 0.8
@@ -43,7 +42,6 @@ POINT = 0.01
 """By how much more accurate than typical FL we call it no longer as poor: one point."""
 KEPT, LOST = 0.98, 0.9
 """Shares of the clean accuracy: what resists keeps the first, what fails loses the second."""
-
 final: Measure = attrgetter("final")
 
 

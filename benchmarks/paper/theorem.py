@@ -48,7 +48,6 @@ MODEL = "softmax"
 """The one built-in model whose objective is strongly convex once there is an L2 term."""
 GRADIENT_NORM = 1e-6
 """‖∇F‖ below which a point counts as the minimum: F is then within 1e-12 / (2 mu) of F*."""
-
 Weights: TypeAlias = NDArray[np.float64]
 """W, one row per class; the last column are the biases. Shape (classes, inputs + 1)."""
 

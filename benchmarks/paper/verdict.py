@@ -14,7 +14,6 @@ from clients.experiments.series import Estimate, paired
 
 MAX_LISTED = 12
 """Findings that a verdict lists; the others are counted."""
-
 Measure: TypeAlias = Callable[[CellRow], float | None]
 """One number of a cell; None where the cell has none."""
 

@@ -192,26 +192,20 @@ class DecentralisedSettings:
 
     def require(self, clients: int, dimension: int | None = None) -> None:
         """Refuse what cannot be run; None for a dimension that is not known yet."""
-        if self.rounds < 1:
-            raise ConfigurationError(f"rounds = {self.rounds}: must be at least 1")
-        if not 2 <= self.participants <= clients:
-            raise ConfigurationError(
-                f"participants = {self.participants}: must be at least 2, which send to each "
-                f"other, and at most the {clients} clients"
-            )
-        if self.mixing != "gossip":
-            return
-        if self.segments < 1:
-            raise ConfigurationError(f"segments = {self.segments}: must be at least 1")
-        if dimension is not None and self.segments > dimension:
-            raise ConfigurationError(
-                f"segments = {self.segments}: must be at most the {dimension} numbers of the model"
-            )
-        if not 1 <= self.replicas < self.participants:
-            raise ConfigurationError(
-                f"replicas = {self.replicas}: must be at least 1, and at most the "
-                f"{self.participants - 1} other participants"
-            )
+        bounds = [
+            ("rounds", self.rounds, 1, None, ""),
+            ("participants", self.participants, 2, clients, "clients"),
+        ]
+        if self.mixing == "gossip":
+            others = self.participants - 1
+            bounds += [
+                ("segments", self.segments, 1, dimension, "numbers of the model"),
+                ("replicas", self.replicas, 1, others, "other participants"),
+            ]
+        for name, value, least, most, of in bounds:
+            if value < least or (most is not None and value > most):
+                limit = "" if most is None else f", and at most the {most} {of}"
+                raise ConfigurationError(f"{name} = {value}: must be at least {least}{limit}")
 
 
 def run_decentralised(

@@ -25,7 +25,6 @@ SETTLED = 0.2
 """Share of a curve, at its start, that a zoomed panel does not have to show."""
 FINAL = "Mean accuracy of the last five measured rounds."
 ACCURACY = "test accuracy"
-
 Draw: TypeAlias = Callable[[Sequence[CellRow]], Iterator[Drawn]]
 
 

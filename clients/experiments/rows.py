@@ -106,7 +106,6 @@ def unpack(out: Path, experiment: str) -> None:
 
 LAST_ROUNDS = 5
 """Measured rounds at the end whose mean accuracy is a cell's final one: single rounds are noisy."""
-
 MAX_ROWS_BYTES = 1 << 28
 DECIMALS = 6
 """Decimals of measured numbers in rows."""
@@ -271,7 +270,6 @@ class ChoiceRow:
 
 
 Row: TypeAlias = CellRow | TrialRow | ChoiceRow
-
 _ROW: TypeAdapter[Row] = TypeAdapter(Annotated[Row, Field(discriminator="row")])
 
 

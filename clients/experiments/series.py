@@ -25,7 +25,6 @@ Lines: TypeAlias = dict[str, list[CellRow]]
 """Cells by the name of their line, which differ in the seed alone, or along one axis."""
 Points: TypeAlias = Mapping[float, Sequence[float]]
 """The measured values at each x, one for each seed."""
-
 MOST_LINES = 9
 """Lines in one panel; more are cut into several panels or figures."""
 FEW_SCENARIOS = 2

@@ -202,7 +202,6 @@ METADATA_FILE = "ro-crate-metadata.json"
 STATEMENT_FILE = "attestation.json"
 DOCUMENT_FILE = "run-document.msgpack"
 SETTINGS_FILE = "settings.json"
-
 _SPECIFICATION = "https://w3id.org/ro/crate/1.2"
 _PROCESS = "https://w3id.org/ro/wfrun/process/0.5"
 _LEARNING = (
