@@ -11,6 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count as count_from
@@ -274,28 +275,19 @@ def load_that_fits(preset: str, settings: Sequence[Setting]) -> Configuration:
     try:
         return checked(values)
     except ParametersError as error:
-        rate = _rate_that_fits(values)
-        if rate is None:
-            raise ConfigurationError(str(error)) from error
-        raise ConfigurationError(f"{error}; protocol.active_rate = {rate} fits") from error
-
-
-def _rate_that_fits(values: dict[str, Any]) -> float | None:
-    """Return the rate of the nearest number of active clients that the protocol takes."""
-    protocol = values["protocol"]
-    clients = protocol["clients"]
-    rate = protocol.get("active_rate", ProtocolSection.model_fields["active_rate"].default)
-    requested = rounded_share(parts_per_million("active_rate", rate), clients)
-    most = min(clients, MAX_MEMBERS + MAX_TRAINERS)
-    # If two are as near, the larger: fewer clients make a smaller committee.
-    for active in sorted(range(1, most + 1), key=lambda active: (abs(active - requested), -active)):
-        fitting = rate_of(active, clients)
-        try:
-            checked({**values, "protocol": {**protocol, "active_rate": fitting}})
-        except ParametersError:
-            continue
-        return fitting
-    return None
+        protocol = values["protocol"]
+        clients, hint = protocol["clients"], ""
+        rate = protocol.get("active_rate", ProtocolSection.model_fields["active_rate"].default)
+        requested = rounded_share(parts_per_million("active_rate", rate), clients)
+        counts = range(1, min(clients, MAX_MEMBERS + MAX_TRAINERS) + 1)
+        # If two are as near, the larger: fewer clients make a smaller committee.
+        for active in sorted(counts, key=lambda active: (abs(active - requested), -active)):
+            fitting = rate_of(active, clients)
+            with suppress(ParametersError):
+                checked({**values, "protocol": {**protocol, "active_rate": fitting}})
+                hint = f"; protocol.active_rate = {fitting} fits"
+                break
+        raise ConfigurationError(f"{error}{hint}") from error
 
 
 def rate_of(active: int, clients: int) -> float:

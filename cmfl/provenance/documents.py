@@ -44,13 +44,10 @@ class Difference:
     def sentence(self) -> str:
         if self.reason:
             return f"{self.field} {self.reason}"
-        match self.recorded, self.derived:
-            case "", derived:
-                return f"{self.field} is missing, and must be {derived}"
-            case recorded, "":
-                return f"{self.field} is {recorded}, and must not be there"
-            case recorded, derived:
-                return f"{self.field} is {recorded}, and must be {derived}"
+        if not self.recorded:
+            return f"{self.field} is missing, and must be {self.derived}"
+        rest = f"be {self.derived}" if self.derived else "not be there"
+        return f"{self.field} is {self.recorded}, and must {rest}"
 
     def as_dict(self) -> dict[str, str | None]:
         recorded = self.recorded or self.reason or None
@@ -364,15 +361,11 @@ class DocumentKind(StrEnum):
 
     def derive(self, facts: RunFacts) -> Any:
         """Return the document of this kind that a run leads to."""
-        match self:
-            case DocumentKind.RUN:
-                return statement(facts)
-            case DocumentKind.MLBOM:
-                return mlbom(facts)
-            case DocumentKind.CRATE:
-                return _parsed(crate_files(facts)[METADATA_FILE])
-            case DocumentKind.MODEL:
-                return {}
+        if self is DocumentKind.RUN:
+            return statement(facts)
+        if self is DocumentKind.MLBOM:
+            return mlbom(facts)
+        return _parsed(crate_files(facts)[METADATA_FILE]) if self is DocumentKind.CRATE else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,13 +495,11 @@ def _payload(file: Path, envelope: dict[str, Any]) -> Any:
     if envelope["payloadType"] != PAYLOAD_TYPE or not isinstance(payload, str):
         raise EncodingError(f"{file}: the envelope has no payload of type {PAYLOAD_TYPE}")
     try:
-        data = b64decode(payload, validate=True)
-    except ValueError as error:
-        raise EncodingError(f"{file}: the envelope's payload is no base64: {error}") from error
-    try:
-        return _parsed(data)
+        return _parsed(b64decode(payload, validate=True))
     except EncodingError as error:
         raise EncodingError(f"{file}: the envelope's payload: {error}") from error
+    except ValueError as error:
+        raise EncodingError(f"{file}: the envelope's payload is no base64: {error}") from error
 
 
 def _parsed(data: bytes) -> Any:
