@@ -131,15 +131,15 @@ class CellFactory:
             [each for each in axis.values if each.label in quick.axes.get(axis.name, [each.label])]
             for axis in definition.axes
         ]
+
+        def names(pair: Sequence[str], method: str, condition: str) -> bool:
+            return pair[0] in {method, ANY} and pair[1] in {condition, ANY}
+
+        only, exclude = definition.only or [[ANY, ANY]], definition.exclude
         for condition, method in product(definition.conditions, definition.methods):
-            place = (method.name, condition.name)
-
-            def is_of(pair: Sequence[str], place: tuple[str, str] = place) -> bool:
-                return all(part in {name, ANY} for part, name in zip(pair, place, strict=True))
-
             if (
-                (not definition.only or any(map(is_of, definition.only)))
-                and not any(map(is_of, definition.exclude))
+                any(names(pair, method.name, condition.name) for pair in only)
+                and not any(names(pair, method.name, condition.name) for pair in exclude)
                 and method.name in (quick.methods or [method.name])
                 and condition.name in (quick.conditions or [condition.name])
             ):
