@@ -444,13 +444,9 @@ class TheoremOptions(federated_data.SettingsTable):
     averaging: bool = False
 
 
-def _options(method: Method) -> TheoremOptions:
-    return parse_settings(TheoremOptions, method.options, "options")
-
-
 def require(configuration: Configuration, method: Method) -> None:
     """Refuse what the theorem is not about."""
-    mu = _options(method).mu
+    mu = parse_settings(TheoremOptions, method.options, "options").mu
     training, malice = configuration.training, configuration.malice
     rate, server_rate = training.learning_rate, configuration.protocol.server_rate
     plain = "Theorem 1 is about plain SGD"
@@ -479,7 +475,8 @@ def play(task: MethodTask) -> MethodRun:
     the two `step_sizes`, the `constants` of the path, `error` F(w) − F* and `bound` after each
     round, and the `terms` of the last bound. Bounds are None where φ_min is not above 0.
     """
-    configuration, options = task.configuration, _options(task.method)
+    configuration = task.configuration
+    options = parse_settings(TheoremOptions, task.method.options, "options")
     require(configuration, task.method)
     seed, clients = configuration.seed, configuration.protocol.clients
     data = load_dataset(configuration.data.choice(), clients, named_stream(seed, "data"))
