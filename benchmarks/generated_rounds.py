@@ -8,7 +8,7 @@ can fork. Equal seeds make equal chains.
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,16 +36,6 @@ from ledger.storage.blobs import BlobStore
 ADDRESS = "0x00000000000000000000000000000000000000C1"
 
 
-@dataclass(frozen=True, slots=True)
-class ChainSizes:
-    """Sizes of the deployment."""
-
-    clients: int = 12
-    trainers: int = 6
-    members: int = 4
-    rounds: int = 2**31
-
-
 class MinedBlock(NamedTuple):
     """A block, its logs, and the deployment's state after it."""
 
@@ -64,22 +54,19 @@ class GeneratedChain(ChainBase):
     chain_id = 1_337
 
     def __init__(
-        self, sizes: ChainSizes = ChainSizes(), seed: int = 0, config: Digest | None = None
+        self,
+        clients: int = 12,
+        trainers: int = 6,
+        members: int = 4,
+        rounds: int = 2**31,
+        seed: int = 0,
     ) -> None:
-        registry = [
-            types.RegisteredClient(Address((i + 1).to_bytes(20)), 10 + i)
-            for i in range(sizes.clients)
-        ]
-        self._words = tuple(encoding.registry_word(client) for client in registry)
-        fixed = deployment_of(
-            self._words,
-            sizes.members,
-            sizes.trainers,
-            config=config or digest_of("configuration", seed),
-            model=digest_of("model", seed),
-            rounds=sizes.rounds,
-            deadline_blocks=6,
-        )
+        addresses = (Address((place + 1).to_bytes(20)) for place in range(clients))
+        registry = (types.RegisteredClient(a, 10 + i) for i, a in enumerate(addresses))
+        self._words = tuple(map(encoding.registry_word, registry))
+        named = {"config": digest_of("configuration", seed), "model": digest_of("model", seed)}
+        sizes = {"rounds": rounds, "deadline_blocks": 6}
+        fixed = deployment_of(self._words, members, trainers, **named, **sizes)
         contract = Address(to_canonical(ADDRESS))
         state = deployed(fixed, domain_of(fixed, self.chain_id, contract, NO_DIGEST))
         self.final: int | None = None

@@ -143,14 +143,10 @@ TINY = GpuPlan(
 
 
 class StepFailedError(Exception):
-    """A step found something wrong; its row says what."""
-
-    def __init__(self, row: Row) -> None:
-        super().__init__(f"not as it has to be: {row}")
-        self.row = row
+    """A step found something wrong, which its only argument, a row, describes."""
 
 
-def card(_plan: GpuPlan, device: str, _left: float) -> Row:
+def card(_plan: GpuPlan, _folder: Path, device: str, _left: float) -> Row:
     """Return what computes: the doctor's row, and the environment class of its updates."""
     row: Row = {
         "doctor": dict(machine_checks(Path(), None))["torch"](),
@@ -161,42 +157,35 @@ def card(_plan: GpuPlan, device: str, _left: float) -> Row:
     return row
 
 
-def run_tests(plan: GpuPlan, _device: str, left: float) -> Row:
-    """Run tests in a process of their own; each has to pass, and none may be left out."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-        ended = subprocess.run(
-            [*command, f"--junitxml={report}", *plan.tests],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=left,
-            check=False,
-        )
-        row: Row = {"tests": 0}
-        if report.exists():
-            suite = next(ET.parse(report).getroot().iter("testsuite"))
-            names = ("tests", "failures", "errors", "skipped")
-            row = {name: int(suite.get(name, 0)) for name in names}
-            row["passed"] = row["tests"] - row["failures"] - row["errors"] - row["skipped"]
-            row["seconds"] = float(suite.get("time", 0))
+def run_tests(plan: GpuPlan, folder: Path, _device: str, left: float) -> Row:
+    """Run tests in a separate process; each has to pass, and none may be left out."""
+    report = folder / "report.xml"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command += [f"--junitxml={report}", *plan.tests]
+    ended = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=left, check=False
+    )
+    row: Row = {"tests": 0}
+    if report.exists():
+        suite = next(ET.parse(report).getroot().iter("testsuite"))
+        names = ("tests", "failures", "errors", "skipped")
+        row = {name: int(suite.get(name, 0)) for name in names}
+        row["passed"] = row["tests"] - row["failures"] - row["errors"] - row["skipped"]
+        row["seconds"] = float(suite.get("time", 0))
     if row["tests"] != row.get("passed") or not row["tests"]:
         raise StepFailedError({**row, "output": ended.stdout[-4000:] + ended.stderr[-1000:]})
     return row
 
 
-def digits_run(plan: GpuPlan, device: str, _left: float) -> Row:
+def digits_run(plan: GpuPlan, folder: Path, device: str, _left: float) -> Row:
     """Play the preset digits, audit it, and repeat some of its training."""
-    with tempfile.TemporaryDirectory() as folder:
-        return _played(plan, Path(folder) / "home", "digits", plan.digits, device)
+    return _played(plan, folder / "home", "digits", plan.digits, device)
 
 
-def femnist_run(plan: GpuPlan, device: str, _left: float) -> Row:
+def femnist_run(plan: GpuPlan, folder: Path, device: str, _left: float) -> Row:
     """Play a run on images in the form of FEMNIST, audit it, and repeat some of its training."""
-    with tempfile.TemporaryDirectory() as folder:
-        settings = _image_run(*plan.femnist, Path(folder), device)
-        return _played(plan, Path(folder) / "home", settings, {}, device)
+    settings = _image_run(*plan.femnist, folder, device)
+    return _played(plan, folder / "home", settings, {}, device)
 
 
 def _image_run(work: Work, rounds: int, folder: Path, device: str) -> Row:
@@ -208,29 +197,27 @@ def _image_run(work: Work, rounds: int, folder: Path, device: str) -> Row:
     return {**settings, "machine": {"device": device}}
 
 
-def adapters_run(plan: GpuPlan, device: str, _left: float) -> Row:
+def adapters_run(plan: GpuPlan, folder: Path, device: str, _left: float) -> Row:
     """Play a run of a transformer with adapters, audit it, and repeat some of its training."""
-    run = plan.adapters
-    with tempfile.TemporaryDirectory() as folder:
-        base, rows = Path(folder) / "base", Path(folder) / "rows.jsonl"
-        parameters = run.write_base(base)
-        run.write_texts(rows)
-        settings = {
-            "protocol.clients": run.clients,
-            "protocol.active_rate": 1.0,
-            "protocol.rounds": run.rounds,
-            "data.name": "file",
-            "data.path": str(rows),
-            "data.options.task": "causal-lm",
-            "data.options.vocabulary": run.vocabulary,
-            "model.name": "hf",
-            "model.options.path": str(base),
-            "model.options.targets": "c_attn",
-            "training.local_steps": 2,
-            "training.batch_size": 4,
-        }
-        named = (f"model.options.path={base}",)
-        row = _played(plan, Path(folder) / "home", "digits", settings, device, named)
+    run, base, rows = plan.adapters, folder / "base", folder / "rows.jsonl"
+    parameters = run.write_base(base)
+    run.write_texts(rows)
+    settings = {
+        "protocol.clients": run.clients,
+        "protocol.active_rate": 1.0,
+        "protocol.rounds": run.rounds,
+        "data.name": "file",
+        "data.path": str(rows),
+        "data.options.task": "causal-lm",
+        "data.options.vocabulary": run.vocabulary,
+        "model.name": "hf",
+        "model.options.path": str(base),
+        "model.options.targets": "c_attn",
+        "training.local_steps": 2,
+        "training.batch_size": 4,
+    }
+    named = (f"model.options.path={base}",)
+    row = _played(plan, folder / "home", "digits", settings, device, named)
     return {"parameters of the base": parameters, **row}
 
 
@@ -264,19 +251,29 @@ def _played(
     return row
 
 
-def training(plan: GpuPlan, device: str, _left: float) -> list[Row]:
+def training(plan: GpuPlan, folder: Path, device: str, _left: float) -> list[Row]:
     """Return what each client's training costs, every update formed and hashed."""
     rows = []
     for name, work in plan.works.items():
         data = data_of(make_workload(work))
         model = model_named(work.model, data.form, work.options)
         rows.append(_trained(name, model, data, training_of(work), plan.repeats, device))
-    with tempfile.TemporaryDirectory() as folder:
-        rows.append(_adapters_trained(plan.adapters, Path(folder), plan.repeats, device))
-    return rows
+    run = plan.adapters
+    run.write_base(folder)
+    tokens = run.vocabulary
+    form = DataForm(
+        (TEXT_LENGTH,), tokens, input_dtype="int64", vocabulary=tokens, task="causal-lm"
+    )
+    rng = np.random.default_rng(0)
+    texts = [rng.integers(0, tokens, (TEXTS, TEXT_LENGTH)) for _ in range(run.clients)]
+    train = tuple(frozen_samples(x, next_tokens("made", x)) for x in texts)
+    model = model_named("hf", form, {"path": str(folder), "targets": "c_attn"})
+    settings = LocalTraining(learning_rate=0.5, batch_size=4, local_steps=2)
+    data = FederatedData("made", form, train, train[0])
+    return [*rows, _trained("LoRA", model, data, settings, plan.repeats, device)]
 
 
-def large_round(plan: GpuPlan, device: str, _left: float) -> Row:
+def large_round(plan: GpuPlan, folder: Path, device: str, _left: float) -> Row:
     """Return what a round at the size of paper-femnist costs, or its largest part that fits."""
     whole, rounds = plan.paper_round
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -290,13 +287,10 @@ def large_round(plan: GpuPlan, device: str, _left: float) -> Row:
         assert row.decided, f"round {row.round} was abandoned: there is nothing to time"
         ends.append((time.perf_counter(), stopwatch.spent[TRAINING]))
 
-    with tempfile.TemporaryDirectory() as folder:
-        settings = _image_run(work, rounds, Path(folder), device)
-        settings["machine"] |= {"ledger": "memory"}
-        home = Path(folder) / "home"
-        home.mkdir()
-        with open_memory_run(home, "gpu", checked(settings), watched=stopwatch.watched) as opened:
-            opened.go_on(on_round)
+    settings = _image_run(work, rounds, folder, device)
+    settings["machine"] |= {"ledger": "memory"}
+    with open_memory_run(folder, "gpu", checked(settings), watched=stopwatch.watched) as opened:
+        opened.go_on(on_round)
     spent = np.median(np.diff(np.array(ends), axis=0), axis=0)
     return {
         "clients": work.clients,
@@ -305,22 +299,6 @@ def large_round(plan: GpuPlan, device: str, _left: float) -> Row:
         "round s": float(spent[0]),
         "training s": float(spent[1]),
     }
-
-
-def _adapters_trained(run: AdapterRun, base: Path, repeats: int, device: str) -> Row:
-    """Return what the training of a transformer's adapters costs."""
-    run.write_base(base)
-    tokens = run.vocabulary
-    form = DataForm(
-        (TEXT_LENGTH,), tokens, input_dtype="int64", vocabulary=tokens, task="causal-lm"
-    )
-    rng = np.random.default_rng(0)
-    texts = [rng.integers(0, tokens, (TEXTS, TEXT_LENGTH)) for _ in range(run.clients)]
-    train = tuple(frozen_samples(x, next_tokens("made", x)) for x in texts)
-    model = model_named("hf", form, {"path": str(base), "targets": "c_attn"})
-    settings = LocalTraining(learning_rate=0.5, batch_size=4, local_steps=2)
-    data = FederatedData("made", form, train, train[0])
-    return _trained("LoRA", model, data, settings, repeats, device)
 
 
 def _trained(
@@ -366,7 +344,7 @@ def _trained(
     }
 
 
-STEPS: dict[str, tuple[Callable[[GpuPlan, str, float], Any], float]] = {
+STEPS: dict[str, tuple[Callable[[GpuPlan, Path, str, float], Any], float]] = {
     "card": (card, 5),
     "tests": (run_tests, 30),
     "digits": (digits_run, 20),
@@ -404,9 +382,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name} ...", flush=True)
             begun = time.perf_counter()
             try:
-                document[name] = step(plan, options.device, left)
+                with tempfile.TemporaryDirectory() as folder:
+                    document[name] = step(plan, Path(folder), options.device, left)
             except StepFailedError as error:
-                document["failed"][name] = error.row
+                document["failed"][name] = error.args[0]
             except Exception as error:  # noqa: BLE001 - the first run on a card may fail in any way
                 traceback.print_exc()
                 document["failed"][name] = f"{type(error).__name__}: {error}"[:2000]

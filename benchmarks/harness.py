@@ -20,7 +20,6 @@ MEASURED = ROOT / "docs" / "measured"
 """Results that pages name."""
 RESULTS = ROOT / "benchmarks" / "results"
 """Results of this machine alone, which no commit has."""
-
 T = TypeVar("T")
 Row = dict[str, Any]
 

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.generated_rounds import ADDRESS, ChainSizes, GeneratedChain
+from benchmarks.generated_rounds import ADDRESS, GeneratedChain
 from benchmarks.harness import RESULTS, Row, keep, show, timed
 from ledger.chain.contract.event_log import EventTable, complete_ledger
 from ledger.chain.contract.ledger import CommitteeLedger
@@ -42,8 +42,8 @@ from ledger.storage.blobs import MemoryBlobs
 LOOK_UPS = 400
 PAGE = 50
 CASES = (
-    (5_000, ChainSizes(clients=26, trainers=18, members=6), 50),
-    (1_000, ChainSizes(clients=105, trainers=86, members=14), 150),
+    (5_000, {"clients": 26, "trainers": 18, "members": 6}, 50),
+    (1_000, {"clients": 105, "trainers": 86, "members": 14}, 150),
 )
 """Rounds, sizes, and the aim for the memory in MB."""
 
@@ -51,27 +51,24 @@ CASES = (
 def main() -> None:
     """Print and write down the costs of long histories, or print those of a start on a node."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--share", type=float, default=1.0, help="share of the rounds to generate")
     parser.add_argument("--node", action="store_true", help="read the rounds from a node instead")
-    arguments = parser.parse_args()
-    if arguments.node:
-        rounds = round(5_000 * arguments.share)
-        show(_starts(rounds), f"{rounds:,} rounds")
+    if parser.parse_args().node:
+        show(_starts(5_000), "5,000 rounds")
         return
-    rows = [_measure(round(n * arguments.share), sizes, most) for n, sizes, most in CASES]
+    rows = [_measure(*case) for case in CASES]
     show(rows, heads=[f"{r['rounds']:,} rounds, {r['trainers']} trainers" for r in rows])
     keep(RESULTS / "history.json", rows)
 
 
-def _measure(rounds: int, sizes: ChainSizes, most_megabytes: int) -> Row:
+def _measure(rounds: int, sizes: dict[str, int], most_megabytes: int) -> Row:
     blobs = MemoryBlobs()
-    chain = _played(sizes, rounds, blobs)
+    chain = _played(rounds, blobs, **sizes)
     history, folding = timed(lambda: FoldedHistory.of(chain.ledger, blobs))
     return {
         "rounds": rounds,
-        "trainers": sizes.trainers,
+        "trainers": sizes["trainers"],
         "fold, ms a round": round(folding.wall / rounds * 1e3, 3),
-        **_look_ups(history, sizes),
+        **_look_ups(history, sizes["clients"]),
         f"aim: {PAGE} rounds, ms": 0.2,
         f"aim: {PAGE} rounds of a client, ms": 1.0,
         **_memory(chain, blobs),
@@ -79,19 +76,19 @@ def _measure(rounds: int, sizes: ChainSizes, most_megabytes: int) -> Row:
     }
 
 
-def _played(sizes: ChainSizes, rounds: int, blobs: MemoryBlobs | None = None) -> GeneratedChain:
-    chain = GeneratedChain(sizes)
+def _played(rounds: int, blobs: MemoryBlobs | None = None, **sizes: int) -> GeneratedChain:
+    chain = GeneratedChain(**sizes)
     chain.published = blobs
     chain.register()
     chain.play(rounds)
     return chain
 
 
-def _look_ups(history: FoldedHistory, sizes: ChainSizes) -> Row:
+def _look_ups(history: FoldedHistory, count: int) -> Row:
     """Return median milliseconds of each look-up, and of the first of those that read ahead."""
     rng = np.random.default_rng(1)
     numbers = rng.integers(1, history.newest(), LOOK_UPS).tolist()
-    clients = [ClientId(int(client)) for client in rng.integers(0, sizes.clients, LOOK_UPS)]
+    clients = [ClientId(int(client)) for client in rng.integers(0, count, LOOK_UPS)]
     ends = [round_.end for round_ in history.some(numbers)]
 
     def dropped_out(place: int) -> object:
@@ -143,7 +140,7 @@ def _memory(chain: GeneratedChain, blobs: MemoryBlobs) -> Row:
 
 
 def _starts(rounds: int) -> list[Row]:
-    chain = _played(ChainSizes(clients=86, trainers=18, members=8), rounds)
+    chain = _played(rounds, clients=86, trainers=18, members=8)
     with tempfile.TemporaryDirectory() as folder:
         table = EventTable(Path(folder) / "event_log.sqlite")
         rows = [

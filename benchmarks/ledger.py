@@ -196,15 +196,12 @@ def main() -> None:
     """Write the gas snapshot, or print the costs of each size."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--gas-snapshot", action="store_true", help="write the gas snapshot")
-    parser.add_argument("--rounds", type=int, default=5, help="measured rounds")
-    arguments = parser.parse_args()
-    if arguments.rounds < 1:
-        parser.error("--rounds must be at least 1")
+    is_snapshot = parser.parse_args().gas_snapshot
     with tempfile.TemporaryDirectory() as folder:
-        if arguments.gas_snapshot:
+        if is_snapshot:
             keep(GAS_SNAPSHOT, gas_snapshot(Path(folder)))
         else:
-            rows = [round_costs(Path(folder), size, arguments.rounds) for size in SIZES]
+            rows = [round_costs(Path(folder), size) for size in SIZES]
             show(rows, "ledger", heads=[f"{members}, {trainers}" for members, trainers in SIZES])
 
 
@@ -241,7 +238,7 @@ def _gas_of(run: RecordedRounds) -> dict[str, int]:
     return gas
 
 
-def round_costs(folder: Path, size: tuple[int, int], rounds: int) -> dict[str, float]:
+def round_costs(folder: Path, size: tuple[int, int]) -> dict[str, float]:
     """Return the median gas and milliseconds of a round, on the chain and in memory."""
     members, trainers = size
     with EmbeddedChain.create(folder / f"{members}-{trainers}-timed.sqlite") as chain:
@@ -250,8 +247,8 @@ def round_costs(folder: Path, size: tuple[int, int], rounds: int) -> dict[str, f
         words = [encoding.registry_word(client) for client in run.state.registry]
         for batch, rest in ledger_state.registry_batches(words)[1]:
             memory.register_clients(batch, rest)
-        measured = [_record_round(run, memory) for _ in range(2 + rounds)][2:]
-        others = [_record_round(run, memory, other_repliers=True) for _ in range(rounds)]
+        measured = [_record_round(run, memory) for _ in range(7)][2:]
+        others = [_record_round(run, memory, other_repliers=True) for _ in range(5)]
     row: dict[str, float] = {"C": members, "n": trainers}
     row |= {key: round(median(costs[key] for costs in measured), 1) for key in measured[0]}
     row["decide gas with other repliers"] = median(costs["decide gas"] for costs in others)

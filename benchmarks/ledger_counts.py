@@ -96,7 +96,10 @@ def round_counts(folder: Path) -> dict[str, int]:
             _counted(counter, "chain file reads", ChainStore, "get"),
             _counted(counter, "durable blocks", ChainStore, "commit"),
             _counted(counter, "barriers of blobs", Disk, "sync"),
-            _counted(counter, "commits of the journal", FileJournal, "sync", _has_transaction),
+            _counted(
+                *(counter, "commits of the journal", FileJournal, "sync"),
+                lambda journal: journal._base.in_transaction,
+            ),
         ):
             run.simulation.play_round()
     return dict(counter)
@@ -119,10 +122,6 @@ def counted_opcodes() -> Iterator[Counter[str]]:
 
     with items(CodeStream), items(BlockStream):
         yield counter
-
-
-def _has_transaction(journal: FileJournal) -> bool:
-    return journal._base.in_transaction
 
 
 def _counted(

@@ -102,10 +102,7 @@ TASKS = {
 
 @dataclass(slots=True)
 class Turns:
-    """Results of one contender's turns, with the seconds of every timed round.
-
-    `difference` is that of its first aggregate from the plain loop's; None if not compared.
-    """
+    """A contender's turns, and the difference of its first aggregate from the plain loop's."""
 
     contender: Contender
     rounds: list[dict[str, float]] = field(default_factory=list)

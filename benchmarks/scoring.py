@@ -1,15 +1,13 @@
 """Cost of a round's distances, beside other ways and beside reading the same updates.
 
 `python -m benchmarks.scoring` compares the 108 updates of a round with the updates of its 43
-members, in each of `WAYS`. `--members 6 --trainers 12` measures a small round. Reading the updates'
-files with a sha256 of each is the part that no audit can omit. Ways take turns, `--repeats` times.
-Slow ways compare with a few of the members, and their seconds are multiplied. A product of two
-matrices before and after shows whether other processes used the machine.
+members, in each of `WAYS`. Reading the updates' files with a sha256 of each is the part that no
+audit can omit. Ways take turns. Slow ways compare with a few of the members, and their seconds are
+multiplied. A product of two matrices before and after shows whether the machine was quiet.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +26,7 @@ from ledger.protocol.rules import distance
 from ledger.protocol.rules.distance import DIRECTION, SQUARED, DistanceRule, Distances
 from ledger.protocol.types import ClientId
 
+MEMBERS, TRAINERS, REPEATS = 43, 65, 3
 DIMENSIONS = (100_000, 1_000_000, 6_600_000)
 
 
@@ -40,15 +39,7 @@ class ScoredRound(NamedTuple):
 
 
 def main() -> None:
-    """Measure what the command line asks for, print it and write it down."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--dimensions", type=int, nargs="+", default=DIMENSIONS, help="sizes d")
-    parser.add_argument("--members", type=int, default=43, help="clients that score")
-    parser.add_argument("--trainers", type=int, default=65, help="other clients")
-    parser.add_argument("--repeats", type=int, default=3, help="turns of each way")
-    arguments = parser.parse_args()
-    if arguments.repeats < 1 or min(arguments.dimensions) < 1:
-        parser.error("--repeats and --dimensions must be at least 1")
+    """Measure all ways, print their seconds and write them down."""
     torch.set_num_threads(1)
     document: dict[str, Any] = {
         "machine": machine(),
@@ -59,23 +50,19 @@ def main() -> None:
         "seconds": [],
     }
     with tempfile.TemporaryDirectory() as folder:
-        for dimension in arguments.dimensions:
-            round_ = _round_of(dimension, arguments.members, arguments.trainers, Path(folder))
-            document["seconds"] += seconds(round_, arguments.repeats)
+        for dimension in DIMENSIONS:
+            document["seconds"] += seconds(_round_of(dimension, Path(folder)))
     document["gemm after, GF/s"] = gemm_rate()
     show(document["seconds"])
     keep(MEASURED / "scoring.json", document)
 
 
-def seconds(round_: ScoredRound, repeats: int) -> list[Row]:
+def seconds(round_: ScoredRound) -> list[Row]:
     """Return the median time of each way in one round, and its ratio to the first way's."""
-    members = len(round_.members)
     # How many of the members are timed, if not all.
-    few = dict.fromkeys(WAYS, members) | {
-        name: min(most, members) for name, most in (("naive float32 loop", 8), ("pair by pair", 1))
-    }
+    few = dict.fromkeys(WAYS, MEMBERS) | {"naive float32 loop": 8, "pair by pair": 1}
     costs: dict[str, list[Seconds]] = {name: [] for name in WAYS}
-    for _ in range(repeats):
+    for _ in range(REPEATS):
         for name, way in WAYS.items():
             part = round_._replace(members=round_.members[: few[name]])
             costs[name].append(timed(lambda way=way, part=part: way(part))[1])  # type: ignore[misc]
@@ -83,7 +70,7 @@ def seconds(round_: ScoredRound, repeats: int) -> list[Row]:
         file.unlink()
     rows: list[Row] = []
     for name, times in costs.items():
-        wall, cpu = (median(part) * members / few[name] for part in zip(*times, strict=True))
+        wall, cpu = (median(part) * MEMBERS / few[name] for part in zip(*times, strict=True))
         row: Row = {"d": len(round_.updates[ClientId(0)]), "way": name}
         row |= {"members timed": few[name], "cpu s": round(cpu, 4), "wall s": round(wall, 4)}
         rows.append({**row, "ratio": round(cpu / (rows[0]["cpu s"] if rows else cpu), 2)})
@@ -124,14 +111,14 @@ WAYS: dict[str, Callable[[ScoredRound], object]] = {
 }
 
 
-def _round_of(dimension: int, members: int, trainers: int, folder: Path) -> ScoredRound:
+def _round_of(dimension: int, folder: Path) -> ScoredRound:
     rng = np.random.default_rng(3)
     updates, files = {}, []
-    for place in range(members + trainers):
+    for place in range(MEMBERS + TRAINERS):
         updates[ClientId(place)] = rng.standard_normal(dimension, dtype=np.float32)
         files.append(folder / f"{place}.f32")
         updates[ClientId(place)].tofile(files[-1])
-    return ScoredRound(updates, tuple(updates)[:members], files)
+    return ScoredRound(updates, tuple(updates)[:MEMBERS], files)
 
 
 if __name__ == "__main__":

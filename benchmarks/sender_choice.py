@@ -26,10 +26,7 @@ Counts: TypeAlias = NDArray[np.int64]
 
 
 class Chooser(NamedTuple):
-    """A way to choose the next seed, among as many as `seeds` returns.
-
-    Its argument is the number of leading senders that collude.
-    """
+    """A choice among so many seeds, by the number of leading senders that collude."""
 
     sentence: str
     seeds: Callable[[Counts], Counts]

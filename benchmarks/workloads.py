@@ -113,10 +113,7 @@ def module_of(work: Work) -> nn.Module:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PeerWorkload:
-    """A workload with its data in the order of the steps: x and y, shape (clients, samples, ...).
-
-    The first round starts from the parameters `start`, shape (d,).
-    """
+    """A workload: x and y by client in the order of the steps, and start parameters, shape (d,)."""
 
     work: Work
     x: NDArray[Any]
@@ -175,11 +172,7 @@ def flat(module: nn.Module) -> NDArray[np.float32]:
 
 def load_flat(module: nn.Module, vector: torch.Tensor) -> None:
     """Copy a vector into the trained parameters."""
-    parameters = trained_parameters(module)
-    parts = vector.split([parameter.numel() for parameter in parameters])
-    with torch.no_grad():
-        for parameter, part in zip(parameters, parts, strict=True):
-            parameter.copy_(part.view_as(parameter))
+    nn.utils.vector_to_parameters(vector.clone(), trained_parameters(module))
 
 
 def run_sgd(module: nn.Module, workload: PeerWorkload, client: int) -> None:

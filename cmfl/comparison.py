@@ -20,21 +20,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from clients.datasets.own_data import Data
-    from clients.experiments.plan import ExperimentPlan
     from clients.experiments.rows import CellRow
     from clients.experiments.run import JobFailed
 
 Part = str | Path | Mapping[str, object] | Callable[..., object]
 """A method or an attack: a name, a table, or a function; a method also the path of a preset."""
-
 USUAL_SHARE = 0.2
-_SHARE = {"share": USUAL_SHARE}
+_TOLERANT = {"f": {"share": USUAL_SHARE}}
 METHODS: dict[str, dict[str, Any]] = {
     "fedavg": {"kind": "federated", "aggregator": "FedAvg"},
     "median": {"kind": "federated", "aggregator": "Median"},
-    "trimmed-mean": {"kind": "federated", "aggregator": "TrMean", "options": {"f": _SHARE}},
-    "krum": {"kind": "federated", "aggregator": "Krum", "options": {"f": _SHARE}},
-    "multi-krum": {"kind": "federated", "aggregator": "MultiKrum", "options": {"f": _SHARE}},
+    "trimmed-mean": {"kind": "federated", "aggregator": "TrMean", "options": _TOLERANT},
+    "krum": {"kind": "federated", "aggregator": "Krum", "options": _TOLERANT},
+    "multi-krum": {"kind": "federated", "aggregator": "MultiKrum", "options": _TOLERANT},
     "geometric-median": {"kind": "federated", "aggregator": "GeometricMedian"},
     "centered-clipping": {
         "kind": "federated",
@@ -50,11 +48,7 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def method_table(method: Part, folder: Path, share: float | None) -> dict[str, Any]:
-    """Return a method, as `compare` takes it, as a table of an experiment.
-
-    `share` is the share of the updates that a robust aggregator tolerates, unless its options name
-    another.
-    """
+    """Return a method, as `compare` takes it, that tolerates a share of the updates, as a table."""
     from clients.aggregators import GROUP
     from clients.configuration.parsing import PRESETS, TOML
     from ledger.io.user_code import named_code
@@ -67,9 +61,8 @@ def method_table(method: Part, folder: Path, share: float | None) -> dict[str, A
     name = str(method)
     if name in METHODS:
         table = {"name": name, **METHODS[name]}
-        options = table.get("options", {})
-        if share is not None and options.get("f") is _SHARE:
-            table["options"] = {**options, "f": {"share": float(share)}}
+        if share is not None and table.get("options") is _TOLERANT:
+            table["options"] = {"f": {"share": float(share)}}
         return table
     if name in PRESETS:
         return {"name": name, "rules": name}
@@ -108,10 +101,7 @@ def _own_method(method: Mapping[str, object], folder: Path) -> dict[str, Any]:
 def condition_table(
     attack: Part | None, folder: Path, malice: Mapping[str, object]
 ) -> dict[str, Any]:
-    """Return an attack, as `compare` takes it, as a condition of an experiment.
-
-    `malice` has settings by full name, which an attack may override.
-    """
+    """Return an attack, as `compare` takes it, as a condition with settings of `malice`."""
     if attack is None or attack == "none":
         return {"name": "no attack"}
     own: Mapping[str, object] = attack if isinstance(attack, Mapping) else {"attack": attack}
@@ -192,10 +182,7 @@ class Comparison:
         )
 
     def summary(self) -> Table:
-        """Return the final accuracy over seeds: mean, standard error, and how many seeds.
-
-        Nothing but seeds is averaged. The error is None for a single seed.
-        """
+        """Return the final accuracy over seeds: mean, error (None for one seed), and count."""
         from clients.experiments.series import finals_of, grouped, mean_and_error
 
         rows = []
@@ -280,9 +267,6 @@ def compare(
         settings: further settings by full name.
         **keywords: settings of all runs, as for `run`.
 
-    Returns:
-        The comparison, with `rows`, `curves`, `summary()` and `plot()`.
-
     Raises:
         ConfigurationError: an argument is wrong, or no run could be played.
     """
@@ -304,6 +288,7 @@ def compare(
         axes, labels = _axes(over or {}, folder)
         document = {
             "title": "A comparison",
+            "audited": int(recorded),
             "preset": base,
             "seeds": [index(seed) for seed in values],
             "methods": [method_table(method, folder, share) for method in methods],
@@ -314,8 +299,7 @@ def compare(
                 *_settings(common, folder),
             ],
         }
-        plan = _plan(document, recorded=recorded)
-        return _played(plan, folder, jobs, labels, progress)
+        return _played(document, folder, jobs, labels, progress)
 
 
 def sweep(
@@ -380,33 +364,27 @@ def _in_place_of(preset: str, parts: Parts, folder: Path) -> list[tuple[str, Any
     return settings
 
 
-def _plan(document: dict[str, Any], *, recorded: bool) -> ExperimentPlan:
-    """Return what a comparison plays."""
-    from pydantic import ValidationError
-
-    from clients.configuration.parsing import first_error
-    from clients.experiments.definition import Definition, require_consistent
-    from clients.experiments.plan import plan_experiment
-
-    try:
-        definition = Definition.model_validate({**document, "audited": int(recorded)})
-    except ValidationError as error:
-        raise ConfigurationError(f"comparison: {first_error(error)}") from error
-    require_consistent(definition, NAME)
-    return plan_experiment(NAME, definition)
-
-
 def _played(
-    plan: ExperimentPlan,
+    document: dict[str, Any],
     folder: Path,
     jobs: int,
     labels: Mapping[str, Mapping[str, object]],
     progress: bool | None,
 ) -> Comparison:
+    from pydantic import ValidationError
+
+    from clients.configuration.parsing import first_error
+    from clients.experiments.definition import Definition, require_consistent
+    from clients.experiments.plan import plan_experiment
     from clients.experiments.run import RowStore, require_data, run_experiment
     from ledger.io.processes import task_pool
 
-    store = RowStore(folder, NAME)
+    try:
+        definition = Definition.model_validate(document)
+    except ValidationError as error:
+        raise ConfigurationError(f"comparison: {first_error(error)}") from error
+    require_consistent(definition, NAME)
+    plan, store = plan_experiment(NAME, definition), RowStore(folder, NAME)
     require_data(plan, store.rows_of(plan))
     with task_pool(jobs) as processes, tracking(f"{NAME}, rounds", shown=progress) as show:
         done = run_experiment(

@@ -190,42 +190,29 @@ def _along(step_sizes: str, what: str) -> Callable[[CellRow], Sequence[float | N
     return lambda cell: theorem_of(cell, step_sizes).get(what, ())
 
 
-def _report(arguments: argparse.Namespace) -> None:
-    figures = sorted(arguments.figures.glob("*.svg"))
-    folder = arguments.to.parent
-    links = [Path(os.path.relpath(path, folder)).as_posix() for path in figures]
-    DISK.write_whole(arguments.to, paper_report(read_published(arguments.rows), links).encode())
-
-
-def _plot(arguments: argparse.Namespace) -> None:
-    rows = read_published(arguments.rows)
-    paths = draw(rows, arguments.to, {**DRAWN_BY, "bound": draw_bound})
-    print(f"{len(paths)} files in {arguments.to}")
-
-
-def _pack(arguments: argparse.Namespace) -> None:
-    for path in sorted(arguments.rows.glob("*.jsonl")):
-        print(pack(arguments.rows, path.stem))
-
-
 def main(words: Sequence[str] | None = None) -> None:
     """Run one command of a command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.paper")
-    commands = parser.add_subparsers(required=True)
-    named: dict[str, tuple[Callable[[argparse.Namespace], None], dict[str, str]]] = {
-        "report": (_report, {"to": "report.md", "figures": "figures"}),
-        "plot": (_plot, {"to": "figures"}),
-        "pack": (_pack, {}),
-    }
-    for name, (command, places) in named.items():
+    commands = parser.add_subparsers(dest="command", required=True)
+    options = {"report": {"to": "report.md", "figures": "figures"}, "plot": {"to": "figures"}}
+    for name in ("report", "plot", "pack"):
         subparser = commands.add_parser(name)
-        subparser.set_defaults(command=command)
         subparser.add_argument("--rows", type=Path, default=ROWS, help="folder of the rows")
-        for option, place in places.items():
+        for option, place in options.get(name, {}).items():
             subparser.add_argument(f"--{option}", type=Path, default=SCIENCE / place)
-    arguments = parser.parse_args(words)
+    given = parser.parse_args(words)
     try:
-        arguments.command(arguments)
+        if given.command == "report":
+            figures, folder = sorted(given.figures.glob("*.svg")), given.to.parent
+            links = [Path(os.path.relpath(path, folder)).as_posix() for path in figures]
+            DISK.write_whole(given.to, paper_report(read_published(given.rows), links).encode())
+        elif given.command == "plot":
+            drawn_by = {**DRAWN_BY, "bound": draw_bound}
+            paths = draw(read_published(given.rows), given.to, drawn_by)
+            print(f"{len(paths)} files in {given.to}")
+        else:
+            for path in sorted(given.rows.glob("*.jsonl")):
+                print(pack(given.rows, path.stem))
     except CmflError as error:
         sys.exit(f"benchmarks.paper: {error}")
 

@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks.paper import verdict
 from benchmarks.paper.verdict import (
     ClaimFinding,
+    Claims,
     Measure,
     Results,
     Scenario,
@@ -27,7 +28,6 @@ from clients.experiments.series import mean_and_error, spearman
 FEDAVG, FIRST, SECOND = "FedAvg", "CMFL-I", "CMFL-II"
 ACTIVE, TYPICAL, AS_MANY = "FedAvg-active", "FedAvg-trainers", "FedAvg-aggregated"
 """FedAvg over all active clients, over the n trainers, and over as many as are aggregated."""
-
 SLIGHTLY = 0.02
 """What we take "slightly weaker" to mean: two points of accuracy."""
 LOW, HIGH = 0.4, 0.8
@@ -42,7 +42,6 @@ POINT = 0.01
 """By how much more accurate than typical FL we call it no longer as poor: one point."""
 KEPT, LOST = 0.98, 0.9
 """Shares of the clean accuracy: what resists keeps the first, what fails loses the second."""
-
 final: Measure = attrgetter("final")
 
 
@@ -90,66 +89,60 @@ def _slightly_weaker(results: Results, place: Scenario) -> list[ClaimFinding]:
     return compare_with_margin(str(place), difference, -SLIGHTLY)
 
 
-NORMAL_CLAIMS = claims_of(
-    1,
-    "V-B, normal training",
-    (
-        "Strategy II is more accurate than typical FL.",
+_ACCURATE: Claims = {
+    "Strategy II is more accurate than typical FL.": (
         "final accuracy of II above that of FedAvg over n",
         compared(SECOND, (TYPICAL,), final),
     ),
-    (
-        "Strategy II is more accurate than FL that aggregates as many (the authors' 4 %).",
+    "Strategy II is more accurate than FL that aggregates as many (the authors' 4 %).": (
         "final accuracy of II above that of FedAvg over m",
         compared(SECOND, (AS_MANY,), final),
     ),
-    "abstract; V-B",
-    (
-        "CMFL (strategy II) converges faster than typical FL.",
+}
+_FAST: Claims = {
+    "CMFL (strategy II) converges faster than typical FL.": (
         "mean accuracy over all rounds of II above that of FedAvg over n",
         compared(SECOND, (TYPICAL,), speed),
     ),
-    "V-B, normal training",
-    (
-        "Strategy I has the worst accuracy of the three.",
+}
+_NORMAL: Claims = {
+    "Strategy I has the worst accuracy of the three.": (
         "final accuracy of I below those of FedAvg over n and of II",
         compared(FIRST, (TYPICAL, SECOND), final, above=False),
     ),
-    (
-        "Strategy I converges most slowly of the three.",
+    "Strategy I converges most slowly of the three.": (
         "mean accuracy over all rounds of I below those of FedAvg over n and of II",
         compared(FIRST, (TYPICAL, SECOND), speed, above=False),
     ),
-    (
-        "Without an attack strategy I is only slightly weaker than typical FL.",
+    "Without an attack strategy I is only slightly weaker than typical FL.": (
         f"final accuracy of I less that of FedAvg over n above -{SLIGHTLY}",
         _slightly_weaker,
     ),
-    (
-        "Under strategy I a high share of the clients is never aggregated.",
+    "Under strategy I a high share of the clients is never aggregated.": (
         "share of clients that are never aggregated under I above that of FedAvg over m",
         compared(FIRST, (AS_MANY,), never_aggregated),
     ),
-    (
-        "Strategy II significantly reduces the number of clients that are never aggregated.",
+    "Strategy II significantly reduces the number of clients that are never aggregated.": (
         "that share under II below that under I",
         compared(SECOND, (FIRST,), never_aggregated, above=False),
     ),
-    (
-        "Strategy II leaves the fewest clients with low accuracy.",
+    "Strategy II leaves the fewest clients with low accuracy.": (
         f"share of clients below {LOW} of II below those of FedAvg over n and of I",
         compared(SECOND, (TYPICAL, FIRST), clients_with(LOW.__gt__), above=False),
     ),
-    (
-        "Strategy II has the most clients with high accuracy.",
+    "Strategy II has the most clients with high accuracy.": (
         f"share of clients from {HIGH} of II above those of FedAvg over n and of I",
         compared(SECOND, (TYPICAL, FIRST), clients_with(HIGH.__le__)),
     ),
-    (
-        "Under strategy II clients of low accuracy are aggregated more often than elsewhere.",
+    "Under strategy II clients of low accuracy are aggregated more often than elsewhere.": (
         "Spearman of times aggregated and client accuracy of II below those of FedAvg over n and I",
         compared(SECOND, (TYPICAL, FIRST), favours_accurate, above=False),
     ),
+}
+NORMAL_CLAIMS = (
+    *claims_of(1, "V-B, normal training", _ACCURATE),
+    *claims_of(1, "abstract; V-B", _FAST),
+    *claims_of(1, "V-B, normal training", _NORMAL),
 )
 
 
@@ -180,33 +173,31 @@ def _moved(
     return test
 
 
-def _cliff(axis: str, start: str) -> tuple[str, str, Test]:
+def _cliff(axis: str, start: str) -> Claims:
     """Return the claim that too much of one of the three is disastrous."""
     every = dict.fromkeys({"alpha", "omega", "epsilon"} - {axis}, "10 20 30 40 50")
-    return (
-        f"Excessive {axis} leads to a cliff-like decline.",
-        f"final accuracy at {axis} = 50 less that at {axis} = {start} below {CLIFF}",
-        _moved(axis, (start, "50"), every, CLIFF, above=False),
-    )
+    return {
+        f"Excessive {axis} leads to a cliff-like decline.": (
+            f"final accuracy at {axis} = 50 less that at {axis} = {start} below {CLIFF}",
+            _moved(axis, (start, "50"), every, CLIFF, above=False),
+        )
+    }
 
 
-GRID_CLAIMS = claims_of(
-    3,
-    "V-D, hyper-parameters",
-    (
-        "Within a suitable range (omega up to 30, epsilon up to 30) more members are better.",
+_GRID: Claims = {
+    "Within a suitable range (omega up to 30, epsilon up to 30) more members are better.": (
         "final accuracy at omega = 30 above that at omega = 10",
         _moved("omega", ("10", "30"), {"epsilon": "10 20 30", "alpha": "10 20 30 40"}),
     ),
-    (
-        "Within a suitable range more aggregated clients are better.",
+    "Within a suitable range more aggregated clients are better.": (
         "final accuracy at alpha = 30 above that at alpha = 10",
         _moved("alpha", ("10", "30"), {"epsilon": "10 20", "omega": "10 20 30 40"}),
     ),
-    _cliff("epsilon", "10"),
-    _cliff("omega", "30"),
-    _cliff("alpha", "30"),
-)
+    **_cliff("epsilon", "10"),
+    **_cliff("omega", "30"),
+    **_cliff("alpha", "30"),
+}
+GRID_CLAIMS = claims_of(3, "V-D, hyper-parameters", _GRID)
 
 
 def trained(cell: CellRow) -> float | None:
@@ -227,31 +218,26 @@ def _by_members(results: Results, place: Scenario) -> list[ClaimFinding]:
 
 
 STEPS = (("10", "20"), ("20", "30"), ("30", "40"), ("40", "50"))
-COMMITTEE_CLAIMS = claims_of(
-    5,
-    "V-F, committee members",
-    (
-        "With epsilon the number of malicious training clients grows (N1).",
+_COMMITTEE: Claims = {
+    "With epsilon the number of malicious training clients grows (N1).": (
         "mean N1 at each epsilon above that at the one before",
         *(_moved("epsilon", ends, {}, measure=trained) for ends in STEPS),
     ),
-    (
-        "With epsilon malicious clients are inevitably mixed into the committee (N2).",
+    "With epsilon malicious clients are inevitably mixed into the committee (N2).": (
         "mean N2 at each epsilon above that at the one before",
         *(_moved("epsilon", ends, {}, measure=on_committee) for ends in STEPS),
     ),
-    (
-        "A few malicious members do not harm: they improve the model.",
+    "A few malicious members do not harm: they improve the model.": (
         "final accuracy with attackers that train and serve above that with the same attackers "
         "honest on the committee",
         _by_members,
     ),
-    (
-        "With too many malicious members the model drops sharply.",
+    "With too many malicious members the model drops sharply.": (
         f"final accuracy at epsilon = 50 less that at epsilon = 10 below {SHARPLY}",
         _moved("epsilon", ("10", "50"), {}, SHARPLY, above=False),
     ),
-)
+}
+COMMITTEE_CLAIMS = claims_of(5, "V-F, committee members", _COMMITTEE)
 
 
 def _correlates(method: str, condition: str, *, above: bool) -> Test:
@@ -266,39 +252,32 @@ def _correlates(method: str, condition: str, *, above: bool) -> Test:
     return where((condition,), test)
 
 
-_TRAINING = (
+_CONFOUND: Claims = {}
+for _word, _start, _end in (
     ("epoch", "With one epoch", ""),
     ("steps", "With the same steps for all", ", too"),
-)
-"""How long clients train: a word of the condition, and the start and end of a sentence."""
-CONFOUND_CLAIMS = claims_of(
-    7,
-    "the authors' code",
-    *(
-        claim
-        for word, start, end in _TRAINING
-        for claim in (
-            (
-                f"{start} strategy I prefers clients with few samples{end}.",
-                f"Spearman of times aggregated and n_k below -{STRONG}",
-                _correlates(FIRST, word, above=False),
-            ),
-            (
-                f"{start} strategy II prefers clients with many samples{end}.",
-                f"Spearman of times aggregated and n_k above {STRONG}",
-                _correlates(SECOND, word, above=True),
-            ),
-        )
+):
+    _CONFOUND |= {
+        f"{_start} strategy I prefers clients with few samples{_end}.": (
+            f"Spearman of times aggregated and n_k below -{STRONG}",
+            _correlates(FIRST, _word, above=False),
+        ),
+        f"{_start} strategy II prefers clients with many samples{_end}.": (
+            f"Spearman of times aggregated and n_k above {STRONG}",
+            _correlates(SECOND, _word, above=True),
+        ),
+    }
+_CONFOUND |= {
+    "With one epoch strategy II is more accurate than typical FL.": (
+        "final accuracy of II above that of FedAvg over n",
+        where(("epoch",), compared(SECOND, (TYPICAL,), final)),
     ),
-    *(
-        (
-            f"{start} strategy II is more accurate than typical FL{end}.",
-            "final accuracy of II above that of FedAvg over n",
-            where((word,), compared(SECOND, (TYPICAL,), final)),
-        )
-        for word, start, end in _TRAINING
+    "With the same steps for all strategy II is more accurate than typical FL, too.": (
+        "final accuracy of II above that of FedAvg over n",
+        where(("steps",), compared(SECOND, (TYPICAL,), final)),
     ),
-)
+}
+CONFOUND_CLAIMS = claims_of(7, "the authors' code", _CONFOUND)
 
 
 ATTACKS = ("gradient-scaling", "same-value", "back-gradient")
@@ -343,71 +322,64 @@ def _no_better(results: Results, place: Scenario) -> list[ClaimFinding]:
     return listed
 
 
-ROBUSTNESS_CLAIMS = claims_of(
-    2,
-    "V-C, robustness",
-    (
-        "Strategy I reaches the highest accuracy of all that are compared, under each attack.",
+_BEST: Claims = {
+    "Strategy I reaches the highest accuracy of all that are compared, under each attack.": (
         "final accuracy of I above those of FedAvg, Median, TrMean, Krum and MultiKrum",
         _attacked(FIRST, COMPARED),
     ),
-    (
-        "Strategy I converges fastest of all that are compared, under each attack.",
+    "Strategy I converges fastest of all that are compared, under each attack.": (
         "mean accuracy over all rounds of I above those of the others",
         _attacked(FIRST, COMPARED, speed),
     ),
-    "III; V-C",
-    (
-        "Under attacks on weights strategy I loses nothing.",
+}
+_UNHARMED: Claims = {
+    "Under attacks on weights strategy I loses nothing.": (
         f"final accuracy above {KEPT} of the clean one",
         _keeps(FIRST, KEPT, *ATTACKS, on_weights=True),
     ),
-    (
-        "Under attacks on updates, which is what the paper's text has, strategy I loses nothing.",
+    "Under attacks on updates, which is what the paper's text has, strategy I loses nothing.": (
         f"final accuracy above {KEPT} of the clean one",
         _keeps(FIRST, KEPT, *ATTACKS, on_weights=False),
     ),
-    "V-C, robustness",
-    (
-        "Strategy I withstands the same-value attack.",
+}
+_ROBUST: Claims = {
+    "Strategy I withstands the same-value attack.": (
         f"final accuracy above {KEPT} of the clean one",
         _keeps(FIRST, KEPT, "same-value"),
     ),
-    (
-        "Strategy II does as poorly as typical FL.",
+    "Strategy II does as poorly as typical FL.": (
         f"final accuracy of II less that of FedAvg below {POINT}",
         where(ATTACKS, _no_better),
     ),
-    (
-        "Median effectively resists the attacks.",
+    "Median effectively resists the attacks.": (
         f"final accuracy of Median above {KEPT} of its clean one",
         _keeps("Median", KEPT, *ATTACKS),
     ),
-    (
-        "Trimmed Mean does well under gradient scaling.",
+    "Trimmed Mean does well under gradient scaling.": (
         f"final accuracy of TrMean above {KEPT} of its clean one",
         _keeps("TrMean", KEPT, "gradient-scaling"),
     ),
-    (
-        "Trimmed Mean does extremely badly under same-value and back-gradient.",
+    "Trimmed Mean does extremely badly under same-value and back-gradient.": (
         f"final accuracy of TrMean below {LOST} of its clean one",
         _breaks,
     ),
-    (
-        "Krum does poorly under all three attacks.",
+    "Krum does poorly under all three attacks.": (
         "final accuracy of Krum below those of Median and MultiKrum",
         _attacked("Krum", ("Median", "MultiKrum"), above=False),
     ),
-    (
-        "Krum fluctuates sharply, and Multi-Krum removes that.",
+    "Krum fluctuates sharply, and Multi-Krum removes that.": (
         "mean jump of accuracy in the second half of the rounds of Krum above that of MultiKrum",
         _attacked("Krum", ("MultiKrum",), jumps),
     ),
-    (
-        "Multi-Krum is the second best.",
+    "Multi-Krum is the second best.": (
         "final accuracy of MultiKrum above those of FedAvg, Median, TrMean and Krum",
         _attacked("MultiKrum", COMPARED[:-1]),
     ),
+}
+ROBUSTNESS_CLAIMS = (
+    *claims_of(2, "V-C, robustness", _BEST),
+    *claims_of(2, "III; V-C", _UNHARMED),
+    *claims_of(2, "V-C, robustness", _ROBUST),
 )
 
 
@@ -460,27 +432,22 @@ def _faster_with_larger_gap(results: Results, place: Scenario) -> list[ClaimFind
     return listed
 
 
-THEOREM_CLAIMS = claims_of(
-    6,
-    "IV-A, Theorem 1",
-    (
-        "The error stays below the bound.",
+_THEOREM: Claims = {
+    "The error stays below the bound.": (
         "F(w) - F* at most the bound, in every round at the theorem's step sizes",
         _bound_holds,
     ),
-    (
-        "Strategy I lowers phi_min.",
+    "Strategy I lowers phi_min.": (
         "phi_min of I below that of FedAvg over n",
         compared(FIRST, (FEDAVG,), constant("least_gap"), above=False),
     ),
-    (
-        "Strategy II raises phi_min.",
+    "Strategy II raises phi_min.": (
         "phi_min of II above that of FedAvg over n",
         compared(SECOND, (FEDAVG,), constant("least_gap")),
     ),
-    (
-        "A higher phi_min means faster convergence.",
+    "A higher phi_min means faster convergence.": (
         "of two methods, the one with the larger phi_min has less error after the last round",
         _faster_with_larger_gap,
     ),
-)
+}
+THEOREM_CLAIMS = claims_of(6, "IV-A, Theorem 1", _THEOREM)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from clients.datasets.registry import load_dataset
 from clients.experiments.baselines import MethodRound
 from clients.experiments.definition import Method
 from clients.experiments.kinds import MethodRun, MethodTask
+from clients.experiments.rows import StepSizes
 from clients.models.registry import model_named
 from clients.random_streams import named_stream
 from clients.runs.metrics import Quality
@@ -47,7 +48,6 @@ MODEL = "softmax"
 """The one built-in model whose objective is strongly convex once there is an L2 term."""
 GRADIENT_NORM = 1e-6
 """‖∇F‖ below which a point counts as the minimum: F is then within 1e-12 / (2 mu) of F*."""
-
 Weights: TypeAlias = NDArray[np.float64]
 """W, one row per class; the last column are the biases. Shape (classes, inputs + 1)."""
 
@@ -213,11 +213,7 @@ class ConvexProblem:
     def committee_gap(
         self, accepted: Sequence[int], values: NDArray[np.float64], committee: Sequence[int]
     ) -> float | None:
-        """Return φ(S_a, w) = (Σ_{S_a} p F_k(w) − Σ_{S_c*} p F_k*) / (F(w) − Σ p_k F_k*).
-
-        This is definition 2 for one set at one model with F_k(w) = `values`, not its mean over all
-        possible sets. None where it would be 0 / 0: at w* where Γ = 0.
-        """
+        """Return φ(S_a, w), definition 2 for one set and F_k(w) = `values`; None for 0 / 0."""
         below = float(self.shares @ values) - float(self.shares @ self.minima)
         if below <= 0:
             return None
@@ -352,65 +348,53 @@ class PathRound(NamedTuple):
     error: float
 
 
-class TrainingPath(NamedTuple):
-    """A run's rounds and constants; None where all clients are alike, so that φ is undefined."""
+class TrainingPath:
+    """A run from w_1, and the extremes of the bound's constants that it shows."""
 
-    rounds: list[PathRound]
-    constants: Constants | None
-
-
-def follow_path(
-    problem: ConvexProblem,
-    choosing: AveragingSelection | CommitteeSelection,
-    start: Weights,
-    settings: PathSettings,
-) -> TrainingPath:
-    """Return the path of a run from w_1."""
-    observed = _Observations(problem, settings.members)
-    weights, rounds = start, []
-    for number in range(1, settings.rounds + 1):
-        seed = sha256(repr((settings.seed, "theorem", number)).encode())
-        steps = range((number - 1) * settings.local_steps, number * settings.local_steps)
-        updates = {}
-        for client in choosing.active(seed):
-            rng = named_stream(inputs.training_seed(seed, client), "batches")
-            updates[client] = weights - observed.trained(client, weights, steps, settings, rng)
-        sent = {client: vector_of_weights(update) for client, update in updates.items()}
-        accepted = choosing.accepted(vector_of_weights(weights), sent)
-        observed.set_accepted(accepted, weights)
-        weights = weights - sum(
-            share * updates[client]
-            for share, client in zip(problem.shares_among(accepted), accepted, strict=True)
-        )
-        error = problem.together.value(weights) - problem.optimal_value
-        rounds.append(PathRound(tuple(map(int, accepted)), weights, error))
-    return TrainingPath(rounds, observed.constants(start, settings.local_steps))
-
-
-class _Observations:
-    """The extremes that a run shows."""
-
-    def __init__(self, problem: ConvexProblem, members: int) -> None:
-        self.problem = problem
-        self._committee = problem.best_committee(members)
-        self._at_optimum = problem.values(problem.optimum)
+    def __init__(
+        self,
+        problem: ConvexProblem,
+        choosing: AveragingSelection | CommitteeSelection,
+        start: Weights,
+        settings: PathSettings,
+    ) -> None:
+        self.problem, self.settings = problem, settings
+        self.rounds: list[PathRound] = []
+        self._start = start
         self._variances = np.zeros(len(problem.clients))
         self._gradient = self._kappa = 0.0
         self._gaps: list[float] = []
         self._optimal_gaps: list[float] = []
+        committee = problem.best_committee(settings.members)
+        at_optimum = problem.values(problem.optimum)
+        weights = start
+        for number in range(1, settings.rounds + 1):
+            seed = sha256(repr((settings.seed, "theorem", number)).encode())
+            updates = {
+                client: weights - self._trained(client, weights, number, seed)
+                for client in choosing.active(seed)
+            }
+            sent = {client: vector_of_weights(update) for client, update in updates.items()}
+            accepted = choosing.accepted(vector_of_weights(weights), sent)
+            self._kappa = max(self._kappa, problem.committee_difference(accepted, committee))
+            at_start = problem.values(weights)
+            for gaps, values in ((self._gaps, at_start), (self._optimal_gaps, at_optimum)):
+                gap = problem.committee_gap(accepted, values, committee)
+                if gap is not None:
+                    gaps.append(gap)
+            shares = problem.shares_among(accepted)
+            weights = weights - sum(
+                share * updates[client] for share, client in zip(shares, accepted, strict=True)
+            )
+            error = problem.together.value(weights) - problem.optimal_value
+            self.rounds.append(PathRound(tuple(map(int, accepted)), weights, error))
 
-    def trained(
-        self,
-        client: int,
-        weights: Weights,
-        steps: range,
-        settings: PathSettings,
-        rng: np.random.Generator,
-    ) -> Weights:
-        """Return a client's local model after its steps of SGD from some weights."""
-        objective = self.problem.clients[client]
+    def _trained(self, client: ClientId, weights: Weights, number: int, seed: Digest) -> Weights:
+        """Return a client's local model after its steps of SGD in a round."""
+        objective, settings = self.problem.clients[client], self.settings
+        rng = named_stream(inputs.training_seed(seed, client), "batches")
         size = min(settings.batch_size, objective.samples)
-        for step in steps:
+        for step in range((number - 1) * settings.local_steps, number * settings.local_steps):
             residuals = objective.residuals(weights)
             moment, variance = objective.gradient_moments(weights, residuals, size)
             self._gradient = max(self._gradient, moment)
@@ -420,20 +404,9 @@ class _Observations:
             weights = weights - settings.step_size(step) * gradient
         return weights
 
-    def set_accepted(self, accepted: Sequence[int], weights: Weights) -> None:
-        """Take note of S_a, and of the model from which its round began."""
-        problem, committee = self.problem, self._committee
-        self._kappa = max(self._kappa, problem.committee_difference(accepted, committee))
-        for gaps, values in (
-            (self._gaps, problem.values(weights)),
-            (self._optimal_gaps, self._at_optimum),
-        ):
-            gap = problem.committee_gap(accepted, values, committee)
-            if gap is not None:
-                gaps.append(gap)
-
-    def constants(self, start: Weights, local_steps: int) -> Constants | None:
-        """Return what the bound is made of, None where no gap is defined."""
+    @property
+    def constants(self) -> Constants | None:
+        """The bound's constants; None where all clients are alike, so that φ is undefined."""
         if not (self._gaps and self._optimal_gaps):
             return None
         return Constants(
@@ -445,95 +418,30 @@ class _Observations:
             heterogeneity=self.problem.heterogeneity,
             least_gap=min(self._gaps),
             largest_gap=max(self._optimal_gaps),
-            start_squared=float(np.sum((start - self.problem.optimum) ** 2)),
-            local_steps=local_steps,
+            start_squared=float(np.sum((self._start - self.problem.optimum) ** 2)),
+            local_steps=self.settings.local_steps,
         )
+
+    def as_row(self) -> StepSizes:
+        """Return the constants, errors and bounds of the path for the run's row."""
+        constants, bounds = self.constants, []
+        for number in range(1, len(self.rounds) + 1):
+            steps = number * self.settings.local_steps
+            bound = None if constants is None else bound_after(steps, constants)
+            bounds.append(bound if bound is not None and isfinite(bound["total"]) else None)
+        return {
+            "constants": None if constants is None else asdict(constants),
+            "error": [entry.error for entry in self.rounds],
+            "bound": [None if bound is None else bound["total"] for bound in bounds],
+            "terms": bounds[-1],
+        }
 
 
 class TheoremOptions(federated_data.SettingsTable):
-    """Weight `mu` of the L2 term, and whether to use FedAvg over n clients, not a committee.
-
-    With mu below 1e-6 F* would not be exact to the decimals of a row (see `GRADIENT_NORM`).
-    """
+    """The weight of the L2 term, and whether to average n clients without a committee."""
 
     mu: Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)] = 0.01
     averaging: bool = False
-
-
-def theorem_row(configuration: Configuration, method: Method, seed: int) -> dict[str, Any]:
-    """Return Theorem 1's terms for a method, under the names of an experiment's row.
-
-    `accuracy`, `loss` and `training_loss` are those after each round with the learning rate, the
-    losses without the L2 term. `extra.theorem` has the constants of the data and, under
-    `step_sizes`, for each of `theorem` and `rate` the `constants` of the path, `error` F(w) − F*
-    and `bound` after each round, and the `terms` of the last bound. Bound and terms are None where
-    φ_min is not above 0.
-    """
-    options = parse_settings(TheoremOptions, method.options, "options")
-    configuration = configuration.model_copy(update={"seed": seed})
-    require(configuration, method)
-    clients = configuration.protocol.clients
-    data = load_dataset(configuration.data.choice(), clients, named_stream(seed, "data"))
-    model = model_named(MODEL, data.form, configuration.model.options)
-    parameters = configuration.parameters(model.dimension)
-    problem = ConvexProblem(data, options.mu)
-    start = weights_of(model.initial(named_stream(seed, "model")), data.form.classes)
-    training = configuration.training
-    local_steps = training.local_steps or 0
-
-    def path(step_size: Callable[[int], float]) -> TrainingPath:
-        choosing = (
-            AveragingSelection(clients, parameters.trainers)
-            if options.averaging
-            else CommitteeSelection(parameters)
-        )
-        sizes = (parameters.rounds, local_steps, training.batch_size)
-        settings = PathSettings(*sizes, step_size, parameters.members, seed)
-        return follow_path(problem, choosing, start, settings)
-
-    paths = {
-        "theorem": path(lambda step: 1 / (problem.mu * (step + problem.gamma))),
-        "rate": path(lambda _: training.learning_rate),
-    }
-    test = objective_of(data.test, data.collate, data.form.classes, mu=0.0)
-    together, mu, played = problem.together, problem.mu, paths["rate"].rounds
-    weights = [round_.weights for round_ in played]
-    accepted = [client for round_ in played for client in round_.accepted]
-    return {
-        "accuracy": [test.accuracy(one) for one in weights],
-        "loss": [test.value(one) for one in weights],
-        "training_loss": [together.value(one) - mu / 2 * float((one**2).sum()) for one in weights],
-        "times_aggregated": np.bincount(accepted, minlength=clients).tolist(),
-        "samples": problem.samples.tolist(),
-        "floor": majority_rate(data.test.y),
-        "extra": {
-            "theorem": {
-                "mu": problem.mu,
-                "smoothness": problem.smoothness,
-                "gamma": problem.gamma,
-                "optimal_value": problem.optimal_value,
-                "optimal_accuracy": test.accuracy(problem.optimum),
-                "heterogeneity": problem.heterogeneity,
-                "best_committee": list(problem.best_committee(parameters.members)),
-                "local_steps": training.local_steps,
-                "step_sizes": {name: _told(of, local_steps) for name, of in paths.items()},
-            }
-        },
-    }
-
-
-def _told(path: TrainingPath, local_steps: int) -> dict[str, Any]:
-    bounds = []
-    for number in range(1, len(path.rounds) + 1):
-        of = path.constants
-        bound = None if of is None else bound_after(number * local_steps, of)
-        bounds.append(bound if bound is not None and isfinite(bound["total"]) else None)
-    return {
-        "constants": None if path.constants is None else asdict(path.constants),
-        "error": [entry.error for entry in path.rounds],
-        "bound": [None if bound is None else bound["total"] for bound in bounds],
-        "terms": bounds[-1],
-    }
 
 
 def require(configuration: Configuration, method: Method) -> None:
@@ -561,16 +469,64 @@ def require(configuration: Configuration, method: Method) -> None:
 
 
 def play(task: MethodTask) -> MethodRun:
-    """Follow the paths of a run; a round counts as played when all of them are."""
-    row = theorem_row(task.configuration, task.method, task.configuration.seed)
-    rounds = []
-    for measured in zip(row["accuracy"], row["loss"], row["training_loss"], strict=True):
-        rounds.append(MethodRound(quality=Quality(*measured), trained=(), aggregated=()))
+    """Follow the paths of a run; the row's qualities are those with the learning rate.
+
+    Losses are without the L2 term. `extra.theorem` has the constants of the data and, for each of
+    the two `step_sizes`, the `constants` of the path, `error` F(w) − F* and `bound` after each
+    round, and the `terms` of the last bound. Bounds are None where φ_min is not above 0.
+    """
+    configuration = task.configuration
+    options = parse_settings(TheoremOptions, task.method.options, "options")
+    require(configuration, task.method)
+    seed, clients = configuration.seed, configuration.protocol.clients
+    data = load_dataset(configuration.data.choice(), clients, named_stream(seed, "data"))
+    model = model_named(MODEL, data.form, configuration.model.options)
+    parameters = configuration.parameters(model.dimension)
+    problem = ConvexProblem(data, options.mu)
+    start = weights_of(model.initial(named_stream(seed, "model")), data.form.classes)
+    training = configuration.training
+    local_steps = training.local_steps or 0
+
+    def followed(step_size: Callable[[int], float]) -> TrainingPath:
+        choosing = (
+            AveragingSelection(clients, parameters.trainers)
+            if options.averaging
+            else CommitteeSelection(parameters)
+        )
+        sizes = (parameters.rounds, local_steps, training.batch_size)
+        settings = PathSettings(*sizes, step_size, parameters.members, seed)
+        return TrainingPath(problem, choosing, start, settings)
+
+    paths = {
+        "theorem": followed(lambda step: 1 / (problem.mu * (step + problem.gamma))),
+        "rate": followed(lambda _: training.learning_rate),
+    }
+    test = objective_of(data.test, data.collate, data.form.classes, mu=0.0)
+    rounds: list[MethodRound] = []
+    accepted: list[int] = []
+    for of in paths["rate"].rounds:
+        penalty = problem.mu / 2 * float((of.weights**2).sum())
+        training_loss = problem.together.value(of.weights) - penalty
+        quality = Quality(test.accuracy(of.weights), test.value(of.weights), training_loss)
+        rounds.append(MethodRound(quality, trained=(), aggregated=()))
+        accepted += of.accepted
         task.on_round()
     return MethodRun(
         rounds=tuple(rounds),
-        floor=row["floor"],
-        samples=tuple(row["samples"]),
-        times_aggregated=tuple(row["times_aggregated"]),
-        extra=row["extra"],
+        floor=majority_rate(data.test.y),
+        samples=tuple(problem.samples.tolist()),
+        times_aggregated=tuple(np.bincount(accepted, minlength=clients).tolist()),
+        extra={
+            "theorem": {
+                "mu": problem.mu,
+                "smoothness": problem.smoothness,
+                "gamma": problem.gamma,
+                "optimal_value": problem.optimal_value,
+                "optimal_accuracy": test.accuracy(problem.optimum),
+                "heterogeneity": problem.heterogeneity,
+                "best_committee": list(problem.best_committee(parameters.members)),
+                "local_steps": local_steps,
+                "step_sizes": {name: path.as_row() for name, path in paths.items()},
+            }
+        },
     )

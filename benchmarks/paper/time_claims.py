@@ -21,6 +21,7 @@ from benchmarks.paper.claims import FIRST, TYPICAL, final
 from benchmarks.paper.verdict import (
     Claim,
     ClaimFinding,
+    Claims,
     Measure,
     Results,
     Scenario,
@@ -37,7 +38,6 @@ from ledger.protocol.errors import ConfigurationError
 NUMBER = 4
 """Number of the experiments that compare systems by time, and that vary sizes."""
 DECENTRALISED = ("BrainTorrent", "GossipFL")
-COMPLEXITY = "IV-B, complexity"
 REACHED = 0.9
 """Share of typical FL's final accuracy that a system has to reach; the time until then counts."""
 NEAR = 0.25
@@ -114,31 +114,26 @@ def _advantage_shrinks(results: Results, place: Scenario) -> list[ClaimFinding]:
     return listed
 
 
-EFFICIENCY_CLAIMS = claims_of(
-    NUMBER,
-    "V-E, efficiency",
-    (
-        "CMFL is always faster than BrainTorrent and GossipFL.",
+_EFFICIENCY: Claims = {
+    "CMFL is always faster than BrainTorrent and GossipFL.": (
         f"time to {REACHED} of typical FL's final accuracy, of I below both whatever the seeds; "
         "not so where one of them is below I whatever the seeds",
         _sooner(FIRST, DECENTRALISED),
     ),
-    (
-        "Typical FL is faster than CMFL overall.",
+    "Typical FL is faster than CMFL overall.": (
         "the same time, of FedAvg over n below that of I",
         _sooner(TYPICAL, (FIRST,)),
     ),
-    (
-        "With the rate the advantage of typical FL becomes smaller.",
+    "With the rate the advantage of typical FL becomes smaller.": (
         "CMFL's time over typical FL's falls from 1 to 10 and from 10 to 100 Mbit/s",
         _advantage_shrinks,
     ),
-    (
-        "At 100 Mbit/s CMFL overtakes typical FL.",
+    "At 100 Mbit/s CMFL overtakes typical FL.": (
         "the same time at 100 Mbit/s, of I below that of FedAvg over n",
         _sooner(FIRST, (TYPICAL,), RATES[-1:]),
     ),
-)
+}
+EFFICIENCY_CLAIMS = claims_of(NUMBER, "V-E, efficiency", _EFFICIENCY)
 
 
 class Growth(NamedTuple):
@@ -254,10 +249,16 @@ def _consensus_is_negligible(results: Results, place: Scenario) -> list[ClaimFin
     return listed
 
 
+_CONSENSUS: Claims = {
+    "What the consensus protocol sends can be ignored.": (
+        f"votes and decision are below {NEGLIGIBLE} of the bytes that a round waits for",
+        _consensus_is_negligible,
+    ),
+}
 COMPLEXITY_CLAIMS = (
     *(
         Claim(
-            COMPLEXITY,
+            "IV-B, complexity",
             growth.claim,
             f"measured exponents within {NEAR} of the paper's{growth.note}",
             _as_the_paper(growth),
@@ -265,13 +266,5 @@ COMPLEXITY_CLAIMS = (
         for growth in GROWTHS
         if growth.claim
     ),
-    *claims_of(
-        NUMBER,
-        COMPLEXITY,
-        (
-            "What the consensus protocol sends can be ignored.",
-            f"votes and decision are below {NEGLIGIBLE} of the bytes that a round waits for",
-            _consensus_is_negligible,
-        ),
-    ),
+    *claims_of(NUMBER, "IV-B, complexity", _CONSENSUS),
 )

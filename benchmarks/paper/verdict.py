@@ -14,7 +14,6 @@ from clients.experiments.series import Estimate, paired
 
 MAX_LISTED = 12
 """Findings that a verdict lists; the others are counted."""
-
 Measure: TypeAlias = Callable[[CellRow], float | None]
 """One number of a cell; None where the cell has none."""
 
@@ -71,10 +70,7 @@ class Results:
 
 
 def is_above(difference: Estimate, margin: float = 0.0) -> bool | None:
-    """Return whether a difference is above a margin or below, by a paired t-test at 5 percent.
-
-    None where the test cannot tell, as with one seed.
-    """
+    """Return whether a difference is above a margin, by a paired t-test at 5%; None if unclear."""
     if difference.error is None:
         return None
     critical = float(stdtrit(difference.count - 1, 0.975))
@@ -119,10 +115,7 @@ class Claim:
 
 
 def answer_to(findings: Sequence[ClaimFinding]) -> ClaimAnswer:
-    """Return the answer that follows from the findings of all places.
-
-    A place where the test cannot tell keeps a claim from holding, but does not refute it.
-    """
+    """Return the answer that follows from the findings of all places."""
     decided = [finding.holds for finding in findings if finding.holds is not None]
     if not findings:
         return ClaimAnswer.MISSING
@@ -152,13 +145,12 @@ Test: TypeAlias = Callable[[Results, Scenario], list[ClaimFinding]]
 """The findings at one place: none where the place is not of the claim, or has no rows."""
 
 
-def claims_of(
-    number: int, source: str, *claims: str | tuple[str, str, *tuple[Test, ...]]
-) -> tuple[Claim, ...]:
-    """Return claims, tested in every place of the experiments of a number.
+Claims: TypeAlias = dict[str, tuple[str, *tuple[Test, ...]]]
+"""Sentences, each with its test in words and in code."""
 
-    A text among the claims is the source of those that follow.
-    """
+
+def claims_of(number: int, source: str, claims: Claims) -> tuple[Claim, ...]:
+    """Return the claims of a source, tested in every place of the experiments of a number."""
 
     def everywhere(*tests: Test) -> Callable[[Results], list[ClaimFinding]]:
         return lambda results: [
@@ -168,14 +160,10 @@ def claims_of(
             for finding in test(results, place)
         ]
 
-    listed = []
-    for claim in claims:
-        if isinstance(claim, str):
-            source = claim
-        else:
-            sentence, words, *tests = claim
-            listed.append(Claim(source, sentence, words, everywhere(*tests)))
-    return tuple(listed)
+    return tuple(
+        Claim(source, sentence, words, everywhere(*tests))
+        for sentence, (words, *tests) in claims.items()
+    )
 
 
 def where(words: Sequence[str], test: Test) -> Test:
@@ -186,10 +174,7 @@ def where(words: Sequence[str], test: Test) -> Test:
 
 
 def compared(method: str, others: Sequence[str], measure: Measure, *, above: bool = True) -> Test:
-    """Return the test of whether a method's number is above, or below, that of each other.
-
-    Others without rows there are left out. The numbers shown are the method's less another's.
-    """
+    """Return the test of whether a method's number is above, or below, that of each other one."""
 
     def test(results: Results, place: Scenario) -> list[ClaimFinding]:
         found = {

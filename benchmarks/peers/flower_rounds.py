@@ -25,7 +25,6 @@ from benchmarks import workloads
 from benchmarks.workloads import PeerWorkload, module_of, read_workload
 
 FOLDER = "CMFL_BENCH_WORKLOAD"
-
 app = ClientApp()
 
 

@@ -1,8 +1,4 @@
-"""The contenders of this project: the engine alone, and whole CMFL rounds with a committee.
-
-Without `--members` the engine trains all clients and averages their updates, as the other
-contenders do. With `--members C` it plays whole rounds of `cmfl run`.
-"""
+"""The contenders of this project: the engine alone, and with `--members` whole CMFL rounds."""
 
 from __future__ import annotations
 
@@ -10,8 +6,8 @@ import argparse
 import hashlib
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +17,10 @@ from numpy.typing import NDArray
 from benchmarks import workloads
 from benchmarks.workloads import PeerWorkload, RoundClock, Work
 from clients.configuration.loading import checked
-from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import DataForm, FederatedData, frozen_samples
 from clients.models.registry import model_named
 from clients.runs.metrics import RoundMetrics
-from clients.runs.open_run import OpenedRun, open_memory_run, open_run
+from clients.runs.open_run import open_memory_run, open_run
 from clients.training.engine_factory import open_engine
 from clients.training.lockstep.plan import plan
 from clients.training.plain_trainer import LocalTraining, batches
@@ -117,7 +112,15 @@ def _play(arguments: argparse.Namespace, workload: PeerWorkload) -> None:
         values["protocol"]["committee_rate"] = arguments.members / len(workload.y)
         values["evaluation"]["every"] = 2**31 - 1  # never
         values["machine"] = {"workers": WORKERS, "keep": "accepted", "ledger": arguments.variant}
-        with _run(Path(folder) / "home", checked(values)) as run:
+        home, configuration = Home(Path(folder)), checked(values)
+        with ExitStack() as stack:
+            if arguments.variant == "memory":
+                opened = open_memory_run(home.path, "bench", configuration)
+            else:
+                chain = stack.enter_context(EmbeddedChain.create(home.chain))
+                blobs = FolderBlobs(home.blobs)
+                opened = open_run(home.path, "bench", configuration, chain, blobs)
+            run = stack.enter_context(opened)
 
             def on_round(row: RoundMetrics) -> None:
                 nonlocal first
@@ -164,20 +167,6 @@ def write_images(x: NDArray[np.float32], y: NDArray[np.int64], path: Path) -> No
         is_test=(np.arange(count) >= clients * samples).astype(np.uint8),
         source_file=np.zeros(count, dtype=np.uint8),
     )
-
-
-@contextmanager
-def _run(home: Path, configuration: Configuration) -> Iterator[OpenedRun]:
-    home.mkdir()
-    if configuration.machine.ledger == "memory":
-        with open_memory_run(home, "bench", configuration) as run:
-            yield run
-        return
-    with (
-        EmbeddedChain.create(Home(home).chain) as chain,
-        open_run(home, "bench", configuration, chain, FolderBlobs(Home(home).blobs)) as run,
-    ):
-        yield run
 
 
 if __name__ == "__main__":

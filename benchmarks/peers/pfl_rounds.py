@@ -1,8 +1,4 @@
-"""The contender pfl-research: FedAvg in its simulated backend, each process by torchrun.
-
-Every user is a tensor data set in memory that keeps its batches, as its documentation advises.
-There is neither evaluation nor privacy after the warm-up.
-"""
+"""The contender pfl-research: FedAvg in its simulated backend, each process by torchrun."""
 
 from __future__ import annotations
 

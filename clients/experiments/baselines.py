@@ -142,10 +142,7 @@ class FederatedServer:
     def take(
         self, sent: Mapping[ClientId, NDArray[np.float32]], rng: np.random.Generator
     ) -> tuple[ClientId, ...]:
-        """Move the model, w_{t+1} = w_t - eta Delta, and return the clients whose updates it used.
-
-        It does not move if too few updates are finite, or float32 cannot hold the next model.
-        """
+        """Set w_{t+1} = w_t - eta Delta if that is finite, and return the clients it is made of."""
         samples = [self.samples[client] for client in sent]
         selection = self.settings.aggregation.aggregate(
             list(sent.values()), samples, self.last, rng
@@ -195,26 +192,20 @@ class DecentralisedSettings:
 
     def require(self, clients: int, dimension: int | None = None) -> None:
         """Refuse what cannot be run; None for a dimension that is not known yet."""
-        if self.rounds < 1:
-            raise ConfigurationError(f"rounds = {self.rounds}: must be at least 1")
-        if not 2 <= self.participants <= clients:
-            raise ConfigurationError(
-                f"participants = {self.participants}: must be at least 2, which send to each "
-                f"other, and at most the {clients} clients"
-            )
-        if self.mixing != "gossip":
-            return
-        if self.segments < 1:
-            raise ConfigurationError(f"segments = {self.segments}: must be at least 1")
-        if dimension is not None and self.segments > dimension:
-            raise ConfigurationError(
-                f"segments = {self.segments}: must be at most the {dimension} numbers of the model"
-            )
-        if not 1 <= self.replicas < self.participants:
-            raise ConfigurationError(
-                f"replicas = {self.replicas}: must be at least 1, and at most the "
-                f"{self.participants - 1} other participants"
-            )
+        bounds = [
+            ("rounds", self.rounds, 1, None, ""),
+            ("participants", self.participants, 2, clients, "clients"),
+        ]
+        if self.mixing == "gossip":
+            others = self.participants - 1
+            bounds += [
+                ("segments", self.segments, 1, dimension, "numbers of the model"),
+                ("replicas", self.replicas, 1, others, "other participants"),
+            ]
+        for name, value, least, most, of in bounds:
+            if value < least or (most is not None and value > most):
+                limit = "" if most is None else f", and at most the {most} {of}"
+                raise ConfigurationError(f"{name} = {value}: must be at least {least}{limit}")
 
 
 def run_decentralised(
@@ -303,10 +294,7 @@ Draws: TypeAlias = Mapping[ClientId, Sequence[tuple[ClientId, ...]]]
 def draw_sources(
     participants: Sequence[ClientId], segments: int, replicas: int, rng: np.random.Generator
 ) -> Draws:
-    """Return P(i, s): R different others for every segment.
-
-    Each participant deals all others out in a random order before it deals one again.
-    """
+    """Return P(i, s): R others for every segment, each dealt once before one comes again."""
     draws: dict[ClientId, list[tuple[ClientId, ...]]] = {}
     for client in participants:
         others = [other for other in participants if other != client]

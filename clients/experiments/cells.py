@@ -84,10 +84,7 @@ def play_cell(job: Job, folder: Path, data: Path | None, on_round: Callable[[], 
 def play_on_chain(
     cell: Cell, task: MethodTask, home: Path, experiment: str, data: Path | None
 ) -> ChainRun:
-    """Play a cell on its own chain in a new home, and audit it from chain and blobs alone.
-
-    `experiment` is the name of the experiment's folder, `data` the folder of the data.
-    """
+    """Play a cell on its own chain in a new home, and audit it from chain and blobs alone."""
     configuration = on_chain(task.configuration)
     paths, disk = Home(home), HastyDisk()
     blobs = FolderBlobs(paths.blobs, disk=disk)
@@ -300,10 +297,7 @@ def saved_file_differences(
 
 
 def require_current_protocol(out: Path, evidence: ChainEvidence) -> None:
-    """Refuse to repeat a cell of another protocol version.
-
-    A missing or unreadable file is reported after the repetition.
-    """
+    """Refuse to repeat a cell of another protocol version; a missing report is no refusal."""
     saved = _parsed(out, evidence.report, json.loads, [])
     deployment = None if saved is None else saved.get("deployment")
     if isinstance(deployment, dict) and deployment.get("protocol", 1) != PROTOCOL_VERSION:

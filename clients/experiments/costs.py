@@ -81,9 +81,9 @@ def recorded_traffic(rounds: Sequence[RoundTraffic], dimension: int) -> Traffic:
     sent: Counter[ClientId] = Counter()
     for traffic in rounds:
         phases.update(traffic.phases)
-        for totals, by_phase in ((received, traffic.received), (sent, traffic.sent)):
-            for sizes in by_phase.values():
-                totals.update(sizes)
+        for phase in traffic.sent:
+            received.update(traffic.received[phase])
+            sent.update(traffic.sent[phase])
     clients = sorted({*received, *sent})
     return {
         "model": NUMBER_BYTES * dimension,

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from itertools import chain
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -30,7 +29,6 @@ ANY = "*"
 TOML = ".toml"
 GROWTH_AXIS, GROWTH_START = "size", "base"
 """The axis along which `growth` is drawn, and the label of its start."""
-
 Name = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[ -~]+$")]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -96,10 +94,7 @@ class Axis(_Table):
 
 
 class Tuning(_Table):
-    """The choice of each method's learning rate, once for all its cells.
-
-    Without a condition or the label of an axis, the first one is taken.
-    """
+    """The choice of each method's learning rate, at the first condition and labels by default."""
 
     rates: Annotated[list[Factor], Field(min_length=1)] = [0.25, 0.5, 1.0, 2.0]
     seeds: Annotated[list[Seed], Field(min_length=1)] = [100, 101, 102, 103]
@@ -262,8 +257,14 @@ def _only_condition(definition: Definition) -> str:
 def require_consistent(definition: Definition, name: str) -> None:
     """Refuse repeated or unknown names, and seeds that are used both for tuning and for reports."""
     axes = {axis.name: [point.label for point in axis.values] for axis in definition.axes}
-    for fault in chain(_repeated(definition, axes), _unknown(definition, axes)):
-        raise ConfigurationError(f"experiment {name}: {fault}")
+    for faults in (_repeated, _unknown, _misused):
+        for fault in faults(definition, axes):
+            raise ConfigurationError(f"experiment {name}: {fault}")
+    for kind in definition.figure:
+        require_axes(f"experiment {name}", kind, axes)
+
+
+def _misused(definition: Definition, _axes: Mapping[str, list[str]]) -> Iterator[str]:
     taken = {
         "cmfl": {"rules"},
         "theorem": {"rules", "options"},
@@ -271,21 +272,13 @@ def require_consistent(definition: Definition, name: str) -> None:
     }
     for method in definition.methods:
         given = set().union(*taken.values()) & method.model_fields_set
-        unused = given - taken.get(method.kind, {"options"})
-        if unused:
-            raise ConfigurationError(
-                f"experiment {name}: method {method.name!r} is of kind {method.kind}, which takes "
-                f"no {min(unused)}"
-            )
-    for kind in definition.figure:
-        require_axes(f"experiment {name}", kind, axes)
-    tuning = definition.tuning
-    reported = {*definition.seeds, *(definition.quick.seeds or [])}
-    both = sorted(reported.intersection(tuning.seeds)) if tuning is not None else []
-    if both:
-        raise ConfigurationError(
-            f"experiment {name}: learning rates are tuned on seed {both[0]}, which is reported "
-            f"too: a rate is never chosen on the seeds that it is judged by"
+        if unused := given - taken.get(method.kind, {"options"}):
+            yield f"method {method.name!r} is of kind {method.kind}, which takes no {min(unused)}"
+    tuned_on = [] if definition.tuning is None else definition.tuning.seeds
+    if both := {*definition.seeds, *(definition.quick.seeds or [])}.intersection(tuned_on):
+        yield (
+            f"learning rates are tuned on seed {min(both)}, which is reported too: a rate is never "
+            "chosen on the seeds that it is judged by"
         )
 
 

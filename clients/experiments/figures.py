@@ -25,7 +25,6 @@ SETTLED = 0.2
 """Share of a curve, at its start, that a zoomed panel does not have to show."""
 FINAL = "Mean accuracy of the last five measured rounds."
 ACCURACY = "test accuracy"
-
 Draw: TypeAlias = Callable[[Sequence[CellRow]], Iterator[Drawn]]
 
 
@@ -34,10 +33,7 @@ def draw(
     folder: Path,
     drawn_by: Mapping[FigureKind, Draw] | None = None,
 ) -> list[Path]:
-    """Draw every experiment that has rows, and return the SVG and the PNG of each figure.
-
-    It leaves out kinds that `drawn_by` lacks, and refuses a kind that needs another axis at once.
-    """
+    """Draw every experiment with rows, and return the SVG and the PNG of each figure."""
     require_extra("plots", "figures need")
     from matplotlib import rc_context  # noqa: PLC0415 - the extra `plots`, and slow to load
 
@@ -175,10 +171,7 @@ def _greys(table: Sequence[Sequence[Estimate | None]]) -> dict[str, Any]:
 
 
 def heat(cells: Sequence[CellRow]) -> Iterator[Drawn]:
-    """Draw the final accuracy less that of the first method under the first condition.
-
-    Differences are paired by seed. Points of axes have a panel each, with their own reference.
-    """
+    """Draw final accuracies less that of the first method and condition, a panel for each point."""
     columns, left_out = series.well_filled(cells)
     swept = series.varied_axes(cells)
     # The reference may be of a method that has no column.

@@ -33,7 +33,7 @@ from clients.runs.open_run import OpenedRun, open_measure, open_memory_run
 from clients.runs.population import populate, with_training_path
 from clients.training.port import Engine, PendingEvaluation, TrainedUpdate, TrainingJob
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.parameters import Parameters, parts_per_million, rounded_share
+from ledger.protocol.parameters import parts_per_million, rounded_share
 from ledger.protocol.payloads import FLOAT32
 from ledger.protocol.types import ClientId
 
@@ -77,11 +77,7 @@ class Stopwatch:
         return TimedEngine(engine, self)
 
     def seconds(self, *, is_committee: bool) -> CellSeconds:
-        """Return the seconds up to the last round.
-
-        The rest of the rounds is the ledger's for a committee. For others it is making a model of
-        updates, which counts as scoring.
-        """
+        """Return the seconds up to the last round, the rest as the ledger's or else as scoring."""
         parts = {part: self.spent[part] for part in (TRAINING, SCORING, EVALUATION)}
         rest = self._last - self._opened - sum(parts.values())
         if not parts[TRAINING]:  # a kind that trains without an engine
@@ -120,8 +116,6 @@ class TimedEngine(Engine):
 
 RUN = "run"
 """The name of the only run of a home."""
-SHARE = "share"
-"""An option `{share = x}` stands for so many of the participants."""
 THEOREM = "benchmarks.paper.theorem"
 """The kind `theorem`: part of the repository, not of the installed package."""
 
@@ -165,8 +159,11 @@ class MethodKind:
 
 def kind_named(name: MethodKindName) -> MethodKind:
     """Return a kind of method; refuse the theorem where its module is not installed."""
+    if name == "cmfl":
+        # The configuration has refused all that CMFL cannot play.
+        return MethodKind(lambda _configuration, _method: None, _play_committee)
     if name != "theorem":
-        return KINDS[name]
+        return MethodKind(_require_baseline, _play_baseline)
     try:
         return cast("MethodKind", import_module(THEOREM))
     except ModuleNotFoundError as error:
@@ -217,13 +214,13 @@ def _settings_of(
     """Return the settings of a baseline: with one server, or with as many clients as are active."""
     sizes = configuration.parameters(dimension=1)
     if method.kind == "federated":
-        participants = participants_of(sizes, method)
-        return FederatedSettings(
-            sizes.rounds,
-            participants,
-            sizes.server_rate,
-            aggregation=_aggregation(method, participants),
-        )
+        clients = {
+            "active": sizes.active,
+            "trainers": sizes.trainers,
+            "aggregated": sizes.accepted,
+        }[method.participants]
+        rules = _aggregation(method, clients)
+        return FederatedSettings(sizes.rounds, clients, sizes.server_rate, aggregation=rules)
     known = ("replicas", "segments") if method.kind == "gossip" else ()
     for name, value in method.options.items():
         if name not in known:
@@ -269,33 +266,14 @@ def _play_baseline(task: MethodTask) -> MethodRun:
             "beside_loss": list(round_values(row.beside.loss for row in rounds)),
         }
     traffic = [row.traffic for row in rounds if row.traffic is not None]
-    counted = recorded_traffic(traffic, len(initial)) if task.counts_bytes else Traffic()
     return MethodRun(
         rounds=tuple(rounds),
         floor=measure.floor,
         samples=tuple(samples),
         malicious=population.malicious,
-        bytes=counted,
+        bytes=recorded_traffic(traffic, len(initial)) if task.counts_bytes else Traffic(),
         extra=extra,
     )
-
-
-KINDS: Mapping[str, MethodKind] = {
-    # The configuration has refused all that CMFL cannot play.
-    "cmfl": MethodKind(lambda _configuration, _method: None, _play_committee),
-    **dict.fromkeys(
-        ("federated", "brain-torrent", "gossip"), MethodKind(_require_baseline, _play_baseline)
-    ),
-}
-
-
-def participants_of(parameters: Parameters, method: Method) -> int:
-    """Return how many clients train in a round with one server."""
-    return {
-        "active": parameters.active,
-        "trainers": parameters.trainers,
-        "aggregated": parameters.accepted,
-    }[method.participants]
 
 
 def _aggregation(method: Method, participants: int) -> Aggregation:
@@ -311,17 +289,15 @@ def _aggregation(method: Method, participants: int) -> Aggregation:
 
 
 def _counted(options: Mapping[str, Any], participants: int) -> dict[str, Any]:
-    """Return options with a number in place of each share; f, m and s count updates."""
-    numbers: dict[str, Any] = {}
+    """Return options with a number in place of each `{share = x}`; f, m and s count updates."""
+    numbers = dict(options)
     for key, value in options.items():
-        numbers[key] = value
         if isinstance(value, dict):
-            share = value.get(SHARE)
-            if set(value) != {SHARE} or not isinstance(share, float):
-                raise ConfigurationError(
-                    f"{key} = {value!s:.80}: must be a number or {{share = x}}"
-                )
+            share = value.get("share")
+            if set(value) != {"share"} or not isinstance(share, float):
+                fact = "must be a number or {share = x}"
+                raise ConfigurationError(f"{key} = {value!s:.80}: {fact}")
             if key not in {"f", "m", "s"}:
                 raise ConfigurationError(f"{key} = {value!s:.80}: does not count updates")
-            numbers[key] = rounded_share(parts_per_million(f"{key}.{SHARE}", share), participants)
+            numbers[key] = rounded_share(parts_per_million(f"{key}.share", share), participants)
     return numbers

@@ -11,6 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count as count_from
@@ -87,10 +88,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A cell that is to be played, with the factor of its learning rate.
-
-    A trial is played only to choose the learning rate of its method; no result has its cell.
-    """
+    """A cell to play with a factor of its learning rate; a trial only serves to choose one."""
 
     cell: Cell
     factor: float
@@ -133,15 +131,15 @@ class CellFactory:
             [each for each in axis.values if each.label in quick.axes.get(axis.name, [each.label])]
             for axis in definition.axes
         ]
+
+        def names(pair: Sequence[str], method: str, condition: str) -> bool:
+            return pair[0] in {method, ANY} and pair[1] in {condition, ANY}
+
+        only, exclude = definition.only or [[ANY, ANY]], definition.exclude
         for condition, method in product(definition.conditions, definition.methods):
-            place = (method.name, condition.name)
-
-            def is_of(pair: Sequence[str], place: tuple[str, str] = place) -> bool:
-                return all(part in {name, ANY} for part, name in zip(pair, place, strict=True))
-
             if (
-                (not definition.only or any(map(is_of, definition.only)))
-                and not any(map(is_of, definition.exclude))
+                any(names(pair, method.name, condition.name) for pair in only)
+                and not any(names(pair, method.name, condition.name) for pair in exclude)
                 and method.name in (quick.methods or [method.name])
                 and condition.name in (quick.conditions or [condition.name])
             ):
@@ -277,28 +275,19 @@ def load_that_fits(preset: str, settings: Sequence[Setting]) -> Configuration:
     try:
         return checked(values)
     except ParametersError as error:
-        rate = _rate_that_fits(values)
-        if rate is None:
-            raise ConfigurationError(str(error)) from error
-        raise ConfigurationError(f"{error}; protocol.active_rate = {rate} fits") from error
-
-
-def _rate_that_fits(values: dict[str, Any]) -> float | None:
-    """Return the rate of the nearest number of active clients that the protocol takes."""
-    protocol = values["protocol"]
-    clients = protocol["clients"]
-    rate = protocol.get("active_rate", ProtocolSection.model_fields["active_rate"].default)
-    requested = rounded_share(parts_per_million("active_rate", rate), clients)
-    most = min(clients, MAX_MEMBERS + MAX_TRAINERS)
-    # If two are as near, the larger: fewer clients make a smaller committee.
-    for active in sorted(range(1, most + 1), key=lambda active: (abs(active - requested), -active)):
-        fitting = rate_of(active, clients)
-        try:
-            checked({**values, "protocol": {**protocol, "active_rate": fitting}})
-        except ParametersError:
-            continue
-        return fitting
-    return None
+        protocol = values["protocol"]
+        clients, hint = protocol["clients"], ""
+        rate = protocol.get("active_rate", ProtocolSection.model_fields["active_rate"].default)
+        requested = rounded_share(parts_per_million("active_rate", rate), clients)
+        counts = range(1, min(clients, MAX_MEMBERS + MAX_TRAINERS) + 1)
+        # If two are as near, the larger: fewer clients make a smaller committee.
+        for active in sorted(counts, key=lambda active: (abs(active - requested), -active)):
+            fitting = rate_of(active, clients)
+            with suppress(ParametersError):
+                checked({**values, "protocol": {**protocol, "active_rate": fitting}})
+                hint = f"; protocol.active_rate = {fitting} fits"
+                break
+        raise ConfigurationError(f"{error}{hint}") from error
 
 
 def rate_of(active: int, clients: int) -> float:
@@ -366,10 +355,7 @@ def plan_experiment(
     is_quick: bool = False,
     data: Path | None = None,
 ) -> ExperimentPlan:
-    """Return what an experiment runs, with valid configurations; it does not load data.
-
-    `seeds` is the number of its seeds, of which more follow its last one. None for all it names.
-    """
+    """Return the runs of an experiment with so many seeds, None for its own; do not load data."""
     missing = missing_files(definition, data)
     if missing:
         where = f"there is no {data}/{missing[0]}"

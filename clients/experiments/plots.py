@@ -125,10 +125,7 @@ def new_figure(
 
 
 def draw_line(axes: Axes, line: PlotLine, place: int) -> None:
-    """Draw a line with its band of one standard error, in the style of its place in the figure.
-
-    No two of the first ten places share dashes and markers.
-    """
+    """Draw a line with its band of one standard error, in the style of its place in the figure."""
     if not line.x:
         return
     every = max(1, len(line.x) // 5)
@@ -177,10 +174,7 @@ def draw_table(
     tone: Callable[[float], float] = float,
     **shades: Any,
 ) -> None:
-    """Draw a table of estimates, coloured by a tone of their means, with names of rows and columns.
-
-    With a `tone` the means are differences.
-    """
+    """Draw a table of estimates, coloured by a tone of their means if these are differences."""
     shape = "{:.3f}" if tone is float else "{:+.3f}"
     image = axes.imshow(
         [[nan if cell is None else tone(cell.mean) for cell in line] for line in table],

@@ -96,10 +96,7 @@ def learning_rates(
 
 
 def sections(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()) -> list[str]:
-    """Return the section of each experiment: tables, figures and audited points.
-
-    `figures` are links; each is shown with the experiment whose name its file begins with.
-    """
+    """Return the section of each experiment, with links to the figures that have its name."""
     links: dict[str, list[str]] = {}
     for link in figures:
         stem = f"{PurePosixPath(link).stem}-"
@@ -186,11 +183,10 @@ def _table(cells: Sequence[CellRow], measure: Measure) -> list[str]:
     return [*markdown(["", *columns], rows), *(["", " ".join(sentences)] if sentences else [])]
 
 
-def format_estimate(values: Sequence[float], places: int = 3) -> str:
+def format_estimate(values: Sequence[float]) -> str:
     """Return mean ± standard error, or the one value there is."""
     estimate = series.mean_and_error(values)
-    error = "" if estimate.error is None else f" ± {estimate.error:.{places}f}"
-    return f"{estimate.mean:.{places}f}{error}"
+    return f"{estimate.mean:.3f}" + ("" if estimate.error is None else f" ± {estimate.error:.3f}")
 
 
 def _row_label(cell: CellRow) -> str:

@@ -43,10 +43,7 @@ def _unpacking(archive: Path) -> Iterator[tarfile.TarFile]:
 
 
 def read_stored(out: Path, name: str, max_bytes: int) -> bytes:
-    """Return a file of an experiment, loose or packed, by its path from the folder of the rows.
-
-    It reads at most one byte more than the limit, so that a caller detects a larger file.
-    """
+    """Return a file, loose or packed; of a larger one, a byte more than the limit."""
     archive = out / f"{PurePosixPath(name).parts[0].removesuffix('.jsonl')}{SUFFIX}"
     try:
         return read_file(out / name, max_bytes)
@@ -63,10 +60,7 @@ def read_stored(out: Path, name: str, max_bytes: int) -> bytes:
 
 
 def pack(out: Path, experiment: str) -> Path:
-    """Move an experiment's loose rows and run folders into its archive; the same bytes each time.
-
-    It stores the files of a run's folder, and no home below it: that is of an interrupted cell.
-    """
+    """Move loose rows and run folders into the archive; the same rows make the same bytes."""
     rows, folder = out / f"{experiment}.jsonl", out / experiment
     archive = out / f"{experiment}{SUFFIX}"
     temporary = archive.with_suffix(".part")
@@ -112,7 +106,6 @@ def unpack(out: Path, experiment: str) -> None:
 
 LAST_ROUNDS = 5
 """Measured rounds at the end whose mean accuracy is a cell's final one: single rounds are noisy."""
-
 MAX_ROWS_BYTES = 1 << 28
 DECIMALS = 6
 """Decimals of measured numbers in rows."""
@@ -143,13 +136,13 @@ class StepSizes(TypedDict):
 
     error: list[float | None]
     bound: list[float | None] | None
-    constants: dict[str, float | None]
+    constants: dict[str, float | None] | None
     terms: dict[str, float] | None
 
 
 @with_config(_STRICT)
 class Theorem(TypedDict):
-    """Theorem 1 on the path of a run; see `theorem_row`."""
+    """Theorem 1 on the path of a run; see `benchmarks.paper.theorem.play`."""
 
     mu: float
     smoothness: float
@@ -277,7 +270,6 @@ class ChoiceRow:
 
 
 Row: TypeAlias = CellRow | TrialRow | ChoiceRow
-
 _ROW: TypeAdapter[Row] = TypeAdapter(Annotated[Row, Field(discriminator="row")])
 
 
@@ -321,10 +313,7 @@ def read_rows(path: Path) -> ExperimentRows:
 
 
 def read_experiments(folder: Path, experiment: str | None = None) -> dict[str, ExperimentRows]:
-    """Return the rows and the definition of each experiment that has rows in a folder.
-
-    `experiment` is a name, or the path of a TOML file; None for all that have rows.
-    """
+    """Return rows and definition of one experiment, a name or a TOML, or of all with rows."""
     known, stored = definitions.names(), {}
     if experiment is not None:
         stored[definitions.name_of(experiment)] = experiment
@@ -356,21 +345,20 @@ def sorted_rows(rows: Mapping[str, ExperimentRows]) -> dict[str, ExperimentRows]
 
 
 def _sorted(experiment: ExperimentRows) -> tuple[CellRow, ...]:
-    definition = experiment.definition
-    if definition is None:
-        methods, conditions, axes = [], [], {}
-    else:
-        methods = [method.name for method in definition.methods]
-        conditions = [condition.name for condition in definition.conditions]
-        axes = {axis.name: [point.label for point in axis.values] for axis in definition.axes}
+    known: dict[str, Sequence[str]] = {}
+    if (of := experiment.definition) is not None:
+        known = {f"axis {axis.name}": [point.label for point in axis.values] for axis in of.axes}
+        known |= {"method": [method.name for method in of.methods]}
+        known |= {"condition": [condition.name for condition in of.conditions]}
 
-    def order(known: Sequence[str], name: str) -> tuple[int, str]:
+    def order(what: str, name: str) -> tuple[int, str]:
         # Unknown names come last, in alphabetical order.
-        return (known.index(name) if name in known else len(known), name)
+        names = known.get(what, [])
+        return (names.index(name) if name in names else len(names), name)
 
     def key(cell: CellRow) -> tuple[object, ...]:
-        labels = [order(axes.get(axis, []), label) for axis, label in cell.axes.items()]
-        return (order(conditions, cell.condition), labels, order(methods, cell.method), cell.seed)
+        labels = [order(f"axis {axis}", label) for axis, label in cell.axes.items()]
+        return (order("condition", cell.condition), labels, order("method", cell.method), cell.seed)
 
     return tuple(sorted(experiment.cells, key=key))
 

@@ -25,7 +25,6 @@ Lines: TypeAlias = dict[str, list[CellRow]]
 """Cells by the name of their line, which differ in the seed alone, or along one axis."""
 Points: TypeAlias = Mapping[float, Sequence[float]]
 """The measured values at each x, one for each seed."""
-
 MOST_LINES = 9
 """Lines in one panel; more are cut into several panels or figures."""
 FEW_SCENARIOS = 2
@@ -95,10 +94,7 @@ def cells_of(lines: Lines) -> list[CellRow]:
 
 
 def well_filled(cells: Sequence[CellRow]) -> tuple[list[CellRow], list[str]]:
-    """Return the cells of methods that were run in several scenarios, and the other methods.
-
-    A table leaves out a column that would have one number.
-    """
+    """Return the cells of methods that ran in several scenarios, and the names of the others."""
     scenarios = {
         method: {scenario_name(cell, cell.axes) for cell in own if cell.final is not None}
         for method, own in by_method(cells).items()
@@ -177,10 +173,7 @@ def floor_of(cells: Iterable[CellRow]) -> float | None:
 
 
 class PlotLine(NamedTuple):
-    """One line of a figure: x ascending, means over seeds, and one standard error of each.
-
-    An error is 0 where a single seed was measured.
-    """
+    """A line of a figure: x ascending, means over seeds, and standard errors, 0 for one seed."""
 
     name: str
     x: tuple[float, ...]

@@ -44,13 +44,10 @@ class Difference:
     def sentence(self) -> str:
         if self.reason:
             return f"{self.field} {self.reason}"
-        match self.recorded, self.derived:
-            case "", derived:
-                return f"{self.field} is missing, and must be {derived}"
-            case recorded, "":
-                return f"{self.field} is {recorded}, and must not be there"
-            case recorded, derived:
-                return f"{self.field} is {recorded}, and must be {derived}"
+        if not self.recorded:
+            return f"{self.field} is missing, and must be {self.derived}"
+        rest = f"be {self.derived}" if self.derived else "not be there"
+        return f"{self.field} is {self.recorded}, and must {rest}"
 
     def as_dict(self) -> dict[str, str | None]:
         recorded = self.recorded or self.reason or None
@@ -67,10 +64,7 @@ _ABSENT = object()
 
 
 def differences(recorded: Any, derived: Any, field: str = "") -> Iterator[Difference]:
-    """Yield the fields in which a document differs from the derived one.
-
-    Types count: true is not 1, and 1.0 is not 1. It looks no deeper than the derived document.
-    """
+    """Yield the fields in which a document differs from the derived one; types count."""
     if type(recorded) is type(derived) and isinstance(derived, dict | list):
         theirs, own = (
             value if isinstance(value, dict) else dict(enumerate(value))
@@ -205,7 +199,6 @@ METADATA_FILE = "ro-crate-metadata.json"
 STATEMENT_FILE = "attestation.json"
 DOCUMENT_FILE = "run-document.msgpack"
 SETTINGS_FILE = "settings.json"
-
 _SPECIFICATION = "https://w3id.org/ro/crate/1.2"
 _PROCESS = "https://w3id.org/ro/wfrun/process/0.5"
 _LEARNING = (
@@ -368,15 +361,11 @@ class DocumentKind(StrEnum):
 
     def derive(self, facts: RunFacts) -> Any:
         """Return the document of this kind that a run leads to."""
-        match self:
-            case DocumentKind.RUN:
-                return statement(facts)
-            case DocumentKind.MLBOM:
-                return mlbom(facts)
-            case DocumentKind.CRATE:
-                return _parsed(crate_files(facts)[METADATA_FILE])
-            case DocumentKind.MODEL:
-                return {}
+        if self is DocumentKind.RUN:
+            return statement(facts)
+        if self is DocumentKind.MLBOM:
+            return mlbom(facts)
+        return _parsed(crate_files(facts)[METADATA_FILE]) if self is DocumentKind.CRATE else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,10 +460,7 @@ def read_document(path: Path) -> ProvenanceDocument:
 
 
 def crate_differences(folder: Path, derived: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
-    """Yield the files of a crate that are not the run's, each with a reason.
-
-    The metadata file only has to be a plain file here: `differences` compares its fields.
-    """
+    """Yield the files of a crate that are not the run's; `differences` compares the metadata."""
     with os.scandir(folder) as entries:
         names = {entry.name: entry for entry in islice(entries, MAX_NAMES)}
     for name in sorted(names.keys() - derived.keys()):
@@ -509,13 +495,11 @@ def _payload(file: Path, envelope: dict[str, Any]) -> Any:
     if envelope["payloadType"] != PAYLOAD_TYPE or not isinstance(payload, str):
         raise EncodingError(f"{file}: the envelope has no payload of type {PAYLOAD_TYPE}")
     try:
-        data = b64decode(payload, validate=True)
-    except ValueError as error:
-        raise EncodingError(f"{file}: the envelope's payload is no base64: {error}") from error
-    try:
-        return _parsed(data)
+        return _parsed(b64decode(payload, validate=True))
     except EncodingError as error:
         raise EncodingError(f"{file}: the envelope's payload: {error}") from error
+    except ValueError as error:
+        raise EncodingError(f"{file}: the envelope's payload is no base64: {error}") from error
 
 
 def _parsed(data: bytes) -> Any:

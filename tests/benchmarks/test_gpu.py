@@ -21,11 +21,11 @@ TRAINED = {
 }
 
 
-def failing(_plan: GpuPlan, _device: str, _left: float) -> object:
+def failing(_plan: GpuPlan, _folder: Path, _device: str, _left: float) -> object:
     raise gpu.StepFailedError({"passed": 1, "failed": 2})
 
 
-def broken(_plan: GpuPlan, _device: str, _left: float) -> object:
+def broken(_plan: GpuPlan, _folder: Path, _device: str, _left: float) -> object:
     raise RuntimeError("CUDA error: no kernel image is available")
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.generated_rounds import ChainSizes, GeneratedChain
+from benchmarks.generated_rounds import GeneratedChain
 from ledger.chain.ports import IncompleteLogsError
 from ledger.history.answers_parts import commitments
 from ledger.history.fields import AskedRole, CursorError, Order, RoundQuery, Span
@@ -282,7 +282,7 @@ def test_answers_after_a_reorganisation_are_those_of_a_fresh_fold(seed: int) -> 
 
 
 def test_a_ban_after_the_last_round_is_one_of_that_round() -> None:
-    chain = GeneratedChain(ChainSizes(rounds=2))
+    chain = GeneratedChain(rounds=2)
     chain.published = MemoryBlobs()
     chain.register()
     chain.play(2, abandoned=0)

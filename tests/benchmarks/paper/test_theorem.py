@@ -22,18 +22,18 @@ from benchmarks.paper.theorem import (
     ConvexProblem,
     Objective,
     PathSettings,
+    TrainingPath,
     bound_after,
-    follow_path,
     minimum,
     objective_of,
-    theorem_row,
+    play,
     vector_of_weights,
     weights_of,
 )
 from clients.configuration.loading import load
-from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import DataForm, FederatedData, Samples, as_stored
 from clients.experiments.definition import Method
+from clients.experiments.kinds import MethodRun, MethodTask, Stopwatch
 from clients.models.model import load_vector
 from clients.models.registry import model_named
 from ledger.protocol.encoding import sha256
@@ -295,7 +295,7 @@ def path_settings(
 
 def test_one_step_of_one_client_is_gradient_descent() -> None:
     problem = ConvexProblem(divided(((1.0,), (0,))), MU)
-    path = follow_path(problem, AveragingSelection(1, 1), ZERO, path_settings())
+    path = TrainingPath(problem, AveragingSelection(1, 1), ZERO, path_settings())
     # The gradient at 0 is -1/2 and 1/2 in each row: W is 1/4 and -1/4 after a step of 1/2.
     (one,) = path.rounds
     assert one.accepted == (0,)
@@ -305,7 +305,7 @@ def test_one_step_of_one_client_is_gradient_descent() -> None:
 
 def test_what_two_clients_of_opposite_opinions_show() -> None:
     problem = ConvexProblem(OPPOSED, MU)
-    path = follow_path(problem, AveragingSelection(2, 2), ZERO, path_settings(rounds=3))
+    path = TrainingPath(problem, AveragingSelection(2, 2), ZERO, path_settings(rounds=3))
     # They cancel each other: the model stays at 0, which is w*.
     assert [one.accepted for one in path.rounds] == [(0, 1)] * 3
     assert np.abs(path.rounds[-1].weights).max() < 1e-15
@@ -335,7 +335,7 @@ def test_gradient_descent_with_the_theorems_steps_comes_near_the_optimum() -> No
         members=1,
         seed=0,
     )
-    path = follow_path(problem, AveragingSelection(3, 3), ZERO, plan)
+    path = TrainingPath(problem, AveragingSelection(3, 3), ZERO, plan)
     errors = [one.error for one in path.rounds]
     assert 0 <= errors[-1] < 0.02 < errors[0]
     assert path.constants is not None
@@ -369,32 +369,24 @@ def test_a_committee_accepts_trainers_and_elects_others(rules: tuple[str, ...]) 
     assert committee.accepted(model, {client: drawn_updates(12)[client] for client in following})
 
 
-SMALL = ("protocol.rounds=3",)
-
-
-def method(**options: object) -> Method:
-    return Method(name="one", kind="theorem", options=dict(options))
-
-
-def configured(*settings: str) -> Configuration:
-    return load("smoke", settings=(*SMALL, *settings))
+def played(*settings: str, **options: object) -> MethodRun:
+    configuration = load("smoke", settings=("protocol.rounds=3", "seed=3", *settings))
+    method = Method(name="one", kind="theorem", options=dict(options))
+    return play(MethodTask(configuration, method, False, Stopwatch(), lambda: None))
 
 
 @pytest.fixture(scope="module")
-def rows() -> dict[bool, dict[str, Any]]:
-    return {
-        averaging: theorem_row(configured(), method(mu=1.0, averaging=averaging), seed=3)
-        for averaging in (False, True)
-    }
+def runs() -> dict[bool, MethodRun]:
+    return {averaging: played(mu=1.0, averaging=averaging) for averaging in (False, True)}
 
 
 @pytest.mark.parametrize("averaging", [True, False])
 def test_a_row_has_error_and_bound_of_both_step_sizes(
-    rows: dict[bool, dict[str, Any]], averaging: bool
+    runs: dict[bool, MethodRun], averaging: bool
 ) -> None:
-    row = rows[averaging]
-    assert json.loads(json.dumps(row, allow_nan=False)) == row
-    found = row["extra"]["theorem"]
+    run = runs[averaging]
+    assert json.loads(json.dumps(run.extra, allow_nan=False)) == run.extra
+    found: Any = run.extra["theorem"]
     assert found["gamma"] == pytest.approx(4 * found["smoothness"] / found["mu"])
     assert found["heterogeneity"] > 0
     assert len(found["best_committee"]) == 4
@@ -404,15 +396,21 @@ def test_a_row_has_error_and_bound_of_both_step_sizes(
         assert all(0 <= e < b for e, b in zip(told["error"], told["bound"], strict=True))
         assert told["terms"]["total"] == told["bound"][-1]
         assert 0 < told["constants"]["least_gap"] <= told["constants"]["largest_gap"]
-    assert len(row["samples"]) == len(row["times_aggregated"]) == 12
-    assert sum(row["times_aggregated"]) == 3 * (6 if averaging else 3)
-    assert row["accuracy"][-1] > row["floor"]
-    assert len(row["loss"]) == len(row["training_loss"]) == 3
+    assert run.times_aggregated is not None
+    assert len(run.samples) == len(run.times_aggregated) == 12
+    assert sum(run.times_aggregated) == 3 * (6 if averaging else 3)
+    last = run.rounds[-1].quality
+    assert last.accuracy is not None
+    assert run.floor is not None
+    assert last.accuracy > run.floor
+    assert last.loss is not None
+    assert last.training_loss is not None
+    assert len(run.rounds) == 3
 
 
-def test_a_row_follows_from_its_seed_alone(rows: dict[bool, dict[str, Any]]) -> None:
-    assert theorem_row(configured("seed=9"), method(mu=1.0), seed=3) == rows[False]
-    assert theorem_row(configured(), method(mu=1.0), seed=4) != rows[False]
+def test_a_row_follows_from_its_seed_alone(runs: dict[bool, MethodRun]) -> None:
+    assert played(mu=1.0) == runs[False]
+    assert played("seed=4", mu=1.0) != runs[False]
 
 
 @pytest.mark.parametrize(
@@ -427,5 +425,5 @@ def test_a_row_follows_from_its_seed_alone(rows: dict[bool, dict[str, Any]]) -> 
 )
 def test_what_the_theorem_is_not_about_is_refused(settings: tuple[str, ...], sentence: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        theorem_row(configured(*settings), method(), seed=0)
+        played(*settings)
     assert sentence in str(refused.value)

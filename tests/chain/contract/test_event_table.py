@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import pytest
 
-from benchmarks.generated_rounds import ChainSizes, GeneratedChain
+from benchmarks.generated_rounds import GeneratedChain
 from ledger.chain.contract.deploy import deployment_for
 from ledger.chain.contract.event_log import (
     ATTEMPTS,
@@ -58,7 +58,7 @@ class Node(ForgedChain):
 
 @pytest.fixture
 def chain() -> GeneratedChain:
-    chain = GeneratedChain(ChainSizes())
+    chain = GeneratedChain()
     chain.register()
     chain.play(10)
     return chain
@@ -112,7 +112,7 @@ def test_a_reorganisation_cuts_the_table_back(
     common = max(0, chain.head().number - depth)
     other = chain.fork(common, seed=7)
     if common == 0:
-        other = GeneratedChain(ChainSizes())
+        other = GeneratedChain()
         other.mine()
         other.register()
     other.play(5)
@@ -170,7 +170,7 @@ def test_a_false_row_is_found_and_replaced(
 def test_rows_under_another_contracts_name_are_not_believed(
     chain: GeneratedChain, table: Path
 ) -> None:
-    other = GeneratedChain(ChainSizes(), seed=3)
+    other = GeneratedChain(seed=3)
     other.register()
     other.play(chain.state.round)
     name = f"{other.chain_id}-{other.genesis_hash.hex()}-{other.ledger.address}"
