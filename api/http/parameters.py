@@ -64,9 +64,7 @@ RoundIndex = Annotated[
     int, Path(ge=1, le=MAX_INDEX, description="t", examples=[2]), IN_PLAIN_DIGITS
 ]
 ClientIndex = Annotated[
-    int,
-    Path(ge=0, le=MAX_INDEX, description="its index", examples=[7]),
-    IN_PLAIN_DIGITS,
+    int, Path(ge=0, le=MAX_INDEX, description="its index", examples=[7]), IN_PLAIN_DIGITS
 ]
 Limit = Annotated[
     int,

@@ -31,12 +31,7 @@ from ledger.history.answers_parts import (
     UpdatesAnswer,
     round_numbers,
 )
-from ledger.history.answers_rounds import (
-    ExplanationAnswer,
-    RoundAnswer,
-    RoundsAnswer,
-    full_round,
-)
+from ledger.history.answers_rounds import ExplanationAnswer, RoundAnswer, RoundsAnswer, full_round
 from ledger.history.answers_signed import ScoresAnswer, VotesAnswer
 from ledger.history.export import ROUNDS
 from ledger.history.fields import AskedRole, Order, RoundQuery, Span

@@ -18,18 +18,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 from starlette.requests import ClientDisconnect, Request
 
 from api.http.answers import BODY_TOO_LARGE, ProblemError, ProblemKind
-from api.store.permissions import (
-    AttestationUpload,
-    StoreSettings,
-    Writer,
-    writer_of,
-)
+from api.store.permissions import AttestationUpload, StoreSettings, Writer, writer_of
 from ledger.io.home import DISK, WRITING, Disk
 from ledger.protocol.errors import EncodingError, SignatureError
 from ledger.protocol.signing import is_signed_by, recover, typed_digest
@@ -49,6 +44,7 @@ CREATE TABLE IF NOT EXISTS charged (  -- client: index of a client, or address o
 ) WITHOUT ROWID
 """
 _THIS_ROW = "FROM charged WHERE round = ? AND client = ? AND kind = ? AND digest = ?"
+_INTO = "INTO charged VALUES (?, ?, ?, ?, ?, ?)"
 
 
 class ChargeKind(IntEnum):
@@ -86,7 +82,7 @@ class Charges:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._arrivals: dict[_Key, _Arrival] = {}
         with self._translated():
             self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -100,13 +96,16 @@ class Charges:
         A quota is the number and the bytes of a round's uploads.
         """
         key = _key(upload, kind)
-        with self._lock, self._translated():
-            count, total = self._file.execute(
+        with self._lock:
+            ((count, total),) = self._query(
                 "SELECT count(*), coalesce(sum(size), 0) FROM charged "
                 "WHERE round = ? AND client = ? AND kind = ? AND costs AND digest <> ?",
-                key,
-            ).fetchone()
-            arrival = self._arrivals.get(key) or _Arrival(self._row(key))
+                *key,
+            )
+            arrival = self._arrivals.get(key)
+            if arrival is None:
+                rows = self._query(f"SELECT size, costs {_THIS_ROW}", *key)
+                arrival = _Arrival(rows[0] if rows else None)
             size = max(arrival.charged, upload.size)
             if count + 1 > quota[0] or total + size > quota[1]:
                 return False
@@ -121,7 +120,7 @@ class Charges:
         Earlier charges and notes of the same bytes stay: a failed repetition takes nothing back.
         """
         key = _key(upload, kind)
-        with self._lock, self._translated():
+        with self._lock:
             arrival = self._arrivals[key]
             arrival.sizes.remove(upload.size)
             if not arrival.sizes:
@@ -133,58 +132,44 @@ class Charges:
     def note(self, upload: Upload, kind: ChargeKind) -> None:
         """Note that a round needs bytes which the store has already."""
         key = _key(upload, kind)
-        with self._lock, self._translated():
+        with self._lock:
             arrival = self._arrivals.get(key)
             if arrival is not None and arrival.settled is None:
                 arrival.settled = (upload.size, 0)
-            self._file.execute(
-                "INSERT OR IGNORE INTO charged VALUES (?, ?, ?, ?, ?, 0)", (*key, upload.size)
-            )
+            self._query(f"INSERT OR IGNORE {_INTO}", *key, upload.size, 0)
 
     def blobs_of(self, round_number: int) -> set[Digest]:
         """Return the blobs that clients have put, or needed, in a round."""
-        with self._lock, self._translated():
-            rows = self._file.execute(
-                "SELECT digest FROM charged WHERE round = ? AND kind = ?",
-                (_number(round_number), ChargeKind.BLOB),
-            ).fetchall()
-        return {Digest(bytes(row[0])) for row in rows}
+        query = "SELECT digest FROM charged WHERE round = ? AND kind = ?"
+        rows = self._query(query, _number(round_number), ChargeKind.BLOB)
+        return {Digest(digest) for (digest,) in rows}
 
     def rounds(self) -> list[int]:
         """Return the rounds that have charges of clients, ascending."""
-        with self._lock, self._translated():
-            rows = self._file.execute(
-                "SELECT DISTINCT round FROM charged WHERE kind <> ? ORDER BY round",
-                (ChargeKind.ATTESTATION,),
-            )
-            return [int.from_bytes(row[0]) for row in rows.fetchall()]
+        query = "SELECT DISTINCT round FROM charged WHERE kind <> ? ORDER BY round"
+        return [int.from_bytes(number) for (number,) in self._query(query, ChargeKind.ATTESTATION)]
 
     def forget(self, round_number: int) -> None:
         """Drop the charges of a round that no client can write to any more.
 
         Those of attestations stay, as attestations do: an auditor can write to an old round.
         """
-        with self._lock, self._translated():
-            self._file.execute(
-                "DELETE FROM charged WHERE round = ? AND kind <> ?",
-                (_number(round_number), ChargeKind.ATTESTATION),
-            )
+        query = "DELETE FROM charged WHERE round = ? AND kind <> ?"
+        self._query(query, _number(round_number), ChargeKind.ATTESTATION)
 
     def close(self) -> None:
         with self._lock:
             self._file.close()
 
-    def _row(self, key: _Key) -> tuple[int, int] | None:
-        row = self._file.execute(f"SELECT size, costs {_THIS_ROW}", key).fetchone()
-        return None if row is None else (int(row[0]), int(row[1]))
-
     def _put_row(self, key: _Key, row: tuple[int, int] | None) -> None:
         if row is None:
-            self._file.execute(f"DELETE {_THIS_ROW}", key)
+            self._query(f"DELETE {_THIS_ROW}", *key)
         else:
-            self._file.execute(
-                "INSERT OR REPLACE INTO charged VALUES (?, ?, ?, ?, ?, ?)", key + row
-            )
+            self._query(f"INSERT OR REPLACE {_INTO}", *key, *row)
+
+    def _query(self, statement: str, *values: bytes | int) -> list[tuple[Any, ...]]:
+        with self._lock, self._translated():
+            return self._file.execute(statement, values).fetchall()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

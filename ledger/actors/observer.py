@@ -152,12 +152,7 @@ def model_of_round(ledger: RoundHistory, round_number: int) -> Digest:
 OVERSIZED_BYTES = 1 << 20
 """How large a payload may be if an update is smaller; one that is larger is as good as missing."""
 
-_KINDS = (
-    EnvelopeKind.PAYLOAD,
-    EnvelopeKind.SCORES,
-    EnvelopeKind.REQUEST,
-    EnvelopeKind.REPLY,
-)
+_KINDS = (EnvelopeKind.PAYLOAD, EnvelopeKind.SCORES, EnvelopeKind.REQUEST, EnvelopeKind.REPLY)
 
 
 class Observer:

@@ -334,10 +334,7 @@ class _RoundViewBuilder:
         """
         primary = self._view.primary(Phase.AGGREGATION, certificate.view)
         request = replace(
-            asked,
-            phase=Phase.AGGREGATION,
-            view=certificate.view,
-            set_digest=certificate.set_digest,
+            asked, phase=Phase.AGGREGATION, view=certificate.view, set_digest=certificate.set_digest
         )
         if not self._take_vote(SignedVote(primary, request, certificate.request)):
             return
