@@ -123,12 +123,7 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
     metrics = Metrics()
     app.get("/metrics", include_in_schema=False)(metrics.exposition)
     app.add_middleware(BodyLimit)
-    app.add_middleware(
-        Access,
-        tokens=settings.tokens,
-        per_minute=settings.requests_per_minute,
-        reading_is_open=settings.reading_is_open,
-    )
+    app.add_middleware(Access, settings=settings)
     # Outside of access control: a preflight request has no token, and a page may read refusals.
     if settings.allowed_origins:
         app.add_middleware(

@@ -69,7 +69,7 @@ class Streams:
     @contextmanager
     def reserve(self, request: Request) -> Iterator[None]:
         """Count a stream until it has ended."""
-        address = address_of(request.scope)
+        address = address_of(request)
         # No await between check and count: otherwise any number pass together.
         if self._open[address] >= self._most_of_address:
             raise ProblemError(
