@@ -53,11 +53,10 @@ from ledger.storage.mailbox import Mailbox
 
 @dataclass(frozen=True, slots=True)
 class StoreBlobs:
-    """Store these under their sha256: durable before others can see anything that follows.
+    """Store blobs: durable before others can see anything that follows.
 
-    Attributes:
-        documents: what was made of the round: its record, vectors, incidents and model.
-        payloads: what these clients have published of it, which a machine need not keep.
+    Documents are the round's record, vectors, incidents and model. A machine need not keep the
+    payloads.
     """
 
     documents: tuple[Payload, ...] = ()
@@ -108,8 +107,7 @@ class ActorContext:
     """Chain, stores and journal of a run.
 
     Attributes:
-        finality_blocks: how far below the head a block cannot be taken back any more; None for
-            what the chain itself calls finalized.
+        finality_blocks: depth at which a block is final; None for the chain's own finality.
     """
 
     parameters: Parameters
@@ -142,11 +140,7 @@ class ProtocolSteps:
         self._judge = judge
 
     def publish_scores(self, view: RoundView, clients: tuple[ClientId, ...]) -> list[Action]:
-        """Return the signed vector for a set of usable updates (Algorithm 1, lines 1-5).
-
-        Args:
-            clients: the set, ascending; all of their payloads are held.
-        """
+        """Return the signed vector for a set of usable updates (Algorithm 1, lines 1-5)."""
         digest, me = set_digest(clients), self._signer.client
         if any(signed.scores.member == me for signed in view.claims_for(digest)):
             return []
@@ -187,8 +181,7 @@ class ProtocolSteps:
     def answer(self, view: RoundView, proposal: Proposal, in_time: Holdings) -> list[Action]:
         """Return the reply to a request of phase 1, or what its record lacks (lines 9-13).
 
-        Args:
-            in_time: what was held when the request's view began: a record may not lack it.
+        A record may not lack anything that was held when the request's view began.
         """
         if proposal.record is None:
             return []

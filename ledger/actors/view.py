@@ -61,12 +61,9 @@ MAX_SETS_PER_MEMBER = 2 * MAX_VIEWS
 
 @dataclass(frozen=True, slots=True)
 class ChainView:
-    """An open round as the chain's final blocks have it.
+    """An open round as the chain has it up to its last final block.
 
-    Attributes:
-        committee: S_c, by places.
-        final_block: the last block that cannot be taken back.
-        commitments: all of the round up to there, in chain order.
+    The committee, S_c, is in the order of places, and the commitments in chain order.
     """
 
     parameters: Parameters
@@ -111,8 +108,7 @@ class RoundView:
     Attributes:
         closed_at: time stamp of the closing block, in the chain's seconds.
         announced: clients whose payload's digest opens their commitment, held or not.
-        claims: signed score vectors by member and set of clients; at most two each, those with
-            the smallest digests.
+        claims: by member and set of clients; at most two each, those with the smallest digests.
         proposals: requests that open their result, by phase and view; at most two each.
         votes: different signed votes by member and slot; at most two each.
         newest_block: number of the newest block, final or not, when the view last grew.
@@ -234,12 +230,7 @@ def empty_round_view(
     model: NDArray[np.float32],
     travel: NDArray[np.float32] | None = None,
 ) -> RoundView:
-    """Return the view of a round that has just been closed, with nothing published yet.
-
-    Args:
-        model: w_t, shape (d,).
-        travel: w_s − w_t, shape (d,); None where the distances need none.
-    """
+    """Return the view of a round that has just been closed: w_t and w_s − w_t, shape (d,)."""
     form = inputs.parameters.payload_form
     evidence = Evidence(model, {}, {}, displacement=travel, form=form)
     return RoundView(inputs, closed_at, evidence, {}, {}, {}, {})
@@ -329,8 +320,8 @@ class _RoundViewBuilder:
     def _take_certificate(self, asked: Vote, certificate: PhaseCertificate) -> None:
         """Keep the genuine votes of phase 1 on which a request of phase 2 rests.
 
-        Anyone can attach any certificate to a request that the primary has signed, of as many
-        replies as fit into an envelope: one of each member is looked at, behind a genuine request.
+        Anyone can attach any certificate to a signed request, with as many replies as fit into an
+        envelope: one of each member is examined, behind a genuine request.
         """
         primary = self._view.primary(Phase.AGGREGATION, certificate.view)
         request = replace(
@@ -378,12 +369,7 @@ def _is_whole(proposal: Proposal) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ViewSpan:
-    """One view in time.
-
-    Attributes:
-        begin: when it is entered, in seconds.
-        seconds: how long it lasts; 0 if its primary was banned when the round opened.
-    """
+    """One view in time; it lasts 0 seconds if its primary was banned when the round opened."""
 
     view: int
     begin: float
@@ -412,12 +398,7 @@ class VotingPosition(NamedTuple):
 
 
 def view_at(inputs: Inputs, phase: Phase, begin: float, now: float) -> ViewSpan | None:
-    """Return the view of a phase at a time; None before the first and after the last.
-
-    Args:
-        begin: when its view 0 begins.
-        now: the time, in the chain's seconds.
-    """
+    """Return the view of a phase whose view 0 begins at a time; None before and after all views."""
     if now < begin:
         return None
     committee, banned = inputs.participants.committee, inputs.participants.banned
