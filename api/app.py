@@ -44,7 +44,7 @@ from api.http.limits import (
 )
 from api.http.server import GracefulServer, bounded, listening_socket, run_server
 from api.http.streams import Streams
-from api.routes import clients, proofs, rounds, runs, service, verifications, web
+from api.routes import proofs, rounds, runs, service, verifications, web
 from api.schemas import MAX_SHOWN, FieldError
 from api.settings import Settings
 from ledger.chain.ports import (
@@ -100,7 +100,7 @@ def create_app(
     app.state.federations = FederationMonitor(settings)
     app.state.streams = Streams(settings.most_streams, settings.most_streams_of_address)
     app.state.verifications = verifications.Verifications(settings.verification_seconds)
-    for module in (service, rounds, clients, runs, proofs, verifications, web):
+    for module in (service, rounds, runs, proofs, verifications, web):
         # include_router would build the schemas of all routes once more: half a second.
         app.router.routes += module.ROUTES
     app.openapi = cache(partial(openapi.document, app, settings.root_path))  # type: ignore[method-assign]

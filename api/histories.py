@@ -15,15 +15,7 @@ from pathlib import Path
 from typing import TypeAlias, cast
 
 from api.schemas import (
-    Chain,
-    ChainHead,
-    ContractParameters,
-    ContractState,
-    DeploymentAnswer,
-    DeploymentSummary,
     RefusedManifest,
-    RunParameters,
-    Sizes,
 )
 from api.settings import Settings
 from ledger.chain.contract.codec import require_possible_sizes
@@ -34,18 +26,12 @@ from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import Block, ChainDamagedError, ChainReader, ChainUnreachableError
 from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.chain.rpc.node import RpcReader, RpcSettings
-from ledger.history.fields import ChainPath, DeploymentPath, StageName, code_of, time_of
+from ledger.history.fields import ChainPath, StageName
 from ledger.history.history import DeploymentFold, FoldedHistory
-from ledger.history.round import read_run
 from ledger.io.home import RUN_NAME, Home, RunPaths
-from ledger.io.parsing import picked
-from ledger.protocol.encoding import to_canonical, to_hex
+from ledger.protocol.encoding import to_canonical
 from ledger.protocol.errors import CmflError
 from ledger.protocol.ledger_state import Deployment, LedgerStage
-from ledger.protocol.parameters import STRATEGIES, accepted_size
-from ledger.protocol.payloads import FLOAT32
-from ledger.protocol.rules.distance import DIRECTION
-from ledger.protocol.types import Digest
 from ledger.storage.blobs import BlobReader, FolderBlobs
 
 MAX_MANIFESTS = 1_024
@@ -299,94 +285,6 @@ class PinnedChain:
         """Return whether the chain still contains the block."""
         number = self.block.number
         return number <= self.final or self.chain.block(number).hash == self.block.hash
-
-
-def chain_response(chain: PinnedChain) -> Chain:
-    """Return the constant properties of a chain."""
-    path = chain.path
-    return {
-        "name": path.name,
-        "chain_id": str(path.chain_id),
-        "genesis": to_hex(path.genesis),
-        "links": {"deployments": f"{path}/deployments"},
-    }
-
-
-def chain_head(chain: PinnedChain) -> ChainHead:
-    """Return a chain with its newest block."""
-    block = chain.block
-    return {
-        **chain_response(chain),
-        "number": block.number,
-        "hash": to_hex(block.hash),
-        **time_of(block.timestamp),
-    }
-
-
-def deployment_summary(chain: PinnedChain, deployment: ServedDeployment) -> DeploymentSummary:
-    """Return a deployment's line in the list."""
-    return {
-        "address": deployment.manifest.address,
-        "run": deployment.run,
-        "config": to_hex(deployment.fixed.config),
-        "rounds": deployment.fixed.rounds,
-        "sizes": _sizes(deployment.fixed),
-        "links": deployment_path(chain, deployment).links(),
-    }
-
-
-def deployment_path(chain: PinnedChain, deployment: ServedDeployment) -> DeploymentPath:
-    """Return the path under which a deployment is served."""
-    return DeploymentPath(chain.path, deployment.manifest.address)
-
-
-def deployment_details(chain: PinnedChain, deployment: ServedDeployment) -> DeploymentAnswer:
-    """Return the fixed parameters of a deployment and the state of its contract."""
-    manifest, fixed, state = deployment.manifest, deployment.fixed, chain.state(deployment)
-    form, names = code_of(fixed.form), " ".join(ContractParameters.__annotations__)
-    contract = picked(names, fixed, form=form, initial_model=fixed.model)
-    names = " ".join(ContractState.__annotations__)
-    storage = picked(names, state, stage=stage_name(state.stage))
-    return {
-        "address": manifest.address,
-        "run": deployment.run,
-        "config": to_hex(fixed.config),
-        "block": manifest.block,
-        "transaction": manifest.transaction,
-        "sizes": _sizes(fixed),
-        "contract": cast("ContractParameters", contract),
-        "parameters": _parameters(chain.blobs, fixed.config),
-        "state": cast("ContractState", storage),
-        "links": deployment_path(chain, deployment).links(),
-    }
-
-
-def _sizes(fixed: Deployment) -> Sizes:
-    return {
-        "clients": fixed.clients,
-        "trainers": fixed.trainers,
-        "members": fixed.members,
-        "accepted": accepted_size(fixed.aggregation_ppm, fixed.trainers),
-        "replies": fixed.replies,
-    }
-
-
-def _parameters(blobs: BlobReader, config: Digest) -> RunParameters | None:
-    """Return the parameters of the run's configuration; None if its blob is not available."""
-    document = read_run(blobs, config)
-    if document is None:
-        return None
-    parameters = document.parameters
-    strategy = {"number": parameters.strategy, "name": STRATEGIES[parameters.strategy]}
-    distance = DIRECTION.name if parameters.compares_directions else parameters.distance
-    # Float32 payloads are not named.
-    fields = [
-        name
-        for name in RunParameters.__annotations__
-        if name != "payload" or parameters.payload != FLOAT32.name
-    ]
-    given = picked(" ".join(fields), parameters, strategy=strategy, distance=distance)
-    return cast("RunParameters", given)
 
 
 def stage_name(stage: LedgerStage) -> StageName:
