@@ -145,10 +145,9 @@ class Service:
         query: Parameters | None = None,
         file: IO[bytes] | None = None,
     ) -> bytes:
-        """Return the bytes of an answer of at most `max_bytes`, at a path below the URL.
+        """Return the bytes of an answer at a path below the URL, or write them to a file.
 
-        Args:
-            file: takes the bytes piece by piece instead; it is incomplete if this raises.
+        The file is incomplete if this raises.
         """
         values = {name: value for name, value in (query or {}).items() if value is not None}
         plain = {n: str(v).lower() if isinstance(v, bool) else str(v) for n, v in values.items()}

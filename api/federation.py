@@ -63,10 +63,7 @@ _KINDS = (EnvelopeKind.PAYLOAD, EnvelopeKind.SCORES, EnvelopeKind.REQUEST, Envel
 class RoundMail:
     """The mail of one deployment's open round, as one reader has it; not for several threads.
 
-    Payloads are not fetched: it is enough that they are announced.
-
-    Args:
-        location: of the mailbox; it is opened by the first reading.
+    The mailbox is opened by the first reading. Payloads are announced there, and not fetched.
     """
 
     def __init__(self, location: str) -> None:
@@ -80,11 +77,7 @@ class RoundMail:
         self.is_read = True
 
     def status(self, chain: ChainView, block_time: BlockTimes, now: float) -> OpenRound:
-        """Read new mail, and return the status of the open round.
-
-        Args:
-            now: the time, in the chain's seconds.
-        """
+        """Read new mail, and return the status of the open round at a time of the chain."""
         inputs = chain.inputs()
         if inputs is None:
             self._view = None
@@ -144,17 +137,12 @@ def _identity(inputs: Inputs) -> tuple[object, ...]:
 
 FRESH_SECONDS = 1.0
 """How long a snapshot is used while no block comes."""
-
 FIRST_SNAPSHOT_SECONDS = 2.0
 """How long a request waits for the first snapshot, or the mailbox, that another request reads."""
-
 SHOWN_ROUNDS = 10
 
-MAX_UPDATES = 5_000
-"""Updates after which an answer about coverage ends with its round."""
-
-MAX_SECONDS = 5.0
-"""Time after which it does: a mailbox may be slow, and its reader holds a thread."""
+MAX_UPDATES, MAX_SECONDS = 5_000, 5.0
+"""Updates and time after which an answer about coverage ends: its reader holds a thread."""
 
 
 class ChainTime:
@@ -252,12 +240,9 @@ class FederationMonitor:
     def coverage(
         self, reading: RequestView, address: str, rounds: tuple[int | None, int | None]
     ) -> TrainingAnswer:
-        """Return the coverage of rounds of a deployment, as many as one answer has room for.
+        """Return the coverage of ended rounds, first to last, as many as one answer has room for.
 
         Without a mailbox, attestations are read from the folder of the blobs.
-
-        Args:
-            rounds: first and last; None for the first and the last that have ended.
         """
         history = reading.history(address)
         domain = deployed_domain(history.ledger, allow_unknown_creation=True)

@@ -187,8 +187,7 @@ def _sent(request: Request, name: str, prefix: str = "") -> Response:
         "Content-Security-Policy": "default-src 'none'; sandbox",
     }
     histories, digest = histories_of(request), Digest(bytes.fromhex(name))
-    is_named = is_known(request.headers.get("if-none-match"), headers["ETag"])
-    if is_named and histories.blobs.has(digest):
+    if is_known(request, headers["ETag"]) and histories.blobs.has(digest):
         return Response(status_code=304, headers=headers)
     with ExitStack() as stack:
         try:

@@ -101,10 +101,9 @@ class PermissionCache:
         self._failure: tuple[float, str] | None = None
 
     def now(self) -> WritePermissions:
-        """Return the permissions.
+        """Return the permissions; one thread asks the chain at a time.
 
-        One thread asks the chain at a time. Once that has failed the others do not wait for it:
-        otherwise a silent node would block every thread of the store, also those of readers.
+        Once that has failed the others do not wait: a silent node would block readers, too.
         """
         latest = self._latest
         if latest is not None and self._clock() - latest[0] < FRESH_SECONDS:

@@ -91,10 +91,7 @@ class Charges:
             self._file.execute(_SCHEMA)
 
     def charge(self, upload: Upload, kind: ChargeKind, quota: tuple[int, int]) -> bool:
-        """Charge a client for an upload until `settle`; return False if its quota is too small.
-
-        A quota is the number and the bytes of a round's uploads.
-        """
+        """Charge a client for an upload until `settle`; return False above its number or bytes."""
         key = _key(upload, kind)
         with self._lock:
             ((count, total),) = self._query(
@@ -150,10 +147,7 @@ class Charges:
         return [int.from_bytes(number) for (number,) in self._query(query, ChargeKind.ATTESTATION)]
 
     def forget(self, round_number: int) -> None:
-        """Drop the charges of a round that no client can write to any more.
-
-        Those of attestations stay, as attestations do: an auditor can write to an old round.
-        """
+        """Drop a round's charges but for attestations: an auditor can write to an old round."""
         query = "DELETE FROM charged WHERE round = ? AND kind <> ?"
         self._query(query, _number(round_number), ChargeKind.ATTESTATION)
 
@@ -173,7 +167,7 @@ class Charges:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Turn SQLite's errors into the system's, a full disk among them."""
+        """Turn SQLite's errors into the system's."""
         try:
             yield
         except sqlite3.Error as error:
@@ -258,10 +252,9 @@ class Receiver:
     def authorize_attestation(
         self, request: Request, digest: Digest, round_number: int
     ) -> tuple[AttestationUpload, WritePermissions]:
-        """Return the upload that an auditor has signed; the body is not read.
+        """Return the upload that an auditor has signed for an ended round; the body is not read.
 
-        The signer is recovered: an auditor that the operator names, or a registered client. It
-        signs for the round that its attestation is about, which may have ended at any time.
+        The recovered signer is an auditor that the operator names, or a registered client.
         """
         upload, signature = self._signed_for_here(request, digest, MAX_ATTESTATION_BYTES)
         if (upload.client, upload.round) != (AUDITOR, round_number):
@@ -344,9 +337,8 @@ class Receiver:
     ) -> tuple[Upload, bytes]:
         """Return the upload that a header states, and its signature, whose signer is not checked.
 
-        One that is signed for another store is refused: its host may be showing it here. It is
-        compared with the URLs that the store's owner gives, not with the request's `Host`, which
-        the sender chooses.
+        An upload for another store is refused: that store may be showing it here. Its URL is
+        compared with the owner's URLs, not with `Host`, which the sender chooses.
         """
         header = request.headers.get("authorization", "")
         length = request.headers.get("content-length", "")

@@ -122,7 +122,7 @@ class BlobRoutes:
             except FileNotFoundError:
                 raise ProblemError(BLOB_NOT_FOUND, f"{name} is not here") from None
             size = os.fstat(file.fileno()).st_size
-            if is_known(request.headers.get("if-none-match"), headers["ETag"]):
+            if is_known(request, headers["ETag"]):
                 return Response(status_code=304, headers=headers)
             if request.method == "GET":
                 return send_blob(request, stack, file, size, headers)
