@@ -18,7 +18,7 @@ from starlette.routing import Match
 
 from api.federation import FederationMonitor
 from api.histories import HistoryService
-from api.http import openapi
+from api.http import endpoints
 from api.http.answers import (
     CHAIN_DAMAGED,
     CHAIN_MOVED,
@@ -82,10 +82,10 @@ def create_app(
     for a chain that is in no home.
     """
     app = FastAPI(
-        title=openapi.TITLE,
+        title=endpoints.TITLE,
         version=service.package_version(),
-        description=openapi.DESCRIPTION,
-        openapi_tags=openapi.TAGS,
+        description=endpoints.DESCRIPTION,
+        openapi_tags=endpoints.TAGS,
         # The usual pages load scripts from other hosts; ours is below.
         docs_url=None,
         redoc_url=None,
@@ -103,7 +103,7 @@ def create_app(
     for module in (service, rounds, runs, proofs, verifications, web):
         # include_router would build the schemas of all routes once more: half a second.
         app.router.routes += module.ROUTES
-    app.openapi = cache(partial(openapi.document, app, settings.root_path))  # type: ignore[method-assign]
+    app.openapi = cache(partial(endpoints.document, app, settings.root_path))  # type: ignore[method-assign]
     _add_errors(app, settings)
     _add_middleware(app, settings)
     return app

@@ -23,8 +23,9 @@ from api.http.answers import (
     histories_of,
     is_known,
 )
-from api.http.openapi import ASKED, OF_ROUND
-from api.http.parameters import (
+from api.http.endpoints import (
+    ASKED,
+    OF_ROUND,
     Address,
     ClientIndex,
     Endpoints,

@@ -7,11 +7,14 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Path, Query, Request, Response
 
 from api.http.answers import VOTES_NOT_FOUND, ProblemError, RequestView, invalid
-from api.http.openapi import OF_CLIENT, OF_CLIENT_PAGE, OF_PAGE, OF_ROUND
-from api.http.parameters import (
+from api.http.endpoints import (
     EXPORTED,
     IN_PLAIN_DIGITS,
     MAX_INDEX,
+    OF_CLIENT,
+    OF_CLIENT_PAGE,
+    OF_PAGE,
+    OF_ROUND,
     Address,
     ChainName,
     ClientFilter,

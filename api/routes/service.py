@@ -9,8 +9,7 @@ from fastapi import Response
 
 from api.histories import PinnedChain, ServedDeployment, stage_name
 from api.http.answers import HOST_NOT_SERVED, REQUEST_INVALID, AnyChain
-from api.http.openapi import OF_CHAIN, OF_DEPLOYMENT, OF_DEPLOYMENTS
-from api.http.parameters import Address, Endpoints, OneChain
+from api.http.endpoints import OF_CHAIN, OF_DEPLOYMENT, OF_DEPLOYMENTS, Address, Endpoints, OneChain
 from api.routes.runs import federations_of
 from api.schemas import (
     Chain,

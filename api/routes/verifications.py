@@ -36,9 +36,8 @@ from api.http.answers import (
     root_path_of,
     to_rooted_json,
 )
+from api.http.endpoints import OF_DEPLOYMENT, Address, OneChain, of_deployment, success
 from api.http.limits import VerificationPermission, is_foreign_page, permission
-from api.http.openapi import OF_DEPLOYMENT
-from api.http.parameters import Address, OneChain, of_deployment, success
 from api.schemas import Schema
 from api.settings import Settings
 from ledger.audit.anchors import MAX_REPORT_BYTES, report_bytes
