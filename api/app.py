@@ -73,13 +73,10 @@ _OF_CHAIN: dict[type[ChainError], ProblemKind] = {
 _log = logging.getLogger(__name__)
 
 
-def create_app(
-    settings: Settings, histories_of: Callable[[Settings], HistoryService] = HistoryService
-) -> FastAPI:
+def create_app(settings: Settings) -> FastAPI:
     """Return the service as an ASGI app; nothing is opened before the first request.
 
-    The app takes no lock in the home, and writes nothing. The history service may be another one,
-    for a chain that is in no home.
+    The app takes no lock in the home, and writes nothing.
     """
     app = FastAPI(
         title=endpoints.TITLE,
@@ -96,7 +93,7 @@ def create_app(
         lifespan=_lifespan,
     )
     app.state.settings = settings
-    app.state.histories = histories_of(settings)
+    app.state.histories = HistoryService(settings)
     app.state.federations = FederationMonitor(settings)
     app.state.streams = Streams(settings.most_streams, settings.most_streams_of_address)
     app.state.verifications = verifications.Verifications(settings.verification_seconds)

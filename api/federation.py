@@ -337,7 +337,6 @@ _FIXED = ("clients", "trainers", "members", "commit_blocks", "deadline_blocks", 
 
 
 def _paced(history: FoldedHistory, round_: HistoryRound) -> PacedRound:
-    """Return a round's line: its views, and how long it took."""
     opened = block_in_time(round_.opening.opened_block, history.time_of)
     ended = end_block(history, round_)
     return {

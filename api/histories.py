@@ -272,7 +272,6 @@ class PinnedChain:
             yield served.log.up_to(ledger, self.block)
 
     def state(self, served: ServedDeployment) -> LedgerSnapshot:
-        """Return a contract's storage as of this block."""
         if served.finished is not None:
             return served.finished
         number = self.block.number

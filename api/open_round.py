@@ -231,7 +231,6 @@ def _scored(view: RoundView, client: ClientId) -> list[ScoredUpdates]:
 
 
 def _votes(view: RoundView, client: ClientId) -> list[SignedSlot]:
-    """Return the slots in which a client has signed, with the number of its votes in each."""
     slots = [(slot, len(votes)) for (member, slot), votes in view.votes.items() if member == client]
     slots.sort(key=lambda one: (one[0].phase, one[0].view, one[0].kind))
     return [

@@ -212,7 +212,6 @@ def is_known(request: Request, tag: str) -> bool:
 
 
 def _takes_gzip(request: Request) -> bool:
-    """Return whether a client accepts gzip."""
     accepted = request.headers.get("accept-encoding", "")
     match = _GZIP.search(accepted) if len(accepted) <= _MAX_HEADER else None
     return match is not None and (match["weight"] or "1").strip("0.") != ""
@@ -244,13 +243,11 @@ class RequestView:
 
     @property
     def as_of(self) -> AsOf:
-        """The block that the answer is read at."""
         block = self.chain.block
         finalized = block.number <= self.chain.final
         return {"number": block.number, "hash": to_hex(block.hash), "finalized": finalized}
 
     def deployment(self, address: str) -> ServedDeployment:
-        """Return a deployment by the address of its contract."""
         try:
             name = eip55(address)
         except ChainError as error:
@@ -264,7 +261,6 @@ class RequestView:
         return self.chain.history(self.deployment(address))
 
     def local(self, address: str) -> LocalHistory:
-        """Return the answers about a deployment as of `chain.block`."""
         return LocalHistory(self.history(address))
 
     def verify_unmoved(self) -> None:

@@ -414,7 +414,6 @@ def document(app: FastAPI, root_path: str = "") -> dict[str, Any]:
 
 
 def _renamed(made: dict[str, Any], name: str, published: str) -> dict[str, Any]:
-    """Return a document in which one component has another name."""
     path = '"#/components/schemas/{}"'
     text = json.dumps(made).replace(path.format(name), path.format(published))
     renamed: dict[str, Any] = json.loads(text)

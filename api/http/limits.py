@@ -296,7 +296,6 @@ class Metrics:
         )
 
     def exposition(self) -> Response:
-        """Return the metrics as Prometheus reads them."""
         headers = {"Cache-Control": "no-store", "Content-Type": CONTENT_TYPE_LATEST}
         return Response(generate_latest(self.registry), headers=headers)
 

@@ -92,7 +92,6 @@ async def _query(
 
 
 def _bound(description: str) -> Any:
-    """Return a bound of a range: a block's number or a Unix time."""
     return Query(ge=0, le=MAX_INDEX, description=description)
 
 

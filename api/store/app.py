@@ -6,9 +6,7 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
-import secrets
 import socket
-import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from http import HTTPStatus
 from urllib.parse import urlsplit
@@ -47,7 +45,7 @@ from ledger.protocol.errors import BlobError, ChainError, CmflError, Configurati
 from ledger.protocol.types import Digest
 from ledger.storage.blobs import FolderBlobs, FolderObjects
 from ledger.storage.http import SCHEME, require_plain_url
-from ledger.storage.mailbox import EPOCH_BYTES, Mailbox, remove_mail
+from ledger.storage.mailbox import Mailbox, remove_mail
 
 PinnedBlobs = Callable[[], Collection[Digest]]
 
@@ -122,26 +120,19 @@ _log = logging.getLogger(__name__)
 
 
 def create_store(
-    settings: StoreSettings,
-    ledger: CommitteeLedger,
-    epoch: bytes,
-    clock: Callable[[], float] = time.monotonic,
-    pinned: PinnedBlobs = frozenset,
+    settings: StoreSettings, ledger: CommitteeLedger, pinned: PinnedBlobs = frozenset
 ) -> Starlette:
-    """Return the store as an ASGI app; no other may serve the folder, which must exist.
+    """Return the store as an ASGI app, to which the contract's clients may write.
 
-    Args:
-        ledger: the contract whose clients may write.
-        epoch: random bytes, different in each process.
-        clock: monotonic, in seconds.
+    No other may serve the folder, which must exist.
     """
     remove_unfinished(settings.folder)
-    permissions = PermissionCache(ledger, clock)
+    permissions = PermissionCache(ledger)
     charges = Charges(charges_file(settings.folder, permissions.domain))
     receiver = Receiver(settings, permissions, charges)
     stored = FolderBlobs(settings.folder)
-    blobs = BlobRoutes(receiver, stored, clock)
-    mail = MailRoutes(receiver, Mailbox(FolderObjects(settings.folder)), epoch)
+    blobs = BlobRoutes(receiver, stored)
+    mail = MailRoutes(receiver, Mailbox(FolderObjects(settings.folder)))
     retention = None
     if settings.keep_rounds is not None:
         retention = Retention(ledger, stored, charges, settings.keep_rounds, pinned)
@@ -213,12 +204,19 @@ class _ErrorsAsProblems(HttpMiddleware):
         self._challenge = f'{SCHEME} realm="{realm}"'
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request, body = Request(scope), _Body(receive)
+        request, is_incomplete = Request(scope), True
+
+        async def noted() -> Message:
+            nonlocal is_incomplete
+            message = await receive()
+            is_incomplete &= message["type"] == "http.request" and message.get("more_body", False)
+            return message
+
         try:
-            await self._app(scope, body.receive, send)
+            await self._app(scope, noted, send)
         except ProblemError as error:
             answer = problem(request, error.kind, str(error))
-            body.is_incomplete &= error.kind is not TOO_SLOW
+            is_incomplete &= error.kind is not TOO_SLOW
         except ChainError as error:
             _log.warning("the chain cannot be read: %s", error)
             answer = problem(request, CHAIN_UNREACHABLE, "the write permissions are unknown now")
@@ -232,30 +230,12 @@ class _ErrorsAsProblems(HttpMiddleware):
             answer.headers["WWW-Authenticate"] = self._challenge
         if scope["method"] == "PUT":
             answer.headers["Connection"] = "close"
-            await body.drain()
+            remaining = DRAINED_BYTES
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DRAINING_SECONDS):
+                    while is_incomplete and remaining > 0:
+                        remaining -= len((await noted()).get("body", b""))
         await answer(scope, receive, send)
-
-
-class _Body:
-    """A request's body, of which a route may have read a part."""
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self.is_incomplete = True
-
-    async def receive(self) -> Message:
-        message = await self._receive()
-        if message["type"] != "http.request" or not message.get("more_body", False):
-            self.is_incomplete = False
-        return message
-
-    async def drain(self) -> None:
-        """Read the rest within the bounds."""
-        remaining = DRAINED_BYTES
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DRAINING_SECONDS):
-                while self.is_incomplete and remaining > 0:
-                    remaining -= len((await self.receive()).get("body", b""))
 
 
 def serve(
@@ -297,9 +277,8 @@ def server_for(
     settings: StoreSettings, ledger: CommitteeLedger, pinned: PinnedBlobs = frozenset
 ) -> uvicorn.Server:
     """Return a server that has not started, with bounds on connections; see `create_store`."""
-    epoch = secrets.token_bytes(EPOCH_BYTES)
     names = {urlsplit(url).hostname or "" for url in settings.public_urls}
-    return bounded_server(create_store(settings, ledger, epoch, pinned=pinned), names)
+    return bounded_server(create_store(settings, ledger, pinned), names)
 
 
 def resolve_public_urls(

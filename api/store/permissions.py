@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +92,9 @@ class WritePermissions:
 class PermissionCache:
     """The permissions of one contract, by a monotonic clock; safe to share between threads."""
 
-    def __init__(self, ledger: CommitteeLedger, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, ledger: CommitteeLedger, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.domain = ledger.domain()
         self._ledger = ledger
         self._clock = clock

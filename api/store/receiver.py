@@ -167,7 +167,6 @@ class Charges:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Turn SQLite's errors into the system's."""
         try:
             yield
         except sqlite3.Error as error:
@@ -402,7 +401,6 @@ class IncomingFile:
         self._disk.sync([target])
 
     def discard(self) -> None:
-        """Remove the file if it has no name yet."""
         self._disk.remove(self._path)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -55,14 +57,13 @@ MAX_CACHED = 16_384
 class IntegrityCache:
     """Checks whether blobs are undamaged, by a monotonic clock; safe to share between threads."""
 
-    def __init__(self, blobs: FolderBlobs, clock: Callable[[], float]) -> None:
+    def __init__(self, blobs: FolderBlobs, clock: Callable[[], float] = time.monotonic) -> None:
         self._blobs = blobs
         self._clock = clock
         self._hashed: dict[Digest, tuple[tuple[int, ...], float]] = {}
         self._lock = threading.Lock()
 
     def is_intact(self, digest: Digest, size: int) -> bool:
-        """Return whether a blob of this size is there undamaged."""
         try:
             status = self._blobs.path_of(digest).stat()
         except OSError:
@@ -98,10 +99,10 @@ _NO_STORE = {"Cache-Control": "no-store"}
 class BlobRoutes:
     """Routes of a folder's blobs."""
 
-    def __init__(self, receiver: Receiver, blobs: FolderBlobs, clock: Callable[[], float]) -> None:
+    def __init__(self, receiver: Receiver, blobs: FolderBlobs) -> None:
         self._receiver = receiver
         self._blobs = blobs
-        self._integrity = IntegrityCache(blobs, clock)
+        self._integrity = IntegrityCache(blobs)
         self._hashing = CapacityLimiter(HASHED_AT_ONCE)
 
     async def get(self, request: Request) -> Response:
@@ -180,12 +181,12 @@ _NUMBER = re.compile("0|[1-9][0-9]{0,19}")
 
 
 class MailRoutes:
-    """Routes of one contract's mail; the epoch identifies this process's numbering."""
+    """Routes of one contract's mail; a random epoch identifies this process's numbering."""
 
-    def __init__(self, receiver: Receiver, mailbox: Mailbox, epoch: bytes) -> None:
+    def __init__(self, receiver: Receiver, mailbox: Mailbox) -> None:
         self._receiver = receiver
         self._mailbox = mailbox
-        self._epoch = epoch
+        self._epoch = secrets.token_bytes(EPOCH_BYTES)
 
     async def get(self, request: Request) -> Response:
         """Return a page of a board's envelopes, those after the first `after`."""

@@ -253,7 +253,6 @@ class _BlobWriter:
             self.waiting += action.documents
 
     def writes_payloads(self, action: Action) -> bool:
-        """Return whether an action stores a payload that stays and is not written yet."""
         return isinstance(action, StoreBlobs) and any(
             blob.digest not in self._stored for blob in self._staying_payloads(action)
         )

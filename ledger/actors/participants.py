@@ -126,7 +126,6 @@ class Member:
     def __init__(
         self, client: ClientId, signer: Signer, journal: VoteJournal, judge: JudgementCache
     ) -> None:
-        """Serve on a committee, with a journal that others may share."""
         self.client = client
         self._signer = ProtectedSigner(client, signer, journal)
         self._judge = judge
@@ -161,7 +160,6 @@ class Member:
         return VotingPosition(phase, view_at(view.inputs, phase, begin, now))
 
     def _phase(self, view: RoundView, now: float) -> tuple[Phase, float]:
-        """Return the phase that this member is in, and when its view 0 begins."""
         if view.certificates(Phase.AGGREGATION):
             return Phase.ELECTION, self._signer.first_certificate_time(view.inputs, now)
         return Phase.AGGREGATION, view.voting_begins

@@ -119,7 +119,6 @@ class ActorContext:
     finality_blocks: int | None = 0
 
     def is_open(self, round_number: int) -> bool:
-        """Return whether a round is open as of the newest block."""
         state = self.ledger.state()
         return state.stage is LedgerStage.OPEN and state.round == round_number
 

@@ -188,7 +188,6 @@ class RoundView:
         return certificates
 
     def equivocations(self) -> list[EquivocationReport]:
-        """Return one proof of equivocation for each client that has equivocated."""
         votes = [
             (member, [SignedStatement(v.vote, v.signature) for v in signed])
             for (member, _), signed in self.votes.items()
