@@ -96,7 +96,7 @@ class RoundMail:
             self._positions, self._first_seen = {}, FirstSeen()
             parameters = inputs.parameters
             evidence = Evidence(None, {}, {}, parameters.dimension, form=parameters.payload_form)
-            return RoundView(inputs, closed_at, evidence, {}, {}, {}, {})
+            return RoundView(inputs, closed_at, evidence)
         if view.inputs == inputs and view.closed_at == closed_at:
             return view
         return replace(view, inputs=inputs, closed_at=closed_at)  # a client was banned since

@@ -24,10 +24,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.http.answers import CHAIN_UNREACHABLE, ProblemError, plain_problem, problem
 from api.http.limits import HttpMiddleware, Metrics, MetricsMiddleware, SafeHeaders
 from api.http.server import bounded_server, listening_socket, run_server, url_of
-from api.store.permissions import PermissionCache, StoreSettings
+from api.settings import StoreSettings
 from api.store.receiver import (
     TOO_SLOW,
     Charges,
+    PermissionCache,
     Receiver,
     charges_file,
     disk_problem,

@@ -1,4 +1,4 @@
-"""Uploads and their charges: who signed them, bounded in size and time.
+"""Uploads of permitted writers and their charges, bounded in size and time.
 
 A charge is made before the bytes arrive, so that a client cannot exceed its quota by sending many
 blobs at once, and taken back if they do not arrive. The same bytes are charged once, however often
@@ -13,27 +13,111 @@ import errno
 import hashlib
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anyio import to_thread
 from starlette.requests import ClientDisconnect, Request
 
 from api.http.answers import BODY_TOO_LARGE, ProblemError, ProblemKind
-from api.store.permissions import AttestationUpload, StoreSettings, Writer, writer_of
+from api.settings import StoreSettings
+from ledger.chain.contract.event_log import EventLog
+from ledger.chain.contract.ledger import CommitteeLedger
+from ledger.chain.round_ledger import last_ended
 from ledger.io.home import DISK, WRITING, Disk
-from ledger.protocol.errors import EncodingError, SignatureError
+from ledger.protocol.errors import ChainError, EncodingError, SignatureError
+from ledger.protocol.fold import registry_with_bans
 from ledger.protocol.signing import is_signed_by, recover, typed_digest
-from ledger.protocol.types import Digest, Domain, Upload
+from ledger.protocol.types import Address, Digest, Domain, RegisteredClient, Upload
 from ledger.storage import http
 from ledger.storage.http import AUDITOR, parse_authorization
 
-if TYPE_CHECKING:
-    from api.store.permissions import PermissionCache, WritePermissions
+Writer = int | Address
+"""Index of a client, or address of an auditor."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttestationUpload(Upload):
+    """An upload of an attestation, charged to the address that signed it."""
+
+    auditor: Address
+
+
+def writer_of(upload: Upload) -> tuple[Writer, str]:
+    """Return the writer that is charged for an upload, and its name for people."""
+    if isinstance(upload, AttestationUpload):
+        return upload.auditor, f"auditor 0x{upload.auditor.hex()}"
+    return int(upload.client), f"client {upload.client}"
+
+
+FRESH_SECONDS = 1.0
+STALE_SECONDS = 60.0
+"""A store uses older permissions for this long while the chain cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class WritePermissions:
+    """The clients that may write, and the rounds for which they may; `run` is the config digest."""
+
+    round: int
+    ended: int
+    run: Digest
+    registry: tuple[RegisteredClient, ...]
+
+
+class PermissionCache:
+    """The permissions of one contract, by a monotonic clock; safe to share between threads."""
+
+    def __init__(
+        self, ledger: CommitteeLedger, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.domain = ledger.domain()
+        self._ledger = ledger
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._log = EventLog()
+        self._latest: tuple[float, WritePermissions] | None = None
+        self._failure: tuple[float, str] | None = None
+
+    def now(self) -> WritePermissions:
+        """Return the permissions; one thread asks the chain at a time.
+
+        Once that has failed the others do not wait: a silent node would block readers, too.
+        """
+        latest = self._latest
+        if latest is not None and self._clock() - latest[0] < FRESH_SECONDS:
+            return latest[1]
+        if self._lock.acquire(blocking=self._failure is None):
+            try:
+                self._refresh()
+            finally:
+                self._lock.release()
+        failure, latest = self._failure, self._latest
+        if failure is not None and (latest is None or self._clock() - latest[0] > STALE_SECONDS):
+            raise ChainError(failure[1])
+        assert latest is not None, "a refresh succeeds or fails"
+        return latest[1]
+
+    def _refresh(self) -> None:
+        """Read the chain, unless another thread has just done so, or has just failed to."""
+        start = self._clock()
+        for previous in (self._latest, self._failure):
+            if previous is not None and start - previous[0] < FRESH_SECONDS:
+                return
+        try:
+            state, ledger = self._ledger.state(), self._log.up_to(self._ledger)
+            registry = registry_with_bans(ledger.registry(), ledger.bans())
+            config = ledger.deployment().config
+        except ChainError as error:
+            self._failure = (self._clock(), str(error))
+        else:
+            permissions = WritePermissions(state.round, last_ended(state), config, registry)
+            self._latest, self._failure = (start, permissions), None
 
 
 _SCHEMA = """

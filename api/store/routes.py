@@ -19,8 +19,17 @@ from starlette.responses import Response
 
 from api.http.answers import BLOB_NOT_FOUND, IMMUTABLE, ProblemError, ProblemKind, is_known
 from api.http.streams import MEDIA_TYPE, send_blob
-from api.store.permissions import AttestationUpload, StoreSettings, writer_of
-from api.store.receiver import BODY_WRONG, UPLOAD_REFUSED, ChargeKind, Receiver, require_round
+from api.settings import StoreSettings
+from api.store.receiver import (
+    BODY_WRONG,
+    UPLOAD_REFUSED,
+    AttestationUpload,
+    ChargeKind,
+    Receiver,
+    WritePermissions,
+    require_round,
+    writer_of,
+)
 from ledger.history.training import is_genuine
 from ledger.io.home import open_file
 from ledger.protocol import types
@@ -42,7 +51,6 @@ from ledger.storage.mailbox import (
 )
 
 if TYPE_CHECKING:
-    from api.store.permissions import WritePermissions
     from ledger.storage.blobs import FolderBlobs
 
 

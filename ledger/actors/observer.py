@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.actors.steps import ActorContext
-from ledger.actors.view import ChainView, RoundView, empty_round_view
+from ledger.actors.view import ChainView, RoundView
 from ledger.chain.contract.event_log import require_complete, view_after
 from ledger.chain.finality import AncestryCheck
 from ledger.chain.ports import Block, NotServedError
@@ -33,7 +33,7 @@ from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import BlobError, BlobUnreachableError
 from ledger.protocol.fold import LedgerView
-from ledger.protocol.inputs import Inputs, needs_displacement
+from ledger.protocol.inputs import Evidence, Inputs, needs_displacement
 from ledger.protocol.ledger_state import LedgerStage, RoundDecided
 from ledger.protocol.payloads import Payload
 from ledger.protocol.rules.direction import WINDOW, displacement, window_start
@@ -242,8 +242,9 @@ class Observer:
         closing = self._context.ledger.block(inputs.closing.block)
         self._listed.clear()
         self._unreachable.clear()
-        travel = self.travel(inputs.round, block)
-        return self._now(empty_round_view(inputs, float(closing.timestamp), model, travel))
+        travel, form = self.travel(inputs.round, block), inputs.parameters.payload_form
+        evidence = Evidence(model, {}, {}, displacement=travel, form=form)
+        return self._now(RoundView(inputs, float(closing.timestamp), evidence))
 
     def look(self, view: RoundView, *, fetches: bool = True) -> RoundView:
         """Return the view with new envelopes, and the payloads that they announce, if wanted."""

@@ -16,22 +16,20 @@ from dataclasses import replace
 from typing import Protocol
 
 from ledger.actors.journal import ProtectedSigner, VoteJournal
-from ledger.actors.settlement import (
-    JudgementCache,
-    decision_of,
-    incidents_of,
-    proposals_of,
-    settlement_of,
-)
 from ledger.actors.steps import (
     Action,
     Holdings,
+    JudgementCache,
     PostEnvelope,
     ProtocolSteps,
     SendCommitment,
     SendDecision,
     SendReport,
     StoreBlobs,
+    decision_of,
+    incidents_of,
+    proposals_of,
+    settlement_of,
 )
 from ledger.actors.view import (
     ChainView,

@@ -8,12 +8,9 @@ end, two are kept: they prove equivocation, and no more are needed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ledger.protocol.documents.envelope import (
     Envelope,
@@ -86,8 +83,8 @@ class ChainView:
         return self.final_block < self.window_end
 
     def participants(self) -> Participants:
-        drawn_from = self.parameters, self.registry, self.round, self.seed, self.committee
-        return participants_of(*drawn_from)
+        drawn = self.round, self.seed, self.committee
+        return participants_of(self.parameters, self.registry, *drawn)
 
     def inputs(self) -> Inputs | None:
         """Return what the chain has closed of the round, None while that is open."""
@@ -117,10 +114,10 @@ class RoundView:
     inputs: Inputs
     closed_at: float
     evidence: Evidence
-    announced: Mapping[ClientId, Digest]
-    claims: Mapping[tuple[ClientId, Digest], tuple[SignedScores, ...]]
-    proposals: Mapping[tuple[Phase, int], tuple[Proposal, ...]]
-    votes: Mapping[tuple[ClientId, Slot], tuple[SignedVote, ...]]
+    announced: Mapping[ClientId, Digest] = field(default_factory=dict)
+    claims: Mapping[tuple[ClientId, Digest], tuple[SignedScores, ...]] = field(default_factory=dict)
+    proposals: Mapping[tuple[Phase, int], tuple[Proposal, ...]] = field(default_factory=dict)
+    votes: Mapping[tuple[ClientId, Slot], tuple[SignedVote, ...]] = field(default_factory=dict)
     newest_block: int = 0
 
     @property
@@ -188,18 +185,16 @@ class RoundView:
         return certificates
 
     def equivocations(self) -> list[EquivocationReport]:
-        votes = [
-            (member, [SignedStatement(v.vote, v.signature) for v in signed])
-            for (member, _), signed in self.votes.items()
-        ]
-        claims = [
-            (member, [SignedStatement(c.scores, c.signature) for c in signed])
-            for (member, _), signed in self.claims.items()
-        ]
+        """Return one proof of equivocation for each client that has equivocated."""
         reports: dict[ClientId, EquivocationReport] = {}
-        for member, statements in (*votes, *claims):
-            if len(statements) > 1:
-                reports.setdefault(member, EquivocationReport(member, *statements))
+        for (member, _), votes in self.votes.items():
+            if len(votes) > 1:
+                pair = (SignedStatement(v.vote, v.signature) for v in votes)
+                reports.setdefault(member, EquivocationReport(member, *pair))
+        for (member, _), claims in self.claims.items():
+            if len(claims) > 1:
+                pair = (SignedStatement(c.scores, c.signature) for c in claims)
+                reports.setdefault(member, EquivocationReport(member, *pair))
         return [reports[member] for member in sorted(reports)]
 
     def with_payloads(self, payloads: Mapping[ClientId, Payload]) -> RoundView:
@@ -221,18 +216,6 @@ class RoundView:
             if (envelope.domain, envelope.round) == (self.inputs.domain, self.inputs.round):
                 grown.take(envelope)
         return grown.view()
-
-
-def empty_round_view(
-    inputs: Inputs,
-    closed_at: float,
-    model: NDArray[np.float32],
-    travel: NDArray[np.float32] | None = None,
-) -> RoundView:
-    """Return the view of a round that has just been closed: w_t and w_s − w_t, shape (d,)."""
-    form = inputs.parameters.payload_form
-    evidence = Evidence(model, {}, {}, displacement=travel, form=form)
-    return RoundView(inputs, closed_at, evidence, {}, {}, {}, {})
 
 
 class _RoundViewBuilder:
