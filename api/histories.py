@@ -70,7 +70,7 @@ _State: TypeAlias = "tuple[int, int, int] | None"
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _ManifestFile:
     """A manifest's file, with the states of it and of the run's settings when it was checked."""
 
     path: Path
@@ -78,9 +78,9 @@ class _File:
     states: tuple[_State, _State]
 
     @staticmethod
-    def at(path: Path, *, is_of_this_home: bool) -> _File:
+    def at(path: Path, *, is_of_this_home: bool) -> _ManifestFile:
         states = _state_of(path), _state_of(RunPaths(path.parent).configuration)
-        return _File(path, is_of_this_home, states)
+        return _ManifestFile(path, is_of_this_home, states)
 
     def rejected(self, reason: str) -> RefusedManifest:
         shown = ascii(f"{self.path.parent.name}/{self.path.name}")[1:-1][:200]
@@ -95,7 +95,7 @@ class Deployments:
         self._settings = settings
         self._table = EventTable(Home(settings.home).event_log)
         self._lock = threading.Lock()
-        self._served: dict[_File, ServedDeployment] = {}
+        self._served: dict[_ManifestFile, ServedDeployment] = {}
         self._recent: dict[int, ServedDeployment] = {}
 
     def use(self, served: ServedDeployment) -> None:
@@ -111,7 +111,9 @@ class Deployments:
         canonical = to_canonical(address)
         with self._lock:
             for file, served in self._served.items():
-                is_current = file == _File.at(file.path, is_of_this_home=file.is_of_this_home)
+                is_current = file == _ManifestFile.at(
+                    file.path, is_of_this_home=file.is_of_this_home
+                )
                 if to_canonical(served.manifest.address) == canonical and is_current:
                     return served
         deployments, _ = self.all()
@@ -121,7 +123,7 @@ class Deployments:
         """Return the served deployments and the rejected manifests, by the names of their runs."""
         files, rejected = self._files()
         with self._lock:
-            served: dict[_File, ServedDeployment] = {}
+            served: dict[_ManifestFile, ServedDeployment] = {}
             runs: dict[bytes, str] = {}
             for file in files:
                 try:
@@ -141,7 +143,7 @@ class Deployments:
             self._served = served
             return list(served.values()), rejected
 
-    def _connected(self, file: _File) -> ServedDeployment:
+    def _connected(self, file: _ManifestFile) -> ServedDeployment:
         folder = RunPaths(file.path.parent) if file.is_of_this_home else None
         manifest = read_manifest(file.path) if folder is None else read_run_manifest(folder)
         ledger = connect(self.chain, manifest)
@@ -151,14 +153,14 @@ class Deployments:
         name = file.path.parent.name
         return ServedDeployment(name, manifest, ledger, fixed, folder, self._table)
 
-    def _files(self) -> tuple[list[_File], list[RefusedManifest]]:
-        files: list[_File] = []
+    def _files(self) -> tuple[list[_ManifestFile], list[RefusedManifest]]:
+        files: list[_ManifestFile] = []
         rejected: list[RefusedManifest] = []
         own: list[Path] = []
         with suppress(OSError):
             own = sorted(RunPaths(folder).manifest for folder in self._settings.runs.iterdir())
         for path in [*own, *self._settings.manifests]:
-            file = _File.at(path, is_of_this_home=path in own)
+            file = _ManifestFile.at(path, is_of_this_home=path in own)
             if file.states[0] is None:
                 continue
             if not RUN_NAME.fullmatch(path.parent.name):
