@@ -16,7 +16,6 @@ from api.schemas import (
     BlockInTime,
     CurrentView,
     OpenRound,
-    ParticipantRole,
     PassedWithoutRequest,
     RoundStage,
     ScoredUpdates,
@@ -86,7 +85,7 @@ def round_before_closing(chain: ChainView, block_time: BlockTimes) -> OpenRound:
     for client in seats.active:
         is_member = client in seats.committee
         is_awaited = client in seats.expected and client not in blocks
-        role: ParticipantRole = "member" if is_member else "trainer"
+        role = "member" if is_member else "trainer"
         clients.append(
             {
                 "client": client,

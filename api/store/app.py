@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
 import logging
 import socket
@@ -26,12 +27,13 @@ from api.http.limits import HttpMiddleware, Metrics, MetricsMiddleware, SafeHead
 from api.http.server import bounded_server, listening_socket, run_server, url_of
 from api.settings import StoreSettings
 from api.store.receiver import (
+    DISK_FAILS,
+    DISK_FULL,
     TOO_SLOW,
     Charges,
     PermissionCache,
     Receiver,
     charges_file,
-    disk_problem,
     other_charges,
     remove_unfinished,
 )
@@ -49,8 +51,6 @@ from ledger.storage.http import SCHEME, require_plain_url
 from ledger.storage.mailbox import Mailbox, remove_mail
 
 PinnedBlobs = Callable[[], Collection[Digest]]
-
-_NAMED_BY_RECORD = {BlobUse.PAYLOAD, BlobUse.VECTOR}
 
 
 class Retention:
@@ -96,7 +96,8 @@ class Retention:
             if number <= newest:
                 named = blobs_of_round(final, self._blobs, number)
                 # Without its record the vectors of a round are unknown, and its uploads stay.
-                is_known = named is None or any(blob.use in _NAMED_BY_RECORD for blob in named)
+                uses = None if named is None else {blob.use for blob in named}
+                is_known = uses is None or uses & {BlobUse.PAYLOAD, BlobUse.VECTOR}
                 uploads = self._charges.blobs_of(number) if is_known else ()
                 self._remover.ended(number, uploads, final)
         self._remover.ended(ended, (), final)
@@ -223,8 +224,10 @@ class _ErrorsAsProblems(HttpMiddleware):
             answer = problem(request, CHAIN_UNREACHABLE, "the write permissions are unknown now")
         except OSError as error:
             _log.warning("%s: %s", error.filename, error.strerror)
-            refusal = disk_problem(error)
-            answer = problem(request, refusal.kind, str(refusal))
+            kind, detail = DISK_FAILS, "the store's disk fails; its log has the reason"
+            if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+                kind, detail = DISK_FULL, "the store's disk is full; nothing was stored"
+            answer = problem(request, kind, detail)
         else:
             return
         if answer.status_code == HTTPStatus.UNAUTHORIZED:

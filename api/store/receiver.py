@@ -301,8 +301,6 @@ PIECE = 1 << 20
 INCOMING_FOLDER = "incoming"
 """The folder of unfinished files, beside the folders that others read."""
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
@@ -499,10 +497,3 @@ def require_round(permissions: WritePermissions, round_number: int) -> None:
     if abs(round_number - permissions.round) > 1:
         detail = f"round {round_number} is not taken while round {permissions.round} is open"
         raise ProblemError(ROUND_NOT_TAKEN, detail)
-
-
-def disk_problem(error: OSError) -> ProblemError:
-    """Return the answer for a folder that cannot be used; it never has a path."""
-    if error.errno in _FULL:
-        return ProblemError(DISK_FULL, "the store's disk is full; nothing was stored")
-    return ProblemError(DISK_FAILS, "the store's disk fails; its log has the reason")
