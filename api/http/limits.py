@@ -117,8 +117,7 @@ class HeadAsGet(HttpMiddleware):
 class HostCheck(HttpMiddleware):
     """Rejects a `Host` header that is invalid (400) or names another host (421).
 
-    Args:
-        names: allowed besides addresses and localhost; None for all.
+    The names are allowed besides addresses and localhost; None allows all.
     """
 
     def __init__(self, app: ASGIApp, names: Collection[str] | None = ()) -> None:

@@ -54,13 +54,10 @@ PinnedBlobs = Callable[[], Collection[Digest]]
 
 
 class Retention:
-    """Removes the uploads of old rounds, except those that the record names.
+    """Removes the uploads of all but the newest rounds, except those that a record names.
 
     A round has ended when its end is final: a reorganisation may open it again, with its payloads.
-
-    Args:
-        charges: the uploads of each round; the only list for a round without a decision.
-        rounds: number of newest rounds whose payloads are retained.
+    Only the charges list the uploads of a round without a decision.
     """
 
     def __init__(

@@ -156,12 +156,9 @@ class _Arrival:
 
 
 class Charges:
-    """The charges of one contract's clients; safe to share between threads.
+    """The charges of one contract's clients, in an SQLite file; safe to share between threads.
 
     Every method raises OSError where the file cannot be used.
-
-    Args:
-        path: an SQLite file; made if need be.
     """
 
     def __init__(self, path: Path) -> None:

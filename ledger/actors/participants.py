@@ -60,11 +60,7 @@ class Trainer:
     """A client that trains, whether it also serves on the committee or not."""
 
     def __init__(self, client: ClientId, signer: Signer, update: Payload | None = None) -> None:
-        """Prepare to take part in one round.
-
-        Args:
-            update: what it has committed to, if it has already.
-        """
+        """Prepare to take part in one round, with the update that it has committed to, if any."""
         self.client = client
         self._signer = signer
         self._payload = update
@@ -141,7 +137,10 @@ class Member:
     def step(self, view: RoundView, now: float) -> list[Action]:
         if self.client not in view.inputs.participants.members:
             return []
-        self._turn_to(view)
+        about = (view.inputs.round, view.inputs.closing.base)
+        if about != self._about:
+            self._about, self._seen, self._settled = about, Holdings(), None
+            self._in_time, self._scored_in = {}, {}
         actions: list[Action]
         if view.certificates(Phase.AGGREGATION):
             actions = [*self._elect(view, now), *self._settle(view, now)]
@@ -176,12 +175,11 @@ class Member:
         return min((time for time in times if time > now), default=None)
 
     def _aggregate(self, view: RoundView, now: float) -> list[Action]:
-        seconds = view.inputs.parameters.view_seconds
-        begin = view.voting_begins
-        clients = view.usable
+        begin, clients = view.voting_begins, view.usable
         span = view_at(view.inputs, Phase.AGGREGATION, begin, now)
         if span is None:
-            is_due = _has_all_payloads(view) or now >= begin - seconds / 2
+            half = view.inputs.parameters.view_seconds / 2
+            is_due = _has_all_payloads(view) or now >= begin - half
             return self.steps.publish_scores(view, clients) if is_due and now < begin else []
         # What was held before the view began: the last step's, nothing after a restart.
         self._in_time.setdefault(span.view, self._seen)
@@ -282,12 +280,6 @@ class Member:
             return []
         slot = replace(proposals[0].request.vote, kind=VoteKind.REPLY).slot
         return [] if (self.client, slot) in view.votes else [proposals[0]]
-
-    def _turn_to(self, view: RoundView) -> None:
-        round_and_base = (view.inputs.round, view.inputs.closing.base)
-        if round_and_base != self._about:
-            self._about, self._seen, self._settled = round_and_base, Holdings(), None
-            self._in_time, self._scored_in = {}, {}
 
 
 def reports_of(view: RoundView) -> list[SendReport]:
