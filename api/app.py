@@ -18,7 +18,7 @@ from starlette.routing import Match
 
 from api.federation import FederationMonitor
 from api.histories import HistoryService
-from api.http import openapi
+from api.http import endpoints
 from api.http.answers import (
     CHAIN_DAMAGED,
     CHAIN_MOVED,
@@ -44,7 +44,7 @@ from api.http.limits import (
 )
 from api.http.server import GracefulServer, bounded, listening_socket, run_server
 from api.http.streams import Streams
-from api.routes import clients, proofs, rounds, runs, service, verifications, web
+from api.routes import proofs, rounds, runs, service, verifications, web
 from api.schemas import MAX_SHOWN, FieldError
 from api.settings import Settings
 from ledger.chain.ports import (
@@ -73,19 +73,16 @@ _OF_CHAIN: dict[type[ChainError], ProblemKind] = {
 _log = logging.getLogger(__name__)
 
 
-def create_app(
-    settings: Settings, histories_of: Callable[[Settings], HistoryService] = HistoryService
-) -> FastAPI:
+def create_app(settings: Settings) -> FastAPI:
     """Return the service as an ASGI app; nothing is opened before the first request.
 
-    The app takes no lock in the home, and writes nothing. The history service may be another one,
-    for a chain that is in no home.
+    The app takes no lock in the home, and writes nothing.
     """
     app = FastAPI(
-        title=openapi.TITLE,
+        title=endpoints.TITLE,
         version=service.package_version(),
-        description=openapi.DESCRIPTION,
-        openapi_tags=openapi.TAGS,
+        description=endpoints.DESCRIPTION,
+        openapi_tags=endpoints.TAGS,
         # The usual pages load scripts from other hosts; ours is below.
         docs_url=None,
         redoc_url=None,
@@ -96,14 +93,14 @@ def create_app(
         lifespan=_lifespan,
     )
     app.state.settings = settings
-    app.state.histories = histories_of(settings)
+    app.state.histories = HistoryService(settings)
     app.state.federations = FederationMonitor(settings)
     app.state.streams = Streams(settings.most_streams, settings.most_streams_of_address)
     app.state.verifications = verifications.Verifications(settings.verification_seconds)
-    for module in (service, rounds, clients, runs, proofs, verifications, web):
+    for module in (service, rounds, runs, proofs, verifications, web):
         # include_router would build the schemas of all routes once more: half a second.
         app.router.routes += module.ROUTES
-    app.openapi = cache(partial(openapi.document, app, settings.root_path))  # type: ignore[method-assign]
+    app.openapi = cache(partial(endpoints.document, app, settings.root_path))  # type: ignore[method-assign]
     _add_errors(app, settings)
     _add_middleware(app, settings)
     return app
@@ -123,12 +120,7 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
     metrics = Metrics()
     app.get("/metrics", include_in_schema=False)(metrics.exposition)
     app.add_middleware(BodyLimit)
-    app.add_middleware(
-        Access,
-        tokens=settings.tokens,
-        per_minute=settings.requests_per_minute,
-        reading_is_open=settings.reading_is_open,
-    )
+    app.add_middleware(Access, settings=settings)
     # Outside of access control: a preflight request has no token, and a page may read refusals.
     if settings.allowed_origins:
         app.add_middleware(

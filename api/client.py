@@ -106,14 +106,12 @@ class Service:
         return self.read(StatusAnswer, "/v1/status")
 
     def chains(self) -> ChainsAnswer:
-        """Return the chains that the service reads."""
         answer = self.read(ChainsAnswer, "/v1/chains")
         for chain in answer["chains"]:
             _path_of(chain["name"])  # rejects a name that must not get into a path
         return answer
 
     def deployments(self, chain: str) -> DeploymentsAnswer:
-        """Return the deployments on a chain, given by its name."""
         return self.read(DeploymentsAnswer, f"{_path_of(chain)}/deployments")
 
     def deployment(self, chain: str, address: str) -> RemoteDeployment:
@@ -121,7 +119,6 @@ class Service:
         return RemoteDeployment(self, _path_of(chain), eip55(address))
 
     def read(self, kind: type[T], path: str, query: Parameters | None = None) -> T:
-        """Return the answer of a type at a path below the URL."""
         body = self.fetch(path, JSON, MAX_ANSWER_BYTES, query)
         try:
             # Unknown fields are rejected, not dropped unnoticed.
@@ -145,10 +142,9 @@ class Service:
         query: Parameters | None = None,
         file: IO[bytes] | None = None,
     ) -> bytes:
-        """Return the bytes of an answer of at most `max_bytes`, at a path below the URL.
+        """Return the bytes of an answer at a path below the URL, or write them to a file.
 
-        Args:
-            file: takes the bytes piece by piece instead; it is incomplete if this raises.
+        The file is incomplete if this raises.
         """
         values = {name: value for name, value in (query or {}).items() if value is not None}
         plain = {n: str(v).lower() if isinstance(v, bool) else str(v) for n, v in values.items()}
@@ -168,7 +164,6 @@ class Service:
 
 
 def _refusal(where: str, answer: HttpResponse) -> ServiceError:
-    """Return the error for an answer without success."""
     if answer.media_type == MEDIA_TYPE:
         with suppress(ValidationError):
             problem = Problem.model_validate_json(answer.body, extra="ignore")
@@ -203,7 +198,6 @@ class RemoteDeployment:
         self.path = f"{chain}/deployments/{address}"
 
     def read(self, kind: type[T], part: str, query: Parameters | None = None) -> T:
-        """Return any response below the deployment's path."""
         return self._service.read(kind, f"{self.path}/{part}".rstrip("/"), query)
 
     def details(self) -> DeploymentAnswer:
@@ -217,7 +211,6 @@ class RemoteDeployment:
         *,
         full: bool = False,
     ) -> RoundsAnswer:
-        """Return a page of rounds."""
         parameters = {
             "status": query.status,
             "client": query.client,
@@ -256,7 +249,6 @@ class RemoteDeployment:
     def client_rounds(
         self, client: int, order: Order = Order.NEWEST, limit: int = 20, cursor: str | None = None
     ) -> ClientRoundsAnswer:
-        """Return a page of the rounds that a client took part in."""
         part = f"clients/{client}/rounds"
         return self._list(ClientRoundsAnswer, part, "rounds", limit, cursor, {"order": order})
 
@@ -342,7 +334,6 @@ class RemoteDeployment:
         return cast("T", joined)
 
     def _require(self, subject: str, received: object, requested: object) -> None:
-        """Reject an answer about something else."""
         if received != requested:
             raise ServiceError(
                 f"{self._service.shown_url}: answers of {subject} {received}, not of {subject} "

@@ -60,101 +60,14 @@ BATCH_SIZE = 4_096
 _KINDS = (EnvelopeKind.PAYLOAD, EnvelopeKind.SCORES, EnvelopeKind.REQUEST, EnvelopeKind.REPLY)
 
 
-class RoundMail:
-    """The mail of one deployment's open round, as one reader has it; not for several threads.
-
-    Payloads are not fetched: it is enough that they are announced.
-
-    Args:
-        location: of the mailbox; it is opened by the first reading.
-    """
-
-    def __init__(self, location: str) -> None:
-        self._location = location
-        self._objects: ObjectStore | None = None
-        self._mailbox: Mailbox | None = None
-        self._view: RoundView | None = None
-        self._positions: dict[EnvelopeKind, int] = {}
-        self._first_seen = FirstSeen()
-        self.read_at: float | None = None
-        self.is_read = True
-
-    def status(self, chain: ChainView, block_time: BlockTimes, now: float) -> OpenRound:
-        """Read new mail, and return the status of the open round.
-
-        Args:
-            now: the time, in the chain's seconds.
-        """
-        inputs = chain.inputs()
-        if inputs is None:
-            self._view = None
-            return round_before_closing(chain, block_time)
-        view = self._view_of(inputs, float(block_time(inputs.closing.block)))
-        self._view = view = self._with_mail(view, now)
-        self._first_seen = self._first_seen.after_poll(view, now)
-        return round_after_closing(
-            chain, view, self._first_seen, now, block_time, mailbox_is_readable=self.is_read
-        )
-
-    def _view_of(self, inputs: Inputs, closed_at: float) -> RoundView:
-        """Return the view of these inputs; an empty one after a reorganisation."""
-        view = self._view
-        if view is None or _identity(view.inputs) != _identity(inputs):
-            self._positions, self._first_seen = {}, FirstSeen()
-            parameters = inputs.parameters
-            evidence = Evidence(None, {}, {}, parameters.dimension, form=parameters.payload_form)
-            return RoundView(inputs, closed_at, evidence, {}, {}, {}, {})
-        if view.inputs == inputs and view.closed_at == closed_at:
-            return view
-        return replace(view, inputs=inputs, closed_at=closed_at)  # a client was banned since
-
-    def _with_mail(self, view: RoundView, now: float) -> RoundView:
-        round_ = (view.inputs.domain, view.inputs.round)
-        try:
-            if self._mailbox is None:
-                self._objects = mail_objects_at(self._location)
-                self._mailbox = Mailbox(self._objects)
-            if not self._positions:
-                self._mailbox.forget(*round_)
-            is_complete, outages = True, self._outages()
-            for kind in _KINDS:
-                start = self._positions.get(kind, 0)
-                batch = self._mailbox.listed(*round_, kind, start)[:BATCH_SIZE]
-                self._positions[kind] = start + len(batch)
-                is_complete &= len(batch) < BATCH_SIZE
-                view = view.with_envelopes(batch) if batch else view
-        except (BlobError, OSError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            _log.warning("the mailbox cannot be read: %s", reason or error)
-            self.is_read = False
-            return view
-        # One of several stores that is away may alone have some client's mail.
-        self.is_read = is_complete and self._outages() == outages
-        self.read_at = now if self.is_read else self.read_at
-        return view
-
-    def _outages(self) -> int:
-        return self._objects.outages if isinstance(self._objects, ReplicatedObjects) else 0
-
-
-def _identity(inputs: Inputs) -> tuple[object, ...]:
-    participants, closing = inputs.participants, inputs.closing
-    return inputs.domain, inputs.round, inputs.seed, participants, closing.block, closing.base
-
-
 FRESH_SECONDS = 1.0
 """How long a snapshot is used while no block comes."""
-
 FIRST_SNAPSHOT_SECONDS = 2.0
 """How long a request waits for the first snapshot, or the mailbox, that another request reads."""
-
 SHOWN_ROUNDS = 10
 
-MAX_UPDATES = 5_000
-"""Updates after which an answer about coverage ends with its round."""
-
-MAX_SECONDS = 5.0
-"""Time after which it does: a mailbox may be slow, and its reader holds a thread."""
+MAX_UPDATES, MAX_SECONDS = 5_000, 5.0
+"""Updates and time after which an answer about coverage ends: its reader holds a thread."""
 
 
 class ChainTime:
@@ -252,12 +165,9 @@ class FederationMonitor:
     def coverage(
         self, reading: RequestView, address: str, rounds: tuple[int | None, int | None]
     ) -> TrainingAnswer:
-        """Return the coverage of rounds of a deployment, as many as one answer has room for.
+        """Return the coverage of ended rounds, first to last, as many as one answer has room for.
 
         Without a mailbox, attestations are read from the folder of the blobs.
-
-        Args:
-            rounds: first and last; None for the first and the last that have ended.
         """
         history = reading.history(address)
         domain = deployed_domain(history.ledger, allow_unknown_creation=True)
@@ -281,14 +191,24 @@ class FederationMonitor:
 
 
 class _MonitoredDeployment:
-    """One deployment, and the state of its open round."""
+    """One deployment and its open round, by the mail that one reader has; for one thread at a time.
+
+    The mailbox is opened by the first reading. Payloads are announced there, and not fetched.
+    """
 
     def __init__(self, location: str) -> None:
         self.lock = threading.Lock()
         self.latest: FederationSnapshot | None = None
-        self._mail = RoundMail(location)
         self._time = ChainTime()
         self._parameters: Parameters | None = None
+        self._location = location
+        self._objects: ObjectStore | None = None
+        self._mailbox: Mailbox | None = None
+        self._view: RoundView | None = None
+        self._positions: dict[EnvelopeKind, int] = {}
+        self._first_seen = FirstSeen()
+        self._read_at: float | None = None
+        self._is_read = True
 
     def take_snapshot(
         self, reading: RequestView, served: ServedDeployment, taken_at: float
@@ -301,14 +221,14 @@ class _MonitoredDeployment:
         status: OpenRound | None = None
         if rounds and stage is LedgerStage.OPEN and rounds[-1].ended is None:
             view = self._chain(reading, served, rounds[-1])
-            status = self._mail.status(view, history.time_of, moment)
+            status = self._status(view, history.time_of, moment)
         reading.verify_unmoved()
         answer: FederationAnswer = {
             "as_of": reading.as_of,
             "now": round(moment, 3),
             "stage": stage_name(stage),
             "view_seconds": self._parameters_of(reading, served).view_seconds,
-            "mailbox": {"read": self._mail.is_read, "read_at": self._mail.read_at},
+            "mailbox": {"read": self._is_read, "read_at": self._read_at},
             "open": status,
             "rounds": [_paced(history, each) for each in reversed(rounds)],
             "links": {
@@ -347,12 +267,69 @@ class _MonitoredDeployment:
             self._parameters = document.parameters
         return self._parameters
 
+    def _status(self, chain: ChainView, block_time: BlockTimes, now: float) -> OpenRound:
+        """Read new mail, and return the status of the open round at a time of the chain."""
+        inputs = chain.inputs()
+        if inputs is None:
+            self._view = None
+            return round_before_closing(chain, block_time)
+        view = self._view_of(inputs, float(block_time(inputs.closing.block)))
+        self._view = view = self._with_mail(view, now)
+        self._first_seen = self._first_seen.after_poll(view, now)
+        return round_after_closing(
+            chain, view, self._first_seen, now, block_time, mailbox_is_readable=self._is_read
+        )
+
+    def _view_of(self, inputs: Inputs, closed_at: float) -> RoundView:
+        """Return the view of these inputs; an empty one after a reorganisation."""
+        view = self._view
+        if view is None or _identity(view.inputs) != _identity(inputs):
+            self._positions, self._first_seen = {}, FirstSeen()
+            parameters = inputs.parameters
+            evidence = Evidence(None, {}, {}, parameters.dimension, form=parameters.payload_form)
+            return RoundView(inputs, closed_at, evidence)
+        if view.inputs == inputs and view.closed_at == closed_at:
+            return view
+        return replace(view, inputs=inputs, closed_at=closed_at)  # a client was banned since
+
+    def _with_mail(self, view: RoundView, now: float) -> RoundView:
+        round_ = (view.inputs.domain, view.inputs.round)
+        try:
+            if self._mailbox is None:
+                self._objects = mail_objects_at(self._location)
+                self._mailbox = Mailbox(self._objects)
+            if not self._positions:
+                self._mailbox.forget(*round_)
+            is_complete, outages = True, self._outages()
+            for kind in _KINDS:
+                start = self._positions.get(kind, 0)
+                batch = self._mailbox.listed(*round_, kind, start)[:BATCH_SIZE]
+                self._positions[kind] = start + len(batch)
+                is_complete &= len(batch) < BATCH_SIZE
+                view = view.with_envelopes(batch) if batch else view
+        except (BlobError, OSError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            _log.warning("the mailbox cannot be read: %s", reason or error)
+            self._is_read = False
+            return view
+        # One of several stores that is away may alone have some client's mail.
+        self._is_read = is_complete and self._outages() == outages
+        self._read_at = now if self._is_read else self._read_at
+        return view
+
+    def _outages(self) -> int:
+        return self._objects.outages if isinstance(self._objects, ReplicatedObjects) else 0
+
+
+def _identity(inputs: Inputs) -> tuple[object, ...]:
+    participants, closing = inputs.participants, inputs.closing
+    return inputs.domain, inputs.round, inputs.seed, participants, closing.block, closing.base
+
 
 _FIXED = ("clients", "trainers", "members", "commit_blocks", "deadline_blocks", "replies")
 
 
 def _paced(history: FoldedHistory, round_: HistoryRound) -> PacedRound:
-    """Return a round's line: its views, and how long it took."""
     opened = block_in_time(round_.opening.opened_block, history.time_of)
     ended = end_block(history, round_)
     return {

@@ -15,15 +15,7 @@ from pathlib import Path
 from typing import TypeAlias, cast
 
 from api.schemas import (
-    Chain,
-    ChainHead,
-    ContractParameters,
-    ContractState,
-    DeploymentAnswer,
-    DeploymentSummary,
     RefusedManifest,
-    RunParameters,
-    Sizes,
 )
 from api.settings import Settings
 from ledger.chain.contract.codec import require_possible_sizes
@@ -34,18 +26,12 @@ from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import Block, ChainDamagedError, ChainReader, ChainUnreachableError
 from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.chain.rpc.node import RpcReader, RpcSettings
-from ledger.history.fields import ChainPath, DeploymentPath, StageName, code_of, time_of
+from ledger.history.fields import ChainPath, StageName
 from ledger.history.history import DeploymentFold, FoldedHistory
-from ledger.history.round import read_run
 from ledger.io.home import RUN_NAME, Home, RunPaths
-from ledger.io.parsing import picked
-from ledger.protocol.encoding import to_canonical, to_hex
+from ledger.protocol.encoding import to_canonical
 from ledger.protocol.errors import CmflError
 from ledger.protocol.ledger_state import Deployment, LedgerStage
-from ledger.protocol.parameters import STRATEGIES, accepted_size
-from ledger.protocol.payloads import FLOAT32
-from ledger.protocol.rules.distance import DIRECTION
-from ledger.protocol.types import Digest
 from ledger.storage.blobs import BlobReader, FolderBlobs
 
 MAX_MANIFESTS = 1_024
@@ -84,7 +70,7 @@ _State: TypeAlias = "tuple[int, int, int] | None"
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _ManifestFile:
     """A manifest's file, with the states of it and of the run's settings when it was checked."""
 
     path: Path
@@ -92,9 +78,9 @@ class _File:
     states: tuple[_State, _State]
 
     @staticmethod
-    def at(path: Path, *, is_of_this_home: bool) -> _File:
+    def at(path: Path, *, is_of_this_home: bool) -> _ManifestFile:
         states = _state_of(path), _state_of(RunPaths(path.parent).configuration)
-        return _File(path, is_of_this_home, states)
+        return _ManifestFile(path, is_of_this_home, states)
 
     def rejected(self, reason: str) -> RefusedManifest:
         shown = ascii(f"{self.path.parent.name}/{self.path.name}")[1:-1][:200]
@@ -109,7 +95,7 @@ class Deployments:
         self._settings = settings
         self._table = EventTable(Home(settings.home).event_log)
         self._lock = threading.Lock()
-        self._served: dict[_File, ServedDeployment] = {}
+        self._served: dict[_ManifestFile, ServedDeployment] = {}
         self._recent: dict[int, ServedDeployment] = {}
 
     def use(self, served: ServedDeployment) -> None:
@@ -125,7 +111,9 @@ class Deployments:
         canonical = to_canonical(address)
         with self._lock:
             for file, served in self._served.items():
-                is_current = file == _File.at(file.path, is_of_this_home=file.is_of_this_home)
+                is_current = file == _ManifestFile.at(
+                    file.path, is_of_this_home=file.is_of_this_home
+                )
                 if to_canonical(served.manifest.address) == canonical and is_current:
                     return served
         deployments, _ = self.all()
@@ -135,7 +123,7 @@ class Deployments:
         """Return the served deployments and the rejected manifests, by the names of their runs."""
         files, rejected = self._files()
         with self._lock:
-            served: dict[_File, ServedDeployment] = {}
+            served: dict[_ManifestFile, ServedDeployment] = {}
             runs: dict[bytes, str] = {}
             for file in files:
                 try:
@@ -155,7 +143,7 @@ class Deployments:
             self._served = served
             return list(served.values()), rejected
 
-    def _connected(self, file: _File) -> ServedDeployment:
+    def _connected(self, file: _ManifestFile) -> ServedDeployment:
         folder = RunPaths(file.path.parent) if file.is_of_this_home else None
         manifest = read_manifest(file.path) if folder is None else read_run_manifest(folder)
         ledger = connect(self.chain, manifest)
@@ -165,14 +153,14 @@ class Deployments:
         name = file.path.parent.name
         return ServedDeployment(name, manifest, ledger, fixed, folder, self._table)
 
-    def _files(self) -> tuple[list[_File], list[RefusedManifest]]:
-        files: list[_File] = []
+    def _files(self) -> tuple[list[_ManifestFile], list[RefusedManifest]]:
+        files: list[_ManifestFile] = []
         rejected: list[RefusedManifest] = []
         own: list[Path] = []
         with suppress(OSError):
             own = sorted(RunPaths(folder).manifest for folder in self._settings.runs.iterdir())
         for path in [*own, *self._settings.manifests]:
-            file = _File.at(path, is_of_this_home=path in own)
+            file = _ManifestFile.at(path, is_of_this_home=path in own)
             if file.states[0] is None:
                 continue
             if not RUN_NAME.fullmatch(path.parent.name):
@@ -286,7 +274,6 @@ class PinnedChain:
             yield served.log.up_to(ledger, self.block)
 
     def state(self, served: ServedDeployment) -> LedgerSnapshot:
-        """Return a contract's storage as of this block."""
         if served.finished is not None:
             return served.finished
         number = self.block.number
@@ -299,94 +286,6 @@ class PinnedChain:
         """Return whether the chain still contains the block."""
         number = self.block.number
         return number <= self.final or self.chain.block(number).hash == self.block.hash
-
-
-def chain_response(chain: PinnedChain) -> Chain:
-    """Return the constant properties of a chain."""
-    path = chain.path
-    return {
-        "name": path.name,
-        "chain_id": str(path.chain_id),
-        "genesis": to_hex(path.genesis),
-        "links": {"deployments": f"{path}/deployments"},
-    }
-
-
-def chain_head(chain: PinnedChain) -> ChainHead:
-    """Return a chain with its newest block."""
-    block = chain.block
-    return {
-        **chain_response(chain),
-        "number": block.number,
-        "hash": to_hex(block.hash),
-        **time_of(block.timestamp),
-    }
-
-
-def deployment_summary(chain: PinnedChain, deployment: ServedDeployment) -> DeploymentSummary:
-    """Return a deployment's line in the list."""
-    return {
-        "address": deployment.manifest.address,
-        "run": deployment.run,
-        "config": to_hex(deployment.fixed.config),
-        "rounds": deployment.fixed.rounds,
-        "sizes": _sizes(deployment.fixed),
-        "links": deployment_path(chain, deployment).links(),
-    }
-
-
-def deployment_path(chain: PinnedChain, deployment: ServedDeployment) -> DeploymentPath:
-    """Return the path under which a deployment is served."""
-    return DeploymentPath(chain.path, deployment.manifest.address)
-
-
-def deployment_details(chain: PinnedChain, deployment: ServedDeployment) -> DeploymentAnswer:
-    """Return the fixed parameters of a deployment and the state of its contract."""
-    manifest, fixed, state = deployment.manifest, deployment.fixed, chain.state(deployment)
-    form, names = code_of(fixed.form), " ".join(ContractParameters.__annotations__)
-    contract = picked(names, fixed, form=form, initial_model=fixed.model)
-    names = " ".join(ContractState.__annotations__)
-    storage = picked(names, state, stage=stage_name(state.stage))
-    return {
-        "address": manifest.address,
-        "run": deployment.run,
-        "config": to_hex(fixed.config),
-        "block": manifest.block,
-        "transaction": manifest.transaction,
-        "sizes": _sizes(fixed),
-        "contract": cast("ContractParameters", contract),
-        "parameters": _parameters(chain.blobs, fixed.config),
-        "state": cast("ContractState", storage),
-        "links": deployment_path(chain, deployment).links(),
-    }
-
-
-def _sizes(fixed: Deployment) -> Sizes:
-    return {
-        "clients": fixed.clients,
-        "trainers": fixed.trainers,
-        "members": fixed.members,
-        "accepted": accepted_size(fixed.aggregation_ppm, fixed.trainers),
-        "replies": fixed.replies,
-    }
-
-
-def _parameters(blobs: BlobReader, config: Digest) -> RunParameters | None:
-    """Return the parameters of the run's configuration; None if its blob is not available."""
-    document = read_run(blobs, config)
-    if document is None:
-        return None
-    parameters = document.parameters
-    strategy = {"number": parameters.strategy, "name": STRATEGIES[parameters.strategy]}
-    distance = DIRECTION.name if parameters.compares_directions else parameters.distance
-    # Float32 payloads are not named.
-    fields = [
-        name
-        for name in RunParameters.__annotations__
-        if name != "payload" or parameters.payload != FLOAT32.name
-    ]
-    given = picked(" ".join(fields), parameters, strategy=strategy, distance=distance)
-    return cast("RunParameters", given)
 
 
 def stage_name(stage: LedgerStage) -> StageName:

@@ -16,7 +16,6 @@ from api.schemas import (
     BlockInTime,
     CurrentView,
     OpenRound,
-    ParticipantRole,
     PassedWithoutRequest,
     RoundStage,
     ScoredUpdates,
@@ -35,12 +34,7 @@ BlockTimes = Callable[[int], int]
 
 @dataclass(frozen=True, slots=True)
 class FirstSeen:
-    """Times at which an observer first saw what no block records, in the chain's seconds.
-
-    Attributes:
-        certified_at: phase 1 certified; None before.
-        settled_at: phase 2 certified, too; None before.
-    """
+    """When an observer first saw phase 1, and both phases, certified, in the chain's seconds."""
 
     certified_at: float | None = None
     settled_at: float | None = None
@@ -62,8 +56,7 @@ class FirstSeen:
 def _reached(view: RoundView) -> int:
     """Return the highest view of phase 2 that more members have voted in than may be faulty.
 
-    Two of them at least: a single one can sign in views that are to come, so that the primaries
-    of those before would seem to have been silent.
+    At least two: one member can sign in future views, to make earlier primaries seem silent.
     """
     highest: dict[ClientId, int] = {}
     for member, slot in view.votes:
@@ -92,7 +85,7 @@ def round_before_closing(chain: ChainView, block_time: BlockTimes) -> OpenRound:
     for client in seats.active:
         is_member = client in seats.committee
         is_awaited = client in seats.expected and client not in blocks
-        role: ParticipantRole = "member" if is_member else "trainer"
+        role = "member" if is_member else "trainer"
         clients.append(
             {
                 "client": client,
@@ -133,11 +126,9 @@ def round_after_closing(
     *,
     mailbox_is_readable: bool = True,
 ) -> OpenRound:
-    """Return the status of a round whose inputs are closed.
+    """Return the status of a round whose inputs are closed, at a time of the chain.
 
-    Args:
-        now: the time, in the chain's seconds.
-        mailbox_is_readable: False if it could not be read; then no client is late or silent.
+    If the mailbox could not be read, no client is late or silent.
     """
     before, voting = round_before_closing(chain, block_time), _voting(view, first_seen, now)
     acts = _awaited(view, voting, first_seen) if mailbox_is_readable else {}
@@ -239,7 +230,6 @@ def _scored(view: RoundView, client: ClientId) -> list[ScoredUpdates]:
 
 
 def _votes(view: RoundView, client: ClientId) -> list[SignedSlot]:
-    """Return the slots in which a client has signed, with the number of its votes in each."""
     slots = [(slot, len(votes)) for (member, slot), votes in view.votes.items() if member == client]
     slots.sort(key=lambda one: (one[0].phase, one[0].view, one[0].kind))
     return [
@@ -256,10 +246,7 @@ def _votes(view: RoundView, client: ClientId) -> list[SignedSlot]:
 def _awaited(
     view: RoundView, voting: _Voting, first_seen: FirstSeen
 ) -> dict[ClientId, list[AwaitedAct]]:
-    """Return the expected actions by client; a client without any has done everything.
-
-    `due` is when an honest client that is reached by everything has done it.
-    """
+    """Return the expected actions by client, with the time when an honest one has done them."""
     awaited: defaultdict[ClientId, list[AwaitedAct]] = defaultdict(list)
     if voting.certified[0] is None and voting.stage != "exhausted":
         for client in sorted(view.inputs.participants.expected):
@@ -277,11 +264,7 @@ def _awaited(
 
 
 def _missing_input(view: RoundView, client: ClientId) -> AwaitedAct | None:
-    """Return what is missing of what the first phase is made of: each thing needs the one before.
-
-    A commitment that has not come by the closing block is late for this round for ever, but
-    without it nothing else can come.
-    """
+    """Return the first missing input of phase 1: without a commitment nothing else can come."""
     seconds = view.inputs.parameters.view_seconds
     if client not in view.inputs.closing.commitments:
         return {"act": "commitment", "due": view.closed_at}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NotRequired
+from typing import Annotated, Literal, NotRequired, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -232,7 +232,6 @@ class StatusAnswer(Answer):
 
 ChainSeconds = Annotated[float, doc("Unix seconds of the chain", ge=0, examples=[1_767_225_612.5])]
 RoundStage = Literal["committing", "collecting", "aggregating", "electing", "deciding", "exhausted"]
-ParticipantRole = Literal["trainer", "member", "empty_seat"]
 ViewNumber = Annotated[int, doc("v, from 0", ge=0, lt=MAX_VIEWS, examples=[1])]
 
 
@@ -291,10 +290,7 @@ class PassedWithoutRequest(Response):
 class AwaitedAct(Response):
     """An action that is expected from a client."""
 
-    act: Annotated[
-        Literal["commitment", "payload", "scores", "request", "reply", "decision"],
-        Field(examples=["commitment"]),
-    ]
+    act: Annotated[str, one_of(("commitment", "payload", "scores", "request", "reply", "decision"))]
     due: Annotated[ChainSeconds | None, doc("late from then on; null while a block decides")]
 
 
@@ -303,8 +299,9 @@ class ActiveClient(Response):
 
     client: fields.Client
     role: Annotated[
-        ParticipantRole,
-        doc("`empty_seat`: a member that was banned when the round opened", examples=["trainer"]),
+        str,
+        one_of(("trainer", "member", "empty_seat")),
+        doc("`empty_seat`: a member that was banned when the round opened"),
     ]
     place: Annotated[fields.Place | None, doc("null for a trainer")]
     committed_block: Annotated[fields.BlockNumber | None, doc("null without commitment")]
@@ -332,12 +329,12 @@ class OpenRound(Response):
 
     round: fields.RoundNumber
     stage: Annotated[
-        RoundStage,
+        str,
+        one_of(get_args(RoundStage)),
         doc(
             "`committing`, `collecting` payloads and first scores, `aggregating` and "
             "`electing` (views of both votes), `deciding` (both are certified), `exhausted` (no "
-            "view is left)",
-            examples=["committing"],
+            "view is left)"
         ),
     ]
     opened: BlockInTime

@@ -1,4 +1,4 @@
-"""Settings of a service: locations, access, limits."""
+"""Settings of a service and of a store: locations, access, limits."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ledger.io.home import Home
+from ledger.protocol.types import Address
 from ledger.storage.blobs import MAX_BLOB_BYTES
 
 MEBIBYTE = 2**20
@@ -82,3 +83,39 @@ class Settings(BaseModel):
     @property
     def runs(self) -> Path:
         return Home(self.home).runs
+
+
+MAX_AUDITORS = 16
+"""Auditors that an operator may name: with 2,000 attestations each they fill half of a board."""
+
+
+class StoreSettings(BaseModel):
+    """The bounds of one store; quotas are for one client in one round.
+
+    Attributes:
+        public_urls: under which clients know the store, as `base_url` writes them; uploads that are
+            signed for another URL are refused.
+        quota_mail_bytes: of new envelopes that the client sends, its own or others'.
+        auditors: addresses that may put attestations, besides the registered clients; each has the
+            quotas of a client's envelopes.
+        keep_rounds: number of newest rounds whose payloads and mail are retained; None for all.
+        mail_rounds: number of newest rounds whose mail is listed.
+        grace_seconds: time that a client may take to send anything at all.
+        least_bytes_per_second: rate at which it has to send beyond them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    folder: Path
+    public_urls: tuple[str, ...] = ()
+    max_blob_bytes: Annotated[int, Field(ge=1, le=2**40)] = 256 * MEBIBYTE
+    quota_bytes: Annotated[int, Field(ge=1, le=2**50)] = 1024 * MEBIBYTE
+    quota_blobs: Annotated[int, Field(ge=1, le=10**6)] = 1_000
+    quota_mail_bytes: Annotated[int, Field(ge=1, le=2**40)] = 32 * MEBIBYTE
+    quota_envelopes: Annotated[int, Field(ge=1, le=10**6)] = 2_000
+    auditors: Annotated[frozenset[Address], Field(max_length=MAX_AUDITORS)] = frozenset()
+    keep_rounds: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    mail_rounds: Annotated[int, Field(ge=2, le=1_000)] = 8
+    grace_seconds: Annotated[float, Field(gt=0, le=600)] = 20.0
+    least_bytes_per_second: Annotated[int, Field(ge=1)] = 65_536
+    logs_requests: bool = False

@@ -65,7 +65,7 @@ _NO_STORE = {"Cache-Control": "no-store"}
 _log = logging.getLogger(__name__)
 
 
-def create_witness(folder: WitnessFolder, body_seconds: float = BODY_SECONDS) -> Starlette:
+def create_witness(folder: WitnessFolder) -> Starlette:
     """Return a witness as an ASGI app; no other process may use its folder."""
 
     def replied(body: bytes) -> WitnessReply:
@@ -75,7 +75,7 @@ def create_witness(folder: WitnessFolder, body_seconds: float = BODY_SECONDS) ->
             return WitnessReply(HTTPStatus.BAD_REQUEST, f"{error}\n".encode())
 
     async def add_checkpoint(request: Request) -> Response:
-        body = await _body(request, body_seconds)
+        body = await _body(request)
         if isinstance(body, Response):
             return body
         try:
@@ -106,18 +106,18 @@ def create_witness(folder: WitnessFolder, body_seconds: float = BODY_SECONDS) ->
     )
 
 
-async def _body(request: Request, seconds: float) -> bytes | Response:
+async def _body(request: Request) -> bytes | Response:
     """Return a request's body, or why it is not read."""
     body = bytearray()
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(BODY_SECONDS):
             async for piece in request.stream():
                 body += piece
                 if len(body) > MAX_REQUEST_BYTES:
                     fault = f"a request has at most {MAX_REQUEST_BYTES} bytes"
                     return _text(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, fault)
     except TimeoutError:
-        return _text(HTTPStatus.REQUEST_TIMEOUT, f"the request took over {seconds:g} s")
+        return _text(HTTPStatus.REQUEST_TIMEOUT, f"the request took over {BODY_SECONDS:g} s")
     except ClientDisconnect:
         return _text(HTTPStatus.BAD_REQUEST, "the request was cut off")
     return bytes(body)

@@ -20,8 +20,7 @@ from ledger.actors.journal import VoteJournal
 from ledger.actors.observer import Observer, PublishedBlobs
 from ledger.actors.participants import Member, MemberActor, Trainer, reports_of
 from ledger.actors.retention import RETAIN_ALL, PayloadRemover, RetentionPolicy, StoredBlobs
-from ledger.actors.settlement import JudgementCache, judgement_behind
-from ledger.actors.steps import Action, ActorContext, SendDecision
+from ledger.actors.steps import Action, ActorContext, JudgementCache, SendDecision, judgement_behind
 from ledger.actors.view import ChainView, RoundView
 from ledger.chain.ports import ChainRolledBackError
 from ledger.protocol.errors import ChainError

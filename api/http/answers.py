@@ -3,12 +3,10 @@
 A problem's `type` names a fact that a program can act on; plain HTTP errors are `about:blank`. No
 answer holds a traceback, a path of this machine or a node's address.
 
-The compressed form is other bytes and has its own tag; a client may name either.
-
 A round that has ended in a final block cannot change any more. Its answers name that block in
-`as_of`, not the head, so that a URL always gives the same bytes: they carry a strong ETag, the
-sha256 of the bytes, and `immutable`. All other answers, also those that lack a missing blob, carry
-a weak ETag, which changes with every block, and `no-cache`: a client must revalidate.
+`as_of`, so that a URL always gives the same bytes, with a strong ETag and `immutable`. All other
+answers, also those that lack a missing blob, carry a weak ETag, which changes with every block, and
+`no-cache`. The compressed form has its own tag; a client may name either.
 """
 
 from __future__ import annotations
@@ -193,7 +191,7 @@ def encoded(request: Request, body: bytes, *, immutable: bool = False) -> Respon
         "Vary": "Accept-Encoding",
         "X-Content-Type-Options": "nosniff",
     }
-    if is_known(request.headers.get("if-none-match"), plain_tag):
+    if is_known(request, plain_tag):
         return Response(status_code=304, headers=headers)
     if zips:
         headers["Content-Encoding"] = "gzip"
@@ -201,21 +199,19 @@ def encoded(request: Request, body: bytes, *, immutable: bool = False) -> Respon
     return Response(body, 200, headers, "application/json")
 
 
-def is_known(if_none_match: str | None, tag: str) -> bool:
+def is_known(request: Request, tag: str) -> bool:
     """Return whether a client has these bytes, by the weak comparison of RFC 9110, 13.1.2.
 
-    The tag is the one of the plain bytes, without W/; that of the compressed bytes matches, too. A
-    header that is too long is ignored.
+    The tag is the one of the plain bytes, without W/; the tag of the compressed bytes matches, too.
     """
-    if if_none_match is None or len(if_none_match) > _MAX_HEADER:
+    header = request.headers.get("if-none-match", "")
+    if len(header) > _MAX_HEADER:
         return False
-    tags = [part.strip().removeprefix("W/") for part in if_none_match.split(",")]
-    plain = {each.replace(f'{_ZIPPED}"', '"') for each in tags}
-    return if_none_match.strip() == "*" or tag in plain
+    tags = [part.strip().removeprefix("W/") for part in header.split(",")]
+    return header.strip() == "*" or tag in {each.replace(f'{_ZIPPED}"', '"') for each in tags}
 
 
 def _takes_gzip(request: Request) -> bool:
-    """Return whether a client accepts gzip; a header that is too long is ignored."""
     accepted = request.headers.get("accept-encoding", "")
     match = _GZIP.search(accepted) if len(accepted) <= _MAX_HEADER else None
     return match is not None and (match["weight"] or "1").strip("0.") != ""
@@ -247,13 +243,11 @@ class RequestView:
 
     @property
     def as_of(self) -> AsOf:
-        """The block that the answer is read at."""
         block = self.chain.block
         finalized = block.number <= self.chain.final
         return {"number": block.number, "hash": to_hex(block.hash), "finalized": finalized}
 
     def deployment(self, address: str) -> ServedDeployment:
-        """Return a deployment by the address of its contract."""
         try:
             name = eip55(address)
         except ChainError as error:
@@ -267,7 +261,6 @@ class RequestView:
         return self.chain.history(self.deployment(address))
 
     def local(self, address: str) -> LocalHistory:
-        """Return the answers about a deployment as of `chain.block`."""
         return LocalHistory(self.history(address))
 
     def verify_unmoved(self) -> None:
@@ -279,14 +272,12 @@ class RequestView:
     def respond(self, answer: Mapping[str, Any], ended: RecordedEvent | None = None) -> Response:
         """Return an answer with its validators, or 304 if the client has it already.
 
-        Args:
-            ended: the end of the round, if the answer follows from it and from blocks before it.
+        `ended` is the end of a round from which, and from blocks before it, the answer follows.
         """
         self.verify_unmoved()
-        as_of = self.as_of
-        is_final = ended is not None and ended.block_number <= self.chain.final
-        if ended is not None and is_final:
-            number, block_hash = ended.block_number, to_hex(ended.block_hash)
+        as_of, is_final = self.as_of, False
+        if ended is not None and ended.block_number <= self.chain.final:
+            number, block_hash, is_final = ended.block_number, to_hex(ended.block_hash), True
             as_of = {"number": number, "hash": block_hash, "finalized": True}
         body = to_rooted_json(self.request, {"as_of": as_of, **answer})
         return encoded(self.request, body, immutable=is_final)

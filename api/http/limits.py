@@ -6,15 +6,15 @@ like another line.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
-import ipaddress
 import math
 import re
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from contextlib import suppress
 from enum import StrEnum
+from ipaddress import IPv6Address, IPv6Network
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -45,6 +45,7 @@ from api.http.answers import (
 )
 from api.schemas import MAX_SHOWN
 from ledger.io.http import is_loopback, names_this_host
+from ledger.protocol.encoding import sha256
 
 if TYPE_CHECKING:
     from api.settings import Settings
@@ -54,10 +55,6 @@ if TYPE_CHECKING:
 _HOST = re.compile(
     r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]{0,255}|\[(?P<literal>[0-9A-Fa-f:.]{2,45})\])"
     r"(?::(?P<port>[0-9]{0,5}))?"
-)
-_ALLOWED_HOSTS = (
-    "use its address or localhost, or start it with this name as --host, --allowed-host or "
-    "--public-url"
 )
 MAX_BODY_BYTES = 16_384
 HEADERS = {
@@ -71,7 +68,7 @@ HEADERS = {
 
 
 class HttpMiddleware:
-    """An ASGI app around another; what is not HTTP passes."""
+    """An ASGI app around another, which gets what is not refused and what is not HTTP."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -81,7 +78,12 @@ class HttpMiddleware:
         await handle(scope, receive, send)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        raise NotImplementedError
+        answer = self.refusal(Request(scope)) or self._app
+        await answer(scope, receive, send)
+
+    def refusal(self, request: Request) -> Response | None:  # noqa: ARG002
+        """Return the answer to a request that is refused."""
+        return None
 
 
 class HeadAsGet(HttpMiddleware):
@@ -115,34 +117,34 @@ class HeadAsGet(HttpMiddleware):
 class HostCheck(HttpMiddleware):
     """Rejects a `Host` header that is invalid (400) or names another host (421).
 
-    Args:
-        names: allowed besides addresses and localhost; None for all.
+    The names are allowed besides addresses and localhost; None allows all.
     """
 
     def __init__(self, app: ASGIApp, names: Collection[str] | None = ()) -> None:
         super().__init__(app)
         self._names = names
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer: ASGIApp = self._app
-        # HTTP/1.0 has requests without one.
-        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
-        if not is_host(host):
+    def refusal(self, request: Request) -> Response | None:
+        host = request.headers.get("host", "")  # HTTP/1.0 has requests without one
+        if not _is_host(host):
             detail = "header Host: must be a host's name or address, and a port or none"
-            answer = plain_problem(Request(scope), 400, detail)
-        elif self._names is not None and not names_this_host(host, self._names):
-            detail = f"header Host: {host} is not a name of this server; {_ALLOWED_HOSTS}"
-            answer = problem(Request(scope), HOST_NOT_SERVED, detail)
-        await answer(scope, receive, send)
+            return plain_problem(request, 400, detail)
+        if self._names is None or names_this_host(host, self._names):
+            return None
+        detail = (
+            f"header Host: {host} is not a name of this server; use its address or localhost, or "
+            f"start it with this name as --host, --allowed-host or --public-url"
+        )
+        return problem(request, HOST_NOT_SERVED, detail)
 
 
-def is_host(value: str) -> bool:
+def _is_host(value: str) -> bool:
     """Return whether a `Host` header is valid; it may be empty (RFC 9110, 7.2)."""
     match = _HOST.fullmatch(value)
     if match is None or int(match["port"] or 0) > 65_535:
         return False
     try:
-        return match["literal"] is None or bool(ipaddress.IPv6Address(match["literal"]))
+        return match["literal"] is None or bool(IPv6Address(match["literal"]))
     except ValueError:
         return False
 
@@ -170,7 +172,7 @@ class BodyLimit(HttpMiddleware):
 
 
 class SafeHeaders(HttpMiddleware):
-    """Adds what an answer does not say itself."""
+    """Adds the headers that an answer does not set itself."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
@@ -191,76 +193,44 @@ _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "
 
 
 class Access(HttpMiddleware):
-    """Rejects requests without a token, and those above the rate limit.
+    """Rejects requests without a token, and those above the rate limit of their address."""
 
-    Args:
-        tokens: one of which a request must show; empty for open access.
-        per_minute: requests of one address; None for no limit.
-        reading_is_open: whether a token is only needed to start work.
-    """
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        tokens: Sequence[str],
-        per_minute: int | None,
-        *,
-        reading_is_open: bool = False,
-    ) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
         super().__init__(app)
-        self._tokens = [_digest(token.encode()) for token in tokens]
-        self._item = None if per_minute is None else RateLimitItemPerMinute(per_minute)
-        self._reading_is_open = reading_is_open
+        self._tokens = [sha256(token.encode()) for token in settings.tokens]
+        self._reading_is_open = settings.reading_is_open
+        rate = settings.requests_per_minute
+        self._rate = None if rate is None else RateLimitItemPerMinute(rate)
         self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] in _OPEN or scope["path"].startswith("/dashboard/"):
-            await self._app(scope, receive, send)
-            return
-        request = Request(scope)
-        is_reading = scope["method"] in {"GET", "HEAD", "OPTIONS"}
-        is_open = not self._tokens or (self._reading_is_open and is_reading)
-        if self._item and (wait := self._wait(scope, self._item)) is not None:
-            answer = problem(request, RATE_EXCEEDED, f"at most {self._item.amount} a minute")
-            answer.headers["Retry-After"] = str(wait)
-        elif not (knows := self._knows(scope)) and not is_open:
-            answer = problem(request, TOKEN_NEEDED, "show a bearer token that this service knows")
-            answer.headers["WWW-Authenticate"] = "Bearer"
-        else:
-            scope[SHOWS_TOKEN] = knows  # no copy: the metrics read the endpoint in it
-            await self._app(scope, receive, send)
-            return
-        await answer(scope, receive, send)
-
-    def _wait(self, scope: Scope, item: RateLimitItemPerMinute) -> int | None:
-        """Return how many seconds an address must wait; None if it need not."""
-        subject = address_of(scope)
-        if self._limiter.hit(item, subject):
+    def refusal(self, request: Request) -> Response | None:
+        path, rate, subject = request.scope["path"], self._rate, address_of(request)
+        if path in _OPEN or path.startswith("/dashboard/"):
             return None
-        reset = self._limiter.get_window_stats(item, subject).reset_time
-        return max(1, math.ceil(reset - time.time()))
-
-    def _knows(self, scope: Scope) -> bool:
-        """Return whether a request shows a valid token; compared in constant time."""
-        authorization = dict(scope["headers"]).get(b"authorization", b"")
-        kind, _, shown = authorization.partition(b" ")
-        digest = _digest(shown.strip())
+        if rate is not None and not self._limiter.hit(rate, subject):
+            reset = self._limiter.get_window_stats(rate, subject).reset_time
+            wait = str(max(1, math.ceil(reset - time.time())))
+            detail = f"at most {rate.amount} a minute"
+            return problem(request, RATE_EXCEEDED, detail, headers={"Retry-After": wait})
+        kind, _, shown = request.headers.get("authorization", "").partition(" ")
+        digest = sha256(shown.encode("latin-1").strip())
+        # All are compared, in constant time.
         matches = [hmac.compare_digest(digest, token) for token in self._tokens]
-        return kind.lower() == b"bearer" and any(matches)
+        is_shown = kind.lower() == "bearer" and any(matches)
+        is_reading = self._reading_is_open and request.method in {"GET", "HEAD", "OPTIONS"}
+        if self._tokens and not is_shown and not is_reading:
+            challenge, detail = "Bearer", "show a bearer token that this service knows"
+            return problem(request, TOKEN_NEEDED, detail, headers={"WWW-Authenticate": challenge})
+        request.scope[SHOWS_TOKEN] = is_shown
+        return None
 
 
-def address_of(scope: Scope) -> str:
+def address_of(request: Request) -> str:
     """Return a request's address, or its network: one user of IPv6 has 2**64 addresses."""
-    address = str(scope["client"][0]) if scope.get("client") else "unknown"
-    try:
-        network = ipaddress.ip_network(f"{address}/64", strict=False)
-    except ValueError:
-        return address
-    return str(network)
-
-
-def _digest(token: bytes) -> bytes:
-    return hashlib.sha256(token).digest()
+    address = request.client.host if request.client else "unknown"
+    with suppress(ValueError):
+        return str(IPv6Network(f"{address}/64", strict=False))
+    return address
 
 
 class VerificationPermission(StrEnum):
@@ -275,9 +245,8 @@ class VerificationPermission(StrEnum):
 def permission(request: Request, settings: Settings) -> VerificationPermission:
     """Return whether a request may start expensive work: by token, or from this machine.
 
-    Reading costs little and may be open to all. Without tokens, work is started only for requests
-    from a loopback address, to a loopback name, through no proxy, and from no page of another
-    origin.
+    Without tokens, work is started only for requests from a loopback address, to a loopback name,
+    through no proxy, and from no page of another origin.
     """
     if not settings.verifications:
         return VerificationPermission.OFF
@@ -326,7 +295,6 @@ class Metrics:
         )
 
     def exposition(self) -> Response:
-        """Return the metrics as Prometheus reads them."""
         headers = {"Cache-Control": "no-store", "Content-Type": CONTENT_TYPE_LATEST}
         return Response(generate_latest(self.registry), headers=headers)
 

@@ -52,16 +52,13 @@ class GracefulServer(uvicorn.Server):
     """Aborts the connections that the grace period leaves open.
 
     uvicorn cancels their tasks and forgets them: a peer that sends half a request, or does not read
-    its answer, would then wait until the process ends.
-
-    The config's modules are imported at once: Ctrl-C ends the command line with 130 while a module
-    is being imported. `on_shutdown` is called before the open connections end.
+    its answer, would then wait until the process ends. `on_shutdown` is called before.
     """
 
     def __init__(
         self, config: uvicorn.Config, on_shutdown: Callable[[], None] = lambda: None
     ) -> None:
-        config.load()
+        config.load()  # at once: an interrupted import ends the command line with 130
         config.get_loop_factory()
         super().__init__(config)
         self._on_shutdown = on_shutdown

@@ -50,11 +50,7 @@ LastEventId = Annotated[
 
 
 class Streams:
-    """The number of open streams by address; used only by the event loop's thread.
-
-    Args:
-        most_of_address: of one address, or of one /64 network.
-    """
+    """The number of open streams by address or /64 network; only for the event loop's thread."""
 
     def __init__(self, most: int, most_of_address: int) -> None:
         self._most = most
@@ -69,7 +65,7 @@ class Streams:
     @contextmanager
     def reserve(self, request: Request) -> Iterator[None]:
         """Count a stream until it has ended."""
-        address = address_of(request.scope)
+        address = address_of(request)
         # No await between check and count: otherwise any number pass together.
         if self._open[address] >= self._most_of_address:
             raise ProblemError(
@@ -104,8 +100,7 @@ async def streamed(
 ) -> EventSourceResponse:
     """Return a stream of events, which are polled for on a worker thread until it ends.
 
-    Args:
-        begin: returns what `poll` is given; a refusal here is the answer, not an event.
+    `begin` returns what `poll` is given; its refusal is the answer, not an event.
     """
     streams: Streams = request.app.state.streams
     with ExitStack() as reservation:

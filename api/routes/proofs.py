@@ -23,8 +23,9 @@ from api.http.answers import (
     histories_of,
     is_known,
 )
-from api.http.openapi import ASKED, OF_ROUND
-from api.http.parameters import (
+from api.http.endpoints import (
+    ASKED,
+    OF_ROUND,
     Address,
     ClientIndex,
     Endpoints,
@@ -34,7 +35,7 @@ from api.http.parameters import (
     success,
 )
 from api.http.streams import MEDIA_TYPE, send_blob
-from ledger.audit.proofs.bundle_verification import RoundExport, prepare_export
+from ledger.audit.proofs.bundle_verification import prepare_export
 from ledger.audit.proofs.container import container_parts
 from ledger.audit.proofs.documents import PROOF
 from ledger.audit.proofs.recorded import make_proof
@@ -103,17 +104,6 @@ def read_bundle(
 
     One is made at a time, because the round is checked meanwhile.
     """
-    export = _exported(reading, address, number, whole=whole)
-    parts = container_parts(export.manifest, export.blobs.read, export.blobs)
-    headers = {
-        "Cache-Control": "no-store",
-        "Content-Disposition": f'attachment; filename="round-{number}.bundle.tar"',
-        "X-Content-Type-Options": "nosniff",
-    }
-    return StreamingResponse(parts, headers=headers, media_type="application/x-tar")
-
-
-def _exported(reading: OneChain, address: str, number: int, *, whole: bool) -> RoundExport:
     served = reading.deployment(address)
     history = reading.chain.history(served)
     history.opened(number)
@@ -121,13 +111,20 @@ def _exported(reading: OneChain, address: str, number: int, *, whole: bool) -> R
         raise ProblemError(BUSY, "another bundle is being made")
     try:
         with reading.chain.snapshot(served) as ledger:
-            return prepare_export(ledger, history.blobs, number, whole=whole)
+            export = prepare_export(ledger, history.blobs, number, whole=whole)
     except ConfigurationError as error:
         raise ProblemError(ROUND_NOT_FOUND, str(error)) from error
     except BlobError as error:
         raise ProblemError(BLOB_NOT_FOUND, str(error)) from error
     finally:
         _one_at_a_time.release()
+    parts = container_parts(export.manifest, export.blobs.read, export.blobs)
+    headers = {
+        "Cache-Control": "no-store",
+        "Content-Disposition": f'attachment; filename="round-{number}.bundle.tar"',
+        "X-Content-Type-Options": "nosniff",
+    }
+    return StreamingResponse(parts, headers=headers, media_type="application/x-tar")
 
 
 _blobs = Endpoints("/v1/blobs", "blobs")
@@ -190,20 +187,16 @@ def _sent(request: Request, name: str, prefix: str = "") -> Response:
         "Content-Disposition": f'attachment; filename="{name}"',
         "Content-Security-Policy": "default-src 'none'; sandbox",
     }
-    histories = histories_of(request)
-    digest = Digest(bytes.fromhex(name))
-    if is_known(request.headers.get("if-none-match"), headers["ETag"]) and histories.blobs.has(
-        digest
-    ):
+    histories, digest = histories_of(request), Digest(bytes.fromhex(name))
+    if is_known(request, headers["ETag"]) and histories.blobs.has(digest):
         return Response(status_code=304, headers=headers)
-    stack = ExitStack()
-    try:
-        file, size = stack.enter_context(histories.blobs.opened(digest, histories.largest_blob))
-    except BlobMissingError as error:
-        raise ProblemError(BLOB_NOT_FOUND, f"{name} is not here") from error
-    except BlobError as error:
-        raise ProblemError(BLOB_DAMAGED, str(error)) from error
-    with stack:
+    with ExitStack() as stack:
+        try:
+            file, size = stack.enter_context(histories.blobs.opened(digest, histories.largest_blob))
+        except BlobMissingError as error:
+            raise ProblemError(BLOB_NOT_FOUND, f"{name} is not here") from error
+        except BlobError as error:
+            raise ProblemError(BLOB_DAMAGED, str(error)) from error
         return send_blob(request, stack, file, size, headers)
 
 

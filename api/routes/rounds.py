@@ -1,29 +1,40 @@
-"""Endpoints of rounds and their parts."""
+"""Endpoints of rounds and their parts, of clients, of evidence and of digests."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import Depends, Query, Request, Response
+from fastapi import Depends, Path, Query, Request, Response
 
 from api.http.answers import VOTES_NOT_FOUND, ProblemError, RequestView, invalid
-from api.http.openapi import OF_CLIENT_PAGE, OF_ROUND
-from api.http.parameters import (
+from api.http.endpoints import (
     EXPORTED,
     IN_PLAIN_DIGITS,
     MAX_INDEX,
+    OF_CLIENT,
+    OF_CLIENT_PAGE,
+    OF_PAGE,
+    OF_ROUND,
     Address,
     ChainName,
     ClientFilter,
+    ClientIndex,
     Format,
     Listed,
     OneChain,
     OrderQuery,
+    Paged,
     RoundIndex,
     of_deployment,
 )
 from ledger.chain.round_ledger import RecordedEvent
 from ledger.history import answers_parts, answers_rounds, answers_signed
+from ledger.history.answers_clients import (
+    ClientAnswer,
+    ClientRoundsAnswer,
+    ClientsAnswer,
+    DigestAnswer,
+)
 from ledger.history.answers_parts import (
     AggregationAnswer,
     AnsweredRound,
@@ -31,20 +42,16 @@ from ledger.history.answers_parts import (
     UpdatesAnswer,
     round_numbers,
 )
-from ledger.history.answers_rounds import (
-    ExplanationAnswer,
-    RoundAnswer,
-    RoundsAnswer,
-    full_round,
-)
-from ledger.history.answers_signed import ScoresAnswer, VotesAnswer
-from ledger.history.export import ROUNDS
+from ledger.history.answers_rounds import ExplanationAnswer, RoundAnswer, RoundsAnswer, full_round
+from ledger.history.answers_signed import EvidenceAnswer, ScoresAnswer, VotesAnswer
+from ledger.history.export import CLIENT_ROUNDS, CLIENTS, ROUNDS
 from ledger.history.fields import AskedRole, Order, RoundQuery, Span
 from ledger.history.round import RoundStatus
-from ledger.protocol.types import ClientId
+from ledger.protocol import types
+from ledger.protocol.types import ClientId, Digest
 
-_rounds = of_deployment("/rounds")
-ROUTES = _rounds.routes
+_rounds, _clients = of_deployment("/rounds"), of_deployment("/clients", "clients")
+_places = of_deployment()
 
 
 async def _query(
@@ -85,7 +92,6 @@ async def _query(
 
 
 def _bound(description: str) -> Any:
-    """Return a bound of a range: a block's number or a Unix time."""
     return Query(ge=0, le=MAX_INDEX, description=description)
 
 
@@ -246,3 +252,92 @@ def read_aggregation(asked: OneRound) -> Response:
     That the model follows from the updates is not verified here.
     """
     return asked.respond(answers_parts.aggregation(asked.view), record=True)
+
+
+@_clients.answers("", "Clients, page by page", ClientsAnswer, OF_PAGE, media=EXPORTED)
+def list_clients(reading: OneChain, address: Address, page: Listed) -> Response:
+    """List the registered clients by index, with counts over the ended rounds.
+
+    A ban takes effect in the round after its own. Score outcomes and dropout reasons come from the
+    rounds' records; `records_missing` counts the missing ones.
+    """
+    return page.answer(reading, CLIENTS, reading.local(address).clients)
+
+
+@_clients.answers("/{number}", "One client", ClientAnswer, OF_CLIENT)
+def read_client(reading: OneChain, address: Address, number: ClientIndex) -> Response:
+    """Return a client's address, samples, ban and counts."""
+    return reading.respond(reading.local(address).client(number))
+
+
+@_clients.answers(
+    "/{number}/rounds",
+    "A client's rounds, page by page",
+    ClientRoundsAnswer,
+    OF_CLIENT_PAGE,
+    media=EXPORTED,
+)
+def list_client_rounds(
+    reading: OneChain,
+    address: Address,
+    number: ClientIndex,
+    page: Listed,
+    order: OrderQuery = Order.NEWEST,
+) -> Response:
+    """List the rounds in which a client trained or served.
+
+    One page examines a limited number of rounds: for a client that is seldom drawn, pages may be
+    short or empty, with a cursor, until all rounds were examined.
+    """
+    local = reading.local(address)
+
+    def read(limit: int, cursor: str | None) -> ClientRoundsAnswer:
+        return local.client_rounds(number, order, limit, cursor)
+
+    return page.answer(reading, CLIENT_ROUNDS, read)
+
+
+@_places.answers("/evidence", "What is held against clients", EvidenceAnswer, OF_CLIENT_PAGE)
+def list_evidence(
+    reading: OneChain,
+    address: Address,
+    page: Paged,
+    order: OrderQuery = Order.NEWEST,
+    client: ClientFilter = None,
+) -> Response:
+    """List bans, refused scores and incidents with the statements that they rest on.
+
+    `limit` counts the examined rounds. A ban is proven: the contract has verified both statements.
+    The reason of refused scores comes from the round's record, for which a quorum has voted. An
+    incident is the claim of the decision's sender, with the accused's own signatures for wrong
+    proposals and equivocation, and none for silence. Nothing of it is verified here.
+    """
+    local = reading.local(address)
+    return reading.respond(local.evidence(order, page.limit, page.cursor, client))
+
+
+DigestAsked = Annotated[
+    str,
+    Path(
+        description="64 hex digits in any case, as `sha256sum` prints them, or with 0x before them",
+        pattern=f"^{types.EITHER_FORM_ANY_CASE}$",
+        max_length=66,
+        examples=["5c" * 32],
+    ),
+]
+
+
+@_places.answers("/digests/{digest}", "Where a digest stands", DigestAnswer, OF_PAGE)
+def find_digest(reading: OneChain, address: Address, digest: DigestAsked, page: Paged) -> Response:
+    """Return the kind, the round and the client of each place of a digest or a hash.
+
+    Files (payloads, models, score vectors, records, incidents, the configuration) by their sha256;
+    commitments, seeds, roots, results, heads; hashes of blocks and of transactions. Payloads and
+    score vectors are found through the rounds' records, where these are available. An unknown
+    digest has no places.
+    """
+    sought = Digest(bytes.fromhex(digest.removeprefix("0x")))
+    return reading.respond(reading.local(address).digest(sought, page.limit, page.cursor))
+
+
+ROUTES = [*_rounds.routes, *_clients.routes, *_places.routes]

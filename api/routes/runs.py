@@ -20,10 +20,10 @@ from api.http.answers import (
     encoded,
     to_rooted_json,
 )
-from api.http.openapi import OF_DEPLOYMENT
-from api.http.parameters import (
+from api.http.endpoints import (
     IN_PLAIN_DIGITS,
     MAX_INDEX,
+    OF_DEPLOYMENT,
     Address,
     OneChain,
     of_deployment,

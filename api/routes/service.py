@@ -3,34 +3,42 @@
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any, TypeVar, cast
 
 from fastapi import Response
 
-from api.histories import (
-    PinnedChain,
-    ServedDeployment,
-    chain_head,
-    chain_response,
-    deployment_details,
-    deployment_path,
-    deployment_summary,
-    stage_name,
-)
+from api.histories import PinnedChain, ServedDeployment, stage_name
 from api.http.answers import HOST_NOT_SERVED, REQUEST_INVALID, AnyChain
-from api.http.openapi import OF_CHAIN, OF_DEPLOYMENT, OF_DEPLOYMENTS
-from api.http.parameters import Address, Endpoints, OneChain
+from api.http.endpoints import OF_CHAIN, OF_DEPLOYMENT, OF_DEPLOYMENTS, Address, Endpoints, OneChain
 from api.routes.runs import federations_of
 from api.schemas import (
+    Chain,
     ChainsAnswer,
+    ContractParameters,
+    ContractState,
     DeploymentAnswer,
     DeploymentsAnswer,
     DeploymentStatus,
+    DeploymentSummary,
     Health,
     Ready,
+    RunParameters,
+    Sizes,
     StatusAnswer,
 )
 from ledger.chain.contract import abi
-from ledger.protocol.types import PROTOCOL_VERSION
+from ledger.history.fields import DeploymentPath, code_of, time_of
+from ledger.history.round import read_run
+from ledger.io.parsing import picked
+from ledger.protocol.encoding import to_hex
+from ledger.protocol.ledger_state import Deployment
+from ledger.protocol.parameters import STRATEGIES, accepted_size
+from ledger.protocol.payloads import FLOAT32
+from ledger.protocol.rules.distance import DIRECTION
+from ledger.protocol.types import PROTOCOL_VERSION, Digest
+from ledger.storage.blobs import BlobReader
+
+A = TypeVar("A")
 
 _service = Endpoints("", "service")
 _deployments = Endpoints("/v1/chains/{chain}/deployments", "deployments")
@@ -60,9 +68,24 @@ def read_status(reading: AnyChain) -> Response:
     """Return the chain's head, the status of each deployment, and the refused manifests."""
     chain = reading.chain
     served, refused = chain.deployments.all()
+
+    def status_of(deployment: ServedDeployment) -> DeploymentStatus:
+        state = chain.state(deployment)
+        stage, rounds, named = (
+            stage_name(state.stage),
+            deployment.fixed.rounds,
+            _of(chain, deployment),
+        )
+        return _answer(DeploymentStatus, state, stage=stage, rounds=rounds, **named)
+
     answer: StatusAnswer = {
-        "chain": chain_head(chain),
-        "deployments": [_deployment_status(chain, deployment) for deployment in served],
+        "chain": {
+            **_chain_response(chain),
+            "number": chain.block.number,
+            "hash": to_hex(chain.block.hash),
+            **time_of(chain.block.timestamp),
+        },
+        "deployments": [status_of(deployment) for deployment in served],
         "refused": refused,
         "versions": {
             "package": package_version(),
@@ -73,18 +96,6 @@ def read_status(reading: AnyChain) -> Response:
     return reading.respond(answer)
 
 
-def _deployment_status(chain: PinnedChain, deployment: ServedDeployment) -> DeploymentStatus:
-    state = chain.state(deployment)
-    return {
-        "address": deployment.manifest.address,
-        "run": deployment.run,
-        "stage": stage_name(state.stage),
-        "round": state.round,
-        "rounds": deployment.fixed.rounds,
-        "links": deployment_path(chain, deployment).links(),
-    }
-
-
 @_service.answers("/v1/chains", "The chains that are served", ChainsAnswer, OF_CHAIN)
 def list_chains(reading: AnyChain) -> Response:
     """List the chains by their names, which all paths below them contain.
@@ -92,7 +103,7 @@ def list_chains(reading: AnyChain) -> Response:
     A contract has the same address in every fresh home, so a chain's name holds its id and the
     beginning of its block 0's hash: a cached answer of one chain is never taken for another's.
     """
-    return reading.respond({"chains": [chain_response(reading.chain)]})
+    return reading.respond({"chains": [_chain_response(reading.chain)]})
 
 
 def package_version() -> str:
@@ -107,7 +118,10 @@ def package_version() -> str:
 def list_deployments(reading: OneChain) -> Response:
     """List every deployment whose manifest agrees with the chain, by its run's name."""
     served, _ = reading.chain.deployments.all()
-    summaries = [deployment_summary(reading.chain, deployment) for deployment in served]
+    summaries = [
+        _answer(DeploymentSummary, each.fixed, sizes=_sizes(each.fixed), **_of(reading.chain, each))
+        for each in served
+    ]
     return reading.respond({"deployments": summaries})
 
 
@@ -118,10 +132,63 @@ def read_deployment(reading: OneChain, address: Address) -> Response:
     The configuration's blob is found by its digest; that contract and configuration agree is not
     verified here.
     """
-    details = deployment_details(reading.chain, reading.deployment(address))
+    chain, deployment = reading.chain, reading.deployment(address)
+    fixed, state = deployment.fixed, chain.state(deployment)
+    form, stage = code_of(fixed.form), stage_name(state.stage)
+    details = _answer(
+        DeploymentAnswer,
+        deployment.manifest,
+        config=fixed.config,
+        sizes=_sizes(fixed),
+        contract=_answer(ContractParameters, fixed, form=form, initial_model=fixed.model),
+        parameters=_parameters(chain.blobs, fixed.config),
+        state=_answer(ContractState, state, stage=stage),
+        **_of(chain, deployment),
+    )
     if federations_of(reading.request).is_enabled:
         details["links"]["federation"] = f"{details['links']['self']}/federation"
     return reading.respond(details)
+
+
+def _chain_response(chain: PinnedChain) -> Chain:
+    path = chain.path
+    return {
+        "name": path.name,
+        "chain_id": str(path.chain_id),
+        "genesis": to_hex(path.genesis),
+        "links": {"deployments": f"{path}/deployments"},
+    }
+
+
+def _answer(kind: type[A], source: object, **given: object) -> A:
+    """Return an answer with the given fields, and the others from a source."""
+    names = " ".join(name for name in kind.__annotations__ if name != "as_of")
+    return cast("A", picked(names, source, **given))
+
+
+def _of(chain: PinnedChain, deployment: ServedDeployment) -> dict[str, Any]:
+    """Return the fields that all answers about a deployment have."""
+    address = deployment.manifest.address
+    links = DeploymentPath(chain.path, address).links()
+    return {"address": address, "run": deployment.run, "links": links}
+
+
+def _sizes(fixed: Deployment) -> Sizes:
+    return _answer(Sizes, fixed, accepted=accepted_size(fixed.aggregation_ppm, fixed.trainers))
+
+
+def _parameters(blobs: BlobReader, config: Digest) -> RunParameters | None:
+    """Return the parameters of the run's configuration; None if its blob is not available."""
+    document = read_run(blobs, config)
+    if document is None:
+        return None
+    parameters = document.parameters
+    strategy = {"number": parameters.strategy, "name": STRATEGIES[parameters.strategy]}
+    distance = DIRECTION.name if parameters.compares_directions else parameters.distance
+    answer = _answer(RunParameters, parameters, strategy=strategy, distance=distance)
+    if parameters.payload == FLOAT32.name:
+        del answer["payload"]
+    return answer
 
 
 ROUTES = [*_service.routes, *_deployments.routes]

@@ -36,9 +36,8 @@ from api.http.answers import (
     root_path_of,
     to_rooted_json,
 )
+from api.http.endpoints import OF_DEPLOYMENT, Address, OneChain, of_deployment, success
 from api.http.limits import VerificationPermission, is_foreign_page, permission
-from api.http.openapi import OF_DEPLOYMENT
-from api.http.parameters import Address, OneChain, of_deployment, success
 from api.schemas import Schema
 from api.settings import Settings
 from ledger.audit.anchors import MAX_REPORT_BYTES, report_bytes
@@ -156,7 +155,7 @@ def limit_resources(settings: Settings) -> None:
     os.nice(5)
 
 
-def run_audit(task: AuditTask, progress: Callable[[int, int], None] | None = None) -> AuditReport:
+def run_audit(task: AuditTask) -> AuditReport:
     """Return the report of an audit over its own view of chain and blobs."""
     settings = task.settings
     with closing(open_chain(settings, task.chain)) as chain:
@@ -164,7 +163,7 @@ def run_audit(task: AuditTask, progress: Callable[[int, int], None] | None = Non
         blobs = FolderBlobs(settings.blob_folder)
         document = read_run(blobs, ledger.deployment().config) if settings.rules else None
         rules = () if document is None else sources_of(document.parameters, settings.rules)
-        options = AuditOptions(progress=progress, distances=fast_distances(1), rules=rules)
+        options = AuditOptions(distances=fast_distances(1), rules=rules)
         head = None if task.head is None else Digest(bytes.fromhex(task.head[2:]))
         return audit(ledger, blobs, options, head=head, strict=task.strict)
 
@@ -209,7 +208,6 @@ class Verifications:
         return {name: one for name, one in entries if (one[0].chain, one[0].address) == place}
 
     def close(self) -> None:
-        """Stop the running audit, and wait for its process."""
         with self._lock:
             running = self._running
         if running is not None:

@@ -108,6 +108,6 @@ def dashboard(request: Request, name: str) -> Response:
     if file is None:
         raise HTTPException(404)
     headers = HEADERS | {"ETag": file.tag, "Cache-Control": file.cache}
-    if is_known(request.headers.get("if-none-match"), file.tag):
+    if is_known(request, file.tag):
         return Response(status_code=304, headers=headers)
     return Response(file.body, 200, headers, file.media_type)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
 import logging
-import secrets
 import socket
-import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from http import HTTPStatus
 from urllib.parse import urlsplit
@@ -26,13 +25,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.http.answers import CHAIN_UNREACHABLE, ProblemError, plain_problem, problem
 from api.http.limits import HttpMiddleware, Metrics, MetricsMiddleware, SafeHeaders
 from api.http.server import bounded_server, listening_socket, run_server, url_of
-from api.store.permissions import PermissionCache, StoreSettings
+from api.settings import StoreSettings
 from api.store.receiver import (
+    DISK_FAILS,
+    DISK_FULL,
     TOO_SLOW,
     Charges,
+    PermissionCache,
     Receiver,
     charges_file,
-    disk_problem,
     other_charges,
     remove_unfinished,
 )
@@ -47,21 +48,16 @@ from ledger.protocol.errors import BlobError, ChainError, CmflError, Configurati
 from ledger.protocol.types import Digest
 from ledger.storage.blobs import FolderBlobs, FolderObjects
 from ledger.storage.http import SCHEME, require_plain_url
-from ledger.storage.mailbox import EPOCH_BYTES, Mailbox, remove_mail
+from ledger.storage.mailbox import Mailbox, remove_mail
 
 PinnedBlobs = Callable[[], Collection[Digest]]
 
-_NAMED_BY_RECORD = {BlobUse.PAYLOAD, BlobUse.VECTOR}
-
 
 class Retention:
-    """Removes the uploads of old rounds, except those that the record names.
+    """Removes the uploads of all but the newest rounds, except those that a record names.
 
     A round has ended when its end is final: a reorganisation may open it again, with its payloads.
-
-    Args:
-        charges: the uploads of each round; the only list for a round without a decision.
-        rounds: number of newest rounds whose payloads are retained.
+    Only the charges list the uploads of a round without a decision.
     """
 
     def __init__(
@@ -97,7 +93,8 @@ class Retention:
             if number <= newest:
                 named = blobs_of_round(final, self._blobs, number)
                 # Without its record the vectors of a round are unknown, and its uploads stay.
-                is_known = named is None or any(blob.use in _NAMED_BY_RECORD for blob in named)
+                uses = None if named is None else {blob.use for blob in named}
+                is_known = uses is None or uses & {BlobUse.PAYLOAD, BlobUse.VECTOR}
                 uploads = self._charges.blobs_of(number) if is_known else ()
                 self._remover.ended(number, uploads, final)
         self._remover.ended(ended, (), final)
@@ -122,26 +119,19 @@ _log = logging.getLogger(__name__)
 
 
 def create_store(
-    settings: StoreSettings,
-    ledger: CommitteeLedger,
-    epoch: bytes,
-    clock: Callable[[], float] = time.monotonic,
-    pinned: PinnedBlobs = frozenset,
+    settings: StoreSettings, ledger: CommitteeLedger, pinned: PinnedBlobs = frozenset
 ) -> Starlette:
-    """Return the store as an ASGI app; no other may serve the folder, which must exist.
+    """Return the store as an ASGI app, to which the contract's clients may write.
 
-    Args:
-        ledger: the contract whose clients may write.
-        epoch: random bytes, different in each process.
-        clock: monotonic, in seconds.
+    No other may serve the folder, which must exist.
     """
     remove_unfinished(settings.folder)
-    permissions = PermissionCache(ledger, clock)
+    permissions = PermissionCache(ledger)
     charges = Charges(charges_file(settings.folder, permissions.domain))
     receiver = Receiver(settings, permissions, charges)
     stored = FolderBlobs(settings.folder)
-    blobs = BlobRoutes(receiver, stored, clock)
-    mail = MailRoutes(receiver, Mailbox(FolderObjects(settings.folder)), epoch)
+    blobs = BlobRoutes(receiver, stored)
+    mail = MailRoutes(receiver, Mailbox(FolderObjects(settings.folder)))
     retention = None
     if settings.keep_rounds is not None:
         retention = Retention(ledger, stored, charges, settings.keep_rounds, pinned)
@@ -213,49 +203,40 @@ class _ErrorsAsProblems(HttpMiddleware):
         self._challenge = f'{SCHEME} realm="{realm}"'
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request, body = Request(scope), _Body(receive)
+        request, is_incomplete = Request(scope), True
+
+        async def noted() -> Message:
+            nonlocal is_incomplete
+            message = await receive()
+            is_incomplete &= message["type"] == "http.request" and message.get("more_body", False)
+            return message
+
         try:
-            await self._app(scope, body.receive, send)
+            await self._app(scope, noted, send)
         except ProblemError as error:
             answer = problem(request, error.kind, str(error))
-            body.is_incomplete &= error.kind is not TOO_SLOW
+            is_incomplete &= error.kind is not TOO_SLOW
         except ChainError as error:
             _log.warning("the chain cannot be read: %s", error)
             answer = problem(request, CHAIN_UNREACHABLE, "the write permissions are unknown now")
         except OSError as error:
             _log.warning("%s: %s", error.filename, error.strerror)
-            refusal = disk_problem(error)
-            answer = problem(request, refusal.kind, str(refusal))
+            kind, detail = DISK_FAILS, "the store's disk fails; its log has the reason"
+            if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+                kind, detail = DISK_FULL, "the store's disk is full; nothing was stored"
+            answer = problem(request, kind, detail)
         else:
             return
         if answer.status_code == HTTPStatus.UNAUTHORIZED:
             answer.headers["WWW-Authenticate"] = self._challenge
         if scope["method"] == "PUT":
             answer.headers["Connection"] = "close"
-            await body.drain()
+            remaining = DRAINED_BYTES
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DRAINING_SECONDS):
+                    while is_incomplete and remaining > 0:
+                        remaining -= len((await noted()).get("body", b""))
         await answer(scope, receive, send)
-
-
-class _Body:
-    """A request's body, of which a route may have read a part."""
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self.is_incomplete = True
-
-    async def receive(self) -> Message:
-        message = await self._receive()
-        if message["type"] != "http.request" or not message.get("more_body", False):
-            self.is_incomplete = False
-        return message
-
-    async def drain(self) -> None:
-        """Read the rest within the bounds."""
-        remaining = DRAINED_BYTES
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DRAINING_SECONDS):
-                while self.is_incomplete and remaining > 0:
-                    remaining -= len((await self.receive()).get("body", b""))
 
 
 def serve(
@@ -297,9 +278,8 @@ def server_for(
     settings: StoreSettings, ledger: CommitteeLedger, pinned: PinnedBlobs = frozenset
 ) -> uvicorn.Server:
     """Return a server that has not started, with bounds on connections; see `create_store`."""
-    epoch = secrets.token_bytes(EPOCH_BYTES)
     names = {urlsplit(url).hostname or "" for url in settings.public_urls}
-    return bounded_server(create_store(settings, ledger, epoch, pinned=pinned), names)
+    return bounded_server(create_store(settings, ledger, pinned), names)
 
 
 def resolve_public_urls(

@@ -1,4 +1,4 @@
-"""Uploads and their charges: who signed them, bounded in size and time.
+"""Uploads of permitted writers and their charges, bounded in size and time.
 
 A charge is made before the bytes arrive, so that a client cannot exceed its quota by sending many
 blobs at once, and taken back if they do not arrive. The same bytes are charged once, however often
@@ -13,32 +13,111 @@ import errno
 import hashlib
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from anyio import to_thread
 from starlette.requests import ClientDisconnect, Request
 
 from api.http.answers import BODY_TOO_LARGE, ProblemError, ProblemKind
-from api.store.permissions import (
-    AttestationUpload,
-    StoreSettings,
-    Writer,
-    writer_of,
-)
+from api.settings import StoreSettings
+from ledger.chain.contract.event_log import EventLog
+from ledger.chain.contract.ledger import CommitteeLedger
+from ledger.chain.round_ledger import last_ended
 from ledger.io.home import DISK, WRITING, Disk
-from ledger.protocol.errors import EncodingError, SignatureError
+from ledger.protocol.errors import ChainError, EncodingError, SignatureError
+from ledger.protocol.fold import registry_with_bans
 from ledger.protocol.signing import is_signed_by, recover, typed_digest
-from ledger.protocol.types import Digest, Domain, Upload
+from ledger.protocol.types import Address, Digest, Domain, RegisteredClient, Upload
 from ledger.storage import http
 from ledger.storage.http import AUDITOR, parse_authorization
 
-if TYPE_CHECKING:
-    from api.store.permissions import PermissionCache, WritePermissions
+Writer = int | Address
+"""Index of a client, or address of an auditor."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttestationUpload(Upload):
+    """An upload of an attestation, charged to the address that signed it."""
+
+    auditor: Address
+
+
+def writer_of(upload: Upload) -> tuple[Writer, str]:
+    """Return the writer that is charged for an upload, and its name for people."""
+    if isinstance(upload, AttestationUpload):
+        return upload.auditor, f"auditor 0x{upload.auditor.hex()}"
+    return int(upload.client), f"client {upload.client}"
+
+
+FRESH_SECONDS = 1.0
+STALE_SECONDS = 60.0
+"""A store uses older permissions for this long while the chain cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class WritePermissions:
+    """The clients that may write, and the rounds for which they may; `run` is the config digest."""
+
+    round: int
+    ended: int
+    run: Digest
+    registry: tuple[RegisteredClient, ...]
+
+
+class PermissionCache:
+    """The permissions of one contract, by a monotonic clock; safe to share between threads."""
+
+    def __init__(
+        self, ledger: CommitteeLedger, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.domain = ledger.domain()
+        self._ledger = ledger
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._log = EventLog()
+        self._latest: tuple[float, WritePermissions] | None = None
+        self._failure: tuple[float, str] | None = None
+
+    def now(self) -> WritePermissions:
+        """Return the permissions; one thread asks the chain at a time.
+
+        Once that has failed the others do not wait: a silent node would block readers, too.
+        """
+        latest = self._latest
+        if latest is not None and self._clock() - latest[0] < FRESH_SECONDS:
+            return latest[1]
+        if self._lock.acquire(blocking=self._failure is None):
+            try:
+                self._refresh()
+            finally:
+                self._lock.release()
+        failure, latest = self._failure, self._latest
+        if failure is not None and (latest is None or self._clock() - latest[0] > STALE_SECONDS):
+            raise ChainError(failure[1])
+        assert latest is not None, "a refresh succeeds or fails"
+        return latest[1]
+
+    def _refresh(self) -> None:
+        """Read the chain, unless another thread has just done so, or has just failed to."""
+        start = self._clock()
+        for previous in (self._latest, self._failure):
+            if previous is not None and start - previous[0] < FRESH_SECONDS:
+                return
+        try:
+            state, ledger = self._ledger.state(), self._log.up_to(self._ledger)
+            registry = registry_with_bans(ledger.registry(), ledger.bans())
+            config = ledger.deployment().config
+        except ChainError as error:
+            self._failure = (self._clock(), str(error))
+        else:
+            permissions = WritePermissions(state.round, last_ended(state), config, registry)
+            self._latest, self._failure = (start, permissions), None
 
 
 _SCHEMA = """
@@ -49,6 +128,7 @@ CREATE TABLE IF NOT EXISTS charged (  -- client: index of a client, or address o
 ) WITHOUT ROWID
 """
 _THIS_ROW = "FROM charged WHERE round = ? AND client = ? AND kind = ? AND digest = ?"
+_INTO = "INTO charged VALUES (?, ?, ?, ?, ?, ?)"
 
 
 class ChargeKind(IntEnum):
@@ -76,17 +156,14 @@ class _Arrival:
 
 
 class Charges:
-    """The charges of one contract's clients; safe to share between threads.
+    """The charges of one contract's clients, in an SQLite file; safe to share between threads.
 
     Every method raises OSError where the file cannot be used.
-
-    Args:
-        path: an SQLite file; made if need be.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._arrivals: dict[_Key, _Arrival] = {}
         with self._translated():
             self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -95,18 +172,18 @@ class Charges:
             self._file.execute(_SCHEMA)
 
     def charge(self, upload: Upload, kind: ChargeKind, quota: tuple[int, int]) -> bool:
-        """Charge a client for an upload until `settle`; return False if its quota is too small.
-
-        A quota is the number and the bytes of a round's uploads.
-        """
+        """Charge a client for an upload until `settle`; return False above its number or bytes."""
         key = _key(upload, kind)
-        with self._lock, self._translated():
-            count, total = self._file.execute(
+        with self._lock:
+            ((count, total),) = self._query(
                 "SELECT count(*), coalesce(sum(size), 0) FROM charged "
                 "WHERE round = ? AND client = ? AND kind = ? AND costs AND digest <> ?",
-                key,
-            ).fetchone()
-            arrival = self._arrivals.get(key) or _Arrival(self._row(key))
+                *key,
+            )
+            arrival = self._arrivals.get(key)
+            if arrival is None:
+                rows = self._query(f"SELECT size, costs {_THIS_ROW}", *key)
+                arrival = _Arrival(rows[0] if rows else None)
             size = max(arrival.charged, upload.size)
             if count + 1 > quota[0] or total + size > quota[1]:
                 return False
@@ -121,7 +198,7 @@ class Charges:
         Earlier charges and notes of the same bytes stay: a failed repetition takes nothing back.
         """
         key = _key(upload, kind)
-        with self._lock, self._translated():
+        with self._lock:
             arrival = self._arrivals[key]
             arrival.sizes.remove(upload.size)
             if not arrival.sizes:
@@ -133,62 +210,44 @@ class Charges:
     def note(self, upload: Upload, kind: ChargeKind) -> None:
         """Note that a round needs bytes which the store has already."""
         key = _key(upload, kind)
-        with self._lock, self._translated():
+        with self._lock:
             arrival = self._arrivals.get(key)
             if arrival is not None and arrival.settled is None:
                 arrival.settled = (upload.size, 0)
-            self._file.execute(
-                "INSERT OR IGNORE INTO charged VALUES (?, ?, ?, ?, ?, 0)", (*key, upload.size)
-            )
+            self._query(f"INSERT OR IGNORE {_INTO}", *key, upload.size, 0)
 
     def blobs_of(self, round_number: int) -> set[Digest]:
         """Return the blobs that clients have put, or needed, in a round."""
-        with self._lock, self._translated():
-            rows = self._file.execute(
-                "SELECT digest FROM charged WHERE round = ? AND kind = ?",
-                (_number(round_number), ChargeKind.BLOB),
-            ).fetchall()
-        return {Digest(bytes(row[0])) for row in rows}
+        query = "SELECT digest FROM charged WHERE round = ? AND kind = ?"
+        rows = self._query(query, _number(round_number), ChargeKind.BLOB)
+        return {Digest(digest) for (digest,) in rows}
 
     def rounds(self) -> list[int]:
         """Return the rounds that have charges of clients, ascending."""
-        with self._lock, self._translated():
-            rows = self._file.execute(
-                "SELECT DISTINCT round FROM charged WHERE kind <> ? ORDER BY round",
-                (ChargeKind.ATTESTATION,),
-            )
-            return [int.from_bytes(row[0]) for row in rows.fetchall()]
+        query = "SELECT DISTINCT round FROM charged WHERE kind <> ? ORDER BY round"
+        return [int.from_bytes(number) for (number,) in self._query(query, ChargeKind.ATTESTATION)]
 
     def forget(self, round_number: int) -> None:
-        """Drop the charges of a round that no client can write to any more.
-
-        Those of attestations stay, as attestations do: an auditor can write to an old round.
-        """
-        with self._lock, self._translated():
-            self._file.execute(
-                "DELETE FROM charged WHERE round = ? AND kind <> ?",
-                (_number(round_number), ChargeKind.ATTESTATION),
-            )
+        """Drop a round's charges but for attestations: an auditor can write to an old round."""
+        query = "DELETE FROM charged WHERE round = ? AND kind <> ?"
+        self._query(query, _number(round_number), ChargeKind.ATTESTATION)
 
     def close(self) -> None:
         with self._lock:
             self._file.close()
 
-    def _row(self, key: _Key) -> tuple[int, int] | None:
-        row = self._file.execute(f"SELECT size, costs {_THIS_ROW}", key).fetchone()
-        return None if row is None else (int(row[0]), int(row[1]))
-
     def _put_row(self, key: _Key, row: tuple[int, int] | None) -> None:
         if row is None:
-            self._file.execute(f"DELETE {_THIS_ROW}", key)
+            self._query(f"DELETE {_THIS_ROW}", *key)
         else:
-            self._file.execute(
-                "INSERT OR REPLACE INTO charged VALUES (?, ?, ?, ?, ?, ?)", key + row
-            )
+            self._query(f"INSERT OR REPLACE {_INTO}", *key, *row)
+
+    def _query(self, statement: str, *values: bytes | int) -> list[tuple[Any, ...]]:
+        with self._lock, self._translated():
+            return self._file.execute(statement, values).fetchall()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Turn SQLite's errors into the system's, a full disk among them."""
         try:
             yield
         except sqlite3.Error as error:
@@ -239,8 +298,6 @@ PIECE = 1 << 20
 INCOMING_FOLDER = "incoming"
 """The folder of unfinished files, beside the folders that others read."""
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
@@ -273,10 +330,9 @@ class Receiver:
     def authorize_attestation(
         self, request: Request, digest: Digest, round_number: int
     ) -> tuple[AttestationUpload, WritePermissions]:
-        """Return the upload that an auditor has signed; the body is not read.
+        """Return the upload that an auditor has signed for an ended round; the body is not read.
 
-        The signer is recovered: an auditor that the operator names, or a registered client. It
-        signs for the round that its attestation is about, which may have ended at any time.
+        The recovered signer is an auditor that the operator names, or a registered client.
         """
         upload, signature = self._signed_for_here(request, digest, MAX_ATTESTATION_BYTES)
         if (upload.client, upload.round) != (AUDITOR, round_number):
@@ -359,9 +415,8 @@ class Receiver:
     ) -> tuple[Upload, bytes]:
         """Return the upload that a header states, and its signature, whose signer is not checked.
 
-        One that is signed for another store is refused: its host may be showing it here. It is
-        compared with the URLs that the store's owner gives, not with the request's `Host`, which
-        the sender chooses.
+        An upload for another store is refused: that store may be showing it here. Its URL is
+        compared with the owner's URLs, not with `Host`, which the sender chooses.
         """
         header = request.headers.get("authorization", "")
         length = request.headers.get("content-length", "")
@@ -425,7 +480,6 @@ class IncomingFile:
         self._disk.sync([target])
 
     def discard(self) -> None:
-        """Remove the file if it has no name yet."""
         self._disk.remove(self._path)
 
 
@@ -440,10 +494,3 @@ def require_round(permissions: WritePermissions, round_number: int) -> None:
     if abs(round_number - permissions.round) > 1:
         detail = f"round {round_number} is not taken while round {permissions.round} is open"
         raise ProblemError(ROUND_NOT_TAKEN, detail)
-
-
-def disk_problem(error: OSError) -> ProblemError:
-    """Return the answer for a folder that cannot be used; it never has a path."""
-    if error.errno in _FULL:
-        return ProblemError(DISK_FULL, "the store's disk is full; nothing was stored")
-    return ProblemError(DISK_FAILS, "the store's disk fails; its log has the reason")

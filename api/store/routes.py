@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -17,8 +19,17 @@ from starlette.responses import Response
 
 from api.http.answers import BLOB_NOT_FOUND, IMMUTABLE, ProblemError, ProblemKind, is_known
 from api.http.streams import MEDIA_TYPE, send_blob
-from api.store.permissions import AttestationUpload, StoreSettings, writer_of
-from api.store.receiver import BODY_WRONG, UPLOAD_REFUSED, ChargeKind, Receiver, require_round
+from api.settings import StoreSettings
+from api.store.receiver import (
+    BODY_WRONG,
+    UPLOAD_REFUSED,
+    AttestationUpload,
+    ChargeKind,
+    Receiver,
+    WritePermissions,
+    require_round,
+    writer_of,
+)
 from ledger.history.training import is_genuine
 from ledger.io.home import open_file
 from ledger.protocol import types
@@ -40,7 +51,6 @@ from ledger.storage.mailbox import (
 )
 
 if TYPE_CHECKING:
-    from api.store.permissions import WritePermissions
     from ledger.storage.blobs import FolderBlobs
 
 
@@ -55,29 +65,27 @@ MAX_CACHED = 16_384
 class IntegrityCache:
     """Checks whether blobs are undamaged, by a monotonic clock; safe to share between threads."""
 
-    def __init__(self, blobs: FolderBlobs, clock: Callable[[], float]) -> None:
+    def __init__(self, blobs: FolderBlobs, clock: Callable[[], float] = time.monotonic) -> None:
         self._blobs = blobs
         self._clock = clock
         self._hashed: dict[Digest, tuple[tuple[int, ...], float]] = {}
         self._lock = threading.Lock()
 
     def is_intact(self, digest: Digest, size: int) -> bool:
-        """Return whether a blob of this size is there undamaged."""
         try:
             status = self._blobs.path_of(digest).stat()
         except OSError:
             return False
         # It differs after each write of the file.
         stamp = status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+        if status.st_size != size:
+            return False
         with self._lock:
             hashed, hashed_at = self._hashed.get(digest, ((), 0.0))
-        if stamp[0] == size and stamp == hashed and self._clock() - hashed_at < FRESH_SECONDS:
+        if stamp == hashed and self._clock() - hashed_at < FRESH_SECONDS:
             return True
-        return stamp[0] == size and self._hash(digest, stamp)
-
-    def _hash(self, digest: Digest, stamp: tuple[int, ...]) -> bool:
         try:
-            with self._blobs.opened(digest, stamp[0]):
+            with self._blobs.opened(digest, size):
                 pass
         except BlobError:
             return False
@@ -99,10 +107,10 @@ _NO_STORE = {"Cache-Control": "no-store"}
 class BlobRoutes:
     """Routes of a folder's blobs."""
 
-    def __init__(self, receiver: Receiver, blobs: FolderBlobs, clock: Callable[[], float]) -> None:
+    def __init__(self, receiver: Receiver, blobs: FolderBlobs) -> None:
         self._receiver = receiver
         self._blobs = blobs
-        self._integrity = IntegrityCache(blobs, clock)
+        self._integrity = IntegrityCache(blobs)
         self._hashing = CapacityLimiter(HASHED_AT_ONCE)
 
     async def get(self, request: Request) -> Response:
@@ -116,15 +124,14 @@ class BlobRoutes:
             "X-Content-Type-Options": "nosniff",
             "Content-Disposition": f'attachment; filename="{name}"',
         }
-        stack = ExitStack()
-        try:
-            path = self._blobs.path_of(digest)
-            file = await to_thread.run_sync(stack.enter_context, open_file(path))
-        except FileNotFoundError:
-            raise ProblemError(BLOB_NOT_FOUND, f"{name} is not here") from None
-        size = os.fstat(file.fileno()).st_size
-        try:
-            if is_known(request.headers.get("if-none-match"), headers["ETag"]):
+        with ExitStack() as stack:
+            try:
+                path = self._blobs.path_of(digest)
+                file = await to_thread.run_sync(stack.enter_context, open_file(path))
+            except FileNotFoundError:
+                raise ProblemError(BLOB_NOT_FOUND, f"{name} is not here") from None
+            size = os.fstat(file.fileno()).st_size
+            if is_known(request, headers["ETag"]):
                 return Response(status_code=304, headers=headers)
             if request.method == "GET":
                 return send_blob(request, stack, file, size, headers)
@@ -134,8 +141,6 @@ class BlobRoutes:
                 raise ProblemError(BLOB_NOT_FOUND, f"{name} is damaged here")
             headers["Content-Length"] = str(size)
             return Response(headers=headers, media_type=MEDIA_TYPE)
-        finally:
-            stack.close()
 
     async def put(self, request: Request) -> Response:
         """Store a blob: 201 once it is durable, 200 if it was there."""
@@ -184,12 +189,12 @@ _NUMBER = re.compile("0|[1-9][0-9]{0,19}")
 
 
 class MailRoutes:
-    """Routes of one contract's mail; the epoch identifies this process's numbering."""
+    """Routes of one contract's mail; a random epoch identifies this process's numbering."""
 
-    def __init__(self, receiver: Receiver, mailbox: Mailbox, epoch: bytes) -> None:
+    def __init__(self, receiver: Receiver, mailbox: Mailbox) -> None:
         self._receiver = receiver
         self._mailbox = mailbox
-        self._epoch = epoch
+        self._epoch = secrets.token_bytes(EPOCH_BYTES)
 
     async def get(self, request: Request) -> Response:
         """Return a page of a board's envelopes, those after the first `after`."""
@@ -301,13 +306,12 @@ def _require_own(
     """Reject an attestation that its auditor has not signed for this run, or that another sends."""
     body = envelope.body
     assert isinstance(body, Attestation), "it is of this board"
+    auditor = f"0x{body.auditor.hex()}"
     if body.auditor != upload.auditor:
-        sender = writer_of(upload)[1]
-        detail = f"0x{body.auditor.hex()} attests, and {sender} sends it: each its own"
+        detail = f"{auditor} attests, and {writer_of(upload)[1]} sends it: each its own"
         raise ProblemError(UPLOAD_REFUSED, detail)
-    named = (permissions.run, envelope.round, envelope.client)
-    if not is_genuine(body, envelope.domain, *named):
-        detail = f"it is of another run, or its signature is not 0x{body.auditor.hex()}'s"
+    if not is_genuine(body, envelope.domain, permissions.run, envelope.round, envelope.client):
+        detail = f"it is of another run, or its signature is not {auditor}'s"
         raise ProblemError(ENVELOPE_INVALID, detail)
 
 
@@ -318,15 +322,13 @@ def _quota(settings: StoreSettings, clients: int, upload: Upload) -> tuple[int, 
     before the others have sent anything. Half of the board of attestations is for the clients, the
     other half for the auditors that the operator names.
     """
-    if isinstance(upload, AttestationUpload):
-        share = MAX_FOLDER_OBJECTS // (2 * clients)
-        envelopes = settings.quota_envelopes
-        if upload.auditor not in settings.auditors:
-            envelopes = min(envelopes, share)
-        return envelopes, settings.quota_mail_bytes
-    envelopes = max(LEAST_ENVELOPES, MAX_FOLDER_OBJECTS // clients)
-    size = max(LEAST_MAIL_BYTES, MAX_FOLDER_BYTES // clients)
-    return min(settings.quota_envelopes, envelopes), min(settings.quota_mail_bytes, size)
+    envelopes, size = settings.quota_envelopes, settings.quota_mail_bytes
+    if not isinstance(upload, AttestationUpload):
+        envelopes = min(envelopes, max(LEAST_ENVELOPES, MAX_FOLDER_OBJECTS // clients))
+        size = min(size, max(LEAST_MAIL_BYTES, MAX_FOLDER_BYTES // clients))
+    elif upload.auditor not in settings.auditors:
+        envelopes = min(envelopes, MAX_FOLDER_OBJECTS // (2 * clients))
+    return envelopes, size
 
 
 def _number(name: str, text: str) -> int:

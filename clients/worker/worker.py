@@ -31,10 +31,10 @@ from ledger.actors.driver import Driver
 from ledger.actors.journal import VoteJournal, first_round_key
 from ledger.actors.observer import Observer, PublishedBlobs
 from ledger.actors.participants import Member, MemberActor, Trainer, reports_of
-from ledger.actors.settlement import JudgementCache
 from ledger.actors.steps import (
     Action,
     ActorContext,
+    JudgementCache,
     PostEnvelope,
     SendCommitment,
     SendDecision,

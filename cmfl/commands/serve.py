@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from api.settings import Settings
-from api.store.permissions import MAX_AUDITORS, StoreSettings
+from api.settings import MAX_AUDITORS, Settings, StoreSettings
 from cmfl.commands import INCOMPLETE, options
 from cmfl.commands.console import AsJson, print_json, print_line, print_result, print_table
 from cmfl.commands.process import until_interrupted

@@ -36,12 +36,9 @@ _NOTHING_IN_TIME = {
 
 
 class SentActions(NamedTuple):
-    """The result of publishing actions.
+    """The result of publishing actions: whether there is new mail, and what is still to be sent.
 
-    Attributes:
-        has_new_mail: whether the mailbox had not held one of their envelopes before.
-        transactions: still to be sent to the contract, in order; all that they refer to is
-            durable.
+    All that the transactions refer to is durable.
     """
 
     has_new_mail: bool
@@ -66,9 +63,8 @@ class Driver:
         """Drive the actors of a run.
 
         Args:
-            mines: whether blocks come only with transactions. Where they come by themselves, the
-                contract is asked before anything is sent, since others act at the same time and
-                what is refused costs gas too.
+            mines: whether blocks come only with transactions. Else the contract is asked before
+                anything is sent: others act at the same time, and what is refused costs gas too.
         """
         if context.mailbox.is_shared and keep.stored is not StoredBlobs.ALL:
             raise ValueError(f"keep = {keep.stored}: other processes need every payload")
@@ -80,11 +76,9 @@ class Driver:
     def apply(self, actions: Iterable[Action]) -> bool:
         """Carry out actions in order, and return whether any of them had an effect.
 
-        Statements, and every stored blob, are durable before anything leaves the process: mail
-        that others read, or a transaction. Statements are also durable before a blob is written,
-        which others may read. Documents wait for what leaves, so that a round makes them durable
-        once. The contract's refusals are not errors: it takes what is true and new, and the
-        actors see what it took.
+        Statements and blobs are durable before mail that others read, or a transaction, leaves the
+        process; statements also before a blob is written. Documents wait for what leaves, so that
+        a round makes them durable once. The contract's refusals are not errors.
         """
         sent = self.publish(actions)
         return self.send(sent.transactions) or sent.has_new_mail
@@ -92,9 +86,9 @@ class Driver:
     def publish(self, actions: Iterable[Action]) -> SentActions:
         """Carry out everything but transactions, and return these.
 
-        Shared mail waits until its blobs are durable, as transactions do: a reader votes for what
-        it announces, and the vote may be in a decision before this process is up again. Other
-        mail is lost with the process, and so are the statements in it.
+        Shared mail waits until its blobs are durable: a reader votes for what it announces, and
+        the vote may be in a decision before this process is up again. Other mail is lost with the
+        process.
         """
         actions = tuple(actions)
         leaves = self._context.mailbox.is_shared or any(
@@ -123,10 +117,7 @@ class Driver:
         return SentActions(has_new_mail, tuple(transactions))
 
     def send(self, transactions: Iterable[Transaction]) -> bool:
-        """Send transactions, and return whether the contract took any of them.
-
-        Only the contract is touched, so another thread than the one that publishes may send.
-        """
+        """Send transactions, from any thread; return whether the contract took any of them."""
         commitments: list[SignedCommitment] = []
         has_effect = False
         for transaction in transactions:
@@ -152,11 +143,7 @@ class Driver:
         ledger.mine(max(0, block_number - ledger.newest_block().number))
 
     def abandon(self, chain: ChainView) -> bool:
-        """End a round at its deadline, and return whether that was done.
-
-        Where blocks come by themselves, nothing is done before the deadline, nor after another
-        client has ended the round.
-        """
+        """End a round at its deadline, and return whether that was done."""
         # The transaction's own block is one more than the head.
         last = chain.opened_block + self._context.parameters.deadline_blocks - 1
         ledger = self._context.ledger
@@ -197,10 +184,7 @@ class Driver:
         return True
 
     def _may_decide(self, action: SendDecision) -> bool:
-        """Return whether to send a decision; let the window pass for one without all n trainers.
-
-        No trainer is late before the window has passed.
-        """
+        """Return whether to send a decision: without all n trainers only after the window."""
         ledger, parameters = self._context.ledger, self._context.parameters
         if not self._mines and not self._context.is_open(action.round):
             return False
@@ -240,10 +224,7 @@ class Driver:
         return accepted
 
     def _sound(self, batch: Sequence[SignedCommitment]) -> Sequence[SignedCommitment]:
-        """Return those that the contract would take, which is asked and not tried.
-
-        A refused transaction takes one of the window's few blocks too.
-        """
+        """Return those that the contract would take: refused ones take one of few blocks too."""
         if self._context.ledger.would_accept(batch[0].commitment.round, batch):
             return batch
         half = len(batch) // 2
@@ -272,7 +253,6 @@ class _BlobWriter:
             self.waiting += action.documents
 
     def writes_payloads(self, action: Action) -> bool:
-        """Return whether an action stores a payload that stays and is not written yet."""
         return isinstance(action, StoreBlobs) and any(
             blob.digest not in self._stored for blob in self._staying_payloads(action)
         )

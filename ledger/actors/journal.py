@@ -245,26 +245,28 @@ class ProtectedSigner:
                 case PublishedScores(SignedScores(scores, signature), _):
                     is_own = is_signed_by(address, domain, scores, signature)
                     if scores.member == self.client and is_own:
-                        self._record_scores(domain, scores)
+                        self._journal.record(scores_key(domain, scores), scores.digest)
                 case Proposal(request=cast) | Reply(cast):
-                    if is_signed_by(address, domain, cast.vote, cast.signature):
-                        self._record_vote(domain, cast.vote)
+                    vote = cast.vote
+                    if is_signed_by(address, domain, vote, cast.signature):
+                        place = vote_key(domain, self.client, vote)
+                        self._journal.record(place, vote.set_digest + vote.result)
                 case _:
                     pass
         self._journal.sync()
 
     def vote(self, domain: Domain, vote: Vote) -> SignedVote | None:
         """Return the signed vote, None if another was cast in its slot."""
-        if not self._record_vote(domain, vote):
-            what = f"{vote.kind} in phase {vote.phase}, view {vote.view},".lower()
-            self._report(vote_key(domain, self.client, vote), what, vote.round)
+        what = f"{vote.kind} in phase {vote.phase}, view {vote.view},".lower()
+        place, statement = vote_key(domain, self.client, vote), vote.set_digest + vote.result
+        if not self._may_sign(place, statement, f"{what} of round {vote.round}"):
             return None
         return SignedVote(self.client, vote, sign(self._signer, domain, vote))
 
     def scores(self, domain: Domain, scores: Scores) -> SignedScores | None:
         """Return the signed claim, None if another vector was signed for its set."""
-        if not self._record_scores(domain, scores):
-            self._report(scores_key(domain, scores), "score vector", scores.round)
+        what = f"score vector of round {scores.round}"
+        if not self._may_sign(scores_key(domain, scores), scores.digest, what):
             return None
         return SignedScores(scores, sign(self._signer, domain, scores))
 
@@ -275,23 +277,15 @@ class ProtectedSigner:
         (moment,) = struct.unpack(">d", self._journal.record(place, struct.pack(">d", now)))
         return float(moment)
 
-    def _report(self, place: bytes, what: str, round_number: int) -> None:
-        """Log once that the journal has a different statement for a place."""
-        if place in self._refused:
-            return
-        self._refused.add(place)
-        _log.warning(
-            "client %d does not sign another %s of round %d: its vote journal has one of this run, "
-            "or of an earlier chain with the same id, address and salt",
-            self.client,
-            what,
-            round_number,
-        )
-
-    def _record_vote(self, domain: Domain, vote: Vote) -> bool:
-        statement = vote.set_digest + vote.result
-        place = vote_key(domain, self.client, vote)
-        return self._journal.record(place, statement) == statement
-
-    def _record_scores(self, domain: Domain, scores: Scores) -> bool:
-        return self._journal.record(scores_key(domain, scores), scores.digest) == scores.digest
+    def _may_sign(self, place: bytes, statement: bytes, what: str) -> bool:
+        """Record a statement; return False, logged once, if its place has a different one."""
+        is_recorded = self._journal.record(place, statement) == statement
+        if not is_recorded and place not in self._refused:
+            self._refused.add(place)
+            _log.warning(
+                "client %d does not sign another %s: its vote journal has one of this run, or of "
+                "an earlier chain with the same id, address and salt",
+                self.client,
+                what,
+            )
+        return is_recorded

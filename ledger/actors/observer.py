@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.actors.steps import ActorContext
-from ledger.actors.view import ChainView, RoundView, empty_round_view
+from ledger.actors.view import ChainView, RoundView
 from ledger.chain.contract.event_log import require_complete, view_after
 from ledger.chain.finality import AncestryCheck
 from ledger.chain.ports import Block, NotServedError
@@ -34,6 +34,9 @@ from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import BlobError, BlobUnreachableError
 from ledger.protocol.inputs import Inputs, needs_displacement
 from ledger.protocol.ledger_state import LedgerStage, LedgerView, RoundDecided
+from ledger.protocol.fold import LedgerView
+from ledger.protocol.inputs import Evidence, Inputs, needs_displacement
+from ledger.protocol.ledger_state import LedgerStage, RoundDecided
 from ledger.protocol.payloads import Payload
 from ledger.protocol.rules.direction import WINDOW, displacement, window_start
 from ledger.protocol.types import ClientId, Digest
@@ -41,11 +44,7 @@ from ledger.protocol.types import ClientId, Digest
 
 @dataclass(frozen=True, slots=True)
 class FollowedContract:
-    """The contract after a final block.
-
-    Attributes:
-        storage: as the contract answered after it; None where it was not asked.
-    """
+    """The contract after a final block; `storage` is None where the contract was not asked."""
 
     head: Block
     final_block: int
@@ -58,11 +57,7 @@ class FollowedContract:
 
 
 class ContractFollower:
-    """Reads a contract from one final block to the next.
-
-    Attributes:
-        newest: what was read last; None before.
-    """
+    """Reads a contract from one final block to the next."""
 
     def __init__(self, ledger: RoundHistory, ancestry: AncestryCheck) -> None:
         self._ledger = ledger
@@ -70,11 +65,7 @@ class ContractFollower:
         self.newest: FollowedContract | None = None
 
     def read(self, head: Block, final_block: int, *, verifies: bool = True) -> FollowedContract:
-        """Return the contract after a final block.
-
-        Args:
-            verifies: whether to ask for the contract's storage, and to compare the events with it.
-        """
+        """Return the contract after a final block; verify the events by its storage, or later."""
         before = self.newest
         if before is not None and (
             before.final_block > final_block or not self._ancestry.connects(before.head, head)
@@ -85,32 +76,24 @@ class ContractFollower:
             self.newest = replace(before, head=head)
             return self.newest
         storage = self._ledger.state(final_block) if verifies else None
-        try:
-            self.newest = self._read(before, head, final_block, storage)
-        except NotServedError:
-            # The earlier reading may be wrong, if one address hides several nodes.
-            self.newest = None
-            raise
-        return self.newest
-
-    def _read(
-        self,
-        before: FollowedContract | None,
-        head: Block,
-        final_block: int,
-        storage: LedgerSnapshot | None,
-    ) -> FollowedContract:
         if before is not None and storage is not None and before.storage == storage:
-            return replace(before, head=head, final_block=final_block)
+            self.newest = replace(before, head=head, final_block=final_block)
+            return self.newest
         if before is None:
             first = self._ledger.from_block
             view = LedgerView.at_deployment(self._ledger.deployment())
         else:
             first, view = before.final_block + 1, before.view
-        view = view_after(view, self._ledger.recorded_in(first, final_block))
-        if storage is not None:
-            require_complete(view, storage, final_block, self._ledger.node)
-        return FollowedContract(head, final_block, storage, view)
+        try:
+            view = view_after(view, self._ledger.recorded_in(first, final_block))
+            if storage is not None:
+                require_complete(view, storage, final_block, self._ledger.node)
+        except NotServedError:
+            # The earlier reading may be wrong, if one address hides several nodes.
+            self.newest = None
+            raise
+        self.newest = FollowedContract(head, final_block, storage, view)
+        return self.newest
 
 
 class PublishedBlobs:
@@ -151,21 +134,15 @@ def model_of_round(ledger: RoundHistory, round_number: int) -> Digest:
 OVERSIZED_BYTES = 1 << 20
 """How large a payload may be if an update is smaller; one that is larger is as good as missing."""
 
-_KINDS = (
-    EnvelopeKind.PAYLOAD,
-    EnvelopeKind.SCORES,
-    EnvelopeKind.REQUEST,
-    EnvelopeKind.REPLY,
-)
+_KINDS = (EnvelopeKind.PAYLOAD, EnvelopeKind.SCORES, EnvelopeKind.REQUEST, EnvelopeKind.REPLY)
 
 
 class Observer:
     """The view of the run for any number of actors in one process: chain, models and mail.
 
     Attributes:
-        newest: the chain's newest block when `chain` was last asked for; None before.
-        final: the contract's storage after the newest final block then; None before, and where
-            it was not asked.
+        newest: the chain's newest block when `chain` was last called.
+        final: the contract's storage after the newest final block then; None where not asked.
     """
 
     def __init__(
@@ -198,14 +175,7 @@ class Observer:
         self.final: LedgerSnapshot | None = None
 
     def chain(self, newest: Block | None = None, *, verifies: bool = True) -> ChainView | None:
-        """Return the open round as the chain has it, None after the last.
-
-        What was read up to a final block is not read again while the chain contains it.
-
-        Args:
-            verifies: whether to compare the events with the contract's storage; if not, the next
-                time compares them.
-        """
+        """Return the open round as the chain has it, None after the last; verify it, or later."""
         newest = self._context.ledger.newest_block() if newest is None else newest
         is_read = self.newest is not None and newest.hash == self.newest.hash
         if not is_read or (verifies and self.final is None):
@@ -251,11 +221,7 @@ class Observer:
         return held[digest]
 
     def travel(self, round_number: int, block: int | None = None) -> NDArray[np.float32] | None:
-        """Return w_s − w_t, shape (d,), of the open round; None where its distances need none.
-
-        Args:
-            block: the one after which it is open, None for the newest.
-        """
+        """Return w_s − w_t, shape (d,), of the open round; None where its distances need none."""
         if not needs_displacement(self._context.parameters, round_number):
             return None
         now = self._state(block).model
@@ -274,24 +240,16 @@ class Observer:
     def opened(
         self, inputs: Inputs, model: NDArray[np.float32], block: int | None = None
     ) -> RoundView:
-        """Return the view of a round whose closing block is final.
-
-        Args:
-            model: w_t, shape (d,).
-            block: the one after which the chain is read; None for the newest.
-        """
+        """Return the view of a round whose closing block is final; `model` is w_t, shape (d,)."""
         closing = self._context.ledger.block(inputs.closing.block)
         self._listed.clear()
         self._unreachable.clear()
-        travel = self.travel(inputs.round, block)
-        return self._now(empty_round_view(inputs, float(closing.timestamp), model, travel))
+        travel, form = self.travel(inputs.round, block), inputs.parameters.payload_form
+        evidence = Evidence(model, {}, {}, displacement=travel, form=form)
+        return self._now(RoundView(inputs, float(closing.timestamp), evidence))
 
     def look(self, view: RoundView, *, fetches: bool = True) -> RoundView:
-        """Return the view with new envelopes, and the payloads that they announce.
-
-        Args:
-            fetches: whether payloads are fetched; a client that only trains needs none.
-        """
+        """Return the view with new envelopes, and the payloads that they announce, if wanted."""
         view = self._now(view)
         listed = dict(self._listed)
         for kind in _KINDS:

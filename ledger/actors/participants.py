@@ -16,22 +16,20 @@ from dataclasses import replace
 from typing import Protocol
 
 from ledger.actors.journal import ProtectedSigner, VoteJournal
-from ledger.actors.settlement import (
-    JudgementCache,
-    decision_of,
-    incidents_of,
-    proposals_of,
-    settlement_of,
-)
 from ledger.actors.steps import (
     Action,
     Holdings,
+    JudgementCache,
     PostEnvelope,
     ProtocolSteps,
     SendCommitment,
     SendDecision,
     SendReport,
     StoreBlobs,
+    decision_of,
+    incidents_of,
+    proposals_of,
+    settlement_of,
 )
 from ledger.actors.view import (
     ChainView,
@@ -62,11 +60,7 @@ class Trainer:
     """A client that trains, whether it also serves on the committee or not."""
 
     def __init__(self, client: ClientId, signer: Signer, update: Payload | None = None) -> None:
-        """Prepare to take part in one round.
-
-        Args:
-            update: what it has committed to, if it has already.
-        """
+        """Prepare to take part in one round, with the update that it has committed to, if any."""
         self.client = client
         self._signer = signer
         self._payload = update
@@ -126,7 +120,6 @@ class Member:
     def __init__(
         self, client: ClientId, signer: Signer, journal: VoteJournal, judge: JudgementCache
     ) -> None:
-        """Serve on a committee, with a journal that others may share."""
         self.client = client
         self._signer = ProtectedSigner(client, signer, journal)
         self._judge = judge
@@ -144,7 +137,10 @@ class Member:
     def step(self, view: RoundView, now: float) -> list[Action]:
         if self.client not in view.inputs.participants.members:
             return []
-        self._turn_to(view)
+        about = (view.inputs.round, view.inputs.closing.base)
+        if about != self._about:
+            self._about, self._seen, self._settled = about, Holdings(), None
+            self._in_time, self._scored_in = {}, {}
         actions: list[Action]
         if view.certificates(Phase.AGGREGATION):
             actions = [*self._elect(view, now), *self._settle(view, now)]
@@ -161,7 +157,6 @@ class Member:
         return VotingPosition(phase, view_at(view.inputs, phase, begin, now))
 
     def _phase(self, view: RoundView, now: float) -> tuple[Phase, float]:
-        """Return the phase that this member is in, and when its view 0 begins."""
         if view.certificates(Phase.AGGREGATION):
             return Phase.ELECTION, self._signer.first_certificate_time(view.inputs, now)
         return Phase.AGGREGATION, view.voting_begins
@@ -180,12 +175,11 @@ class Member:
         return min((time for time in times if time > now), default=None)
 
     def _aggregate(self, view: RoundView, now: float) -> list[Action]:
-        seconds = view.inputs.parameters.view_seconds
-        begin = view.voting_begins
-        clients = view.usable
+        begin, clients = view.voting_begins, view.usable
         span = view_at(view.inputs, Phase.AGGREGATION, begin, now)
         if span is None:
-            is_due = _has_all_payloads(view) or now >= begin - seconds / 2
+            half = view.inputs.parameters.view_seconds / 2
+            is_due = _has_all_payloads(view) or now >= begin - half
             return self.steps.publish_scores(view, clients) if is_due and now < begin else []
         # What was held before the view began: the last step's, nothing after a restart.
         self._in_time.setdefault(span.view, self._seen)
@@ -286,12 +280,6 @@ class Member:
             return []
         slot = replace(proposals[0].request.vote, kind=VoteKind.REPLY).slot
         return [] if (self.client, slot) in view.votes else [proposals[0]]
-
-    def _turn_to(self, view: RoundView) -> None:
-        round_and_base = (view.inputs.round, view.inputs.closing.base)
-        if round_and_base != self._about:
-            self._about, self._seen, self._settled = round_and_base, Holdings(), None
-            self._in_time, self._scored_in = {}, {}
 
 
 def reports_of(view: RoundView) -> list[SendReport]:

@@ -1,12 +1,11 @@
 """Retention of a run's blobs: a machine's choice, and no part of the protocol.
 
-Members vote by what they hold in memory or store, so heads are the same under every choice. What
-changes is how much an audit can check afterwards: it says what is not there, and ends incomplete.
+Members vote by what they hold in memory or store, so heads are the same under every choice. An
+audit reports missing blobs and ends incomplete.
 
-What may go follows from the chain and from the records that it names, so a run that is taken up
-again finds what a killed one has left behind. A payload stays while any newer round has the same,
-and so does whatever else is named by these bytes: a client may publish a copy of a model or of a
-record, and runs that share a store may share an update.
+The chain and its records determine which blobs may go, so a resumed run finds what a killed one
+has left behind. A payload stays while any newer round, a document or another run in the store has
+the same bytes: a client may publish a copy of a model or of a record.
 """
 
 from __future__ import annotations
@@ -44,12 +43,10 @@ class StoredBlobs(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """The blobs that are retained.
+    """The blobs that are retained, and the number of newest rounds that keep their payloads.
 
-    Attributes:
-        stored: everything; of the payloads only those of S_a; or nothing, where the ledger itself
-            ends with its process, so that no blob is ever read.
-        rounds: number of newest rounds that keep their payloads; None for all rounds.
+    Accepted: of the payloads only those of S_a. Nothing: the ledger ends with its process, so that
+    no blob is ever read. None rounds: all.
     """
 
     stored: StoredBlobs = StoredBlobs.ALL
@@ -61,12 +58,7 @@ RETAIN_NOTHING = RetentionPolicy(StoredBlobs.NOTHING)
 
 
 def retention_policy_of(setting: str | int) -> RetentionPolicy:
-    """Return the choice that a setting asks for.
-
-    Args:
-        setting: "all", "accepted" (before a decision leaves, the payloads of its S_a are stored,
-            and no others ever), or how many of the newest rounds keep their payloads.
-    """
+    """Return the policy of a setting: "all", "accepted", or a number of newest rounds."""
     if isinstance(setting, bool) or not isinstance(setting, int):
         if setting in {StoredBlobs.ALL, StoredBlobs.ACCEPTED}:
             return RetentionPolicy(StoredBlobs(setting))
@@ -88,11 +80,11 @@ class PayloadRemover:
         rounds: int,
         pinned: Collection[Digest] = frozenset(),
     ) -> None:
-        """Look at a run; its chain is read when the first round ends.
+        """Follow a run, whose chain is read when the first round ends.
 
         Args:
             rounds: how many of the newest rounds keep their payloads, at least 1.
-            pinned: what else must stay: the blobs that other runs name in the same store.
+            pinned: blobs that other runs name in the same store; they stay.
         """
         self._ledger, self._blobs = ledger, blobs
         self._rounds = rounds
@@ -172,10 +164,7 @@ def _deployed(ledger: RoundHistory) -> set[Digest]:
 def _decided(
     ledger: RoundHistory, blobs: BlobReader, after_round: int = 0
 ) -> Iterator[tuple[int, set[Digest], frozenset[Digest] | None]]:
-    """Yield number, documents and payloads of each decided round.
-
-    Payloads are None where the record cannot be read: nothing tells them, and they stay.
-    """
+    """Yield number, documents and payloads (None if the record is unreadable) of decided rounds."""
     for event in ends_after(ledger, after_round):
         if isinstance(event, RoundDecided):
             record = _read_as(decode_record, event.record, blobs)
@@ -221,10 +210,7 @@ class NamedBlob:
 def blobs_of_round(
     ledger: RoundHistory, blobs: BlobReader, round_number: int
 ) -> tuple[NamedBlob, ...] | None:
-    """Return the blobs that a decided round names; None if it has no decision.
-
-    Payloads and vectors are named by the round's record, and missing without it.
-    """
+    """Return the blobs that a round names, without its record no payloads; None if undecided."""
     events = [recorded.event for recorded in ledger.round_events(round_number)]
     decided = next((event for event in events if isinstance(event, RoundDecided)), None)
     if decided is None:

@@ -1,16 +1,20 @@
-"""An actor's steps in a round, and the actions that a driver carries out.
+"""A member's judgements, its steps in a round, and the actions that a driver carries out.
 
-`member.py` decides when; in tests, a schedule in the paper's line order does. A step that the
-journal does not allow, or that lacks an input, returns no action.
+`participants.py` decides when; in tests, a schedule in the paper's line order does. A step that the
+journal does not allow, or that lacks an input, returns no action. Each judgement is computed once:
+in one process all members share a judge, which is the same as each computing from the same bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import is_
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ledger.actors.journal import ProtectedSigner, VoteJournal
-from ledger.actors.settlement import JudgementCache, judgement_behind
 from ledger.actors.view import RoundView
 from ledger.chain.round_ledger import RoundLedger
 from ledger.protocol.documents.envelope import (
@@ -23,25 +27,40 @@ from ledger.protocol.documents.envelope import (
     Reply,
 )
 from ledger.protocol.documents.record import RoundRecord, encode_record, encode_vector
+from ledger.protocol.documents.record import RoundRecord, decode_record, encode_record
+from ledger.protocol.documents.vector import (
+    Incident,
+    Incidents,
+    ScoreVector,
+    encode_incidents,
+    encode_vector,
+)
 from ledger.protocol.encoding import set_digest, sha256
-from ledger.protocol.judgement import Judgement
+from ledger.protocol.errors import EncodingError
+from ledger.protocol.inputs import Inputs
+from ledger.protocol.judgement import Judgement, compose_record, judge, score_updates
 from ledger.protocol.ledger_state import (
     EquivocationReport,
     LedgerStage,
     QuorumCertificate,
     SubmittedCertificate,
     SubmittedDecision,
+    submitted_certificate,
 )
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import Payload
+from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates, plain_distances
 from ledger.protocol.types import (
+    NO_DIGEST,
     ClientId,
     Digest,
     Domain,
+    IncidentKind,
     Phase,
     Scores,
     SignedCommitment,
     SignedScores,
+    SignedVote,
     Vote,
     VoteKind,
 )
@@ -52,11 +71,10 @@ from ledger.storage.mailbox import Mailbox
 
 @dataclass(frozen=True, slots=True)
 class StoreBlobs:
-    """Store these under their sha256: durable before others can see anything that follows.
+    """Store blobs: durable before others can see anything that follows.
 
-    Attributes:
-        documents: what was made of the round: its record, vectors, incidents and model.
-        payloads: what these clients have published of it, which a machine need not keep.
+    Documents are the round's record, vectors, incidents and model. A machine need not keep the
+    payloads.
     """
 
     documents: tuple[Payload, ...] = ()
@@ -107,8 +125,7 @@ class ActorContext:
     """Chain, stores and journal of a run.
 
     Attributes:
-        finality_blocks: how far below the head a block cannot be taken back any more; None for
-            what the chain itself calls finalized.
+        finality_blocks: depth at which a block is final; None for the chain's own finality.
     """
 
     parameters: Parameters
@@ -120,7 +137,6 @@ class ActorContext:
     finality_blocks: int | None = 0
 
     def is_open(self, round_number: int) -> bool:
-        """Return whether a round is open as of the newest block."""
         state = self.ledger.state()
         return state.stage is LedgerStage.OPEN and state.round == round_number
 
@@ -141,11 +157,7 @@ class ProtocolSteps:
         self._judge = judge
 
     def publish_scores(self, view: RoundView, clients: tuple[ClientId, ...]) -> list[Action]:
-        """Return the signed vector for a set of usable updates (Algorithm 1, lines 1-5).
-
-        Args:
-            clients: the set, ascending; all of their payloads are held.
-        """
+        """Return the signed vector for a set of usable updates (Algorithm 1, lines 1-5)."""
         digest, me = set_digest(clients), self._signer.client
         if any(signed.scores.member == me for signed in view.claims_for(digest)):
             return []
@@ -186,8 +198,7 @@ class ProtocolSteps:
     def answer(self, view: RoundView, proposal: Proposal, in_time: Holdings) -> list[Action]:
         """Return the reply to a request of phase 1, or what its record lacks (lines 9-13).
 
-        Args:
-            in_time: what was held when the request's view began: a record may not lack it.
+        A record may not lack anything that was held when the request's view began.
         """
         if proposal.record is None:
             return []
@@ -276,3 +287,189 @@ def _stored(view: RoundView, record: RoundRecord, data: bytes) -> StoreBlobs:
         if dropout.payload is not None and dropout.client in evidence.payloads:
             payloads[dropout.client] = evidence.payloads[dropout.client]
     return StoreBlobs((Payload.of(data), *vectors), payloads)
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """A round's outcome as its committee certified it."""
+
+    judgement: Judgement
+    certificates: tuple[QuorumCertificate, QuorumCertificate]
+
+
+def settlement_of(view: RoundView, judge: JudgementCache) -> Settlement | None:
+    """Return the outcome that both phases have certified, None while there is none."""
+    for election in view.certificates(Phase.ELECTION):
+        for aggregation in view.certificates(Phase.AGGREGATION):
+            judgement = judgement_behind(view, judge, aggregation.vote.result)
+            if (
+                judgement is not None
+                and election.vote.result == aggregation.vote.result
+                and election.vote.set_digest == judgement.set_digest(Phase.ELECTION)
+                and aggregation.vote.set_digest == judgement.set_digest(Phase.AGGREGATION)
+            ):
+                return Settlement(judgement, (aggregation, election))
+    return None
+
+
+def judgement_behind(view: RoundView, judge: JudgementCache, result: Digest) -> Judgement | None:
+    """Return the judgement that leads to a result, None if no record that one sees does."""
+    for proposal in proposals_of(view, Phase.AGGREGATION):
+        if proposal.request.vote.result == result and proposal.record is not None:
+            judgement, _ = judge.judge(view, proposal.record)
+            if judgement is not None and judgement.result == result:
+                return judgement
+    return None
+
+
+def proposals_of(view: RoundView, phase: Phase) -> list[Proposal]:
+    """Return the proposals of a phase, lowest view first."""
+    keys = sorted(key for key in view.proposals if key[0] is phase)
+    return [proposal for key in keys for proposal in view.proposals[key]]
+
+
+def decision_of(
+    view: RoundView, settlement: Settlement, incidents: Digest
+) -> tuple[SubmittedDecision, tuple[SubmittedCertificate, SubmittedCertificate]]:
+    """Return what the contract is sent; `incidents` is 32 zero bytes without a document."""
+    judgement, inputs = settlement.judgement, view.inputs
+    committee = inputs.participants.committee
+    decision = SubmittedDecision.of(
+        judgement.opening, committee, judgement.ranking.words, inputs.closing.base, incidents
+    )
+    first, second = (submitted_certificate(c, committee) for c in settlement.certificates)
+    return decision, (first, second)
+
+
+def incidents_of(
+    view: RoundView, judge: JudgementCache, settlement: Settlement
+) -> tuple[Digest, bytes | None]:
+    """Return the incidents document of a round and its digest, zero and None without incidents."""
+    # One incident for each member, phase and view with two different votes.
+    equivocations: dict[tuple[int, int, int], Incident] = {}
+    for (member, slot), votes in view.votes.items():
+        if len(votes) == 2:
+            pair = tuple(sorted(votes, key=lambda signed: signed.vote.result))
+            incident = Incident(slot.phase, slot.view, member, IncidentKind.EQUIVOCATION, pair)
+            equivocations.setdefault(incident.key[:3], incident)
+    incidents = [*equivocations.values(), *_failed_views(view, judge, settlement)]
+    if not incidents:
+        return NO_DIGEST, None
+    ordered = tuple(sorted(incidents, key=lambda incident: incident.key))
+    data = encode_incidents(Incidents(view.inputs.round, view.inputs.closing.base, ordered))
+    return sha256(data), data
+
+
+def _failed_views(view: RoundView, judge: JudgementCache, settlement: Settlement) -> list[Incident]:
+    banned = view.inputs.participants.banned
+    incidents = []
+    for certificate in settlement.certificates:
+        phase = certificate.vote.phase
+        for number in range(certificate.vote.view):
+            primary = view.primary(phase, number)
+            requests = view.requests(phase, number)
+            if primary in banned or len(requests) == 2:  # no view at all; reported as equivocation
+                continue
+            if not requests:
+                incidents.append(Incident(phase, number, primary, IncidentKind.SILENT))
+            else:
+                incidents.append(_failed(view, judge, settlement, requests[0]))
+    return incidents
+
+
+def _failed(
+    view: RoundView, judge: JudgementCache, settlement: Settlement, request: SignedVote
+) -> Incident:
+    """Return the incident of a single undecided request; an accusation needs a judgement."""
+    vote = request.vote
+    proposals = view.proposals.get((vote.phase, vote.view), ())
+    where = (vote.phase, vote.view, request.member)
+    opening = None
+    if vote.phase is Phase.ELECTION:
+        judgement: Judgement | None = settlement.judgement
+        if vote.result == settlement.judgement.result:
+            opening = settlement.judgement.opening
+    else:
+        judgement = None
+        for proposal in proposals:
+            judgement, violations = judge.judge(view, proposal.record or b"")
+            if judgement is not None or is_certain(violations):
+                opening = proposal.opening
+    is_right = judgement is not None and (vote.set_digest, vote.result) == (
+        judgement.set_digest(vote.phase),
+        judgement.result,
+    )
+    if is_right or opening is None:
+        return Incident(*where, IncidentKind.NO_QUORUM)
+    return Incident(*where, IncidentKind.WRONG_PROPOSAL, (request,), opening)
+
+
+Judged = tuple["Judgement | None", tuple[Violation, ...]]
+
+_NOT_FINAL = {
+    ViolationCode.UPDATE_MISSING,
+    ViolationCode.VECTOR_MISSING,
+    ViolationCode.MODEL_UNKNOWN,
+}
+"""Doubts that what arrives later may clear up."""
+
+
+def is_certain(violations: Iterable[Violation]) -> bool:
+    """Return whether one of these violations is final, whatever arrives later."""
+    return any(doubt.code not in _NOT_FINAL for doubt in violations)
+
+
+class JudgementCache:
+    """Judges records of the newest round that it was asked about."""
+
+    def __init__(self, distances: Distances = plain_distances) -> None:
+        self._distances = distances
+        self._asked: tuple[object, ...] = ()
+        self._arrays: list[NDArray[np.float32] | None] = []
+        self._matrix: NDArray[np.float64] | None = None
+        self._inputs: Inputs | None = None
+        self._about: tuple[NDArray[np.float32] | None, ...] = (None, None)
+        self._judged: dict[Digest, Judged] = {}
+
+    def judge(self, view: RoundView, record: bytes) -> Judged:
+        """Return what follows from a record's bytes, or the doubts about it."""
+        self._turn_to(view)
+        digest = sha256(record)
+        if digest in self._judged:
+            return self._judged[digest]
+        try:
+            read = decode_record(record)
+        except EncodingError:
+            result: Judged = (None, (Violation(ViolationCode.OTHER_ROUND_OR_BASE),))
+        else:
+            result = judge(view.inputs, read, view.evidence, self._distances_of)
+        if _NOT_FINAL.isdisjoint(doubt.code for doubt in result[1]):
+            self._judged[digest] = result
+        return result
+
+    def compose(self, view: RoundView, claims: Sequence[SignedScores]) -> RoundRecord:
+        return compose_record(view.inputs, view.evidence, claims, self._distances_of)
+
+    def score(
+        self, view: RoundView, clients: Sequence[ClientId], member: ClientId
+    ) -> ScoreVector | None:
+        return score_updates(view.inputs, view.evidence, clients, member, self._distances_of)
+
+    def _turn_to(self, view: RoundView) -> None:
+        # Not the base alone: a reorganisation can leave it, and change committee, seed or model.
+        inputs, vectors = view.inputs, (view.evidence.model, view.evidence.displacement)
+        if inputs != self._inputs or not all(map(is_, vectors, self._about)):
+            self._inputs, self._about, self._judged = inputs, vectors, {}
+
+    def _distances_of(
+        self, rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
+    ) -> NDArray[np.float64]:
+        """Return distances; those of the last set of updates are computed once."""
+        clients = sorted(updates)
+        request = (rule.name, tuple(clients), tuple(members))
+        arrays = [travel, *(updates[client] for client in clients)]
+        same = request == self._asked and all(map(is_, arrays, self._arrays))
+        if not same or self._matrix is None:
+            self._matrix = self._distances(rule, travel, updates, members)
+            self._asked, self._arrays = request, arrays
+        return self._matrix

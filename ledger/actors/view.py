@@ -8,12 +8,9 @@ end, two are kept: they prove equivocation, and no more are needed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ledger.protocol.documents.envelope import (
     Envelope,
@@ -65,12 +62,9 @@ MAX_SETS_PER_MEMBER = 2 * MAX_VIEWS
 
 @dataclass(frozen=True, slots=True)
 class ChainView:
-    """An open round as the chain's final blocks have it.
+    """An open round as the chain has it up to its last final block.
 
-    Attributes:
-        committee: S_c, by places.
-        final_block: the last block that cannot be taken back.
-        commitments: all of the round up to there, in chain order.
+    The committee, S_c, is in the order of places, and the commitments in chain order.
     """
 
     parameters: Parameters
@@ -93,8 +87,8 @@ class ChainView:
         return self.final_block < self.window_end
 
     def participants(self) -> Participants:
-        drawn_from = self.parameters, self.registry, self.round, self.seed, self.committee
-        return participants_of(*drawn_from)
+        drawn = self.round, self.seed, self.committee
+        return participants_of(self.parameters, self.registry, *drawn)
 
     def inputs(self) -> Inputs | None:
         """Return what the chain has closed of the round, None while that is open."""
@@ -115,8 +109,7 @@ class RoundView:
     Attributes:
         closed_at: time stamp of the closing block, in the chain's seconds.
         announced: clients whose payload's digest opens their commitment, held or not.
-        claims: signed score vectors by member and set of clients; at most two each, those with
-            the smallest digests.
+        claims: by member and set of clients; at most two each, those with the smallest digests.
         proposals: requests that open their result, by phase and view; at most two each.
         votes: different signed votes by member and slot; at most two each.
         newest_block: number of the newest block, final or not, when the view last grew.
@@ -125,10 +118,10 @@ class RoundView:
     inputs: Inputs
     closed_at: float
     evidence: Evidence
-    announced: Mapping[ClientId, Digest]
-    claims: Mapping[tuple[ClientId, Digest], tuple[SignedScores, ...]]
-    proposals: Mapping[tuple[Phase, int], tuple[Proposal, ...]]
-    votes: Mapping[tuple[ClientId, Slot], tuple[SignedVote, ...]]
+    announced: Mapping[ClientId, Digest] = field(default_factory=dict)
+    claims: Mapping[tuple[ClientId, Digest], tuple[SignedScores, ...]] = field(default_factory=dict)
+    proposals: Mapping[tuple[Phase, int], tuple[Proposal, ...]] = field(default_factory=dict)
+    votes: Mapping[tuple[ClientId, Slot], tuple[SignedVote, ...]] = field(default_factory=dict)
     newest_block: int = 0
 
     @property
@@ -197,18 +190,15 @@ class RoundView:
 
     def equivocations(self) -> list[EquivocationReport]:
         """Return one proof of equivocation for each client that has equivocated."""
-        votes = [
-            (member, [SignedStatement(v.vote, v.signature) for v in signed])
-            for (member, _), signed in self.votes.items()
-        ]
-        claims = [
-            (member, [SignedStatement(c.scores, c.signature) for c in signed])
-            for (member, _), signed in self.claims.items()
-        ]
         reports: dict[ClientId, EquivocationReport] = {}
-        for member, statements in (*votes, *claims):
-            if len(statements) > 1:
-                reports.setdefault(member, EquivocationReport(member, *statements))
+        for (member, _), votes in self.votes.items():
+            if len(votes) > 1:
+                pair = (SignedStatement(v.vote, v.signature) for v in votes)
+                reports.setdefault(member, EquivocationReport(member, *pair))
+        for (member, _), claims in self.claims.items():
+            if len(claims) > 1:
+                pair = (SignedStatement(c.scores, c.signature) for c in claims)
+                reports.setdefault(member, EquivocationReport(member, *pair))
         return [reports[member] for member in sorted(reports)]
 
     def with_payloads(self, payloads: Mapping[ClientId, Payload]) -> RoundView:
@@ -230,23 +220,6 @@ class RoundView:
             if (envelope.domain, envelope.round) == (self.inputs.domain, self.inputs.round):
                 grown.take(envelope)
         return grown.view()
-
-
-def empty_round_view(
-    inputs: Inputs,
-    closed_at: float,
-    model: NDArray[np.float32],
-    travel: NDArray[np.float32] | None = None,
-) -> RoundView:
-    """Return the view of a round that has just been closed, with nothing published yet.
-
-    Args:
-        model: w_t, shape (d,).
-        travel: w_s − w_t, shape (d,); None where the distances need none.
-    """
-    form = inputs.parameters.payload_form
-    evidence = Evidence(model, {}, {}, displacement=travel, form=form)
-    return RoundView(inputs, closed_at, evidence, {}, {}, {}, {})
 
 
 class _RoundViewBuilder:
@@ -333,15 +306,12 @@ class _RoundViewBuilder:
     def _take_certificate(self, asked: Vote, certificate: PhaseCertificate) -> None:
         """Keep the genuine votes of phase 1 on which a request of phase 2 rests.
 
-        Anyone can attach any certificate to a request that the primary has signed, of as many
-        replies as fit into an envelope: one of each member is looked at, behind a genuine request.
+        Anyone can attach any certificate to a signed request, with as many replies as fit into an
+        envelope: one of each member is examined, behind a genuine request.
         """
         primary = self._view.primary(Phase.AGGREGATION, certificate.view)
         request = replace(
-            asked,
-            phase=Phase.AGGREGATION,
-            view=certificate.view,
-            set_digest=certificate.set_digest,
+            asked, phase=Phase.AGGREGATION, view=certificate.view, set_digest=certificate.set_digest
         )
         if not self._take_vote(SignedVote(primary, request, certificate.request)):
             return
@@ -385,12 +355,7 @@ def _is_whole(proposal: Proposal) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ViewSpan:
-    """One view in time.
-
-    Attributes:
-        begin: when it is entered, in seconds.
-        seconds: how long it lasts; 0 if its primary was banned when the round opened.
-    """
+    """One view in time; it lasts 0 seconds if its primary was banned when the round opened."""
 
     view: int
     begin: float
@@ -419,12 +384,7 @@ class VotingPosition(NamedTuple):
 
 
 def view_at(inputs: Inputs, phase: Phase, begin: float, now: float) -> ViewSpan | None:
-    """Return the view of a phase at a time; None before the first and after the last.
-
-    Args:
-        begin: when its view 0 begins.
-        now: the time, in the chain's seconds.
-    """
+    """Return the view of a phase whose view 0 begins at a time; None before and after all views."""
     if now < begin:
         return None
     committee, banned = inputs.participants.committee, inputs.participants.banned

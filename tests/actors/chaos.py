@@ -9,8 +9,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from clients.adversaries.faults import MemberFault
 from ledger.actors.participants import reports_of
-from ledger.actors.settlement import JudgementCache, decision_of, incidents_of, settlement_of
-from ledger.actors.steps import PostEnvelope, SendCommitment, SendDecision
+from ledger.actors.steps import (
+    JudgementCache,
+    PostEnvelope,
+    SendCommitment,
+    SendDecision,
+    decision_of,
+    incidents_of,
+    settlement_of,
+)
 from ledger.actors.view import RoundView, view_at
 from ledger.protocol.documents.envelope import (
     Body,

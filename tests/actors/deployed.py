@@ -12,8 +12,7 @@ from ledger.actors.driver import Driver
 from ledger.actors.journal import FileJournal
 from ledger.actors.observer import Observer
 from ledger.actors.participants import Member, MemberActor, Trainer
-from ledger.actors.settlement import JudgementCache
-from ledger.actors.steps import Action, ActorContext, SendReport
+from ledger.actors.steps import Action, ActorContext, JudgementCache, SendReport
 from ledger.actors.view import ChainView, RoundView
 from ledger.chain.contract.deploy import deploy
 from ledger.chain.contract.ledger import LedgerWriter

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from clients.adversaries.faults import MemberFault, member_with
 from ledger.actors.journal import ProtectedSigner
 from ledger.actors.participants import Member, MemberActor, Trainer
-from ledger.actors.settlement import JudgementCache
 from ledger.actors.steps import (
     Action,
     Holdings,
+    JudgementCache,
     PostEnvelope,
     ProtocolSteps,
     SendCommitment,
@@ -28,7 +28,7 @@ from ledger.actors.steps import (
     SendReport,
     StoreBlobs,
 )
-from ledger.actors.view import ChainView, RoundView, empty_round_view
+from ledger.actors.view import ChainView, RoundView
 from ledger.protocol.documents.envelope import (
     Envelope,
     Proposal,
@@ -230,7 +230,9 @@ class Network:
             self.chain.timestamp(inputs.closing.block),
             self.travel(inputs, final.state),
         )
-        return empty_round_view(inputs, closed_at, model, travel)
+        form = inputs.parameters.payload_form
+        evidence = Evidence(model, {}, {}, displacement=travel, form=form)
+        return RoundView(inputs, closed_at, evidence)
 
     def travel(self, inputs: Inputs, state: LedgerState) -> NDArray[np.float32] | None:
         """Return w_1 − w_t, where the distances need it: no run here has more than 20 rounds."""

@@ -8,8 +8,16 @@ from typing import Any
 import pytest
 
 from ledger.actors.driver import Driver
-from ledger.actors.settlement import JudgementCache, decision_of, settlement_of
-from ledger.actors.steps import Action, PostEnvelope, SendCommitment, SendDecision, StoreBlobs
+from ledger.actors.steps import (
+    Action,
+    JudgementCache,
+    PostEnvelope,
+    SendCommitment,
+    SendDecision,
+    StoreBlobs,
+    decision_of,
+    settlement_of,
+)
 from ledger.actors.view import RoundView
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.encoding import sha256

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ledger.actors.participants import Member
-from ledger.actors.settlement import JudgementCache
-from ledger.actors.steps import SendDecision, SendReport, StoreBlobs
+from ledger.actors.steps import JudgementCache, SendDecision, SendReport, StoreBlobs
 from ledger.actors.view import RoundView
 from ledger.protocol.documents.envelope import (
     Envelope,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ledger.actors.settlement import (
+from ledger.actors.steps import (
     JudgementCache,
     decision_of,
     incidents_of,

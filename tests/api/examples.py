@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from api.http.openapi import example_of
+from api.http.endpoints import example_of
 
 
 def example(kind: Any) -> Any:

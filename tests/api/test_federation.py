@@ -264,7 +264,7 @@ def one_hanging_look(looking: Looking, monkeypatch: pytest.MonkeyPatch) -> Itera
         assert leave.wait(PATIENCE_SECONDS)
         return view
 
-    monkeypatch.setattr("api.federation.RoundMail._with_mail", hang)
+    monkeypatch.setattr("api.federation._MonitoredDeployment._with_mail", hang)
     slow = threading.Thread(target=looking.look)
     slow.start()
     assert is_held.wait(PATIENCE_SECONDS)

@@ -18,7 +18,7 @@ from api.app import create_app
 from api.document import text
 from api.http import answers as problems
 from api.http.answers import ProblemKind
-from api.http.openapi import DETAILS, PUBLISHED
+from api.http.endpoints import DETAILS, PUBLISHED
 from api.routes import verifications
 from api.schemas import MEDIA_TYPE, FieldError, Problem, Schema
 from api.settings import Settings

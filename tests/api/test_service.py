@@ -398,7 +398,8 @@ class SlowHistories(HistoryService):
 def test_health_needs_no_thread(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path)
     histories = SlowHistories(settings)
-    app = create_app(settings, lambda *_: histories)
+    app = create_app(settings)
+    app.state.histories = histories
 
     async def asked() -> tuple[int, list[int]]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS

@@ -115,7 +115,7 @@ def sleep(task: AuditTask, _out: Connection) -> None:
 
 def take_memory(task: AuditTask, out: Connection) -> None:
     size = 2 * task.settings.verification_memory_bytes
-    verifications.run_audit = lambda _: bytearray(size)  # type: ignore[assignment,misc]
+    verifications.run_audit = lambda _: bytearray(size)  # type: ignore[assignment,return-value]
     run_task(task, out)
 
 

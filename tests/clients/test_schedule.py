@@ -10,14 +10,17 @@ from clients.adversaries.faults import FaultyMember, member_with
 from clients.runs.open_run import OpenedRun, open_run
 from clients.simulation import Simulation
 from ledger.actors.participants import Member, reports_of
-from ledger.actors.settlement import Settlement, decision_of, incidents_of, judgement_behind
 from ledger.actors.steps import (
     Action,
     Holdings,
     PostEnvelope,
     ProtocolSteps,
     SendDecision,
+    Settlement,
     StoreBlobs,
+    decision_of,
+    incidents_of,
+    judgement_behind,
 )
 from ledger.actors.view import RoundView
 from ledger.protocol import ledger_state

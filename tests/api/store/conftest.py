@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from api.http.server import listening_socket, url_of
+from api.settings import StoreSettings
 from api.store.app import STORE_LOCK, server_for
-from api.store.permissions import StoreSettings
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.reader import EmbeddedReader

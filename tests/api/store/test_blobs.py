@@ -12,8 +12,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from api.http.server import listening_socket, url_of
 from api.http.streams import parse_range
+from api.settings import StoreSettings
 from api.store.app import server_for
-from api.store.permissions import StoreSettings
 from api.store.receiver import IncomingFile
 from ledger.io.home import Home
 from ledger.protocol.encoding import sha256

@@ -93,7 +93,7 @@ def test_a_round_far_from_the_open_one_is_refused(store: Store) -> None:
 def test_banned_client_writes_nothing_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.store.permissions.FRESH_SECONDS", 0.05)
+    monkeypatch.setattr("api.store.receiver.FRESH_SECONDS", 0.05)
     with contract_in(tmp_path) as contract, stored(tmp_path / "s", contract) as store:
         assert contract.run.ban(ClientId(0))
 

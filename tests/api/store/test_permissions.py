@@ -11,8 +11,12 @@ import pytest
 
 from api.http.answers import ProblemError
 from api.store.app import STORE_LOCK
-from api.store.permissions import FRESH_SECONDS, STALE_SECONDS, PermissionCache
-from api.store.receiver import require_round
+from api.store.receiver import (
+    FRESH_SECONDS,
+    STALE_SECONDS,
+    PermissionCache,
+    require_round,
+)
 from ledger.chain.contract import abi
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Log

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from api.http.server import listening_socket
+from api.settings import StoreSettings
 from api.store.app import resolve_public_urls, serve
-from api.store.permissions import StoreSettings
 from ledger.protocol.documents.envelope import encode_envelope
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, ConfigurationError

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from api.settings import StoreSettings
 from api.store.app import Retention, serve
-from api.store.permissions import StoreSettings
 from api.store.receiver import ChargeKind, Charges, charges_file
 from ledger.actors.retention import BlobUse, NamedBlob, PayloadRemover
 from ledger.protocol.documents.record import decode_record

@@ -100,9 +100,10 @@ def test_other_paths_and_methods_are_not_there(witness: httpx.Client) -> None:
     assert witness.get("/health").text == "ok\n"
 
 
-def test_a_body_that_drips_is_given_up(tmp_path: Path) -> None:
+def test_a_body_that_drips_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state = WitnessFolder(tmp_path, [LOG.verifier], WITNESS, lambda: NOW)
-    with served(create_witness(state, body_seconds=0.2)) as url:
+    monkeypatch.setattr("api.transparency.BODY_SECONDS", 0.2)
+    with served(create_witness(state)) as url:
         parts = urlsplit(url)
         assert parts.hostname is not None
         with socket.create_connection(
