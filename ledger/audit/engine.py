@@ -80,21 +80,17 @@ MAX_COMPARED = 200_000
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """Options of an audit; none of them changes the report.
+    """Options of an audit; none of them changes the report."""
 
-    Attributes:
-        progress: called after each round with the numbers of checked and of ended rounds.
-        distances: how true distances are computed; None for the fastest that is here. Where there
-            are workers it is a function of a module.
-        rules: files, or names of packages, with the run's own distance and scoring; code is run
-            only if it is named here and its digest is the run document's.
-        workers: processes that check rounds; None for all in this one.
-    """
-
+    # Called after each round with the numbers of checked and of ended rounds.
     progress: Callable[[int, int], None] | None = None
+    # How true distances are computed; None for the fastest that is here. Where there are workers it
+    # is a function of a module.
     distances: Distances | None = None
+    # Files, or names of packages, with the run's own distance and scoring; code is run only if it
+    # is named here and its digest is the run document's.
     rules: tuple[str, ...] = ()
-    workers: AuditWorkers | None = None
+    workers: AuditWorkers | None = None  # processes that check rounds; None for all in this one
 
 
 def audit(  # noqa: PLR0913 - what an auditor may know before

@@ -173,26 +173,19 @@ def decoded(
 
 @dataclass(frozen=True)
 class RoundEvidence:
-    """A decided round with all that an auditor could read of it.
-
-    Attributes:
-        inputs: those that the chain closed for the round.
-        record: the basis of the decision; None if it cannot be read.
-        malformed: why the record's blob is not a record; empty if it is one, or is not available.
-        lost: blobs that are not available, of the record and of those that it names.
-        blobs: payloads and vectors that could be read, of those that the record names. The
-            model among them only supplies the dimension: step 9 knows the true one.
-        rules: names of own rules whose code the auditor has named.
-    """
+    """A decided round with all that an auditor could read of it."""
 
     event: RoundDecided
-    inputs: Inputs
-    record: RoundRecord | None
-    malformed: str
+    inputs: Inputs  # those that the chain closed for the round
+    record: RoundRecord | None  # the basis of the decision; None if it cannot be read
+    malformed: str  # why the record's blob is not a record; empty if it is one, or is not available
+    # Blobs that are not available, of the record and of those that it names.
     lost: tuple[UnavailableBlob, ...]
+    # Payloads and vectors that could be read, of those that the record names. The model among them
+    # only supplies the dimension: step 9 knows the true one.
     blobs: Evidence
     distances: Distances = plain_distances
-    rules: frozenset[str] = frozenset()
+    rules: frozenset[str] = frozenset()  # names of own rules whose code the auditor has named
 
     @property
     def unknown_distance(self) -> OwnRuleName | None:
@@ -337,17 +330,11 @@ UNPROVEN = frozenset({IncidentKind.SILENT, IncidentKind.NO_QUORUM})
 
 @dataclass(frozen=True, slots=True)
 class Accusations:
-    """The accusations of a round's incidents document.
+    """The accusations of a round's incidents document."""
 
-    Attributes:
-        holding: accusations that are proven, or that cannot be proven.
-        ignored: number of the others.
-        lost: unavailable blobs that they name, including the document.
-    """
-
-    holding: tuple[Incident, ...]
-    ignored: int
-    lost: tuple[UnavailableBlob, ...]
+    holding: tuple[Incident, ...]  # accusations that are proven, or that cannot be proven
+    ignored: int  # number of the others
+    lost: tuple[UnavailableBlob, ...]  # unavailable blobs that they name, including the document
 
 
 def read_accusations(
@@ -451,48 +438,32 @@ class _Proposals:
 
 @dataclass(frozen=True)
 class ModelStep:
-    """One recorded model, and the one that follows from what was before.
+    """One recorded model, and the one that follows from what was before."""
 
-    Attributes:
-        recorded: digest of the model, as the chain names it.
-        lost: why its blob is not available; None if it is.
-        malformed: why its blob is not a model; empty if it is one.
-        is_known_before: whether w_t is known.
-        lacking: accepted clients whose update is not available.
-        computed: w_{t+1} from w_t and the accepted updates, with `digest`; None if one is missing.
-    """
-
-    recorded: Digest
-    lost: UnavailableBlob | None
-    malformed: str
-    is_known_before: bool = True
-    lacking: tuple[ClientId, ...] = ()
+    recorded: Digest  # digest of the model, as the chain names it
+    lost: UnavailableBlob | None  # why its blob is not available; None if it is
+    malformed: str  # why its blob is not a model; empty if it is one
+    is_known_before: bool = True  # whether w_t is known
+    lacking: tuple[ClientId, ...] = ()  # accepted clients whose update is not available
+    # w_{t+1} from w_t and the accepted updates, with `digest`; None if one is missing.
     computed: NDArray[np.float32] | None = None
     digest: Digest | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """The start of a run: its contract, configuration and first model.
-
-    Attributes:
-        address: of the contract, EIP-55.
-        document: its configuration; None if the blob is `lost` or `malformed`.
-        deployment: what the configuration demands; without one, what the contract states.
-        is_possible: whether a contract of this code can have such sizes.
-        code: what is wrong with the code on chain; empty if nothing is.
-    """
+    """The start of a run: its contract, configuration and first model."""
 
     block: int
     domain: Domain
-    address: str
+    address: str  # of the contract, EIP-55
     recorded: Deployment
-    document: RunDocument | None
-    deployment: Deployment
+    document: RunDocument | None  # its configuration; None if the blob is `lost` or `malformed`
+    deployment: Deployment  # what the configuration demands; without one, what the contract states
     lost: UnavailableBlob | None = None
     malformed: str = ""
-    is_possible: bool = True
-    code: str = ""
+    is_possible: bool = True  # whether a contract of this code can have such sizes
+    code: str = ""  # what is wrong with the code on chain; empty if nothing is
     model: ModelStep | None = None
 
 
@@ -509,21 +480,15 @@ class ReplayedEvent:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRound:
-    """A round that has ended, as its transactions made it.
-
-    Attributes:
-        known: whether seed, committee and model are those that the round opened with; false
-            where the record of the round before is missing.
-        before: the contract's state just before the round ended, bans included.
-        commitments: all that the chain holds of the round, in its order.
-        block: number of the block in which it ended.
-    """
+    """A round that has ended, as its transactions made it."""
 
     round: int
+    # Whether seed, committee and model are those that the round opened with; false where the record
+    # of the round before is missing.
     known: bool
-    before: LedgerState
-    commitments: tuple[MinedCommitment, ...]
-    block: int
+    before: LedgerState  # the contract's state just before the round ended, bans included
+    commitments: tuple[MinedCommitment, ...]  # all that the chain holds of the round, in its order
+    block: int  # number of the block in which it ended
     decided: RoundDecided | None
     transaction: bytes
 

@@ -189,22 +189,15 @@ LOG_BATCH_BLOCKS = 512
 
 @dataclass(frozen=True, slots=True)
 class RecordedTransaction:
-    """A transaction that left events of the contract.
-
-    Attributes:
-        call: what it asked of the contract; None if that cannot be read.
-        unserved: why the chain does not serve the transaction; empty if it does.
-        block: what it saw of its block; None if that cannot be read.
-        inconsistencies: what disagrees about it, or is not available.
-    """
+    """A transaction that left events of the contract."""
 
     hash: bytes
     block_number: int
     logs: tuple[Log, ...]
-    call: Call | None
-    unserved: str
-    block: BlockContext | None
-    inconsistencies: tuple[CheckResult, ...]
+    call: Call | None  # what it asked of the contract; None if that cannot be read
+    unserved: str  # why the chain does not serve the transaction; empty if it does
+    block: BlockContext | None  # what it saw of its block; None if that cannot be read
+    inconsistencies: tuple[CheckResult, ...]  # what disagrees about it, or is not available
 
 
 class ReadingEndedError(Exception):
@@ -325,21 +318,15 @@ class _OpenRound:
 
 @dataclass(slots=True)
 class ReplayPosition:
-    """The state after the transactions up to some block.
-
-    Attributes:
-        view: the state that the recorded events of a node alone lead to.
-        believes_registry: whether clients were registered by a transaction that cannot be read.
-        is_from_calls: whether call data gave all of `state`, and no event had to be believed.
-        is_confirmed: whether the newest recorded head follows from all that is recorded before it,
-            in events or in call data. If it ends a round, no log before it is missing; the head of
-            a ban names no commitment of the open round.
-    """
+    """The state after the transactions up to some block."""
 
     state: LedgerState
-    view: LedgerView
-    believes_registry: bool = False
-    is_from_calls: bool = True
+    view: LedgerView  # the state that the recorded events of a node alone lead to
+    believes_registry: bool = False  # a registration could not be read
+    is_from_calls: bool = True  # call data gave all of `state`: no event had to be believed
+    # Whether the newest recorded head follows from all that is recorded before it, in events or in
+    # call data. If it ends a round, no log before it is missing; the head of a ban names no
+    # commitment of the open round.
     is_confirmed: bool = True
 
     def difference(self, snapshot: LedgerSnapshot) -> str | None:

@@ -70,19 +70,14 @@ from ledger.storage.blobs import BlobReader
 
 @dataclass(frozen=True, slots=True)
 class RoundTask:
-    """A decided round whose record and blobs are to be checked.
-
-    Attributes:
-        inputs: those that the chain closed for it.
-        model: digest of w_t, which it began with.
-        origin: digest of w_s, where the displacement of its distances begins; None without one,
-            or if it is not known.
-    """
+    """A decided round whose record and blobs are to be checked."""
 
     block: int
-    inputs: Inputs
+    inputs: Inputs  # those that the chain closed for it
     event: RoundDecided
-    model: Digest
+    model: Digest  # digest of w_t, which it began with
+    # Digest of w_s, where the displacement of its distances begins; None without one, or if it is
+    # not known.
     origin: Digest | None
 
 
@@ -313,18 +308,13 @@ CheckedItem: TypeAlias = CheckResult | CheckedRound | Milestone
 
 @dataclass(frozen=True, slots=True)
 class AuditWorkers:
-    """Processes that check rounds while this one replays the chain; each holds a round's blobs.
+    """Processes that check rounds while this one replays the chain; each holds a round's blobs."""
 
-    Attributes:
-        processes: at least 1.
-        blobs: opens the blobs in such a process; a function of a module, or a class, with its
-            arguments bound by `functools.partial`.
-        start_after_bytes: bytes of blobs that are checked here before the first of them starts.
-    """
-
-    processes: int
+    processes: int  # at least 1
+    # Opens the blobs in such a process; a function of a module, or a class, with its arguments
+    # bound by `functools.partial`.
     blobs: Callable[[], BlobReader]
-    start_after_bytes: int = WORKER_START_BYTES
+    start_after_bytes: int = WORKER_START_BYTES  # checked here before the first starts
 
 
 @dataclass

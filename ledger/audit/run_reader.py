@@ -100,15 +100,7 @@ _PARAMETERS = (
 
 
 class RunReader:
-    """Reads a run once, from its chain; decided rounds come out as tasks.
-
-    Attributes:
-        is_whole: whether the run was read to its end.
-        found_earlier: whether it passes through block and head of the earlier audit's end.
-        open_commitments: commitments of the round that has not ended.
-        kept_head: where the run has the head that the auditor kept; None if it never has.
-        complete_to: newest block up to which no log is missing; a file never lacks one.
-    """
+    """Reads a run once, from its chain; decided rounds come out as tasks."""
 
     def __init__(
         self,
@@ -127,15 +119,15 @@ class RunReader:
         """
         self.rounds = 0
         self.trusted = 0
-        self.is_whole = False
-        self.found_earlier = False
+        self.is_whole = False  # whether the run was read to its end
+        self.found_earlier = False  # through block and head of the earlier audit's end
         self.applied = 0
-        self.open_commitments = 0
+        self.open_commitments = 0  # commitments of the round that has not ended
         self.deployment: dict[str, Any] = {}
-        self.kept_head: KeptHeadReport | None = None
+        self.kept_head: KeptHeadReport | None = None  # where the kept head is; None if nowhere
         # A file that lacks a log contradicts itself; no node stands between it and its reader.
         self._node = ledger.chain.node
-        self.complete_to = sys.maxsize if self._node is None else -1
+        self.complete_to = sys.maxsize if self._node is None else -1  # no log up to it is missing
         self._ledger = ledger
         self._archive = archive
         self._models = models

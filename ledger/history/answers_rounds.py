@@ -329,14 +329,10 @@ class LocalHistory:
 
 @dataclass(frozen=True, slots=True)
 class RoundNews:
-    """One change, with the round's line, or the first round to discard.
-
-    Attributes:
-        position: the last reported round that has ended; a new follower continues from there.
-    """
+    """One change, with the round's line, or the first round to discard."""
 
     kind: Literal["round_opened", "round_ended", "taken_back"]
-    position: int
+    position: int  # the last reported round that has ended; a new follower continues from there
     response: RoundSummary | DiscardedRounds
 
 

@@ -373,26 +373,16 @@ UNBOUNDED = Span()
 
 @dataclass(frozen=True, slots=True)
 class RoundQuery:
-    """A query for rounds: filters and order.
+    """A query for rounds: filters and order."""
 
-    Attributes:
-        listing: the endpoint, so that cursors of different ones do not mix.
-        order: newest or oldest first.
-        status: None for any.
-        client: a participant; None for any.
-        view_min: the least view, from 0, in which one of the phases was decided; 0 for any round.
-        blocks: numbers of the block that ended the round; an open round matches no bound.
-        times: of that block, in Unix seconds.
-    """
-
-    listing: str = "rounds"
-    order: Order = Order.NEWEST
-    status: RoundStatus | None = None
-    client: ClientId | None = None
+    listing: str = "rounds"  # the endpoint, so that cursors of different ones do not mix
+    order: Order = Order.NEWEST  # newest or oldest first
+    status: RoundStatus | None = None  # None for any
+    client: ClientId | None = None  # a participant; None for any
     role: AskedRole = AskedRole.ANY
-    view_min: int = 0
-    blocks: Span = UNBOUNDED
-    times: Span = UNBOUNDED
+    view_min: int = 0  # least view, from 0, in which a phase was decided
+    blocks: Span = UNBOUNDED  # of the round's end; an open round matches no bound
+    times: Span = UNBOUNDED  # of that block, in Unix seconds
 
     @property
     def matches_all(self) -> bool:

@@ -173,21 +173,15 @@ _PREFIX = 8
 
 @dataclass(slots=True)
 class _Derived:
-    """Values derived from the rounds of one fold; see `FoldedHistory`.
+    """Values derived from the rounds of one fold; see `FoldedHistory`."""
 
-    Attributes:
-        times: Unix seconds by block number.
-        documented: the most recently used rounds with all their documents, by number.
-        tally: the counts over the first `counted` rounds, which have ended in final blocks.
-        without_record: rounds among these that `tally` omits: a record may reappear.
-        tables: prefixes of a round's digests, by number, where no further digest can appear.
-    """
-
-    times: dict[int, int] = field(default_factory=dict)
+    times: dict[int, int] = field(default_factory=dict)  # Unix seconds by block number
+    # The most recently used rounds with all their documents, by number.
     documented: OrderedDict[int, DocumentedRound] = field(default_factory=OrderedDict)
-    tally: Tally | None = None
+    tally: Tally | None = None  # of the first `counted` rounds, in final blocks
     counted: int = 0
-    without_record: list[int] = field(default_factory=list)
+    without_record: list[int] = field(default_factory=list)  # counted, but not in `tally`
+    # Prefixes of a round's digests, by number, where no further digest can appear.
     tables: dict[int, bytes] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
     documented_lock: threading.Lock = field(default_factory=threading.Lock)
@@ -404,15 +398,12 @@ class FoldedHistory:
     """Rounds, clients and digests of one deployment as of one block.
 
     Every method may raise a ChainError.
-
-    Attributes:
-        to_block: number of the last block that is read.
     """
 
     ledger: CommitteeLedger
     fixed: Deployment
     blobs: BlobReader
-    to_block: int
+    to_block: int  # number of the last block that is read
     final: int
     _rounds: _Rounds
     _registry: tuple[RegisteredClient, ...]

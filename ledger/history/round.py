@@ -63,20 +63,13 @@ class RoundStatus(StrEnum):
 
 @dataclass(frozen=True)
 class HistoryRound:
-    """One round: opening, events and end.
+    """One round: opening, events and end."""
 
-    Attributes:
-        opening: its number, committee and seed, and the block that opened it.
-        registry: all clients, with the bans recorded until it ended.
-        ended: its decision or abandonment with block and transaction; None while it is open.
-        events: all of its events in the chain's order, `ended` included.
-    """
-
-    opening: RoundStart
+    opening: RoundStart  # its number, committee and seed, and the block that opened it
     sizes: RoundSizes
-    registry: tuple[RegisteredClient, ...]
-    ended: RecordedEvent | None
-    events: tuple[RecordedEvent, ...] = ()
+    registry: tuple[RegisteredClient, ...]  # all clients, with the bans recorded until it ended
+    ended: RecordedEvent | None  # None while it is open
+    events: tuple[RecordedEvent, ...] = ()  # in the chain's order, `ended` included
 
     @property
     def round(self) -> int:
@@ -182,15 +175,10 @@ Document = TypeVar("Document")
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """The documents that a round's decision names, where they are available and of this round.
+    """The documents that a round's decision names, where they are available and of this round."""
 
-    Attributes:
-        record: the basis of the decision; the result that was voted on binds it.
-        incidents: failures while voting, reported by the decision's sender.
-    """
-
-    record: RoundRecord | None = None
-    incidents: Incidents | None = None
+    record: RoundRecord | None = None  # the basis of the decision, which binds it
+    incidents: Incidents | None = None  # failures while voting, reported by the decision's sender
     names_incidents: bool = False
 
     @property
@@ -276,37 +264,25 @@ class ScoresOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Participation:
-    """The part of one client in one round.
-
-    Attributes:
-        place: seat index on the committee; None for a trainer.
-        empty_seat: whether it is a member that was banned when the round opened.
-        payload: digest of its payload, from the record.
-        outcome: of its update; None for a member.
-        rank: from 0, best first; None if it is not ranked.
-        dropout: reason, if chain or record give one.
-        scores: outcome of its scores; None for a trainer.
-        refused: its scores that do not count, with reasons.
-        banned: whether a ban of it was recorded during the round.
-    """
+    """The part of one client in one round."""
 
     client: ClientId
     role: RoundRole
-    place: int | None = None
-    empty_seat: bool = False
+    place: int | None = None  # seat index on the committee; None for a trainer
+    empty_seat: bool = False  # whether it is a member that was banned when the round opened
     committed: bool | None = None
     commitment: Digest | None = None
-    payload: Digest | None = None
-    outcome: UpdateOutcome | None = None
-    rank: int | None = None
+    payload: Digest | None = None  # digest of its payload, from the record
+    outcome: UpdateOutcome | None = None  # of its update; None for a member
+    rank: int | None = None  # from 0, best first; None if it is not ranked
     distance_bits: int | None = None
-    dropout: DropoutReason | None = None
-    scores: ScoresOutcome | None = None
-    refused: tuple[RefusedScores, ...] = ()
+    dropout: DropoutReason | None = None  # reason, if chain or record give one
+    scores: ScoresOutcome | None = None  # outcome of its scores; None for a trainer
+    refused: tuple[RefusedScores, ...] = ()  # its scores that do not count, with reasons
     voted: tuple[Phase, ...] = ()
     primary_of: tuple[Phase, ...] = ()
     incidents: tuple[Incident, ...] = ()
-    banned: bool = False
+    banned: bool = False  # whether a ban of it was recorded during the round
 
     @property
     def served(self) -> bool:
@@ -463,15 +439,10 @@ class ParticipationCounts:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Counts of all clients over the ended rounds.
-
-    Attributes:
-        records_missing: decided rounds without an available record, whose dropout reasons and
-            score outcomes are unknown.
-    """
+    """Counts of all clients over the ended rounds."""
 
     rounds: int
-    records_missing: int
+    records_missing: int  # of decided rounds: dropout reasons and score outcomes are unknown
     clients: tuple[ParticipationCounts, ...]
 
     @staticmethod

@@ -74,31 +74,22 @@ _SENTENCES: dict[AuditOutcome, str] = {
 
 @dataclass(frozen=True, slots=True)
 class UncheckedField(Reported):
-    """A field of `bundle.json` that may be changed without a contradiction, wholly or in part.
+    """A field of `bundle.json` that may be changed without a contradiction, wholly or in part."""
 
-    Attributes:
-        field: names from the outermost to the innermost, with dots; of lists, each entry's.
-    """
-
-    field: str
+    field: str  # names from the outermost to the innermost, with dots; of lists, each entry's
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class RoundVerification:
-    """The result of checking one round.
-
-    Attributes:
-        steps: whether its beginning and its places are those of the run that is trusted.
-        caveats: what is not proven, whatever the steps show.
-    """
+    """The result of checking one round."""
 
     round: int
-    steps: tuple[VerificationStep, ...]
+    steps: tuple[VerificationStep, ...]  # whether start and places are those of the trusted run
     audit: tuple[StepReport, ...]
     findings: tuple[Finding, ...]
     counts: dict[str, int]
-    caveats: tuple[Caveat, ...]
+    caveats: tuple[Caveat, ...]  # what is not proven, whatever the steps show
     unchecked: tuple[UncheckedField, ...]
 
     @property

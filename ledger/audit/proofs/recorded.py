@@ -44,15 +44,10 @@ _UNCLAIMED = ClientStatement(ClientVerdict.OPEN, ProvenRole.NOT_SAMPLED, has_com
 
 @dataclass(frozen=True)
 class RecordedRound:
-    """A round as the contract's events record it.
+    """A round as the contract's events record it."""
 
-    Attributes:
-        opening: how it began; None if it has not.
-        events: those of the round up to its end, in the chain's order.
-    """
-
-    opening: RoundStart | None
-    events: tuple[RecordedEvent, ...]
+    opening: RoundStart | None  # how it began; None if it has not
+    events: tuple[RecordedEvent, ...]  # those of the round up to its end, in the chain's order
 
     @classmethod
     def read(cls, ledger: CommitteeLedger, number: int) -> RecordedRound:
@@ -95,23 +90,16 @@ class RecordedRound:
 
 @dataclass(frozen=True, slots=True)
 class TrustedContract:
-    """A round as a contract on a trusted chain reports it.
-
-    Attributes:
-        code_doubt: why code or creation there are not the ledger's; empty if they are.
-        code_unchecked: why the creation is not checkable; empty if it is.
-        bans: those recorded before the round opened, in the chain's order.
-        is_final: whether the chain cannot take any of this back.
-    """
+    """A round as a contract on a trusted chain reports it."""
 
     domain: Domain
     genesis_hash: bytes
     deployment: Deployment
-    code_doubt: str
-    code_unchecked: str
+    code_doubt: str  # why code or creation there are not the ledger's; empty if they are
+    code_unchecked: str  # why the creation is not checkable; empty if it is
     round: RecordedRound
-    bans: tuple[RecordedBan, ...]
-    is_final: bool
+    bans: tuple[RecordedBan, ...]  # those recorded before the round opened, in the chain's order
+    is_final: bool  # whether the chain cannot take any of this back
 
 
 def read_trusted_contract(ledger: CommitteeLedger, round_number: int) -> TrustedContract:
