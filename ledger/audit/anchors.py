@@ -52,7 +52,6 @@ class ChainAnchor:
 
     @classmethod
     def read(cls, chain: ChainReader) -> Self:
-        """Return a chain's head and its final block."""
         head = chain.head()
         try:
             number = min(chain.finalized(), head.number)
@@ -142,7 +141,6 @@ class EarlierAudit:
     audits: int
 
     def require_of(self, ledger: CommitteeLedger, *, strict: bool) -> None:
-        """Accept the report for an audit of a contract."""
         chain = ledger.chain
         for name, reported, found in (
             ("chain id", str(self.chain_id), str(chain.chain_id)),
@@ -160,7 +158,6 @@ class EarlierAudit:
             )
 
     def built_on(self, rounds: int, *, found: bool) -> TrustedEarlierAudit:
-        """Return what a new report says of this one."""
         report, head = to_hex(self.report), to_hex(self.head)
         block = self.block, to_hex(self.block_hash)
         return TrustedEarlierAudit(report, head, *block, rounds, self.audits, found)

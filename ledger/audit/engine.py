@@ -122,8 +122,6 @@ def audit(  # noqa: PLR0913 - what an auditor may know before
 
 
 class _Audit:
-    """One audit and its results so far."""
-
     def __init__(
         self,
         ledger: CommitteeLedger,
@@ -156,7 +154,6 @@ class _Audit:
         self._unconfirmed: deque[CheckResult] = deque()
 
     def read(self) -> None:
-        """Read all that the chain serves, and run every check on it."""
         try:
             with self._ledger.chain.snapshot() as chain:
                 self._read(chain, ChainAnchor.read(chain))

@@ -7,7 +7,7 @@ outcome.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import cached_property
 from itertools import pairwise
@@ -95,6 +95,7 @@ class Archive:
 
     def __init__(self, blobs: BlobReader) -> None:
         self.named: set[Digest] = set()
+        self.lost: list[UnavailableBlob] = []  # as `find` met them
         self.blobs_read = 0
         self.bytes_read = 0
         self._blobs = blobs
@@ -136,27 +137,19 @@ class Archive:
             detail = str(error)
         return UnavailableBlob(loss, kind, digest, at, clients, detail)
 
+    def find(self, kind: BlobKind, digest: Digest, at: int, *clients: ClientId) -> bytes | None:
+        """Return a blob of a round; None if it is not available, which `lost` then names."""
+        data = self.read(kind, digest, at, clients)
+        if not isinstance(data, UnavailableBlob):
+            return data
+        self.lost.append(data)
+        return None
+
     def _is_whole(self, digest: Digest, limit: int) -> bool:
         try:
             return limit < MAX_BLOB_BYTES and sha256(self._blobs.get(digest)) == digest
         except BlobError:
             return False
-
-
-@dataclass(frozen=True, slots=True)
-class RoundBlobs:
-    """Reads the blobs of one round, and keeps those that are not available."""
-
-    archive: Archive
-    round: int
-    lost: list[UnavailableBlob] = field(default_factory=list)
-
-    def read(self, kind: BlobKind, digest: Digest, *clients: ClientId) -> bytes | None:
-        data = self.archive.read(kind, digest, self.round, clients)
-        if not isinstance(data, UnavailableBlob):
-            return data
-        self.lost.append(data)
-        return None
 
 
 def decoded(
@@ -226,14 +219,12 @@ class RoundEvidence:
         return (*claims, *validate_updates(self.record, self.blobs), *self.score_violations)
 
     def contradictions(self, facts: Mapping[ViolationCode, Fact]) -> Iterator[Contradiction]:
-        """Yield the violations that contradict one of these facts."""
         for violation in self.violations:
             if violation.code in facts:
                 yield Contradiction(facts[violation.code], self.event.round, violation.clients)
 
     @cached_property
     def score_violations(self) -> tuple[Violation, ...]:
-        """Violations in the scores, counted and refused."""
         record, table = self.record, self.table
         if record is None:
             return ()
@@ -293,18 +284,18 @@ def read_round_evidence(
         displacement: w_s − w_t, shape (d,); None if it is not known, or the distances need none.
         rules: names of own rules whose code the auditor has named.
     """
-    blobs = RoundBlobs(archive, event.round)
-    record, malformed = decoded(decode_record, blobs.read(BlobKind.RECORD, event.record))
-    named = ({}, {}) if record is None else _read_named(record, blobs)
+    data = archive.find(BlobKind.RECORD, event.record, event.round)
+    record, malformed = decoded(decode_record, data)
+    named = ({}, {}) if record is None else _read_named(record, archive, event.round)
     stand_in = np.broadcast_to(np.float32(0), inputs.parameters.dimension)
     form = inputs.parameters.payload_form
     evidence = Evidence(stand_in, *named, displacement=displacement, form=form)
-    lost = tuple(blobs.lost)
+    lost = tuple(archive.lost)
     return RoundEvidence(event, inputs, record, malformed, lost, evidence, distances, rules)
 
 
 def _read_named(
-    record: RoundRecord, blobs: RoundBlobs, known: Evidence | None = None
+    record: RoundRecord, archive: Archive, at: int, known: Evidence | None = None
 ) -> tuple[dict[ClientId, Payload], dict[Digest, bytes]]:
     """Return the payloads and vectors that a record names; the known ones are not read again."""
     payloads: dict[ClientId, Payload] = {}
@@ -313,12 +304,12 @@ def _read_named(
         payload = None if known is None else known.payloads.get(client)
         if payload is not None and payload.digest == digest:
             payloads[client] = payload
-        elif (data := blobs.read(BlobKind.PAYLOAD, digest, client)) is not None:
+        elif (data := archive.find(BlobKind.PAYLOAD, digest, at, client)) is not None:
             payloads[client] = Payload(data, digest)
     claims = (signed.scores for signed in record.claims_with_vectors)
     for digest, member in {scores.digest: scores.member for scores in claims}.items():
         before = None if known is None else known.vectors.get(digest)
-        vector = before or blobs.read(BlobKind.VECTOR, digest, member)
+        vector = before or archive.find(BlobKind.VECTOR, digest, at, member)
         if vector is not None:
             vectors[digest] = vector[: MAX_VECTOR_BYTES + 1]  # enough to see that it is longer
     return payloads, vectors
@@ -344,16 +335,16 @@ def read_accusations(
 
     A document that is missing, malformed or of another round accuses no member.
     """
-    event, blobs = evidence.event, RoundBlobs(archive, evidence.event.round)
-    data = None
+    event, data, before = evidence.event, None, len(archive.lost)
     if event.incidents != NO_DIGEST:
-        data = blobs.read(BlobKind.INCIDENTS, event.incidents)
+        data = archive.find(BlobKind.INCIDENTS, event.incidents, event.round)
     document, _ = decoded(decode_incidents, data)
     if document is None or (document.round, document.base) != (event.round, event.base):
-        return Accusations((), 0, tuple(blobs.lost))
-    proposals = _Proposals(evidence, model, blobs)
+        return Accusations((), 0, tuple(archive.lost[before:]))
+    proposals = _Proposals(evidence, model, archive)
     holding = tuple(each for each in document.incidents if _holds(each, evidence, proposals))
-    return Accusations(holding, len(document.incidents) - len(holding), tuple(blobs.lost))
+    ignored = len(document.incidents) - len(holding)
+    return Accusations(holding, ignored, tuple(archive.lost[before:]))
 
 
 def _holds(incident: Incident, evidence: RoundEvidence, proposals: _Proposals) -> bool:
@@ -382,11 +373,11 @@ class _Proposals:
     """Judges the records of requests that did not become decisions, each record once."""
 
     def __init__(
-        self, evidence: RoundEvidence, model: NDArray[np.float32] | None, reader: RoundBlobs
+        self, evidence: RoundEvidence, model: NDArray[np.float32] | None, archive: Archive
     ) -> None:
         self._round = evidence
         self._model = model
-        self._reader = reader
+        self._archive = archive
         self._judged: dict[Digest, Judgement | bool] = {}
 
     def is_wrong(self, incident: Incident) -> bool:
@@ -413,15 +404,15 @@ class _Proposals:
 
     def _judge(self, digest: Digest) -> Judgement | bool:
         """Return the judgement of a record; without one, whether the record itself is wrong."""
-        known, record = self._round.blobs, self._round.record
+        known, record, event = self._round.blobs, self._round.record, self._round.event
         if self._round.unknown_distance is not None:
             return False
-        if digest != self._round.event.record or record is None:
-            data = self._reader.read(BlobKind.RECORD, digest)
+        if digest != event.record or record is None:
+            data = self._archive.find(BlobKind.RECORD, digest, event.round)
             record, _ = decoded(decode_record, data)
             if record is None:
                 return data is not None
-        named = _read_named(record, self._reader, known)
+        named = _read_named(record, self._archive, event.round, known)
         model = known.model if self._model is None else self._model
         evidence = Evidence(model, *named, displacement=known.displacement, form=known.form)
         inputs, distances = self._round.inputs, self._round.distances

@@ -39,18 +39,8 @@ from ledger.audit.report import (
     not_served,
     results_of,
 )
-from ledger.chain.contract import abi
-from ledger.chain.contract.codec import (
-    AbandonCall,
-    Call,
-    CommitCall,
-    DecideCall,
-    RegisterCall,
-    decode_call,
-    decode_log,
-    encode_log,
-    require_possible_event,
-)
+from ledger.chain.contract import abi, codec
+from ledger.chain.contract.codec import Call, decode_log
 from ledger.chain.contract.event_log import storage_difference
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import (
@@ -197,7 +187,6 @@ class RecordedTransaction:
     call: Call | None  # what it asked of the contract; None if that cannot be read
     unserved: str  # why the chain does not serve the transaction; empty if it does
     block: BlockContext | None  # what it saw of its block; None if that cannot be read
-    inconsistencies: tuple[CheckResult, ...]  # what disagrees about it, or is not available
 
 
 class ReadingEndedError(Exception):
@@ -232,8 +221,9 @@ class TransactionReader:
                 own, found = tuple(group), list[CheckResult]()
                 call, unserved = self._call(own[0], found)
                 block = self._context(own, found)
+                yield from found
                 place = transaction_hash, own[0].block_number
-                yield RecordedTransaction(*place, own, call, unserved, block, tuple(found))
+                yield RecordedTransaction(*place, own, call, unserved, block)
 
     def _logs(self, first: int, last: int) -> list[Log]:
         try:
@@ -270,12 +260,11 @@ class TransactionReader:
         if other or transaction.to != self._ledger.address:
             return None, ""
         try:
-            return decode_call(transaction.input), ""
+            return codec.decode_call(transaction.input), ""
         except ChainError:
             return None, ""
 
     def _context(self, logs: tuple[Log, ...], found: list[CheckResult]) -> BlockContext | None:
-        """Return the block of a transaction, checked against its neighbour and the logs."""
         number, last = logs[0].block_number, self._block
         subject, block = str(number), read_block(self._chain, number)
         if not isinstance(block, Block):
@@ -310,8 +299,6 @@ ReplayItem: TypeAlias = CheckResult | ReplayedEvent | ReplayedRound
 
 @dataclass
 class _OpenRound:
-    """The commitments of the open round so far."""
-
     known: bool = True
     commitments: list[MinedCommitment] = field(default_factory=list)
 
@@ -354,12 +341,10 @@ class Replay:
         for transaction in self._transactions.read(to_block):
             if isinstance(transaction, CheckResult):
                 yield transaction
-                continue
-            yield from transaction.inconsistencies
-            yield from self._replay(transaction)
+            else:
+                yield from self._replay(transaction)
 
     def open_commitments(self) -> int:
-        """Return the number of commitments of the round that has not ended."""
         return len(self._open.commitments)
 
     def _replay(self, transaction: RecordedTransaction) -> Iterator[ReplayItem]:
@@ -397,7 +382,7 @@ class Replay:
             yield from not_served(transaction.block_number, facts.LOGS_INCOMPLETE, at, difference)
         else:
             differences = list(_compare_events(events, transaction, at))
-            if differences and isinstance(call, CommitCall):
+            if differences and isinstance(call, codec.CommitCall):
                 # An omitted log may hold commitments that this transaction repeats. The call data
                 # then lead to the contract's state, though a log is missing.
                 self.position.is_from_calls = False
@@ -418,7 +403,7 @@ class Replay:
         for log in transaction.logs if self._is_of_node else ():
             try:
                 recorded = decode_log(log)
-                require_possible_event(recorded, self.position.state.deployment)
+                codec.require_possible_event(recorded, self.position.state.deployment)
             except ChainError:
                 continue  # the comparison reports it as malformed
             self.position.view = self.position.view.after(recorded.event, recorded.block_number)
@@ -428,7 +413,6 @@ class Replay:
         return heads
 
     def _receipt_difference(self, transaction: RecordedTransaction) -> str:
-        """Return how a transaction's logs differ from its receipt; empty if they agree."""
         ledger = self._ledger
         if not self._is_of_node:
             return ""
@@ -447,7 +431,7 @@ class Replay:
 
     def _can_apply(self, call: Call) -> bool:
         state = self.position.state
-        if isinstance(call, RegisterCall) and self.position.believes_registry:
+        if isinstance(call, codec.RegisterCall) and self.position.believes_registry:
             return False
         return state.stage is not LedgerStage.OPEN or _is_plausible(state)
 
@@ -517,7 +501,7 @@ def _evident_call(transaction: RecordedTransaction) -> Call | None:
         event = decode_log(transaction.logs[0]).event
     except ChainError:
         return None
-    return AbandonCall(event.round) if isinstance(event, RoundAbandoned) else None
+    return codec.AbandonCall(event.round) if isinstance(event, RoundAbandoned) else None
 
 
 def _is_plausible(state: LedgerState) -> bool:
@@ -530,15 +514,14 @@ def _is_plausible(state: LedgerState) -> bool:
 
 
 def _apply(state: LedgerState, call: Call, block: BlockContext) -> rounds.Step:
-    """Return the state after a call, and its events; a refusal raises."""
     match call:
-        case RegisterCall(words, rest):
+        case codec.RegisterCall(words, rest):
             return rounds.register_clients(state, words, rest, block)
-        case CommitCall(number, signed):
+        case codec.CommitCall(number, signed):
             return rounds.commit_updates(state, number, signed, block)
-        case DecideCall(number, decision, certificates):
+        case codec.DecideCall(number, decision, certificates):
             return rounds.decide(state, number, decision, certificates, block)
-        case AbandonCall(number):
+        case codec.AbandonCall(number):
             return rounds.abandon_round(state, number, block)
         case _:
             return rounds.report_equivocation(state, call.report, block)
@@ -547,14 +530,13 @@ def _apply(state: LedgerState, call: Call, block: BlockContext) -> rounds.Step:
 def _compare_events(
     events: tuple[Event, ...], transaction: RecordedTransaction, at: int | None
 ) -> Iterator[CheckResult]:
-    """Yield the differences between the events that a transaction makes and its logs."""
     number, recorded = transaction.block_number, len(transaction.logs)
     if len(events) != recorded:
         made = f"{len(events)}: {', '.join(type(event).__name__ for event in events)}"
         wrong = Contradiction(EVENT_COUNT, at, (), to_hex(transaction.hash), str(recorded), made)
         yield CheckResult(EVENT_COUNT.step, wrong, number, rests_on_all_logs=True)
     for event, log in zip(events, transaction.logs, strict=False):
-        if encode_log(event) != (log.topics, log.data):
+        if codec.encode_log(event) != (log.topics, log.data):
             yield from _differences(event, log, at)
 
 

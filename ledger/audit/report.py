@@ -91,7 +91,6 @@ class AuditStep(IntEnum):
     title: str
 
     def __new__(cls, number: int, title: str) -> Self:
-        """Take the number for the value."""
         member = int.__new__(cls, number)
         member._value_ = number
         member.title = title
@@ -417,7 +416,6 @@ class WitnessedRounds(Reported):
 
     @classmethod
     def of(cls, evidence: CheckpointEvidence) -> Self:
-        """Return what an auditor collected, for a report."""
         witnessed, failures = evidence.witnessed, evidence.failures
         if witnessed is None:
             return cls("", 0, "", (), None, failures)
@@ -494,11 +492,9 @@ class AuditReport:
         return AuditOutcome.INCOMPLETE if is_open else outcome
 
     def step(self, number: AuditStep) -> StepReport:
-        """Return one of the ten steps."""
         return self.steps[number - 1]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report as plain data for JSON."""
         given = {"whole": self.built_on is None, "kept_head": self.kept}
         return {
             name: shown(given[name] if name in given else getattr(self, name))

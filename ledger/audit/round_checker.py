@@ -23,21 +23,7 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.audit.checks.chain import (
-    RECORD_UNREADABLE,
-    ROUND_BEFORE_UNKNOWN,
-    check_sampling,
-)
-from ledger.audit.checks.published import check_blobs, check_distances, check_means, check_model
-from ledger.audit.checks.rounds import (
-    check_accusations,
-    check_base,
-    check_commitments,
-    check_order,
-    check_ranking,
-    check_record,
-    check_sets,
-)
+from ledger.audit.checks import chain, published, rounds
 from ledger.audit.evidence import (
     Archive,
     ModelStep,
@@ -129,12 +115,12 @@ class EvidenceReader:
         """
         self.ended += 1
         block, at, before = replayed.block, replayed.round, replayed.before
-        sets = check_sets(replayed) if replayed.known else ()
-        order = check_order(replayed, self.ended)
+        sets = rounds.check_sets(replayed) if replayed.known else ()
+        order = rounds.check_order(replayed, self.ended)
         checks = (AuditStep.RANKING, sets), (AuditStep.COMPLETENESS, order)
         found: list[CheckResult | RoundTask] = [*results_of(block, *checks)]
         if not replayed.known:
-            return [*found, *not_served(block, ROUND_BEFORE_UNKNOWN, at)]
+            return [*found, *not_served(block, chain.ROUND_BEFORE_UNKNOWN, at)]
         self._began[at] = before.model
         if not replayed.is_in_range:
             return found
@@ -146,11 +132,11 @@ class EvidenceReader:
         assert closing is not None, "the window's end closes it"
         event, document = replayed.decided, self._start.document
         if event is not None:
-            base = check_base(event, block, closing)
-            sampling = check_sampling(event, participants.trainers)
+            base = rounds.check_base(event, block, closing)
+            sampling = chain.check_sampling(event, participants.trainers)
             decided = (AuditStep.CERTIFICATES, base), (AuditStep.SAMPLING, sampling)
             found += results_of(block, *decided)
-        commitments = check_commitments(replayed, participants, closing)
+        commitments = rounds.check_commitments(replayed, participants, closing)
         found += results_of(block, (AuditStep.COMPLETENESS, commitments))
         if document is not None and event is not None and not is_trusted:
             identity = document.parameters, self._start.domain, registry, at
@@ -199,18 +185,18 @@ class RoundChecker:
             task.inputs, event, archive, self._distances, displacement, rules
         )
         record, commitments = evidence.record, task.inputs.closing.commitments
-        unread = not_served(block, RECORD_UNREADABLE, event.round) if record is None else ()
+        unread = not_served(block, chain.RECORD_UNREADABLE, event.round) if record is None else ()
         accusations = read_accusations(evidence, models.vector, archive)
         model = models.follow(evidence, archive)
         results = results_of(
             block,
-            (AuditStep.CERTIFICATES, check_accusations(evidence, accusations)),
-            (AuditStep.BLOBS, check_blobs(evidence, model, accusations)),
-            (AuditStep.DISTANCES, check_distances(evidence)),
-            (AuditStep.MEANS, check_means(evidence)),
-            (AuditStep.RANKING, check_ranking(evidence)),
-            (AuditStep.MODEL, check_model(model, event.round)),
-            (AuditStep.COMPLETENESS, check_record(evidence, accusations)),
+            (AuditStep.CERTIFICATES, rounds.check_accusations(evidence, accusations)),
+            (AuditStep.BLOBS, published.check_blobs(evidence, model, accusations)),
+            (AuditStep.DISTANCES, published.check_distances(evidence)),
+            (AuditStep.MEANS, published.check_means(evidence)),
+            (AuditStep.RANKING, rounds.check_ranking(evidence)),
+            (AuditStep.MODEL, published.check_model(model, event.round)),
+            (AuditStep.COMPLETENESS, rounds.check_record(evidence, accusations)),
         )
         missing = (
             MissingPayload(block, event.round, dropout.client, commitments[dropout.client])
@@ -229,7 +215,6 @@ class ModelChain:
         self._digest: Digest | None = None
 
     def begin(self, digest: Digest, dimension: int, archive: Archive) -> ModelStep:
-        """Return the first model as it was read."""
         lost, malformed = self._read(digest, dimension, None, archive)
         return ModelStep(digest, lost, malformed)
 
@@ -372,7 +357,6 @@ class _InOrder:
         self._running: deque[_Batch] = deque()
 
     def checked(self, seen: Iterator[ReadItem]) -> Iterator[CheckedItem]:
-        """Yield all that was read, with the results of decided rounds in their place."""
         for item in seen:
             if self._left_here > 0:
                 if isinstance(item, RoundTask):

@@ -55,7 +55,6 @@ class RunTree:
         self._blocks: list[int] = []
 
     def add(self, domain: Domain, event: Event, block: int) -> None:
-        """Add the leaf of an event, if it ends a round."""
         for entry in head_entries(domain, (event,)):
             self._leaves.append(leaf_hash(entry.encoded()))
             self._blocks.append(block)
@@ -163,7 +162,6 @@ class RunReader:
                 yield from not_served(0, facts.KEPT_HEAD_UNCHECKED, detail=to_hex(prior.head))
 
     def _absent(self, head: Digest) -> CheckResult:
-        """Return that the run does not pass through a head that was kept."""
         newest = self._anchor.head.number
         values = str(newest), to_hex(head)
         return contradicted(newest, facts.KEPT_HEAD_ABSENT, *values, rests_on_all_logs=True)
@@ -277,7 +275,6 @@ class RunReader:
         yield from results_of(number, (AuditStep.DEPLOYMENT, registry), (AuditStep.HEAD, state))
 
     def _where_earlier_ended(self, earlier: EarlierAudit) -> Iterator[CheckResult]:
-        """Yield how block and head differ from those that an earlier audit has ended with."""
         number = earlier.block
         if number > self._anchor.head.number:
             yield self._absent(earlier.head)
@@ -301,7 +298,6 @@ class RunReader:
             )
 
     def _state(self, number: int) -> LedgerSnapshot | tuple[CheckResult, ...]:
-        """Return the contract's own state, or the error of reading it."""
         try:
             return self._ledger.state(number)
         except ChainUnreachableError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, cast
 
 from ledger.history import fields
@@ -69,7 +68,7 @@ def _entry(history: FoldedHistory, tally: Tally, client: int) -> ClientEntry:
         "address": checksum(own.address),
         "samples": str(own.samples),
         "banned_in_round": own.banned_in or None,
-        **asdict(tally.clients[client]),
+        **{name: int(tally.clients[client][name]) for name in ClientCounts.__annotations__},
         "links": history.path.client_links(client),
     }
     return cast("ClientEntry", entry)

@@ -82,7 +82,6 @@ class AnsweredRound:
         return self.parts.documents
 
     def heading(self) -> RoundHeading:
-        """Return the first fields of every answer about a round."""
         return {"round": self.round.round, "status": self.round.status}
 
     def record(self) -> RecordPointer | None:

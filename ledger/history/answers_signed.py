@@ -418,7 +418,6 @@ def evidence_page(
 
 
 def _round_evidence(view: AnsweredRound) -> Iterator[EvidenceEntry]:
-    """Yield the evidence in one round: bans, then refused scores, then incidents."""
     record = view.documents.record
     for client, recorded in view.round.bans.items():
         yield _evidence(view, client, "ban", ban_body(view.history, recorded))
@@ -432,7 +431,6 @@ def _round_evidence(view: AnsweredRound) -> Iterator[EvidenceEntry]:
 
 
 def _evidence(view: AnsweredRound, client: ClientId, kind: str, what: object) -> EvidenceEntry:
-    """Return evidence of one kind; the parts of the others are null."""
     parts = {"ban": None, "scores": None, "incident": None, kind.rpartition("_")[2]: what}
     entry = {"round": view.round.round, **parts, "client": client, "kind": kind}
     return cast("EvidenceEntry", entry)

@@ -114,7 +114,6 @@ def _participation(round_: HistoryRound) -> list[str]:
 
 
 def _record(round_: HistoryRound, record: RoundRecord) -> list[str]:
-    """Return the dropouts, and which scores count."""
     lines = [
         f"Client {dropout.client} was left out: {DROPOUTS[dropout.reason]}."
         for dropout in record.dropouts
@@ -150,7 +149,6 @@ def _ranking(event: RoundDecided, document: RunDocument | None) -> list[str]:
 
 
 def _rule(event: RoundDecided, document: RunDocument | None) -> str:
-    """Return the ranking rule, the selection rule and the cut-off."""
     accepted = len(event.accepted)
     if document is None or not accepted:
         return f"their distances to the members; {accepted} were accepted."

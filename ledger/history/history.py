@@ -166,7 +166,6 @@ class _Derived:
     documented_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def cut(self, rounds: int, block: int) -> _Derived:
-        """Return what still holds after a reorganisation: the first rounds, up to a block."""
         kept = _Derived()
         kept.times = {number: time for number, time in self.times.items() if number <= block}
         kept.tables = {n: table for n, table in self.tables.items() if n < rounds}
@@ -365,12 +364,10 @@ class FoldedHistory:
 
     @staticmethod
     def of(ledger: CommitteeLedger, blobs: BlobReader) -> FoldedHistory:
-        """Return the history up to the newest block."""
         return DeploymentFold().up_to(ledger, blobs)
 
     @property
     def path(self) -> DeploymentPath:
-        """The deployment's path: its chain's name and the contract's address."""
         chain = self.ledger.chain
         return DeploymentPath(ChainPath(chain.chain_id, chain.genesis_hash), self.ledger.address)
 
@@ -379,7 +376,6 @@ class FoldedHistory:
         return len(self._rounds)
 
     def round(self, number: int) -> HistoryRound | None:
-        """Return a round, None if it has not opened."""
         return self._rounds[number - 1] if 1 <= number <= len(self._rounds) else None
 
     def opened(self, number: int) -> HistoryRound:
@@ -400,11 +396,9 @@ class FoldedHistory:
         return ClientId(client)
 
     def rounds(self, first: int, last: int) -> list[HistoryRound]:
-        """Return the opened rounds first..last, ascending."""
         return self._rounds[first - 1 : last]
 
     def some(self, numbers: Iterable[int]) -> list[HistoryRound]:
-        """Return opened rounds in the order of the numbers."""
         return [self._rounds[number - 1] for number in numbers]
 
     def page(self, query: RoundQuery, limit: int, cursor: str | None) -> RoundPage:
@@ -451,7 +445,6 @@ class FoldedHistory:
         return DocumentedRound(round_, read_documents(self.blobs, round_))
 
     def registered(self) -> tuple[RegisteredClient, ...]:
-        """Return the clients registered so far, with the recorded bans."""
         return self._registry
 
     def tally(self) -> Tally:
@@ -479,7 +472,6 @@ class FoldedHistory:
                 yield self._read(round_)
 
     def occurrences(self, digest: Digest, first: int, limit: int) -> list[Occurrence]:
-        """Return the places of a digest from the `first` on: the deployment, then rounds."""
         places: set[Occurrence] = set()
         registration = [each for each in self._registration if each.block_number <= self.to_block]
         if registration:
@@ -499,7 +491,6 @@ class FoldedHistory:
         return sorted(each for each in places if each.digest == digest)[first : first + limit]
 
     def time_of(self, block_number: int) -> int:
-        """Return a block's time, in Unix seconds."""
         times = self._derived.times
         if block_number not in times:
             times[block_number] = self.ledger.chain.block(block_number).timestamp

@@ -11,6 +11,7 @@ in a reply. A client is *banned* from the round after the one that records its b
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
@@ -93,7 +94,6 @@ class HistoryRound:
 
     @property
     def decided(self) -> RoundDecided | None:
-        """The decision; None if it was abandoned or is open."""
         return self.end if isinstance(self.end, RoundDecided) else None
 
     @property
@@ -126,7 +126,6 @@ class HistoryRound:
 
     @property
     def mined(self) -> tuple[MinedCommitment, ...]:
-        """The recorded commitments, in the chain's order."""
         return tuple(
             mined
             for recorded in self.events
@@ -409,32 +408,20 @@ class DocumentedRound:
         return (ScoresOutcome.COUNTED if is_counted else ScoresOutcome.NONE), ()
 
 
-@dataclass(slots=True)
-class ParticipationCounts:
-    """One client's counts over many rounds, including abandoned ones; see the terms above."""
-
-    sampled: int = 0
-    ranked: int = 0
-    accepted: int = 0
-    dropped_out: int = 0
-    served: int = 0
-    scored: int = 0
-    refused: int = 0
-    voted: int = 0
-    primary: int = 0
-    incidents: int = 0
-
-    def add(self, part: Participation) -> None:
-        self.sampled += part.role is RoundRole.TRAINER
-        self.ranked += part.rank is not None
-        self.accepted += part.outcome is UpdateOutcome.ACCEPTED
-        self.dropped_out += part.outcome is UpdateOutcome.DROPPED_OUT
-        self.served += part.served
-        self.scored += part.scores is ScoresOutcome.COUNTED
-        self.refused += part.scores is ScoresOutcome.REFUSED
-        self.voted += len(part.voted)
-        self.primary += len(part.primary_of)
-        self.incidents += len(part.incidents)
+def _counts_of(part: Participation) -> dict[str, int]:
+    """Return what one part adds to its client's counts; see the terms above."""
+    return {
+        "sampled": part.role is RoundRole.TRAINER,
+        "ranked": part.rank is not None,
+        "accepted": part.outcome is UpdateOutcome.ACCEPTED,
+        "dropped_out": part.outcome is UpdateOutcome.DROPPED_OUT,
+        "served": part.served,
+        "scored": part.scores is ScoresOutcome.COUNTED,
+        "refused": part.scores is ScoresOutcome.REFUSED,
+        "voted": len(part.voted),
+        "primary": len(part.primary_of),
+        "incidents": len(part.incidents),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,21 +430,21 @@ class Tally:
 
     rounds: int
     records_missing: int  # of decided rounds: dropout reasons and score outcomes are unknown
-    clients: tuple[ParticipationCounts, ...]
+    clients: tuple[Counter[str], ...]
 
     @staticmethod
     def empty(clients: int) -> Tally:
         """Return zero counts of K clients."""
-        return Tally(0, 0, tuple(ParticipationCounts() for _ in range(clients)))
+        return Tally(0, 0, tuple(Counter() for _ in range(clients)))
 
     def with_rounds(self, rounds: Iterable[DocumentedRound]) -> Tally:
-        counts = tuple(map(replace, self.clients))
+        counts = tuple(map(Counter, self.clients))
         ended, missing = self.rounds, self.records_missing
         for each in rounds:
             ended += 1
             missing += each.lacks_record
             for part in each.all():
-                counts[part.client].add(part)
+                counts[part.client].update(_counts_of(part))
         return Tally(ended, missing, counts)
 
 

@@ -170,7 +170,6 @@ def check_distances(evidence: RoundEvidence) -> Iterator[StepResult]:
 def _violation(
     violation: Violation, evidence: RoundEvidence, record: RoundRecord
 ) -> Iterator[StepResult]:
-    """Yield what a violation contradicts or leaves open here, if it does."""
     code, at, clients = violation.code, evidence.event.round, violation.clients
     if code in UNCHECKED:
         # No distance is taken of a malformed payload: whether it is one is left open elsewhere.
@@ -194,7 +193,6 @@ def _violation(
 
 
 def _left_out(evidence: RoundEvidence, entries: tuple[RefusedScores, ...]) -> Iterator[StepResult]:
-    """Yield the evidence of one member's scores that were left out."""
     inputs, at, first = evidence.inputs, evidence.event.round, entries[0]
     member, reason = first.signed.scores.member, first.reason
     table = evidence.table if evidence.is_whole else None

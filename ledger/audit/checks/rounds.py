@@ -159,7 +159,6 @@ def check_base(event: RoundDecided, ended: int, closing: RoundClosing) -> Iterat
 
 
 def _ban(replayed: ReplayedEvent, event: ClientBanned) -> Finding:
-    """Return the ban; both signatures were recovered if they could be read."""
     before, clients = replayed.before, (event.client,)
     transaction = to_hex(replayed.transaction)
     if not isinstance(replayed.call, ReportCall):

@@ -94,7 +94,6 @@ class RoundVerification:
 
     @property
     def outcome(self) -> AuditOutcome:
-        """Failed if something contradicts, else incomplete if something could not be checked."""
         return outcome_of((*self.steps, *self.audit))
 
     @property
@@ -102,7 +101,6 @@ class RoundVerification:
         return _SENTENCES[self.outcome].format(self.round)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
         head = {"round": self.round, "outcome": str(self.outcome), "sentence": self.sentence}
         parts = ("steps", "audit", "findings", "counts", "caveats", "unchecked")
         return head | {name: shown(getattr(self, name)) for name in parts}
@@ -171,7 +169,6 @@ class BundleChain(ChainBase):
         self._transactions = {transaction.hash: transaction for transaction in bundle.transactions}
 
     def head(self) -> Block:
-        """Return the block that ended the round."""
         return self._bundle.blocks[-1]
 
     def block(self, number: int) -> Block:
@@ -255,7 +252,6 @@ def _results(
 
 
 def _state_of(bundle: RoundBundle) -> LedgerState:
-    """Return the contract's state as the round opened."""
     place = bundle.path_to_end.end_of(bundle.round - 1)
     return LedgerState(
         deployment=bundle.deployment,

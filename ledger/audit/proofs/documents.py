@@ -18,25 +18,14 @@ from typing import Any, Generic, Never, TypeVar
 
 from eth_utils.address import to_checksum_address
 
+from ledger.audit.proofs import proof as parts
 from ledger.audit.proofs.container import MAX_MANIFEST_BYTES
 from ledger.audit.proofs.proof import (
     MAX_PROOF_BYTES,
     ClientProof,
-    ClientStatement,
-    ClientVerdict,
     CommittedDecision,
-    CutOff,
-    EarlierDecision,
-    EventLocation,
-    HeadPath,
-    ProvenRole,
-    Rank,
-    RecordedBan,
-    RecordedCommitment,
     RoundBasis,
     RoundBundle,
-    ScoresTaken,
-    UpdateWeight,
 )
 from ledger.chain.ports import Block, Log, Transaction
 from ledger.io.parsing import parse_json
@@ -265,7 +254,7 @@ _LOCATION: dict[str, Form[Any]] = {
     **_digests("block_hash transaction_hash"),
     "log_index": U32,
 }
-LOCATION = record(EventLocation, **_LOCATION)
+LOCATION = record(parts.EventLocation, **_LOCATION)
 LINK = either(
     decided=(
         DecisionLink,
@@ -274,7 +263,7 @@ LINK = either(
     abandoned=(AbandonmentLink, {"round": U64} | _digests("seed commitments committee")),
     banned=(BanLink, {"round": U64, "client": U32}),
 )
-PATH = record(HeadPath, start=DIGEST, links=array(LINK, MAX_LINKS))
+PATH = record(parts.HeadPath, start=DIGEST, links=array(LINK, MAX_LINKS))
 DECISION = record(
     CommittedDecision,
     ranking=array(DECIMAL96, MAX_TRAINERS),
@@ -285,7 +274,7 @@ DECISION = record(
     next_seed=optional(DIGEST),
 )
 RANK = record(
-    Rank,
+    parts.Rank,
     place=U32,
     ranked=U32,
     distance=Derived(lambda rank: float_from_bits(rank.distance_bits)),
@@ -293,28 +282,28 @@ RANK = record(
     accepted=BOOLEAN,
 )
 CUT_OFF = record(
-    CutOff,
+    parts.CutOff,
     form=choice(AcceptanceForm),
     accepted=U32,
     edge=Derived(lambda cut_off: float_from_bits(cut_off.edge_bits)),
     edge_bits=FINITE_BITS,
 )
 WEIGHT = record(
-    UpdateWeight,
+    parts.UpdateWeight,
     samples=U53,
     total=integer(1, 1 << 53),
     share=Derived(lambda weight: weight.samples / weight.total),
 )
 STATEMENT = record(
-    ClientStatement,
-    verdict=choice(ClientVerdict),
-    role=choice(ProvenRole),
+    parts.ClientStatement,
+    verdict=choice(parts.ClientVerdict),
+    role=choice(parts.ProvenRole),
     has_committed=BOOLEAN,
     rank=optional(RANK),
     cut_off=optional(CUT_OFF),
     weight=optional(WEIGHT),
     dropout=optional(choice(DropoutReason)),
-    scores=optional(choice(ScoresTaken)),
+    scores=optional(choice(parts.ScoresTaken)),
     refusal=optional(choice(RefusalReason)),
 )
 _RUN: dict[str, Form[Any] | Derived] = {
@@ -329,7 +318,7 @@ _RUN: dict[str, Form[Any] | Derived] = {
 _START: dict[str, Form[Any]] = {
     "seed": DIGEST,
     "committee": array(U32, MAX_MEMBERS),
-    "bans": array(row(RecordedBan, U32, U32), MAX_CLIENTS),
+    "bans": array(row(parts.RecordedBan, U32, U32), MAX_CLIENTS),
 }
 """Fields that describe the start of the round."""
 PROOF = record(
@@ -339,7 +328,7 @@ PROOF = record(
     client=U32,
     statement=STATEMENT,
     **_START,
-    commitments=array(row(RecordedCommitment, U32, DIGEST), MAX_CLIENTS),
+    commitments=array(row(parts.RecordedCommitment, U32, DIGEST), MAX_CLIENTS),
     committed_at=optional(LOCATION),
     signature=optional(SIGNATURE),
     payload=optional(DIGEST),
@@ -351,7 +340,7 @@ PROOF = record(
     configuration=BLOB,
 )
 EARLIER = record(
-    EarlierDecision,
+    parts.EarlierDecision,
     round=U32,
     **_digests("model updates_root scores_root ranking_digest reveal record"),
 )

@@ -204,13 +204,11 @@ class HeadPath:
         return None
 
     def ended(self, round_number: int) -> EndLink | None:
-        """Return the link that ended a round; None if there is none."""
         place = self.end_of(round_number)
         link = None if place is None else self.links[place]
         return None if isinstance(link, BanLink) else link
 
     def bans(self) -> tuple[BanLink, ...]:
-        """Return the bans on the way, oldest first."""
         return tuple(link for link in self.links if isinstance(link, BanLink))
 
 
@@ -244,7 +242,6 @@ class CommittedDecision:
     next_seed: Digest | None  # seed_{t+1}; None if there are C candidates, and none is drawn
 
     def result(self) -> Digest:
-        """Return what the committee voted on besides the sets."""
         roots, ranking = (
             (self.updates_root, self.scores_root),
             encoding.ranking_digest(self.ranking),
@@ -286,7 +283,6 @@ class RoundBasis:
 
     @cached_property
     def domain(self) -> Domain:
-        """Signature domain: the contract on its chain, in this run."""
         return domain_of(self.deployment, self.chain_id, self.address, self.deployed_after)
 
     @cached_property
@@ -299,18 +295,15 @@ class RoundBasis:
 
     @property
     def deployment(self) -> Deployment:
-        """Deployment that the configuration demands."""
         return _deployment(self.configuration)
 
     @cached_property
     def registry(self) -> tuple[RegisteredClient, ...]:
-        """All clients, with the bans that were recorded before the round opened."""
         bans = (ClientBanned(ban.round, ban.client, NO_DIGEST) for ban in self.bans)
         return registry_with_bans(self.document.registry, bans)
 
     @cached_property
     def participants(self) -> Participants:
-        """Participants of the round, from seed, committee and bans."""
         sizes = self.deployment
         return participants_of(sizes, self.registry, self.round, self.seed, self.committee)
 
@@ -355,7 +348,6 @@ class ClientProof(RoundBasis):
 
     @cached_property
     def recorded(self) -> RoundRecord | None:
-        """The round's record, if its bytes are here."""
         return None if self.record is None else decode_record(self.record)
 
     @cached_property
@@ -406,7 +398,6 @@ def _role(proof: ClientProof) -> ProvenRole:
 def _scores(
     proof: ClientProof, record: RoundRecord | None
 ) -> tuple[ScoresTaken, RefusalReason | None]:
-    """Return what became of a member's scores, as the record has it."""
     if proof.client in proof.participants.banned:
         return ScoresTaken.EMPTY_SEAT, None
     if record is None:
@@ -465,7 +456,6 @@ class RoundBundle(RoundBasis):
 
     @property
     def links_to_end(self) -> int:
-        """Number of links up to the end of the round."""
         end = self.path.end_of(self.round)
         assert end is not None, "a bundle is of a round that has ended"
         return end + 1

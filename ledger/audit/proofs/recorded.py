@@ -51,7 +51,6 @@ class RecordedRound:
 
     @classmethod
     def read(cls, ledger: CommitteeLedger, number: int) -> RecordedRound:
-        """Return a round of a contract."""
         opening = ledger.opening(number) if number > 0 else None
         events = () if opening is None else tuple(ledger.round_events(number))
         ends = (i for i, each in enumerate(events) if isinstance(each.event, ENDS))
@@ -84,7 +83,6 @@ class RecordedRound:
 
     @property
     def commitments(self) -> tuple[RecordedCommitment, ...]:
-        """The commitments in the chain's order."""
         return tuple(made for made, _ in self.committed)
 
 
@@ -144,7 +142,6 @@ class _Rounds:
         self._ledger = ledger
 
     def basis(self, blobs: BlobReader, round_number: int, *, whole: bool) -> RoundBasis:
-        """Return the basis of a round, as of the chain's present head."""
         ledger, sizes = self._ledger, self.deployment
         opening = self.find(round_number).opening if round_number <= sizes.rounds else None
         if opening is None or len(opening.committee) < sizes.members:
@@ -166,7 +163,6 @@ class _Rounds:
         )
 
     def _whole_path(self) -> HeadPath:
-        """Return the way from the run's first head to its newest."""
         ledger, newest = self._ledger, self._ledger.chain.head().number
         events = (
             recorded.event
@@ -187,7 +183,6 @@ class _Rounds:
         return HeadPath(start, tuple(links_of(view, events)))
 
     def decided_before(self, number: int) -> RoundDecided | None:
-        """Return the newest decision before a round; None if there is none."""
         decisions = (self.find(earlier).decided for earlier in range(number - 1, 0, -1))
         return next(filter(None, decisions), None)
 
