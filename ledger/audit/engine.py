@@ -299,9 +299,8 @@ class AuditLog:
     def take(self, found: CheckResult, *, is_final: bool = True) -> None:
         """Add a result; the first contradiction of each step is kept.
 
-        Args:
-            is_final: whether nothing that it rests on can be taken back; otherwise it proves
-                nothing yet, neither against the record nor against a client.
+        One that rests on a block that may be taken back proves nothing yet, neither against the
+        record nor against a client.
         """
         step, result = self.steps[found.step], found.result
         match result:

@@ -26,13 +26,7 @@ from ledger.protocol.encoding import INFINITY_BITS, aggregation_result, sha256, 
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError, EncodingError
 from ledger.protocol.fold import LedgerState
 from ledger.protocol.inputs import Evidence, Inputs, MinedCommitment, primary_seat
-from ledger.protocol.judgement import (
-    Judgement,
-    Ranking,
-    counted_vectors,
-    judge,
-    rank_trainers,
-)
+from ledger.protocol.judgement import Judgement, Ranking, counted_vectors, judge, rank_trainers
 from ledger.protocol.ledger_state import Deployment, Event, RoundDecided
 from ledger.protocol.payloads import Payload
 from ledger.protocol.rules.distance import Distances, OwnRuleName, plain_distances
@@ -278,12 +272,7 @@ def read_round_evidence(
     displacement: NDArray[np.float32] | None,
     rules: frozenset[str],
 ) -> RoundEvidence:
-    """Return the evidence of a decided round, as far as it is available.
-
-    Args:
-        displacement: w_s − w_t, shape (d,); None if it is not known, or the distances need none.
-        rules: names of own rules whose code the auditor has named.
-    """
+    """Return the evidence of a decided round, as far as it is available; see `RoundEvidence`."""
     data = archive.find(BlobKind.RECORD, event.record, event.round)
     record, malformed = decoded(decode_record, data)
     named = ({}, {}) if record is None else _read_named(record, archive, event.round)
@@ -489,7 +478,7 @@ class ReplayedRound:
         event, sizes = self.decided, self.before.deployment
         if event is None:
             return True
-        ranked = [word_client(word) for word in event.ranking]
+        ranked = [*map(word_client, event.ranking)]
         clients = [*ranked, *event.accepted, *event.next_committee]
         return (
             all(0 <= word < INFINITY_BITS << 32 for word in event.ranking)

@@ -18,7 +18,7 @@ where it was not sent to the ledger (an account with code, EIP-7702, may call it
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import groupby, pairwise
 from typing import TypeAlias
 
@@ -28,7 +28,6 @@ from ledger.audit.checks.rounds import (
     EVENT_COUNT,
     TRANSACTION_DIFFERS,
     check_signatures,
-    count_commitments,
 )
 from ledger.audit.evidence import ReplayedEvent, ReplayedRound
 from ledger.audit.report import (
@@ -297,12 +296,6 @@ def read_block(chain: ChainReader, number: int) -> Block | tuple[CheckResult, ..
 ReplayItem: TypeAlias = CheckResult | ReplayedEvent | ReplayedRound
 
 
-@dataclass
-class _OpenRound:
-    known: bool = True
-    commitments: list[MinedCommitment] = field(default_factory=list)
-
-
 @dataclass(slots=True)
 class ReplayPosition:
     """The state after the transactions up to some block."""
@@ -334,7 +327,9 @@ class Replay:
         self._is_of_node = ledger.chain.node is not None
         self._awaits_deployment = state.stage is LedgerStage.REGISTERING
         self._transactions = TransactionReader(ledger)
-        self._open = _OpenRound()
+        # The open round: whether its start is known, and its commitments so far.
+        self._is_known = True
+        self.commitments: list[MinedCommitment] = []
 
     def observe(self, to_block: int) -> Iterator[ReplayItem]:
         """Yield results, events, and each round that has ended; the position then is the next's."""
@@ -343,9 +338,6 @@ class Replay:
                 yield transaction
             else:
                 yield from self._replay(transaction)
-
-    def open_commitments(self) -> int:
-        return len(self._open.commitments)
 
     def _replay(self, transaction: RecordedTransaction) -> Iterator[ReplayItem]:
         heads = self._fold(transaction)
@@ -460,7 +452,7 @@ class Replay:
                 yield facts.wrong_field(number, at, type(event), name, values, is_made=False)
             self.position.state, fits = adopted(before, event, log.block_number)
             self.position.believes_registry |= isinstance(event, ClientsRegistered)
-            self._open.known = self._open.known and fits
+            self._is_known = self._is_known and fits
             yield from self._follow(before, event, transaction, None)
 
     def _follow(
@@ -470,27 +462,23 @@ class Replay:
         number = transaction.block_number
         replayed = ReplayedEvent(number, before, event, call, transaction.hash)
         yield replayed
-        yield from results_of(
-            number,
-            (AuditStep.CERTIFICATES, check_signatures(replayed)),
-            (AuditStep.COMPLETENESS, count_commitments(event)),
-            rests_on_all_logs=False,
-        )
+        signatures = AuditStep.CERTIFICATES, check_signatures(replayed)
+        yield from results_of(number, signatures, rests_on_all_logs=False)
         mined, clients = mined_commitments(event, number), before.deployment.clients
-        self._open.commitments += [each for each in mined if each.client < clients]
+        self.commitments += [each for each in mined if each.client < clients]
         if isinstance(event, RoundDecided | RoundAbandoned):
-            ended = self._open
-            # The next round's start is known if this event is the one before it and was believed.
-            self._open = _OpenRound(known=_is_plausible(self.position.state))
-            yield ReplayedRound(
+            ended = ReplayedRound(
                 round=event.round,
-                known=ended.known and event.round == before.round,
+                known=self._is_known and event.round == before.round,
                 before=replace(before, round=event.round),
-                commitments=tuple(ended.commitments),
+                commitments=tuple(self.commitments),
                 block=number,
                 decided=event if isinstance(event, RoundDecided) else None,
                 transaction=transaction.hash,
             )
+            # The next round's start is known if this event is the one before it and was believed.
+            self._is_known, self.commitments = _is_plausible(self.position.state), []
+            yield ended
 
 
 def _evident_call(transaction: RecordedTransaction) -> Call | None:

@@ -40,12 +40,7 @@ from ledger.distances.fast import fast_distances
 from ledger.io.processes import worker_pool
 from ledger.io.user_code import use_rules
 from ledger.protocol.encoding import sha256, vector_from_bytes, vector_view
-from ledger.protocol.inputs import (
-    Inputs,
-    participants_of,
-    round_closing,
-    window_end,
-)
+from ledger.protocol.inputs import Inputs, participants_of, round_closing, window_end
 from ledger.protocol.judgement import next_model
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.rules.direction import displacement, window_start
@@ -110,8 +105,7 @@ class EvidenceReader:
     ) -> list[CheckResult | RoundTask]:
         """Return the results of a round's end and its inputs, and its decision as a task.
 
-        Args:
-            is_trusted: whether an earlier audit has checked its record and blobs.
+        If an earlier audit is trusted, it has checked record and blobs, and there is no task.
         """
         self.ended += 1
         block, at, before = replayed.block, replayed.round, replayed.before
@@ -156,15 +150,9 @@ class RoundChecker:
         self,
         blobs: BlobReader,
         distances: Distances,
-        models: ModelChain | None = None,
-        rules: tuple[str, ...] = (),
+        models: ModelChain | None = None,  # the model that the next round begins with, if known
+        rules: tuple[str, ...] = (),  # files or packages of own rules that the auditor names
     ) -> None:
-        """Take what rounds are checked with.
-
-        Args:
-            models: the model that the next round begins with, if it is known.
-            rules: files or packages of own rules that the auditor names.
-        """
         self.models = ModelChain() if models is None else models
         self._blobs = blobs
         self._distances = distances
@@ -215,14 +203,12 @@ class ModelChain:
         self._digest: Digest | None = None
 
     def begin(self, digest: Digest, dimension: int, archive: Archive) -> ModelStep:
-        lost, malformed = self._read(digest, dimension, None, archive)
-        return ModelStep(digest, lost, malformed)
+        return ModelStep(digest, *self._read(digest, dimension, None, archive))
 
     def start_from(self, digest: Digest, dimension: int, archive: Archive) -> bool:
         """Read the model that a round starts from, unless the round before led to it.
 
-        Returns:
-            False if its blob had to be read and is not available; another round reports that.
+        Return False if its blob is not available; another round reports that.
         """
         if digest == self._digest:
             return True
@@ -233,11 +219,7 @@ class ModelChain:
     def displacement_of(
         self, inputs: Inputs, before: Digest | None, archive: Archive
     ) -> NDArray[np.float32] | None:
-        """Return w_s − w_t, shape (d,); None if it is not known, or the distances need none.
-
-        Args:
-            before: digest of w_s; None if that is not known.
-        """
+        """Return w_s − w_t, shape (d,), from w_s's digest; None if unknown or not needed."""
         if not inputs.needs_displacement or before is None or self.vector is None:
             return None
         data = archive.read_again(BlobKind.MODEL, before, inputs.round)

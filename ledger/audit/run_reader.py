@@ -105,17 +105,11 @@ class RunReader:
         self,
         ledger: CommitteeLedger,
         archive: Archive,
-        models: ModelChain,
+        models: ModelChain,  # is set to the model that the run begins with
         anchor: ChainAnchor,
         prior: PriorKnowledge,
         rules: tuple[str, ...] = (),
     ) -> None:
-        """Take what a run is read with.
-
-        Args:
-            models: is set to the model that the run begins with.
-            rules: files or packages of own rules that the auditor names.
-        """
         self.rounds = 0
         self.trusted = 0
         self.is_whole = False  # whether the run was read to its end
@@ -201,7 +195,7 @@ class RunReader:
             yield from ended.results
             return False
         finally:
-            self.applied, self.open_commitments = replay.applied, replay.open_commitments()
+            self.applied, self.open_commitments = replay.applied, len(replay.commitments)
             state, settled = replay.position.state, self._settled
             self.deployment |= {
                 "head": to_hex(state.head),
@@ -253,10 +247,7 @@ class RunReader:
                 yield from self._compared(final, stood, self._settled or replay.position)
 
     def _compared(
-        self,
-        number: int,
-        stands: LedgerSnapshot | tuple[CheckResult, ...],
-        reached: ReplayPosition,
+        self, number: int, stands: LedgerSnapshot | tuple[CheckResult, ...], reached: ReplayPosition
     ) -> Iterator[CheckResult]:
         """Yield how the contract's own state differs, or that logs up to it are missing."""
         if not isinstance(stands, LedgerSnapshot):

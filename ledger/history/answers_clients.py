@@ -181,11 +181,7 @@ def client_rounds_page(
         links, ended = history.path.round_links(each.round), end_block(history, each)
         given = {"round": each.round, "status": each.status, "ended": ended, "links": links}
         rounds.append(part_entry(_CLIENT_ROUND, part, **given))
-    return {
-        "rounds": rounds,
-        "scanned": page.scanned,
-        "next_cursor": page.next_cursor,
-    }
+    return {"rounds": rounds, "scanned": page.scanned, "next_cursor": page.next_cursor}
 
 
 class DigestPlace(Response):

@@ -187,12 +187,7 @@ class SeriesAnswer(Answer):
 
 
 def series_response(rounds: Iterable[HistoryRound], folder: RunPaths | None) -> SeriesAnswer:
-    """Return a run's rounds as columns of equal length.
-
-    Args:
-        rounds: ascending, by their openings and ends.
-        folder: of the run, for its claims; None where it is not available.
-    """
+    """Return a run's rounds, ascending, as columns; its folder, if available, has the claims."""
     points, claimed = list(rounds), None
     state: ClaimsState = "absent"
     if folder is not None:

@@ -70,11 +70,7 @@ class Vector(Response):
 
 
 def score_vector(blobs: BlobReader, digest: Digest) -> tuple[Vector | None, bool]:
-    """Return a score vector, and whether its blob was available.
-
-    Args:
-        digest: its sha256; a member may sign the digest of anything.
-    """
+    """Return a score vector, if the signed digest is of one, and whether its blob was available."""
     try:
         vector = decode_vector(blobs.get(digest, MAX_VECTOR_BYTES))
     except (BlobError, EncodingError) as error:

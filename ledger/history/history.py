@@ -112,11 +112,7 @@ def _matches(history: FoldedHistory, query: RoundQuery, round_: HistoryRound) ->
 def has_role(
     history: FoldedHistory, round_: HistoryRound, client: ClientId, role: AskedRole
 ) -> bool:
-    """Return whether a client was or did something in a round; see `Participation` for the terms.
-
-    Args:
-        role: "any" is a trainer or a member.
-    """
+    """Return whether a client was or did something in a round; "any" is trainer or member."""
     decided, is_member = round_.decided, client in round_.committee
     accepted = () if decided is None else decided.accepted
     match role:
@@ -201,11 +197,9 @@ class DeploymentFold:
         block: Block | None = None,
         final: int | None = None,
     ) -> FoldedHistory:
-        """Return the history as of a block.
+        """Return the history as of a block, with the number of the newest final one.
 
-        Args:
-            block: None for the newest one.
-            final: number of the newest final block; None to ask the chain.
+        None stands for the newest block, and for the number that the chain gives.
         """
         chain, fixed = ledger.chain, ledger.deployment()
         block = chain.head() if block is None else block
@@ -386,10 +380,7 @@ class FoldedHistory:
         return round_
 
     def known(self, client: int, *, is_registered: bool = False) -> ClientId:
-        """Return one of the deployment's clients, or of those registered so far.
-
-        Any other number raises UnknownClientError.
-        """
+        """Return a client of the run, or one registered so far (UnknownClientError)."""
         clients = len(self.registered()) if is_registered else self.fixed.clients
         if client >= clients:
             raise UnknownClientError(f"client {client} is not registered; there are {clients}")

@@ -34,12 +34,7 @@ from ledger.protocol.inputs import (
     participants_of,
     window_end,
 )
-from ledger.protocol.ledger_state import (
-    ClientBanned,
-    Deployment,
-    RoundAbandoned,
-    RoundDecided,
-)
+from ledger.protocol.ledger_state import ClientBanned, Deployment, RoundAbandoned, RoundDecided
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,
@@ -492,11 +487,7 @@ def digests_of_deployment(fixed: Deployment) -> Iterator[Occurrence]:
 
 
 def digests_of_events(events: Iterable[RecordedEvent], number: int) -> Iterator[Occurrence]:
-    """Yield block and transaction hashes, heads after bans, and commitments of one round.
-
-    Args:
-        number: of the round; 0 for the registration.
-    """
+    """Yield hashes, heads after bans, and commitments of a round; 0 is the registration."""
     for recorded in events:
         event, transaction = recorded.event, Digest(recorded.transaction_hash)
         yield Occurrence(number, DigestKind.BLOCK, NO_CLIENT, Digest(recorded.block_hash))

@@ -341,8 +341,7 @@ def check_registry(
 ) -> Iterator[StepResult]:
     """Yield how the contract's registrations differ from those that were sent to it.
 
-    Args:
-        believes_registry: whether clients were registered by a transaction that cannot be read.
+    The rest cannot be compared while a registration is only believed: its call cannot be read.
     """
     pair = snapshot.registered, len(state.registry)
     yield from compared(None, STATE_DIFFERS, *pair, "registered")

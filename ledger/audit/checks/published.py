@@ -13,12 +13,7 @@ from itertools import groupby
 
 import numpy as np
 
-from ledger.audit.checks.chain import (
-    OWN_RULE_MISSING,
-    UPDATES_MISSING,
-    VECTORS_UNUSABLE,
-    compared,
-)
+from ledger.audit.checks.chain import OWN_RULE_MISSING, UPDATES_MISSING, VECTORS_UNUSABLE, compared
 from ledger.audit.evidence import (
     Accusations,
     BlobFailure,
@@ -248,9 +243,8 @@ def check_means(evidence: RoundEvidence) -> Iterator[StepResult]:
     if ranking is None:
         yield MissingInput(VECTORS_UNUSABLE, event.round)
         return
-    true = {word_client(word): word for word in ranking.words}
-    for word in event.ranking:
-        client = word_client(word)
+    true = dict(zip(map(word_client, ranking.words), ranking.words, strict=True))
+    for client, word in zip(map(word_client, event.ranking), event.ranking, strict=True):
         if true.get(client, word) != word:
             values = (repr(float_from_bits(bits >> 32)) for bits in (word, true[client]))
             yield Contradiction(DISTANCE_DIFFERS, event.round, (client,), "", *values)

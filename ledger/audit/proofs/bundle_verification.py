@@ -24,11 +24,7 @@ from ledger.audit.evidence import ReplayedRound, RunStart
 from ledger.audit.proofs.container import BundleFile, write_container
 from ledger.audit.proofs.documents import manifest_bytes
 from ledger.audit.proofs.proof import RoundBundle, rounds_of_models
-from ledger.audit.proofs.recorded import (
-    TrustedContract,
-    make_bundle,
-    read_trusted_contract,
-)
+from ledger.audit.proofs.recorded import TrustedContract, make_bundle, read_trusted_contract
 from ledger.audit.proofs.verification import (
     Caveat,
     StepName,
@@ -113,14 +109,11 @@ def verify_bundle(
     distances: Distances | None = None,
     rules: tuple[str, ...] = (),
 ) -> RoundVerification:
-    """Return the result of checking a round.
+    """Return the result of checking a round; see `AuditOptions` for distances and rules.
 
     Args:
         blobs: those of the bundle, or of any other store.
-        trusted: what the caller takes for true; None for nothing, which proves nothing.
-        distances: how true distances are computed; None for the fastest that is here.
-        rules: files or packages of the run's own rules; code runs only if its digest is the
-            document's.
+        trusted: None for nothing, which proves nothing.
     """
     if rules:
         # Before anything else: a round without a decision computes no rule.
@@ -341,10 +334,7 @@ class RoundExport:
 def export_bundle(
     ledger: CommitteeLedger, blobs: BlobReader, round_number: int, path: Path
 ) -> RoundVerification:
-    """Write a round's bundle into a file, whole or not at all, and return the check of the round.
-
-    An existing file is replaced.
-    """
+    """Write a round's bundle into a file, whole or not at all; return the check of the round."""
     export = prepare_export(ledger, blobs, round_number)
     write_container(path, export.manifest, export.blobs.read, export.blobs)
     return export.verification

@@ -170,11 +170,7 @@ def optional(form: Form[T]) -> Form[T | None]:
 
 
 def record(build: Callable[..., T], **fields: Form[Any] | Derived) -> Form[T]:
-    """Return the form of an object with exactly these fields, in this order.
-
-    Args:
-        build: makes the value from the fields that do not follow from others.
-    """
+    """Return the form of an object with exactly these fields; derived ones are not built from."""
     given = {key: field for key, field in fields.items() if isinstance(field, Form)}
     derived = {key: field for key, field in fields.items() if isinstance(field, Derived)}
 
