@@ -93,6 +93,76 @@ class AuditOptions:
     workers: AuditWorkers | None = None  # processes that check rounds; None for all in this one
 
 
+@dataclass
+class AuditLog:
+    """Contradictions and missing inputs by step, findings and counts."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+    finding_counts: Counter[str] = field(default_factory=Counter)
+    remarks: int = 0
+    steps: dict[AuditStep, StepReport] = field(
+        default_factory=lambda: {
+            step: StepReport(step, step.title, StepOutcome.PASSED, None, 0, (), 0)
+            for step in AuditStep
+        }
+    )
+
+    def take(self, found: CheckResult, *, is_final: bool = True) -> None:
+        """Add a result; the first contradiction of each step is kept.
+
+        One that rests on a block that may be taken back proves nothing yet, neither against the
+        record nor against a client.
+        """
+        step, result = self.steps[found.step], found.result
+        match result:
+            case Contradiction() if is_final:
+                self.steps[found.step] = replace(
+                    step,
+                    outcome=StepOutcome.FAILED,
+                    contradiction=step.contradiction or result,
+                    contradictions=step.contradictions + 1,
+                )
+            case Contradiction():
+                self.steps[found.step] = _with_missing(step, _not_final(result))
+            case MissingInput():
+                self.steps[found.step] = _with_missing(step, result)
+            case Finding(kind=kind):
+                self.finding_counts[str(kind)] += 1
+                self.remarks += kind.is_remark
+                if len(self.findings) < MAX_FINDINGS:
+                    self.findings.append(result if is_final else replace(result, proven=False))
+            case CountIncrement(count, number):
+                self.counts[count] += number
+
+    def withdraw(self) -> None:
+        """Take every contradiction back: the chain that they were read from has changed."""
+        for name, step in self.steps.items():
+            if step.contradiction is not None:
+                missing = _not_final(step.contradiction)
+                open_step = replace(step, outcome=StepOutcome.NOT_CHECKABLE, contradictions=0)
+                self.steps[name] = _with_missing(replace(open_step, contradiction=None), missing)
+
+
+def _with_missing(step: StepReport, missing: MissingInput) -> StepReport:
+    if missing in step.missing:
+        return step
+    is_failed = step.outcome is StepOutcome.FAILED
+    is_named = len(step.missing) < MAX_NAMED
+    return replace(
+        step,
+        outcome=step.outcome if is_failed else StepOutcome.NOT_CHECKABLE,
+        missing=(*step.missing, missing) if is_named else step.missing,
+        missing_count=step.missing_count + 1,
+    )
+
+
+def _not_final(contradiction: Contradiction) -> MissingInput:
+    """Return what remains of a contradiction that rests on a block that may be taken back."""
+    at, clients = contradiction.round, contradiction.clients
+    return MissingInput(NOT_FINAL, at, clients, detail=str(contradiction.fact))
+
+
 def audit(  # noqa: PLR0913 - what an auditor may know before
     ledger: CommitteeLedger,
     blobs: BlobReader,
@@ -121,25 +191,26 @@ def audit(  # noqa: PLR0913 - what an auditor may know before
     return running.report(strict=strict)
 
 
+@dataclass
 class _Audit:
-    def __init__(
-        self,
-        ledger: CommitteeLedger,
-        blobs: BlobReader,
-        options: AuditOptions,
-        prior: PriorKnowledge,
-    ) -> None:
-        self._ledger = ledger
-        self._blobs = blobs
-        self._options = options
-        self._prior = prior
-        self._log = AuditLog()
-        self._archive = Archive(blobs)
+    _ledger: CommitteeLedger
+    _blobs: BlobReader
+    _options: AuditOptions
+    _prior: PriorKnowledge
+    _reader: RunReader | None = None
+    _final: int = -1
+    _is_stable: bool = False
+    _log: AuditLog = field(default_factory=AuditLog)
+    _missing: list[MissingPayload] = field(default_factory=list)
+    _unconfirmed: deque[CheckResult] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self._archive = Archive(self._blobs)
         self._deployment: dict[str, Any] = {
             "protocol": PROTOCOL_VERSION,
-            "address": ledger.address,
-            "chain_id": ledger.chain.chain_id,
-            "genesis_hash": to_hex(ledger.chain.genesis_hash),
+            "address": self._ledger.address,
+            "chain_id": self._ledger.chain.chain_id,
+            "genesis_hash": to_hex(self._ledger.chain.genesis_hash),
             "head_block": 0,
             "head_block_hash": "",
             "final_block": None,
@@ -147,11 +218,6 @@ class _Audit:
             "head": "",
             **NOTHING_FINAL,
         }
-        self._reader: RunReader | None = None
-        self._final = -1
-        self._missing: list[MissingPayload] = []
-        self._is_stable = False
-        self._unconfirmed: deque[CheckResult] = deque()
 
     def read(self) -> None:
         try:
@@ -279,73 +345,3 @@ def _unconfirmed(found: CheckResult) -> CheckResult:
             return replace(found, result=replace(finding, proven=False))
         case _:
             return found
-
-
-@dataclass
-class AuditLog:
-    """Contradictions and missing inputs by step, findings and counts."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    findings: list[Finding] = field(default_factory=list)
-    finding_counts: Counter[str] = field(default_factory=Counter)
-    remarks: int = 0
-    steps: dict[AuditStep, StepReport] = field(
-        default_factory=lambda: {
-            step: StepReport(step, step.title, StepOutcome.PASSED, None, 0, (), 0)
-            for step in AuditStep
-        }
-    )
-
-    def take(self, found: CheckResult, *, is_final: bool = True) -> None:
-        """Add a result; the first contradiction of each step is kept.
-
-        One that rests on a block that may be taken back proves nothing yet, neither against the
-        record nor against a client.
-        """
-        step, result = self.steps[found.step], found.result
-        match result:
-            case Contradiction() if is_final:
-                self.steps[found.step] = replace(
-                    step,
-                    outcome=StepOutcome.FAILED,
-                    contradiction=step.contradiction or result,
-                    contradictions=step.contradictions + 1,
-                )
-            case Contradiction():
-                self.steps[found.step] = _with_missing(step, _not_final(result))
-            case MissingInput():
-                self.steps[found.step] = _with_missing(step, result)
-            case Finding(kind=kind):
-                self.finding_counts[str(kind)] += 1
-                self.remarks += kind.is_remark
-                if len(self.findings) < MAX_FINDINGS:
-                    self.findings.append(result if is_final else replace(result, proven=False))
-            case CountIncrement(count, number):
-                self.counts[count] += number
-
-    def withdraw(self) -> None:
-        """Take every contradiction back: the chain that they were read from has changed."""
-        for name, step in self.steps.items():
-            if step.contradiction is not None:
-                missing = _not_final(step.contradiction)
-                open_step = replace(step, outcome=StepOutcome.NOT_CHECKABLE, contradictions=0)
-                self.steps[name] = _with_missing(replace(open_step, contradiction=None), missing)
-
-
-def _with_missing(step: StepReport, missing: MissingInput) -> StepReport:
-    if missing in step.missing:
-        return step
-    is_failed = step.outcome is StepOutcome.FAILED
-    is_named = len(step.missing) < MAX_NAMED
-    return replace(
-        step,
-        outcome=step.outcome if is_failed else StepOutcome.NOT_CHECKABLE,
-        missing=(*step.missing, missing) if is_named else step.missing,
-        missing_count=step.missing_count + 1,
-    )
-
-
-def _not_final(contradiction: Contradiction) -> MissingInput:
-    """Return what remains of a contradiction that rests on a block that may be taken back."""
-    at, clients = contradiction.round, contradiction.clients
-    return MissingInput(NOT_FINAL, at, clients, detail=str(contradiction.fact))

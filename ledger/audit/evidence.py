@@ -7,7 +7,7 @@ outcome.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
 from itertools import pairwise
@@ -358,16 +358,14 @@ def _holds(incident: Incident, evidence: RoundEvidence, proposals: _Proposals) -
     return proposals.is_wrong(incident)
 
 
+@dataclass
 class _Proposals:
     """Judges the records of requests that did not become decisions, each record once."""
 
-    def __init__(
-        self, evidence: RoundEvidence, model: NDArray[np.float32] | None, archive: Archive
-    ) -> None:
-        self._round = evidence
-        self._model = model
-        self._archive = archive
-        self._judged: dict[Digest, Judgement | bool] = {}
+    _round: RoundEvidence
+    _model: NDArray[np.float32] | None
+    _archive: Archive
+    _judged: dict[Digest, Judgement | bool] = field(default_factory=dict)
 
     def is_wrong(self, incident: Incident) -> bool:
         """Say whether a signed request contradicts the chain, its record or what follows."""

@@ -196,13 +196,12 @@ class ReadingEndedError(Exception):
         super().__init__(str(results))
 
 
+@dataclass
 class TransactionReader:
     """Reads a contract's transactions, oldest first, and yields what disagrees about them."""
 
-    def __init__(self, ledger: CommitteeLedger) -> None:
-        self._ledger = ledger
-        self._chain: ChainReader = ledger.chain
-        self._block: Block | None = None
+    _ledger: CommitteeLedger
+    _block: Block | None = None  # of the transaction before
 
     def read(self, to_block: int) -> Iterator[RecordedTransaction | CheckResult]:
         """Yield every transaction that left an event, and what is wrong among their logs."""
@@ -226,7 +225,7 @@ class TransactionReader:
 
     def _logs(self, first: int, last: int) -> list[Log]:
         try:
-            return self._chain.logs(LogQuery(self._ledger.address, [], first, last))
+            return self._ledger.chain.logs(LogQuery(self._ledger.address, [], first, last))
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:
@@ -242,7 +241,7 @@ class TransactionReader:
         """Return what the log's transaction asks of the contract, or why it is not available."""
         number, subject, other = log.block_number, to_hex(log.transaction_hash), ""
         try:
-            transaction = self._chain.transaction(log.transaction_hash)
+            transaction = self._ledger.chain.transaction(log.transaction_hash)
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:
@@ -265,7 +264,7 @@ class TransactionReader:
 
     def _context(self, logs: tuple[Log, ...], found: list[CheckResult]) -> BlockContext | None:
         number, last = logs[0].block_number, self._block
-        subject, block = str(number), read_block(self._chain, number)
+        subject, block = str(number), read_block(self._ledger.chain, number)
         if not isinstance(block, Block):
             found += block
             return None

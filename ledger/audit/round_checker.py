@@ -92,13 +92,13 @@ class Milestone:
     is_confirmed: bool
 
 
+@dataclass
 class EvidenceReader:
     """Checks what the replay gave of each round, and makes tasks of the decided ones."""
 
-    def __init__(self, start: RunStart) -> None:
-        self.ended = 0
-        self._start = start
-        self._began: dict[int, Digest] = {}
+    start: RunStart
+    ended: int = 0
+    _began: dict[int, Digest] = field(default_factory=dict)  # models by the round they began
 
     def read(
         self, replayed: ReplayedRound, *, is_trusted: bool = False
@@ -124,7 +124,7 @@ class EvidenceReader:
         end = window_end(sizes, before.opened_block)
         closing = round_closing(end, participants.expected, end, replayed.commitments)
         assert closing is not None, "the window's end closes it"
-        event, document = replayed.decided, self._start.document
+        event, document = replayed.decided, self.start.document
         if event is not None:
             base = rounds.check_base(event, block, closing)
             sampling = chain.check_sampling(event, participants.trainers)
@@ -133,7 +133,7 @@ class EvidenceReader:
         commitments = rounds.check_commitments(replayed, participants, closing)
         found += results_of(block, (AuditStep.COMPLETENESS, commitments))
         if document is not None and event is not None and not is_trusted:
-            identity = document.parameters, self._start.domain, registry, at
+            identity = document.parameters, self.start.domain, registry, at
             inputs = Inputs(*identity, before.seed, participants, closing)
             needs = inputs.needs_displacement
             first = window_start(at) if needs else at
@@ -143,64 +143,12 @@ class EvidenceReader:
         return found
 
 
-class RoundChecker:
-    """Checks rounds one after the other; holds the blobs of one, and the newest model."""
-
-    def __init__(
-        self,
-        blobs: BlobReader,
-        distances: Distances,
-        models: ModelChain | None = None,  # the model that the next round begins with, if known
-        rules: tuple[str, ...] = (),  # files or packages of own rules that the auditor names
-    ) -> None:
-        self.models = ModelChain() if models is None else models
-        self._blobs = blobs
-        self._distances = distances
-        self._rules = rules
-
-    def start_from(self, task: RoundTask) -> bool:
-        """Read the model that a round begins with; return whether its blob is available."""
-        dimension = task.inputs.parameters.dimension
-        return self.models.start_from(task.model, dimension, Archive(self._blobs))
-
-    def check(self, task: RoundTask) -> CheckedRound:
-        """Return the results of a round's record and blobs, and go on to its model."""
-        self.start_from(task)
-        archive, event, models, block = Archive(self._blobs), task.event, self.models, task.block
-        displacement = models.displacement_of(task.inputs, task.origin, archive)
-        rules = use_rules(task.inputs.parameters, self._rules)
-        evidence = read_round_evidence(
-            task.inputs, event, archive, self._distances, displacement, rules
-        )
-        record, commitments = evidence.record, task.inputs.closing.commitments
-        unread = not_served(block, chain.RECORD_UNREADABLE, event.round) if record is None else ()
-        accusations = read_accusations(evidence, models.vector, archive)
-        model = models.follow(evidence, archive)
-        results = results_of(
-            block,
-            (AuditStep.CERTIFICATES, rounds.check_accusations(evidence, accusations)),
-            (AuditStep.BLOBS, published.check_blobs(evidence, model, accusations)),
-            (AuditStep.DISTANCES, published.check_distances(evidence)),
-            (AuditStep.MEANS, published.check_means(evidence)),
-            (AuditStep.RANKING, rounds.check_ranking(evidence)),
-            (AuditStep.MODEL, published.check_model(model, event.round)),
-            (AuditStep.COMPLETENESS, rounds.check_record(evidence, accusations)),
-        )
-        missing = (
-            MissingPayload(block, event.round, dropout.client, commitments[dropout.client])
-            for dropout in (() if record is None else record.dropouts)
-            if dropout.reason is DropoutReason.PAYLOAD_MISSING and dropout.client in commitments
-        )
-        read = archive.blobs_read, archive.bytes_read
-        return CheckedRound((*unread, *results), tuple(missing), frozenset(archive.named), *read)
-
-
+@dataclass
 class ModelChain:
     """The newest global model; `vector` is None if it could neither be read nor recomputed."""
 
-    def __init__(self) -> None:
-        self.vector: NDArray[np.float32] | None = None
-        self._digest: Digest | None = None
+    vector: NDArray[np.float32] | None = None
+    _digest: Digest | None = None
 
     def begin(self, digest: Digest, dimension: int, archive: Archive) -> ModelStep:
         return ModelStep(digest, *self._read(digest, dimension, None, archive))
@@ -260,6 +208,52 @@ def _model(data: bytes | UnavailableBlob, dimension: int) -> tuple[NDArray[np.fl
     return decoded(partial(vector_from_bytes, dimension=dimension), data)
 
 
+@dataclass
+class RoundChecker:
+    """Checks rounds one after the other; holds the blobs of one, and the newest model."""
+
+    blobs: BlobReader
+    distances: Distances
+    models: ModelChain = field(default_factory=ModelChain)  # which the next round begins with
+    rules: tuple[str, ...] = ()  # files or packages of own rules that the auditor names
+
+    def start_from(self, task: RoundTask) -> bool:
+        """Read the model that a round begins with; return whether its blob is available."""
+        dimension = task.inputs.parameters.dimension
+        return self.models.start_from(task.model, dimension, Archive(self.blobs))
+
+    def check(self, task: RoundTask) -> CheckedRound:
+        """Return the results of a round's record and blobs, and go on to its model."""
+        self.start_from(task)
+        archive, event, models, block = Archive(self.blobs), task.event, self.models, task.block
+        displacement = models.displacement_of(task.inputs, task.origin, archive)
+        rules = use_rules(task.inputs.parameters, self.rules)
+        evidence = read_round_evidence(
+            task.inputs, event, archive, self.distances, displacement, rules
+        )
+        record, commitments = evidence.record, task.inputs.closing.commitments
+        unread = not_served(block, chain.RECORD_UNREADABLE, event.round) if record is None else ()
+        accusations = read_accusations(evidence, models.vector, archive)
+        model = models.follow(evidence, archive)
+        results = results_of(
+            block,
+            (AuditStep.CERTIFICATES, rounds.check_accusations(evidence, accusations)),
+            (AuditStep.BLOBS, published.check_blobs(evidence, model, accusations)),
+            (AuditStep.DISTANCES, published.check_distances(evidence)),
+            (AuditStep.MEANS, published.check_means(evidence)),
+            (AuditStep.RANKING, rounds.check_ranking(evidence)),
+            (AuditStep.MODEL, published.check_model(model, event.round)),
+            (AuditStep.COMPLETENESS, rounds.check_record(evidence, accusations)),
+        )
+        missing = (
+            MissingPayload(block, event.round, dropout.client, commitments[dropout.client])
+            for dropout in (() if record is None else record.dropouts)
+            if dropout.reason is DropoutReason.PAYLOAD_MISSING and dropout.client in commitments
+        )
+        read = archive.blobs_read, archive.bytes_read
+        return CheckedRound((*unread, *results), tuple(missing), frozenset(archive.named), *read)
+
+
 ROUND_BYTES = 3_000_000
 """Cost of the rest of a round, as so many bytes of blobs."""
 ROUNDS_PER_BATCH = 4
@@ -301,7 +295,7 @@ def parallel_checks(
     workers: AuditWorkers,
     distances: Distances | None,
     rules: tuple[str, ...],
-    fresh: Callable[[ModelChain | None], RoundChecker],
+    fresh: Callable[..., RoundChecker],
     models: ModelChain,
 ) -> Iterator[Callable[[Iterator[ReadItem]], Iterator[CheckedItem]]]:
     """Open processes that check rounds; all end with the context.
@@ -315,60 +309,54 @@ def parallel_checks(
     """
     given = workers.blobs, distances, rules
     with worker_pool(workers.processes, _Worker.begin, given) as pool:
-        yield _InOrder(pool, workers, fresh, models).checked
+        yield _InOrder(pool, workers, fresh, fresh(models), workers.start_after_bytes).checked
 
 
+@dataclass
 class _InOrder:
     """Gives decided rounds to processes, and yields everything in the order of reading."""
 
-    def __init__(
-        self,
-        pool: ProcessPoolExecutor,
-        workers: AuditWorkers,
-        fresh: Callable[[ModelChain | None], RoundChecker],
-        models: ModelChain,
-    ) -> None:
-        self._pool = pool
-        self._most = MAX_WAITING_BATCHES * workers.processes
-        self._left_here = workers.start_after_bytes
-        self._fresh = fresh
-        self._here = fresh(models)
-        self._before: list[RoundTask] = []  # the rounds that were checked last
-        self._is_here = True  # whether they were checked in this process
-        self._filling = _Batch()
-        self._running: deque[_Batch] = deque()
+    pool: ProcessPoolExecutor
+    workers: AuditWorkers
+    fresh: Callable[..., RoundChecker]
+    here: RoundChecker
+    left_here: int  # bytes of blobs to check in this process before the others start
+    before: list[RoundTask] = field(default_factory=list)  # the rounds that were checked last
+    is_here: bool = True  # whether they were checked in this process
+    filling: _Batch = field(default_factory=_Batch)
+    running: deque[_Batch] = field(default_factory=deque)
 
     def checked(self, seen: Iterator[ReadItem]) -> Iterator[CheckedItem]:
         for item in seen:
-            if self._left_here > 0:
+            if self.left_here > 0:
                 if isinstance(item, RoundTask):
-                    found = self._here.check(item)
-                    self._left_here -= found.bytes_read + ROUND_BYTES
-                    self._before = [item]
+                    found = self.here.check(item)
+                    self.left_here -= found.bytes_read + ROUND_BYTES
+                    self.before = [item]
                     yield found
                 else:
                     yield item
                 continue
-            self._filling.items.append(item)
-            if len(self._filling.tasks) == ROUNDS_PER_BATCH:
+            self.filling.items.append(item)
+            if len(self.filling.tasks) == ROUNDS_PER_BATCH:
                 self._submit()
-            yield from self._ready(self._most)
+            yield from self._ready(MAX_WAITING_BATCHES * self.workers.processes)
         self._submit()
         yield from self._ready(0)
 
     def _submit(self) -> None:
-        batch, self._filling = self._filling, _Batch()
+        batch, self.filling = self.filling, _Batch()
         if batch.tasks:
-            batch.future = self._pool.submit(_Worker.check, batch.tasks)
-        self._running.append(batch)
+            batch.future = self.pool.submit(_Worker.check, batch.tasks)
+        self.running.append(batch)
 
     def _ready(self, most: int) -> Iterator[CheckedItem]:
         """Yield finished batches from the front; wait for it while more than `most` are running."""
-        while self._running:
-            future = self._running[0].future
-            if future is not None and not future.done() and len(self._running) <= most:
+        while self.running:
+            future = self.running[0].future
+            if future is not None and not future.done() and len(self.running) <= most:
                 return
-            batch = self._running.popleft()
+            batch = self.running.popleft()
             found = iter(self._found(batch))
             for item in batch.items:
                 yield next(found) if isinstance(item, RoundTask) else item
@@ -378,12 +366,12 @@ class _InOrder:
         found = [] if batch.future is None else batch.future.result()
         is_here = found is None
         if found is None:
-            if not self._is_here:
-                self._here = self._fresh(None)
-                for task in self._before:
-                    self._here.check(task)
-            found = [self._here.check(task) for task in batch.tasks]
-        self._before, self._is_here = batch.tasks, is_here
+            if not self.is_here:
+                self.here = self.fresh()
+                for task in self.before:
+                    self.here.check(task)
+            found = [self.here.check(task) for task in batch.tasks]
+        self.before, self.is_here = batch.tasks, is_here
         return found
 
 
