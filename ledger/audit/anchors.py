@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from ledger.audit.checks import chain as facts
 from ledger.audit.report import (
@@ -30,6 +30,7 @@ from ledger.audit.report import (
     not_served,
     plain,
 )
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Block, ChainDamagedError, ChainReader
 from ledger.io.parsing import parse_json
 from ledger.protocol import types
@@ -38,9 +39,6 @@ from ledger.protocol.encoding import sha256, to_hex
 from ledger.protocol.errors import ChainError, CmflError
 from ledger.protocol.types import PROTOCOL_VERSION, Digest
 from ledger.transparency.policy import CheckpointEvidence
-
-if TYPE_CHECKING:
-    from ledger.chain.contract.ledger import CommitteeLedger
 
 
 @dataclass(frozen=True, slots=True)

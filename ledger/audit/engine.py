@@ -1,9 +1,9 @@
 """The audit of a whole run from chain and blobs alone, trusting neither index nor API.
 
-The backbone is a replay: every transaction to the contract goes through the executable
-specification again (`replay.py`), which must give the recorded events and the contract's state.
-What the chain cannot enforce - distances, means, the model - is judged from the round's record and
-its blobs by the functions that members call before they vote (`ledger.protocol.judgement`).
+Every transaction to the contract goes through the executable specification again (`replay.py`),
+which must give the recorded events and the contract's state. The functions that members call before
+they vote (`ledger.protocol.judgement`) judge what the chain cannot enforce, from the round's record
+and its blobs: distances, means and the model.
 
 One snapshot of the chain is read (`run_reader.py`); the ten checks (`checks/`) turn each round and
 its evidence into results. This process reads transactions, seeds and heads, which follow from one
@@ -31,6 +31,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from ledger.audit import round_checker
 from ledger.audit.anchors import ChainAnchor, EarlierAudit, PriorKnowledge
 from ledger.audit.checks.chain import LOGS_INCOMPLETE, NOT_FINAL
 from ledger.audit.checks.rounds import PAYLOAD_APPEARED
@@ -50,18 +51,6 @@ from ledger.audit.report import (
     StepOutcome,
     StepReport,
     WitnessedRounds,
-)
-from ledger.audit.round_checker import (
-    AuditWorkers,
-    CheckedItem,
-    CheckedRound,
-    Milestone,
-    MissingPayload,
-    ModelChain,
-    ReadItem,
-    RoundChecker,
-    RoundTask,
-    parallel_checks,
 )
 from ledger.audit.run_reader import NOTHING_FINAL, RunReader, unreadable
 from ledger.chain.contract.ledger import CommitteeLedger
@@ -90,7 +79,7 @@ class AuditOptions:
     # Files, or names of packages, with the run's own distance and scoring; code is run only if it
     # is named here and its digest is the run document's.
     rules: tuple[str, ...] = ()
-    workers: AuditWorkers | None = None  # processes that check rounds; None for all in this one
+    workers: round_checker.AuditWorkers | None = None  # None to check all in this process
 
 
 @dataclass
@@ -201,7 +190,7 @@ class _Audit:
     _final: int = -1
     _is_stable: bool = False
     _log: AuditLog = field(default_factory=AuditLog)
-    _missing: list[MissingPayload] = field(default_factory=list)
+    _missing: list[round_checker.MissingPayload] = field(default_factory=list)
     _unconfirmed: deque[CheckResult] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
@@ -270,16 +259,16 @@ class _Audit:
             "final_block": None if anchor.final is None else anchor.final.number,
         }
         view = CommitteeLedger(chain, self._ledger.address, self._ledger.from_block)
-        options, models = self._options, ModelChain()
+        options, models = self._options, round_checker.ModelChain()
         workers, rules = options.workers, options.rules
         reader = RunReader(view, self._archive, models, anchor, self._prior, rules)
         self._reader, self._final = reader, anchor.final_number
         compute = options.distances or fast_distances(usable_cores())
-        fresh = partial(RoundChecker, self._blobs, compute, rules=rules)
+        fresh = partial(round_checker.RoundChecker, self._blobs, compute, rules=rules)
         with (
             nullcontext(partial(_check_in_turn, fresh(models)))
             if workers is None
-            else parallel_checks(workers, options.distances, rules, fresh, models)
+            else round_checker.parallel_checks(workers, options.distances, rules, fresh, models)
         ) as checked:
             for item in checked(reader.observe()):
                 self._take(item)
@@ -292,15 +281,15 @@ class _Audit:
         if not self._is_stable:
             self._log.withdraw()
 
-    def _take(self, item: CheckedItem) -> None:
+    def _take(self, item: round_checker.CheckedItem) -> None:
         match item:
-            case CheckedRound():
+            case round_checker.CheckedRound():
                 self._unconfirmed += item.results
                 self._log.counts["blobs"] += item.blobs_read
                 self._log.counts["bytes"] += item.bytes_read
                 self._archive.named.update(item.named)
                 self._missing += item.missing
-            case Milestone(done, total, is_confirmed):
+            case round_checker.Milestone(done, total, is_confirmed):
                 if is_confirmed:
                     self._release(is_confirmed=True)
                 if self._options.progress is not None:
@@ -330,9 +319,11 @@ class _Audit:
                     yield CheckResult(AuditStep.COMPLETENESS, finding, missing.block)
 
 
-def _check_in_turn(checker: RoundChecker, items: Iterator[ReadItem]) -> Iterator[CheckedItem]:
+def _check_in_turn(
+    checker: round_checker.RoundChecker, items: Iterator[round_checker.ReadItem]
+) -> Iterator[round_checker.CheckedItem]:
     for item in items:
-        yield checker.check(item) if isinstance(item, RoundTask) else item
+        yield checker.check(item) if isinstance(item, round_checker.RoundTask) else item
 
 
 def _unconfirmed(found: CheckResult) -> CheckResult:

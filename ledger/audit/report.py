@@ -12,17 +12,10 @@ from datetime import UTC, datetime
 from enum import Enum, IntEnum, StrEnum
 from typing import Any, Protocol, Self, TypeAlias
 
+from ledger.protocol import types
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import StatementKind
-from ledger.protocol.types import (
-    DROPOUTS,
-    PHASES,
-    REFUSALS,
-    ClientId,
-    DropoutReason,
-    Phase,
-    RefusalReason,
-)
+from ledger.protocol.types import ClientId, DropoutReason, Phase, RefusalReason
 from ledger.transparency.policy import CheckpointEvidence
 
 _STATEMENTS: dict[StatementKind, str] = {
@@ -37,9 +30,9 @@ def reason_text(
 ) -> str:
     """Return a reason, or the kind of statement that was signed twice, in words."""
     if isinstance(code, DropoutReason):
-        return DROPOUTS[code]
+        return types.DROPOUTS[code]
     if isinstance(code, RefusalReason):
-        return REFUSALS[code] + (f": that to client {listed(victims)}" if victims else "")
+        return types.REFUSALS[code] + (f": that to client {listed(victims)}" if victims else "")
     return "" if code is None else _STATEMENTS[code]
 
 
@@ -294,7 +287,7 @@ class VoteSlot(Reported):
         if self.phase == 0:
             return f" in round {self.round}"
         # Two votes for a phase that does not exist are two votes as well.
-        phases = {int(phase): name for phase, name in PHASES.items()}
+        phases = {int(phase): name for phase, name in types.PHASES.items()}
         phase = phases.get(self.phase, f"phase {int(self.phase)}")
         return f" in view {self.view + 1} of {phase} of round {self.round}"
 

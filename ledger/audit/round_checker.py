@@ -378,22 +378,16 @@ class _InOrder:
 class _Worker:
     """State of a worker process between batches."""
 
-    blobs: ClassVar[BlobReader]
-    distances: ClassVar[Distances]
-    rules: ClassVar[tuple[str, ...]]
+    fresh: ClassVar[Callable[[], RoundChecker]]
 
     @classmethod
     def begin(
         cls, blobs: Callable[[], BlobReader], distances: Distances | None, rules: tuple[str, ...]
     ) -> None:
-        cls.rules = rules
-        cls.blobs = blobs()
-        cls.distances = fast_distances(1) if distances is None else distances
+        cls.fresh = partial(RoundChecker, blobs(), distances or fast_distances(1), rules=rules)
 
     @classmethod
     def check(cls, tasks: list[RoundTask]) -> list[CheckedRound] | None:
         """Return the results of rounds in a row; None if the first one's model is not available."""
-        checker = RoundChecker(cls.blobs, cls.distances, rules=cls.rules)
-        if not checker.start_from(tasks[0]):
-            return None
-        return [checker.check(task) for task in tasks]
+        checker = cls.fresh()
+        return [checker.check(task) for task in tasks] if checker.start_from(tasks[0]) else None

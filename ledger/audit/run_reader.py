@@ -250,11 +250,9 @@ class RunReader:
         if not isinstance(stands, LedgerSnapshot):
             yield from stands
             return
-        difference = None if self.ledger.chain.node is None else reached.difference(stands)
-        if difference is not None:
-            error = IncompleteLogsError(
-                self.ledger.chain.node, f"up to block {number} {difference}"
-            )
+        node = self.ledger.chain.node
+        if node is not None and (difference := reached.difference(stands)) is not None:
+            error = IncompleteLogsError(node, f"up to block {number} {difference}")
             # Either logs are missing or the state is false: both are the node's fault.
             yield from not_served(number, facts.LOGS_INCOMPLETE, detail=str(error))
             return

@@ -115,9 +115,7 @@ class RoundsAnswer(Answer):
     """A page of rounds; with filters, one page examines a limited number of rounds."""
 
     rounds: list[RoundSummary] | list[FullRound]
-    scanned: Annotated[
-        fields.Count, doc("rounds that this page examined; a page may be short of `limit`")
-    ]
+    scanned: fields.Scanned
     next_cursor: fields.NextCursor
 
 

@@ -36,14 +36,7 @@ from ledger.protocol import types
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import CmflError
 from ledger.protocol.ledger_state import StatementKind
-from ledger.protocol.types import (
-    AcceptanceForm,
-    ClientId,
-    DropoutReason,
-    IncidentKind,
-    Phase,
-    RefusalReason,
-)
+from ledger.protocol.types import ClientId, Phase
 
 EXAMPLE_DIGEST = "0x" + "5c" * 32
 EXAMPLE_ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
@@ -195,6 +188,9 @@ NextCursor = Annotated[
 ]
 
 
+Scanned = Annotated[Count, doc("rounds that this page examined; a page may be short of `limit`")]
+
+
 class Code(Response):
     """A code with its stable name; the classes below list the values."""
 
@@ -210,8 +206,8 @@ def code_of(code: IntEnum) -> Code:
 class DropoutWhy(Response):
     """Reason why an active client has no usable update; the codes of the round's record."""
 
-    code: Annotated[int, _codes(DropoutReason)]
-    name: Annotated[str, _names(DropoutReason)]
+    code: Annotated[int, _codes(types.DropoutReason)]
+    name: Annotated[str, _names(types.DropoutReason)]
 
 
 NoUpdateWhy = Annotated[DropoutWhy | None, doc("why it has no usable update, if that is told")]
@@ -220,15 +216,15 @@ NoUpdateWhy = Annotated[DropoutWhy | None, doc("why it has no usable update, if 
 class RefusalWhy(Response):
     """Reason why a signed score vector does not count; the codes of the round's record."""
 
-    code: Annotated[int, _codes(RefusalReason)]
-    name: Annotated[str, _names(RefusalReason)]
+    code: Annotated[int, _codes(types.RefusalReason)]
+    name: Annotated[str, _names(types.RefusalReason)]
 
 
 class IncidentWhat(Response):
     """Kind of an incident; the codes of the incidents document."""
 
-    code: Annotated[int, _codes(IncidentKind)]
-    name: Annotated[str, _names(IncidentKind)]
+    code: Annotated[int, _codes(types.IncidentKind)]
+    name: Annotated[str, _names(types.IncidentKind)]
 
 
 class StatementWhat(Response):
@@ -241,8 +237,8 @@ class StatementWhat(Response):
 class SelectionForm(Response):
     """Rule by which the contract derives S_a from a ranking; the code of its constructor."""
 
-    code: Annotated[int, _codes(AcceptanceForm)]
-    name: Annotated[str, _names(AcceptanceForm)]
+    code: Annotated[int, _codes(types.AcceptanceForm)]
+    name: Annotated[str, _names(types.AcceptanceForm)]
 
 
 class Time(Response):

@@ -24,15 +24,8 @@ from ledger.chain.contract.codec import DecideCall, ReportCall
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Block, ChainReader, IncompleteLogsError, NotServedError
 from ledger.chain.round_ledger import RecordedEvent
-from ledger.history.fields import (
-    AskedRole,
-    ChainPath,
-    DeploymentPath,
-    Order,
-    RoundQuery,
-    decode_cursor,
-    encode_cursor,
-)
+from ledger.history import fields
+from ledger.history.fields import AskedRole, Order, RoundQuery
 from ledger.history.round import (
     NO_DOCUMENTS,
     DocumentedRound,
@@ -361,9 +354,11 @@ class FoldedHistory:
         return DeploymentFold().up_to(ledger, blobs)
 
     @property
-    def path(self) -> DeploymentPath:
+    def path(self) -> fields.DeploymentPath:
         chain = self.ledger.chain
-        return DeploymentPath(ChainPath(chain.chain_id, chain.genesis_hash), self.ledger.address)
+        return fields.DeploymentPath(
+            fields.ChainPath(chain.chain_id, chain.genesis_hash), self.ledger.address
+        )
 
     def newest(self) -> int:
         """Return the number of the newest round that has opened, 0 before the first."""
@@ -401,7 +396,7 @@ class FoldedHistory:
         is_descending = query.order is Order.NEWEST
         start, step = (newest, -1) if is_descending else (1, 1)
         if cursor is not None:
-            start = decode_cursor(cursor, scope, newest, first=1)
+            start = fields.decode_cursor(cursor, scope, newest, first=1)
         if newest == 0:
             return RoundPage((), 0, None)
         width = page_width(query, limit, self.fixed.clients)
@@ -411,7 +406,7 @@ class FoldedHistory:
         # No round behind the last that fits was examined.
         until = matching[-1].round if len(matching) == limit else end
         following = until + step
-        next_cursor = encode_cursor(following, scope) if 1 <= following <= newest else None
+        next_cursor = fields.encode_cursor(following, scope) if 1 <= following <= newest else None
         return RoundPage(matching, abs(until - start) + 1, next_cursor)
 
     def documented(self, round_: HistoryRound) -> DocumentedRound:

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from ledger.chain.round_ledger import ENDS, RecordedEvent, RoundHistory
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-from ledger.protocol.documents.record import RoundRecord, decode_record
+from ledger.protocol.documents.record import RefusedScores, RoundRecord, decode_record
 from ledger.protocol.documents.run import RunDocument, decode_run
 from ledger.protocol.documents.vector import Incident, Incidents, decode_incidents
 from ledger.protocol.encoding import word_client
@@ -44,9 +44,6 @@ from ledger.protocol.types import (
     RegisteredClient,
 )
 from ledger.storage.blobs import BlobReader
-
-if TYPE_CHECKING:
-    from ledger.protocol.documents.record import RefusedScores
 
 
 class RoundStatus(StrEnum):

@@ -171,20 +171,15 @@ def _violation(
         if code is ViolationCode.VECTOR_MISSING or clients[0] in record.clients:
             yield MissingInput(UNCHECKED[code], at, clients)
     elif code in SCORE_VIOLATIONS:
-        recorded, true = "", ""
-        match code:
-            case ViolationCode.SCORES_DO_NOT_COUNT:
-                true, clients = reason_text(violation.reason, clients[1:]), clients[:1]
-            case ViolationCode.REFUSAL_UNFOUNDED:
-                recorded = reason_text(violation.reason)
-            case ViolationCode.VECTOR_TOO_LONG:
-                true = str(MAX_VECTOR_BYTES)
-            case ViolationCode.TOO_FEW_SCORES:
-                recorded = str(len(record.scores))
-                true = str(majority(evidence.inputs.parameters.members))
-            case _:
-                pass
-        yield Contradiction(SCORE_VIOLATIONS[code], at, clients, "", recorded, true)
+        reason, needed = violation.reason, majority(evidence.inputs.parameters.members)
+        recorded, true = {
+            ViolationCode.SCORES_DO_NOT_COUNT: ("", reason_text(reason, clients[1:])),
+            ViolationCode.REFUSAL_UNFOUNDED: (reason_text(reason), ""),
+            ViolationCode.VECTOR_TOO_LONG: ("", str(MAX_VECTOR_BYTES)),
+            ViolationCode.TOO_FEW_SCORES: (str(len(record.scores)), str(needed)),
+        }.get(code, ("", ""))
+        named = clients[:1] if code is ViolationCode.SCORES_DO_NOT_COUNT else clients
+        yield Contradiction(SCORE_VIOLATIONS[code], at, named, "", recorded, true)
 
 
 def _left_out(evidence: RoundEvidence, entries: tuple[RefusedScores, ...]) -> Iterator[StepResult]:

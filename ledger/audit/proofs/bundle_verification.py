@@ -13,12 +13,7 @@ from typing import Any, Never
 
 from eth_utils.address import to_checksum_address
 
-from ledger.audit.checks.published import (
-    BLOB_MISSING,
-    BLOB_UNREADABLE,
-    DISPLACEMENT_UNKNOWN,
-    MODEL_BEFORE_UNKNOWN,
-)
+from ledger.audit.checks import published
 from ledger.audit.engine import AuditLog
 from ledger.audit.evidence import ReplayedRound, RunStart
 from ledger.audit.proofs.container import BundleFile, write_container
@@ -318,7 +313,12 @@ class RecordingBlobs:
         return self._blobs.has(digest)
 
 
-_LACKING = {BLOB_MISSING, BLOB_UNREADABLE, MODEL_BEFORE_UNKNOWN, DISPLACEMENT_UNKNOWN}
+_LACKING = {
+    published.BLOB_MISSING,
+    published.BLOB_UNREADABLE,
+    published.MODEL_BEFORE_UNKNOWN,
+    published.DISPLACEMENT_UNKNOWN,
+}
 """What a step lacks if a blob is unavailable that the check of the round needs."""
 
 

@@ -29,6 +29,7 @@ from ledger.audit.proofs.proof import (
 )
 from ledger.chain.ports import Block, Log, Transaction
 from ledger.io.parsing import parse_json
+from ledger.protocol import types
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES, require_ascending, require_version
 from ledger.protocol.encoding import INFINITY_BITS, float_from_bits, sha256, to_hex, word_client
 from ledger.protocol.errors import BlobError, EncodingError
@@ -36,16 +37,7 @@ from ledger.protocol.fold import AbandonmentLink, BanLink, DecisionLink
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import Deployment
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS
-from ledger.protocol.types import (
-    NO_DIGEST,
-    PROTOCOL_VERSION,
-    AcceptanceForm,
-    Address,
-    Beacon,
-    Digest,
-    DropoutReason,
-    RefusalReason,
-)
+from ledger.protocol.types import Address, Digest
 from ledger.storage.blobs import BlobReader
 
 T = TypeVar("T")
@@ -279,7 +271,7 @@ RANK = record(
 )
 CUT_OFF = record(
     parts.CutOff,
-    form=choice(AcceptanceForm),
+    form=choice(types.AcceptanceForm),
     accepted=U32,
     edge=Derived(lambda cut_off: float_from_bits(cut_off.edge_bits)),
     edge_bits=FINITE_BITS,
@@ -298,12 +290,12 @@ STATEMENT = record(
     rank=optional(RANK),
     cut_off=optional(CUT_OFF),
     weight=optional(WEIGHT),
-    dropout=optional(choice(DropoutReason)),
+    dropout=optional(choice(types.DropoutReason)),
     scores=optional(choice(parts.ScoresTaken)),
-    refusal=optional(choice(RefusalReason)),
+    refusal=optional(choice(types.RefusalReason)),
 )
 _RUN: dict[str, Form[Any] | Derived] = {
-    "version": constant(PROTOCOL_VERSION),
+    "version": constant(types.PROTOCOL_VERSION),
     "chain_id": U64,
     "genesis_hash": DIGEST,
     "address": ADDRESS,
@@ -464,7 +456,7 @@ def _require_possible_basis(basis: RoundBasis) -> Deployment:
     sizes = basis.deployment
     if not 1 <= basis.round <= sizes.rounds:
         raise EncodingError(f"round {basis.round} is none of the run's {sizes.rounds}")
-    if sizes.beacon is Beacon.NONE and basis.deployed_after != NO_DIGEST:
+    if sizes.beacon is types.Beacon.NONE and basis.deployed_after != types.NO_DIGEST:
         raise EncodingError("deployed_after is not zero, though the run has beacon = none")
     _require_clients("committee", basis.committee, sizes)
     if len(basis.committee) != sizes.members:

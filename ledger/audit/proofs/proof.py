@@ -329,13 +329,13 @@ class ClientProof(RoundBasis):
     client: ClientId
     commitments: tuple[RecordedCommitment, ...]  # all of the round, in the chain's order
     decision: CommittedDecision | None
-    record: bytes | None  # bytes; None where it is not needed, or not available
-    payload: Digest | None  # digest of the client's payload; None where none is known
-    siblings: tuple[Digest, ...] | None  # Merkle proof in the updates root; None if unranked
     signature: bytes | None  # of its commitment; None if it has none, or it cannot be read
     committed_at: EventLocation | None  # where the chain holds its commitment; None without one
     ended_at: EventLocation | None  # where the chain holds decision or abandonment; None while open
     statement: ClientStatement
+    record: bytes | None = None  # None where it is not needed, or not available
+    payload: Digest | None = None  # digest of the client's payload; None where none is known
+    siblings: tuple[Digest, ...] | None = None  # Merkle proof in the updates root; None if unranked
 
     @cached_property
     def sets(self) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
