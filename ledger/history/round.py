@@ -504,18 +504,11 @@ def digests_of_round(documented: DocumentedRound) -> Iterator[Occurrence]:
     if round_.end is not None:
         yield Occurrence(number, DigestKind.HEAD, NO_CLIENT, round_.end.head)
     if decided is not None:
-        for kind, digest in (
-            (DigestKind.BASE, decided.base),
-            (DigestKind.MODEL, decided.model),
-            (DigestKind.UPDATES_ROOT, decided.updates_root),
-            (DigestKind.SCORES_ROOT, decided.scores_root),
-            (DigestKind.REVEAL, decided.reveal),
-            (DigestKind.RECORD, decided.record),
-            (DigestKind.INCIDENTS, decided.incidents),
-            (DigestKind.RESULT, decided.result()),
-        ):
-            if digest != NO_DIGEST:
-                yield Occurrence(number, kind, NO_CLIENT, digest)
+        yield Occurrence(number, DigestKind.RESULT, NO_CLIENT, decided.result())
+        names = ("base", "model", "updates_root", "scores_root", "reveal", "record", "incidents")
+        for name in names:
+            if (digest := getattr(decided, name)) != NO_DIGEST:
+                yield Occurrence(number, DigestKind[name.upper()], NO_CLIENT, digest)
     for client, payload in documents.payloads.items():
         yield Occurrence(number, DigestKind.PAYLOAD, client, payload)
     if documents.record is not None:
