@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from ledger.audit.checks import chain as facts
 from ledger.audit.report import (
@@ -30,6 +30,7 @@ from ledger.audit.report import (
     not_served,
     plain,
 )
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Block, ChainDamagedError, ChainReader
 from ledger.io.parsing import parse_json
 from ledger.protocol import types
@@ -38,9 +39,6 @@ from ledger.protocol.encoding import sha256, to_hex
 from ledger.protocol.errors import ChainError, CmflError
 from ledger.protocol.types import PROTOCOL_VERSION, Digest
 from ledger.transparency.policy import CheckpointEvidence
-
-if TYPE_CHECKING:
-    from ledger.chain.contract.ledger import CommitteeLedger
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,6 @@ class ChainAnchor:
 
     @classmethod
     def read(cls, chain: ChainReader) -> Self:
-        """Return a chain's head and its final block."""
         head = chain.head()
         try:
             number = min(chain.finalized(), head.number)
@@ -142,7 +139,6 @@ class EarlierAudit:
     audits: int
 
     def require_of(self, ledger: CommitteeLedger, *, strict: bool) -> None:
-        """Accept the report for an audit of a contract."""
         chain = ledger.chain
         for name, reported, found in (
             ("chain id", str(self.chain_id), str(chain.chain_id)),
@@ -160,7 +156,6 @@ class EarlierAudit:
             )
 
     def built_on(self, rounds: int, *, found: bool) -> TrustedEarlierAudit:
-        """Return what a new report says of this one."""
         report, head = to_hex(self.report), to_hex(self.head)
         block = self.block, to_hex(self.block_hash)
         return TrustedEarlierAudit(report, head, *block, rounds, self.audits, found)

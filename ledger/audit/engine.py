@@ -1,9 +1,9 @@
 """The audit of a whole run from chain and blobs alone, trusting neither index nor API.
 
-The backbone is a replay: every transaction to the contract goes through the executable
-specification again (`replay.py`), which must give the recorded events and the contract's state.
-What the chain cannot enforce - distances, means, the model - is judged from the round's record and
-its blobs by the functions that members call before they vote (`ledger.protocol.judgement`).
+Every transaction to the contract goes through the executable specification again (`replay.py`),
+which must give the recorded events and the contract's state. The functions that members call before
+they vote (`ledger.protocol.judgement`) judge what the chain cannot enforce, from the round's record
+and its blobs: distances, means and the model.
 
 One snapshot of the chain is read (`run_reader.py`); the ten checks (`checks/`) turn each round and
 its evidence into results. This process reads transactions, seeds and heads, which follow from one
@@ -31,6 +31,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from ledger.audit import round_checker
 from ledger.audit.anchors import ChainAnchor, EarlierAudit, PriorKnowledge
 from ledger.audit.checks.chain import LOGS_INCOMPLETE, NOT_FINAL
 from ledger.audit.checks.rounds import PAYLOAD_APPEARED
@@ -51,18 +52,6 @@ from ledger.audit.report import (
     StepReport,
     WitnessedRounds,
 )
-from ledger.audit.round_checker import (
-    AuditWorkers,
-    CheckedItem,
-    CheckedRound,
-    Milestone,
-    MissingPayload,
-    ModelChain,
-    ReadItem,
-    RoundChecker,
-    RoundTask,
-    parallel_checks,
-)
 from ledger.audit.run_reader import NOTHING_FINAL, RunReader, unreadable
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import ChainReader
@@ -80,21 +69,87 @@ MAX_COMPARED = 200_000
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """Options of an audit; none of them changes the report.
+    """Options of an audit; none of them changes the report."""
 
-    Attributes:
-        progress: called after each round with the numbers of checked and of ended rounds.
-        distances: how true distances are computed; None for the fastest that is here. Where there
-            are workers it is a function of a module.
-        rules: files, or names of packages, with the run's own distance and scoring; code is run
-            only if it is named here and its digest is the run document's.
-        workers: processes that check rounds; None for all in this one.
-    """
-
+    # Called after each round with the numbers of checked and of ended rounds.
     progress: Callable[[int, int], None] | None = None
+    # How true distances are computed; None for the fastest that is here. Where there are workers it
+    # is a function of a module.
     distances: Distances | None = None
+    # Files, or names of packages, with the run's own distance and scoring; code is run only if it
+    # is named here and its digest is the run document's.
     rules: tuple[str, ...] = ()
-    workers: AuditWorkers | None = None
+    workers: round_checker.AuditWorkers | None = None  # None to check all in this process
+
+
+@dataclass
+class AuditLog:
+    """Contradictions and missing inputs by step, findings and counts."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+    finding_counts: Counter[str] = field(default_factory=Counter)
+    remarks: int = 0
+    steps: dict[AuditStep, StepReport] = field(
+        default_factory=lambda: {
+            step: StepReport(step, step.title, StepOutcome.PASSED, None, 0, (), 0)
+            for step in AuditStep
+        }
+    )
+
+    def take(self, found: CheckResult, *, is_final: bool = True) -> None:
+        """Add a result; the first contradiction of each step is kept.
+
+        One that rests on a block that may be taken back proves nothing yet, neither against the
+        record nor against a client.
+        """
+        step, result = self.steps[found.step], found.result
+        match result:
+            case Contradiction() if is_final:
+                self.steps[found.step] = replace(
+                    step,
+                    outcome=StepOutcome.FAILED,
+                    contradiction=step.contradiction or result,
+                    contradictions=step.contradictions + 1,
+                )
+            case Contradiction():
+                self.steps[found.step] = _with_missing(step, _not_final(result))
+            case MissingInput():
+                self.steps[found.step] = _with_missing(step, result)
+            case Finding(kind=kind):
+                self.finding_counts[str(kind)] += 1
+                self.remarks += kind.is_remark
+                if len(self.findings) < MAX_FINDINGS:
+                    self.findings.append(result if is_final else replace(result, proven=False))
+            case CountIncrement(count, number):
+                self.counts[count] += number
+
+    def withdraw(self) -> None:
+        """Take every contradiction back: the chain that they were read from has changed."""
+        for name, step in self.steps.items():
+            if step.contradiction is not None:
+                missing = _not_final(step.contradiction)
+                open_step = replace(step, outcome=StepOutcome.NOT_CHECKABLE, contradictions=0)
+                self.steps[name] = _with_missing(replace(open_step, contradiction=None), missing)
+
+
+def _with_missing(step: StepReport, missing: MissingInput) -> StepReport:
+    if missing in step.missing:
+        return step
+    is_failed = step.outcome is StepOutcome.FAILED
+    is_named = len(step.missing) < MAX_NAMED
+    return replace(
+        step,
+        outcome=step.outcome if is_failed else StepOutcome.NOT_CHECKABLE,
+        missing=(*step.missing, missing) if is_named else step.missing,
+        missing_count=step.missing_count + 1,
+    )
+
+
+def _not_final(contradiction: Contradiction) -> MissingInput:
+    """Return what remains of a contradiction that rests on a block that may be taken back."""
+    at, clients = contradiction.round, contradiction.clients
+    return MissingInput(NOT_FINAL, at, clients, detail=str(contradiction.fact))
 
 
 def audit(  # noqa: PLR0913 - what an auditor may know before
@@ -125,27 +180,26 @@ def audit(  # noqa: PLR0913 - what an auditor may know before
     return running.report(strict=strict)
 
 
+@dataclass
 class _Audit:
-    """One audit and its results so far."""
+    _ledger: CommitteeLedger
+    _blobs: BlobReader
+    _options: AuditOptions
+    _prior: PriorKnowledge
+    _reader: RunReader | None = None
+    _final: int = -1
+    _is_stable: bool = False
+    _log: AuditLog = field(default_factory=AuditLog)
+    _missing: list[round_checker.MissingPayload] = field(default_factory=list)
+    _unconfirmed: deque[CheckResult] = field(default_factory=deque)
 
-    def __init__(
-        self,
-        ledger: CommitteeLedger,
-        blobs: BlobReader,
-        options: AuditOptions,
-        prior: PriorKnowledge,
-    ) -> None:
-        self._ledger = ledger
-        self._blobs = blobs
-        self._options = options
-        self._prior = prior
-        self._log = AuditLog()
-        self._archive = Archive(blobs)
+    def __post_init__(self) -> None:
+        self._archive = Archive(self._blobs)
         self._deployment: dict[str, Any] = {
             "protocol": PROTOCOL_VERSION,
-            "address": ledger.address,
-            "chain_id": ledger.chain.chain_id,
-            "genesis_hash": to_hex(ledger.chain.genesis_hash),
+            "address": self._ledger.address,
+            "chain_id": self._ledger.chain.chain_id,
+            "genesis_hash": to_hex(self._ledger.chain.genesis_hash),
             "head_block": 0,
             "head_block_hash": "",
             "final_block": None,
@@ -153,14 +207,8 @@ class _Audit:
             "head": "",
             **NOTHING_FINAL,
         }
-        self._reader: RunReader | None = None
-        self._final = -1
-        self._missing: list[MissingPayload] = []
-        self._is_stable = False
-        self._unconfirmed: deque[CheckResult] = deque()
 
     def read(self) -> None:
-        """Read all that the chain serves, and run every check on it."""
         try:
             with self._ledger.chain.snapshot() as chain:
                 self._read(chain, ChainAnchor.read(chain))
@@ -211,16 +259,16 @@ class _Audit:
             "final_block": None if anchor.final is None else anchor.final.number,
         }
         view = CommitteeLedger(chain, self._ledger.address, self._ledger.from_block)
-        options, models = self._options, ModelChain()
+        options, models = self._options, round_checker.ModelChain()
         workers, rules = options.workers, options.rules
         reader = RunReader(view, self._archive, models, anchor, self._prior, rules)
         self._reader, self._final = reader, anchor.final_number
         compute = options.distances or fast_distances(usable_cores())
-        fresh = partial(RoundChecker, self._blobs, compute, rules=rules)
+        fresh = partial(round_checker.RoundChecker, self._blobs, compute, rules=rules)
         with (
             nullcontext(partial(_check_in_turn, fresh(models)))
             if workers is None
-            else parallel_checks(workers, options.distances, rules, fresh, models)
+            else round_checker.parallel_checks(workers, options.distances, rules, fresh, models)
         ) as checked:
             for item in checked(reader.observe()):
                 self._take(item)
@@ -233,15 +281,15 @@ class _Audit:
         if not self._is_stable:
             self._log.withdraw()
 
-    def _take(self, item: CheckedItem) -> None:
+    def _take(self, item: round_checker.CheckedItem) -> None:
         match item:
-            case CheckedRound():
+            case round_checker.CheckedRound():
                 self._unconfirmed += item.results
                 self._log.counts["blobs"] += item.blobs_read
                 self._log.counts["bytes"] += item.bytes_read
                 self._archive.named.update(item.named)
                 self._missing += item.missing
-            case Milestone(done, total, is_confirmed):
+            case round_checker.Milestone(done, total, is_confirmed):
                 if is_confirmed:
                     self._release(is_confirmed=True)
                 if self._options.progress is not None:
@@ -271,9 +319,11 @@ class _Audit:
                     yield CheckResult(AuditStep.COMPLETENESS, finding, missing.block)
 
 
-def _check_in_turn(checker: RoundChecker, items: Iterator[ReadItem]) -> Iterator[CheckedItem]:
+def _check_in_turn(
+    checker: round_checker.RoundChecker, items: Iterator[round_checker.ReadItem]
+) -> Iterator[round_checker.CheckedItem]:
     for item in items:
-        yield checker.check(item) if isinstance(item, RoundTask) else item
+        yield checker.check(item) if isinstance(item, round_checker.RoundTask) else item
 
 
 def _unconfirmed(found: CheckResult) -> CheckResult:
@@ -286,74 +336,3 @@ def _unconfirmed(found: CheckResult) -> CheckResult:
             return replace(found, result=replace(finding, proven=False))
         case _:
             return found
-
-
-@dataclass
-class AuditLog:
-    """Contradictions and missing inputs by step, findings and counts."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    findings: list[Finding] = field(default_factory=list)
-    finding_counts: Counter[str] = field(default_factory=Counter)
-    remarks: int = 0
-    steps: dict[AuditStep, StepReport] = field(
-        default_factory=lambda: {
-            step: StepReport(step, step.title, StepOutcome.PASSED, None, 0, (), 0)
-            for step in AuditStep
-        }
-    )
-
-    def take(self, found: CheckResult, *, is_final: bool = True) -> None:
-        """Add a result; the first contradiction of each step is kept.
-
-        Args:
-            is_final: whether nothing that it rests on can be taken back; otherwise it proves
-                nothing yet, neither against the record nor against a client.
-        """
-        step, result = self.steps[found.step], found.result
-        match result:
-            case Contradiction() if is_final:
-                self.steps[found.step] = replace(
-                    step,
-                    outcome=StepOutcome.FAILED,
-                    contradiction=step.contradiction or result,
-                    contradictions=step.contradictions + 1,
-                )
-            case Contradiction():
-                self.steps[found.step] = _with_missing(step, _not_final(result))
-            case MissingInput():
-                self.steps[found.step] = _with_missing(step, result)
-            case Finding(kind=kind):
-                self.finding_counts[str(kind)] += 1
-                self.remarks += kind.is_remark
-                if len(self.findings) < MAX_FINDINGS:
-                    self.findings.append(result if is_final else replace(result, proven=False))
-            case CountIncrement(count, number):
-                self.counts[count] += number
-
-    def withdraw(self) -> None:
-        """Take every contradiction back: the chain that they were read from has changed."""
-        for name, step in self.steps.items():
-            if step.contradiction is not None:
-                missing = _not_final(step.contradiction)
-                open_step = replace(step, outcome=StepOutcome.NOT_CHECKABLE, contradictions=0)
-                self.steps[name] = _with_missing(replace(open_step, contradiction=None), missing)
-
-
-def _with_missing(step: StepReport, missing: MissingInput) -> StepReport:
-    if missing in step.missing:
-        return step
-    is_failed = step.outcome is StepOutcome.FAILED
-    is_named = len(step.missing) < MAX_NAMED
-    return replace(
-        step,
-        outcome=step.outcome if is_failed else StepOutcome.NOT_CHECKABLE,
-        missing=(*step.missing, missing) if is_named else step.missing,
-        missing_count=step.missing_count + 1,
-    )
-
-
-def _not_final(contradiction: Contradiction) -> MissingInput:
-    """Return what remains of a contradiction that rests on a block that may be taken back."""
-    at, clients = contradiction.round, contradiction.clients
-    return MissingInput(NOT_FINAL, at, clients, detail=str(contradiction.fact))

@@ -44,6 +44,10 @@ from ledger.protocol.ledger_state import (
     MinedCommitment,
     RoundDecided,
 )
+from ledger.protocol.fold import LedgerState
+from ledger.protocol.inputs import Evidence, Inputs, MinedCommitment, primary_seat
+from ledger.protocol.judgement import Judgement, Ranking, counted_vectors, judge, rank_trainers
+from ledger.protocol.ledger_state import Deployment, Event, RoundDecided
 from ledger.protocol.payloads import Payload
 from ledger.protocol.rules.distance import Distances, OwnRuleName, plain_distances
 from ledger.protocol.signing import is_signed_by
@@ -105,6 +109,7 @@ class Archive:
 
     def __init__(self, blobs: BlobReader) -> None:
         self.named: set[Digest] = set()
+        self.lost: list[UnavailableBlob] = []  # as `find` met them
         self.blobs_read = 0
         self.bytes_read = 0
         self._blobs = blobs
@@ -146,27 +151,19 @@ class Archive:
             detail = str(error)
         return UnavailableBlob(loss, kind, digest, at, clients, detail)
 
+    def find(self, kind: BlobKind, digest: Digest, at: int, *clients: ClientId) -> bytes | None:
+        """Return a blob of a round; None if it is not available, which `lost` then names."""
+        data = self.read(kind, digest, at, clients)
+        if not isinstance(data, UnavailableBlob):
+            return data
+        self.lost.append(data)
+        return None
+
     def _is_whole(self, digest: Digest, limit: int) -> bool:
         try:
             return limit < MAX_BLOB_BYTES and sha256(self._blobs.get(digest)) == digest
         except BlobError:
             return False
-
-
-@dataclass(frozen=True, slots=True)
-class RoundBlobs:
-    """Reads the blobs of one round, and keeps those that are not available."""
-
-    archive: Archive
-    round: int
-    lost: list[UnavailableBlob] = field(default_factory=list)
-
-    def read(self, kind: BlobKind, digest: Digest, *clients: ClientId) -> bytes | None:
-        data = self.archive.read(kind, digest, self.round, clients)
-        if not isinstance(data, UnavailableBlob):
-            return data
-        self.lost.append(data)
-        return None
 
 
 def decoded(
@@ -183,26 +180,19 @@ def decoded(
 
 @dataclass(frozen=True)
 class RoundEvidence:
-    """A decided round with all that an auditor could read of it.
-
-    Attributes:
-        inputs: those that the chain closed for the round.
-        record: the basis of the decision; None if it cannot be read.
-        malformed: why the record's blob is not a record; empty if it is one, or is not available.
-        lost: blobs that are not available, of the record and of those that it names.
-        blobs: payloads and vectors that could be read, of those that the record names. The
-            model among them only supplies the dimension: step 9 knows the true one.
-        rules: names of own rules whose code the auditor has named.
-    """
+    """A decided round with all that an auditor could read of it."""
 
     event: RoundDecided
-    inputs: Inputs
-    record: RoundRecord | None
-    malformed: str
+    inputs: Inputs  # those that the chain closed for the round
+    record: RoundRecord | None  # the basis of the decision; None if it cannot be read
+    malformed: str  # why the record's blob is not a record; empty if it is one, or is not available
+    # Blobs that are not available, of the record and of those that it names.
     lost: tuple[UnavailableBlob, ...]
+    # Payloads and vectors that could be read, of those that the record names. The model among them
+    # only supplies the dimension: step 9 knows the true one.
     blobs: Evidence
     distances: Distances = plain_distances
-    rules: frozenset[str] = frozenset()
+    rules: frozenset[str] = frozenset()  # names of own rules whose code the auditor has named
 
     @property
     def unknown_distance(self) -> OwnRuleName | None:
@@ -243,14 +233,12 @@ class RoundEvidence:
         return (*claims, *validate_updates(self.record, self.blobs), *self.score_violations)
 
     def contradictions(self, facts: Mapping[ViolationCode, Fact]) -> Iterator[Contradiction]:
-        """Yield the violations that contradict one of these facts."""
         for violation in self.violations:
             if violation.code in facts:
                 yield Contradiction(facts[violation.code], self.event.round, violation.clients)
 
     @cached_property
     def score_violations(self) -> tuple[Violation, ...]:
-        """Violations in the scores, counted and refused."""
         record, table = self.record, self.table
         if record is None:
             return ()
@@ -304,24 +292,19 @@ def read_round_evidence(
     displacement: NDArray[np.float32] | None,
     rules: frozenset[str],
 ) -> RoundEvidence:
-    """Return the evidence of a decided round, as far as it is available.
-
-    Args:
-        displacement: w_s − w_t, shape (d,); None if it is not known, or the distances need none.
-        rules: names of own rules whose code the auditor has named.
-    """
-    blobs = RoundBlobs(archive, event.round)
-    record, malformed = decoded(decode_record, blobs.read(BlobKind.RECORD, event.record))
-    named = ({}, {}) if record is None else _read_named(record, blobs)
+    """Return the evidence of a decided round, as far as it is available; see `RoundEvidence`."""
+    data = archive.find(BlobKind.RECORD, event.record, event.round)
+    record, malformed = decoded(decode_record, data)
+    named = ({}, {}) if record is None else _read_named(record, archive, event.round)
     stand_in = np.broadcast_to(np.float32(0), inputs.parameters.dimension)
     form = inputs.parameters.payload_form
     evidence = Evidence(stand_in, *named, displacement=displacement, form=form)
-    lost = tuple(blobs.lost)
+    lost = tuple(archive.lost)
     return RoundEvidence(event, inputs, record, malformed, lost, evidence, distances, rules)
 
 
 def _read_named(
-    record: RoundRecord, blobs: RoundBlobs, known: Evidence | None = None
+    record: RoundRecord, archive: Archive, at: int, known: Evidence | None = None
 ) -> tuple[dict[ClientId, Payload], dict[Digest, bytes]]:
     """Return the payloads and vectors that a record names; the known ones are not read again."""
     payloads: dict[ClientId, Payload] = {}
@@ -330,12 +313,12 @@ def _read_named(
         payload = None if known is None else known.payloads.get(client)
         if payload is not None and payload.digest == digest:
             payloads[client] = payload
-        elif (data := blobs.read(BlobKind.PAYLOAD, digest, client)) is not None:
+        elif (data := archive.find(BlobKind.PAYLOAD, digest, at, client)) is not None:
             payloads[client] = Payload(data, digest)
     claims = (signed.scores for signed in record.claims_with_vectors)
     for digest, member in {scores.digest: scores.member for scores in claims}.items():
         before = None if known is None else known.vectors.get(digest)
-        vector = before or blobs.read(BlobKind.VECTOR, digest, member)
+        vector = before or archive.find(BlobKind.VECTOR, digest, at, member)
         if vector is not None:
             vectors[digest] = vector[: MAX_VECTOR_BYTES + 1]  # enough to see that it is longer
     return payloads, vectors
@@ -347,17 +330,11 @@ UNPROVEN = frozenset({IncidentKind.SILENT, IncidentKind.NO_QUORUM})
 
 @dataclass(frozen=True, slots=True)
 class Accusations:
-    """The accusations of a round's incidents document.
+    """The accusations of a round's incidents document."""
 
-    Attributes:
-        holding: accusations that are proven, or that cannot be proven.
-        ignored: number of the others.
-        lost: unavailable blobs that they name, including the document.
-    """
-
-    holding: tuple[Incident, ...]
-    ignored: int
-    lost: tuple[UnavailableBlob, ...]
+    holding: tuple[Incident, ...]  # accusations that are proven, or that cannot be proven
+    ignored: int  # number of the others
+    lost: tuple[UnavailableBlob, ...]  # unavailable blobs that they name, including the document
 
 
 def read_accusations(
@@ -367,16 +344,16 @@ def read_accusations(
 
     A document that is missing, malformed or of another round accuses no member.
     """
-    event, blobs = evidence.event, RoundBlobs(archive, evidence.event.round)
-    data = None
+    event, data, before = evidence.event, None, len(archive.lost)
     if event.incidents != NO_DIGEST:
-        data = blobs.read(BlobKind.INCIDENTS, event.incidents)
+        data = archive.find(BlobKind.INCIDENTS, event.incidents, event.round)
     document, _ = decoded(decode_incidents, data)
     if document is None or (document.round, document.base) != (event.round, event.base):
-        return Accusations((), 0, tuple(blobs.lost))
-    proposals = _Proposals(evidence, model, blobs)
+        return Accusations((), 0, tuple(archive.lost[before:]))
+    proposals = _Proposals(evidence, model, archive)
     holding = tuple(each for each in document.incidents if _holds(each, evidence, proposals))
-    return Accusations(holding, len(document.incidents) - len(holding), tuple(blobs.lost))
+    ignored = len(document.incidents) - len(holding)
+    return Accusations(holding, ignored, tuple(archive.lost[before:]))
 
 
 def _holds(incident: Incident, evidence: RoundEvidence, proposals: _Proposals) -> bool:
@@ -401,16 +378,14 @@ def _holds(incident: Incident, evidence: RoundEvidence, proposals: _Proposals) -
     return proposals.is_wrong(incident)
 
 
+@dataclass
 class _Proposals:
     """Judges the records of requests that did not become decisions, each record once."""
 
-    def __init__(
-        self, evidence: RoundEvidence, model: NDArray[np.float32] | None, reader: RoundBlobs
-    ) -> None:
-        self._round = evidence
-        self._model = model
-        self._reader = reader
-        self._judged: dict[Digest, Judgement | bool] = {}
+    _round: RoundEvidence
+    _model: NDArray[np.float32] | None
+    _archive: Archive
+    _judged: dict[Digest, Judgement | bool] = field(default_factory=dict)
 
     def is_wrong(self, incident: Incident) -> bool:
         """Say whether a signed request contradicts the chain, its record or what follows."""
@@ -436,15 +411,15 @@ class _Proposals:
 
     def _judge(self, digest: Digest) -> Judgement | bool:
         """Return the judgement of a record; without one, whether the record itself is wrong."""
-        known, record = self._round.blobs, self._round.record
+        known, record, event = self._round.blobs, self._round.record, self._round.event
         if self._round.unknown_distance is not None:
             return False
-        if digest != self._round.event.record or record is None:
-            data = self._reader.read(BlobKind.RECORD, digest)
+        if digest != event.record or record is None:
+            data = self._archive.find(BlobKind.RECORD, digest, event.round)
             record, _ = decoded(decode_record, data)
             if record is None:
                 return data is not None
-        named = _read_named(record, self._reader, known)
+        named = _read_named(record, self._archive, event.round, known)
         model = known.model if self._model is None else self._model
         evidence = Evidence(model, *named, displacement=known.displacement, form=known.form)
         inputs, distances = self._round.inputs, self._round.distances
@@ -461,48 +436,32 @@ class _Proposals:
 
 @dataclass(frozen=True)
 class ModelStep:
-    """One recorded model, and the one that follows from what was before.
+    """One recorded model, and the one that follows from what was before."""
 
-    Attributes:
-        recorded: digest of the model, as the chain names it.
-        lost: why its blob is not available; None if it is.
-        malformed: why its blob is not a model; empty if it is one.
-        is_known_before: whether w_t is known.
-        lacking: accepted clients whose update is not available.
-        computed: w_{t+1} from w_t and the accepted updates, with `digest`; None if one is missing.
-    """
-
-    recorded: Digest
-    lost: UnavailableBlob | None
-    malformed: str
-    is_known_before: bool = True
-    lacking: tuple[ClientId, ...] = ()
+    recorded: Digest  # digest of the model, as the chain names it
+    lost: UnavailableBlob | None  # why its blob is not available; None if it is
+    malformed: str  # why its blob is not a model; empty if it is one
+    is_known_before: bool = True  # whether w_t is known
+    lacking: tuple[ClientId, ...] = ()  # accepted clients whose update is not available
+    # w_{t+1} from w_t and the accepted updates, with `digest`; None if one is missing.
     computed: NDArray[np.float32] | None = None
     digest: Digest | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """The start of a run: its contract, configuration and first model.
-
-    Attributes:
-        address: of the contract, EIP-55.
-        document: its configuration; None if the blob is `lost` or `malformed`.
-        deployment: what the configuration demands; without one, what the contract states.
-        is_possible: whether a contract of this code can have such sizes.
-        code: what is wrong with the code on chain; empty if nothing is.
-    """
+    """The start of a run: its contract, configuration and first model."""
 
     block: int
     domain: Domain
-    address: str
+    address: str  # of the contract, EIP-55
     recorded: Deployment
-    document: RunDocument | None
-    deployment: Deployment
+    document: RunDocument | None  # its configuration; None if the blob is `lost` or `malformed`
+    deployment: Deployment  # what the configuration demands; without one, what the contract states
     lost: UnavailableBlob | None = None
     malformed: str = ""
-    is_possible: bool = True
-    code: str = ""
+    is_possible: bool = True  # whether a contract of this code can have such sizes
+    code: str = ""  # what is wrong with the code on chain; empty if nothing is
     model: ModelStep | None = None
 
 
@@ -519,21 +478,15 @@ class ReplayedEvent:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRound:
-    """A round that has ended, as its transactions made it.
-
-    Attributes:
-        known: whether seed, committee and model are those that the round opened with; false
-            where the record of the round before is missing.
-        before: the contract's state just before the round ended, bans included.
-        commitments: all that the chain holds of the round, in its order.
-        block: number of the block in which it ended.
-    """
+    """A round that has ended, as its transactions made it."""
 
     round: int
+    # Whether seed, committee and model are those that the round opened with; false where the record
+    # of the round before is missing.
     known: bool
-    before: LedgerState
-    commitments: tuple[MinedCommitment, ...]
-    block: int
+    before: LedgerState  # the contract's state just before the round ended, bans included
+    commitments: tuple[MinedCommitment, ...]  # all that the chain holds of the round, in its order
+    block: int  # number of the block in which it ended
     decided: RoundDecided | None
     transaction: bytes
 
@@ -543,7 +496,7 @@ class ReplayedRound:
         event, sizes = self.decided, self.before.deployment
         if event is None:
             return True
-        ranked = [word_client(word) for word in event.ranking]
+        ranked = [*map(word_client, event.ranking)]
         clients = [*ranked, *event.accepted, *event.next_committee]
         return (
             all(0 <= word < INFINITY_BITS << 32 for word in event.ranking)

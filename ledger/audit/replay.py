@@ -18,7 +18,7 @@ where it was not sent to the ledger (an account with code, EIP-7702, may call it
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import groupby, pairwise
 from typing import TypeAlias
 
@@ -28,7 +28,6 @@ from ledger.audit.checks.rounds import (
     EVENT_COUNT,
     TRANSACTION_DIFFERS,
     check_signatures,
-    count_commitments,
 )
 from ledger.audit.evidence import ReplayedEvent, ReplayedRound
 from ledger.audit.report import (
@@ -39,18 +38,8 @@ from ledger.audit.report import (
     not_served,
     results_of,
 )
-from ledger.chain.contract import abi
-from ledger.chain.contract.codec import (
-    AbandonCall,
-    Call,
-    CommitCall,
-    DecideCall,
-    RegisterCall,
-    decode_call,
-    decode_log,
-    encode_log,
-    require_possible_event,
-)
+from ledger.chain.contract import abi, codec
+from ledger.chain.contract.codec import Call, decode_log
 from ledger.chain.contract.event_log import storage_difference
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import (
@@ -193,22 +182,14 @@ LOG_BATCH_BLOCKS = 512
 
 @dataclass(frozen=True, slots=True)
 class RecordedTransaction:
-    """A transaction that left events of the contract.
-
-    Attributes:
-        call: what it asked of the contract; None if that cannot be read.
-        unserved: why the chain does not serve the transaction; empty if it does.
-        block: what it saw of its block; None if that cannot be read.
-        inconsistencies: what disagrees about it, or is not available.
-    """
+    """A transaction that left events of the contract."""
 
     hash: bytes
     block_number: int
     logs: tuple[Log, ...]
-    call: Call | None
-    unserved: str
-    block: BlockContext | None
-    inconsistencies: tuple[CheckResult, ...]
+    call: Call | None  # what it asked of the contract; None if that cannot be read
+    unserved: str  # why the chain does not serve the transaction; empty if it does
+    block: BlockContext | None  # what it saw of its block; None if that cannot be read
 
 
 class ReadingEndedError(Exception):
@@ -219,13 +200,12 @@ class ReadingEndedError(Exception):
         super().__init__(str(results))
 
 
+@dataclass
 class TransactionReader:
     """Reads a contract's transactions, oldest first, and yields what disagrees about them."""
 
-    def __init__(self, ledger: CommitteeLedger) -> None:
-        self._ledger = ledger
-        self._chain: ChainReader = ledger.chain
-        self._block: Block | None = None
+    _ledger: CommitteeLedger
+    _block: Block | None = None  # of the transaction before
 
     def read(self, to_block: int) -> Iterator[RecordedTransaction | CheckResult]:
         """Yield every transaction that left an event, and what is wrong among their logs."""
@@ -243,12 +223,13 @@ class TransactionReader:
                 own, found = tuple(group), list[CheckResult]()
                 call, unserved = self._call(own[0], found)
                 block = self._context(own, found)
+                yield from found
                 place = transaction_hash, own[0].block_number
-                yield RecordedTransaction(*place, own, call, unserved, block, tuple(found))
+                yield RecordedTransaction(*place, own, call, unserved, block)
 
     def _logs(self, first: int, last: int) -> list[Log]:
         try:
-            return self._chain.logs(LogQuery(self._ledger.address, [], first, last))
+            return self._ledger.chain.logs(LogQuery(self._ledger.address, [], first, last))
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:
@@ -264,7 +245,7 @@ class TransactionReader:
         """Return what the log's transaction asks of the contract, or why it is not available."""
         number, subject, other = log.block_number, to_hex(log.transaction_hash), ""
         try:
-            transaction = self._chain.transaction(log.transaction_hash)
+            transaction = self._ledger.chain.transaction(log.transaction_hash)
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:
@@ -281,14 +262,13 @@ class TransactionReader:
         if other or transaction.to != self._ledger.address:
             return None, ""
         try:
-            return decode_call(transaction.input), ""
+            return codec.decode_call(transaction.input), ""
         except ChainError:
             return None, ""
 
     def _context(self, logs: tuple[Log, ...], found: list[CheckResult]) -> BlockContext | None:
-        """Return the block of a transaction, checked against its neighbour and the logs."""
         number, last = logs[0].block_number, self._block
-        subject, block = str(number), read_block(self._chain, number)
+        subject, block = str(number), read_block(self._ledger.chain, number)
         if not isinstance(block, Block):
             found += block
             return None
@@ -319,31 +299,17 @@ def read_block(chain: ChainReader, number: int) -> Block | tuple[CheckResult, ..
 ReplayItem: TypeAlias = CheckResult | ReplayedEvent | ReplayedRound
 
 
-@dataclass
-class _OpenRound:
-    """The commitments of the open round so far."""
-
-    known: bool = True
-    commitments: list[MinedCommitment] = field(default_factory=list)
-
-
 @dataclass(slots=True)
 class ReplayPosition:
-    """The state after the transactions up to some block.
-
-    Attributes:
-        view: the state that the recorded events of a node alone lead to.
-        believes_registry: whether clients were registered by a transaction that cannot be read.
-        is_from_calls: whether call data gave all of `state`, and no event had to be believed.
-        is_confirmed: whether the newest recorded head follows from all that is recorded before it,
-            in events or in call data. If it ends a round, no log before it is missing; the head of
-            a ban names no commitment of the open round.
-    """
+    """The state after the transactions up to some block."""
 
     state: LedgerState
-    view: LedgerView
-    believes_registry: bool = False
-    is_from_calls: bool = True
+    view: LedgerView  # the state that the recorded events of a node alone lead to
+    believes_registry: bool = False  # a registration could not be read
+    is_from_calls: bool = True  # call data gave all of `state`: no event had to be believed
+    # Whether the newest recorded head follows from all that is recorded before it, in events or in
+    # call data. If it ends a round, no log before it is missing; the head of a ban names no
+    # commitment of the open round.
     is_confirmed: bool = True
 
     def difference(self, snapshot: LedgerSnapshot) -> str | None:
@@ -364,20 +330,17 @@ class Replay:
         self._is_of_node = ledger.chain.node is not None
         self._awaits_deployment = state.stage is LedgerStage.REGISTERING
         self._transactions = TransactionReader(ledger)
-        self._open = _OpenRound()
+        # The open round: whether its start is known, and its commitments so far.
+        self._is_known = True
+        self.commitments: list[MinedCommitment] = []
 
     def observe(self, to_block: int) -> Iterator[ReplayItem]:
         """Yield results, events, and each round that has ended; the position then is the next's."""
         for transaction in self._transactions.read(to_block):
             if isinstance(transaction, CheckResult):
                 yield transaction
-                continue
-            yield from transaction.inconsistencies
-            yield from self._replay(transaction)
-
-    def open_commitments(self) -> int:
-        """Return the number of commitments of the round that has not ended."""
-        return len(self._open.commitments)
+            else:
+                yield from self._replay(transaction)
 
     def _replay(self, transaction: RecordedTransaction) -> Iterator[ReplayItem]:
         heads = self._fold(transaction)
@@ -414,7 +377,7 @@ class Replay:
             yield from not_served(transaction.block_number, facts.LOGS_INCOMPLETE, at, difference)
         else:
             differences = list(_compare_events(events, transaction, at))
-            if differences and isinstance(call, CommitCall):
+            if differences and isinstance(call, codec.CommitCall):
                 # An omitted log may hold commitments that this transaction repeats. The call data
                 # then lead to the contract's state, though a log is missing.
                 self.position.is_from_calls = False
@@ -435,7 +398,7 @@ class Replay:
         for log in transaction.logs if self._is_of_node else ():
             try:
                 recorded = decode_log(log)
-                require_possible_event(recorded, self.position.state.deployment)
+                codec.require_possible_event(recorded, self.position.state.deployment)
             except ChainError:
                 continue  # the comparison reports it as malformed
             self.position.view = self.position.view.after(recorded.event, recorded.block_number)
@@ -445,7 +408,6 @@ class Replay:
         return heads
 
     def _receipt_difference(self, transaction: RecordedTransaction) -> str:
-        """Return how a transaction's logs differ from its receipt; empty if they agree."""
         ledger = self._ledger
         if not self._is_of_node:
             return ""
@@ -464,7 +426,7 @@ class Replay:
 
     def _can_apply(self, call: Call) -> bool:
         state = self.position.state
-        if isinstance(call, RegisterCall) and self.position.believes_registry:
+        if isinstance(call, codec.RegisterCall) and self.position.believes_registry:
             return False
         return state.stage is not LedgerStage.OPEN or _is_plausible(state)
 
@@ -493,7 +455,7 @@ class Replay:
                 yield facts.wrong_field(number, at, type(event), name, values, is_made=False)
             self.position.state, fits = adopted(before, event, log.block_number)
             self.position.believes_registry |= isinstance(event, ClientsRegistered)
-            self._open.known = self._open.known and fits
+            self._is_known = self._is_known and fits
             yield from self._follow(before, event, transaction, None)
 
     def _follow(
@@ -503,27 +465,23 @@ class Replay:
         number = transaction.block_number
         replayed = ReplayedEvent(number, before, event, call, transaction.hash)
         yield replayed
-        yield from results_of(
-            number,
-            (AuditStep.CERTIFICATES, check_signatures(replayed)),
-            (AuditStep.COMPLETENESS, count_commitments(event)),
-            rests_on_all_logs=False,
-        )
+        signatures = AuditStep.CERTIFICATES, check_signatures(replayed)
+        yield from results_of(number, signatures, rests_on_all_logs=False)
         mined, clients = mined_commitments(event, number), before.deployment.clients
-        self._open.commitments += [each for each in mined if each.client < clients]
+        self.commitments += [each for each in mined if each.client < clients]
         if isinstance(event, RoundDecided | RoundAbandoned):
-            ended = self._open
-            # The next round's start is known if this event is the one before it and was believed.
-            self._open = _OpenRound(known=_is_plausible(self.position.state))
-            yield ReplayedRound(
+            ended = ReplayedRound(
                 round=event.round,
-                known=ended.known and event.round == before.round,
+                known=self._is_known and event.round == before.round,
                 before=replace(before, round=event.round),
-                commitments=tuple(ended.commitments),
+                commitments=tuple(self.commitments),
                 block=number,
                 decided=event if isinstance(event, RoundDecided) else None,
                 transaction=transaction.hash,
             )
+            # The next round's start is known if this event is the one before it and was believed.
+            self._is_known, self.commitments = _is_plausible(self.position.state), []
+            yield ended
 
 
 def _evident_call(transaction: RecordedTransaction) -> Call | None:
@@ -534,7 +492,7 @@ def _evident_call(transaction: RecordedTransaction) -> Call | None:
         event = decode_log(transaction.logs[0]).event
     except ChainError:
         return None
-    return AbandonCall(event.round) if isinstance(event, RoundAbandoned) else None
+    return codec.AbandonCall(event.round) if isinstance(event, RoundAbandoned) else None
 
 
 def _is_plausible(state: LedgerState) -> bool:
@@ -547,15 +505,14 @@ def _is_plausible(state: LedgerState) -> bool:
 
 
 def _apply(state: LedgerState, call: Call, block: BlockContext) -> rounds.Step:
-    """Return the state after a call, and its events; a refusal raises."""
     match call:
-        case RegisterCall(words, rest):
+        case codec.RegisterCall(words, rest):
             return rounds.register_clients(state, words, rest, block)
-        case CommitCall(number, signed):
+        case codec.CommitCall(number, signed):
             return rounds.commit_updates(state, number, signed, block)
-        case DecideCall(number, decision, certificates):
+        case codec.DecideCall(number, decision, certificates):
             return rounds.decide(state, number, decision, certificates, block)
-        case AbandonCall(number):
+        case codec.AbandonCall(number):
             return rounds.abandon_round(state, number, block)
         case _:
             return rounds.report_equivocation(state, call.report, block)
@@ -564,14 +521,13 @@ def _apply(state: LedgerState, call: Call, block: BlockContext) -> rounds.Step:
 def _compare_events(
     events: tuple[Event, ...], transaction: RecordedTransaction, at: int | None
 ) -> Iterator[CheckResult]:
-    """Yield the differences between the events that a transaction makes and its logs."""
     number, recorded = transaction.block_number, len(transaction.logs)
     if len(events) != recorded:
         made = f"{len(events)}: {', '.join(type(event).__name__ for event in events)}"
         wrong = Contradiction(EVENT_COUNT, at, (), to_hex(transaction.hash), str(recorded), made)
         yield CheckResult(EVENT_COUNT.step, wrong, number, rests_on_all_logs=True)
     for event, log in zip(events, transaction.logs, strict=False):
-        if encode_log(event) != (log.topics, log.data):
+        if codec.encode_log(event) != (log.topics, log.data):
             yield from _differences(event, log, at)
 
 

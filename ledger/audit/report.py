@@ -12,17 +12,10 @@ from datetime import UTC, datetime
 from enum import Enum, IntEnum, StrEnum
 from typing import Any, Protocol, Self, TypeAlias
 
+from ledger.protocol import types
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import StatementKind
-from ledger.protocol.types import (
-    DROPOUTS,
-    PHASES,
-    REFUSALS,
-    ClientId,
-    DropoutReason,
-    Phase,
-    RefusalReason,
-)
+from ledger.protocol.types import ClientId, DropoutReason, Phase, RefusalReason
 from ledger.transparency.policy import CheckpointEvidence
 
 _STATEMENTS: dict[StatementKind, str] = {
@@ -37,9 +30,9 @@ def reason_text(
 ) -> str:
     """Return a reason, or the kind of statement that was signed twice, in words."""
     if isinstance(code, DropoutReason):
-        return DROPOUTS[code]
+        return types.DROPOUTS[code]
     if isinstance(code, RefusalReason):
-        return REFUSALS[code] + (f": that to client {listed(victims)}" if victims else "")
+        return types.REFUSALS[code] + (f": that to client {listed(victims)}" if victims else "")
     return "" if code is None else _STATEMENTS[code]
 
 
@@ -91,7 +84,6 @@ class AuditStep(IntEnum):
     title: str
 
     def __new__(cls, number: int, title: str) -> Self:
-        """Take the number for the value."""
         member = int.__new__(cls, number)
         member._value_ = number
         member.title = title
@@ -148,18 +140,12 @@ class ResultCode:
 
 @dataclass(frozen=True, slots=True)
 class Fact(ResultCode):
-    """A statement of the record that a check can contradict.
+    """A statement of the record that a check can contradict."""
 
-    Attributes:
-        recorded: the statement, with `subject`, `recorded` and `true` filled in.
-        step: the check that fails where two answers of the chain disagree about it.
-        is_recorded: false for a statement that the auditor kept from before.
-    """
-
-    recorded: str
+    recorded: str  # the statement, with `subject`, `recorded` and `true` filled in
     true: str
-    step: AuditStep = AuditStep.HEAD
-    is_recorded: bool = True
+    step: AuditStep = AuditStep.HEAD  # fails where two answers of the chain disagree
+    is_recorded: bool = True  # false for a statement that the auditor kept from before
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,15 +158,10 @@ class Need(ResultCode):
 
 @dataclass(frozen=True, slots=True)
 class FindingKind(ResultCode):
-    """A kind of misbehaviour or misfortune that a run's record names.
+    """A kind of misbehaviour or misfortune that a run's record names."""
 
-    Attributes:
-        sentence: with `reason`, `statements`, `named` and `slot` filled in.
-        is_remark: whether it can be neither confirmed nor refuted; it then accuses no client.
-    """
-
-    sentence: str
-    is_remark: bool = False
+    sentence: str  # with `reason`, `statements`, `named` and `slot` filled in
+    is_remark: bool = False  # it can be neither confirmed nor refuted, and accuses no client
 
 
 class Reported:
@@ -215,19 +196,14 @@ def shown(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Contradiction(Reported):
-    """A difference between the record and the truth; `round` is None for the run.
-
-    Attributes:
-        recorded: the recorded value, if there is one.
-        true: the true value, or the error in its place.
-    """
+    """A difference between the record and the truth; `round` is None for the run."""
 
     fact: Fact
     round: int | None = None
     clients: tuple[ClientId, ...] = ()
     subject: str = ""
-    recorded: str = ""
-    true: str = ""
+    recorded: str = ""  # the recorded value, if there is one
+    true: str = ""  # the true value, or the error in its place
 
     @property
     def sentence(self) -> str:
@@ -239,17 +215,13 @@ class Contradiction(Reported):
 
 @dataclass(frozen=True, slots=True)
 class MissingInput(Reported):
-    """Something that could not be checked because an input is missing.
-
-    Attributes:
-        detail: the digest of a blob, the hash of a transaction, or a node's or store's message.
-    """
+    """Something that could not be checked because an input is missing."""
 
     need: Need
     round: int | None = None
     clients: tuple[ClientId, ...] = ()
     subject: BlobKind | None = None
-    detail: str = ""
+    detail: str = ""  # digest of a blob, hash of a transaction, or message of a node or store
 
     @property
     def sentence(self) -> str:
@@ -315,28 +287,21 @@ class VoteSlot(Reported):
         if self.phase == 0:
             return f" in round {self.round}"
         # Two votes for a phase that does not exist are two votes as well.
-        phases = {int(phase): name for phase, name in PHASES.items()}
+        phases = {int(phase): name for phase, name in types.PHASES.items()}
         phase = phases.get(self.phase, f"phase {int(self.phase)}")
         return f" in view {self.view + 1} of {phase} of round {self.round}"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding(Reported):
-    """Misbehaviour or misfortune that the record names; it does not make the audit fail.
-
-    Attributes:
-        round: t; None where it concerns the whole run.
-        evidence: 0x-hex digests that prove it: of blobs, signed messages or transactions.
-        proven: whether the evidence proves it; silence, for one, cannot be proven.
-        reason: of an exclusion, or the kind of statement that was signed twice.
-    """
+    """Misbehaviour or misfortune that the record names; it does not make the audit fail."""
 
     kind: FindingKind
-    round: int | None
+    round: int | None  # t; None where it concerns the whole run
     clients: tuple[ClientId, ...]
-    evidence: tuple[str, ...]
-    proven: bool
-    reason: DropoutReason | RefusalReason | StatementKind | None = None
+    evidence: tuple[str, ...]  # 0x-hex digests: of blobs, signed messages or transactions
+    proven: bool  # whether the evidence proves it; silence, for one, cannot be proven
+    reason: DropoutReason | RefusalReason | StatementKind | None = None  # or what was signed twice
     named: ClientId | None = None
     place: VoteSlot | None = None
 
@@ -365,17 +330,12 @@ StepResult: TypeAlias = Contradiction | MissingInput | Finding | CountIncrement
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """A result of one step, before it is known whether it is confirmed and final.
-
-    Attributes:
-        block: number of the newest block that it rests on.
-        rests_on_all_logs: whether a missing log could be its cause.
-    """
+    """A result of one step, before it is known whether it is confirmed and final."""
 
     step: AuditStep
     result: StepResult
-    block: int
-    rests_on_all_logs: bool = False
+    block: int  # number of the newest block that it rests on
+    rests_on_all_logs: bool = False  # whether a missing log could be its cause
 
 
 def results_of(
@@ -421,18 +381,12 @@ _HEADS = {
 
 @dataclass(frozen=True, slots=True)
 class KeptHeadReport(Reported):
-    """The position of a head that the auditor kept.
+    """The position of a head that the auditor kept."""
 
-    Attributes:
-        head: 0x-hex.
-        round: of the head; 0 for the head that the run starts with, None if it was not found.
-        event: that made it; empty for the head that the run starts with, or if it was not found.
-    """
-
-    head: str
+    head: str  # 0x-hex
     found: bool
-    round: int | None
-    event: str
+    round: int | None  # 0 for the head that the run starts with; None if it was not found
+    event: str  # that made it; empty for the head that the run starts with, or if it was not found
 
     @property
     def sentence(self) -> str:
@@ -444,25 +398,17 @@ class KeptHeadReport(Reported):
 
 @dataclass(frozen=True, slots=True)
 class WitnessedRounds(Reported):
-    """The rounds that a quorum of witnesses confirms: 1 to `rounds`; 0 for none.
+    """The rounds that a quorum of witnesses confirms: 1 to `rounds`; 0 for none."""
 
-    Attributes:
-        log: origin of the log; empty if there is no checkpoint with a quorum.
-        root: of the tree of their heads, 0x-hex; empty if there is no quorum.
-        time: as of which nothing newer exists, seconds since 1970; None if there is no quorum.
-        failures: why logs or witnesses gave nothing that counts.
-    """
-
-    log: str
+    log: str  # origin of the log; empty if there is no checkpoint with a quorum
     rounds: int
-    root: str
+    root: str  # of the tree of their heads, 0x-hex; empty if there is no quorum
     witnesses: tuple[str, ...]
-    time: int | None
-    failures: tuple[str, ...]
+    time: int | None  # Unix time as of which nothing newer exists; None without a quorum
+    failures: tuple[str, ...]  # why logs or witnesses gave nothing that counts
 
     @classmethod
     def of(cls, evidence: CheckpointEvidence) -> Self:
-        """Return what an auditor collected, for a report."""
         witnessed, failures = evidence.witnessed, evidence.failures
         if witnessed is None:
             return cls("", 0, "", (), None, failures)
@@ -484,23 +430,15 @@ class WitnessedRounds(Reported):
 
 @dataclass(frozen=True, slots=True)
 class TrustedEarlierAudit(Reported):
-    """The earlier audit that this one trusts for rounds 1 to `rounds`; digests are 0x-hex.
+    """The earlier audit that this one trusts for rounds 1 to `rounds`; digests are 0x-hex."""
 
-    Attributes:
-        report: sha256 of its report's bytes.
-        head: of the ledger in `block`, the newest block that it read.
-        rounds: whose records, blobs, distances and models are taken from it.
-        audits: number of audits behind it, including itself.
-        found: whether the run passes through that block and head.
-    """
-
-    report: str
-    head: str
+    report: str  # sha256 of its report's bytes
+    head: str  # of the ledger in `block`, the newest block that it read
     block: int
     block_hash: str
-    rounds: int
-    audits: int
-    found: bool
+    rounds: int  # whose records, blobs, distances and models are taken from it
+    audits: int  # number of audits behind it, including itself
+    found: bool  # whether the run passes through that block and head
 
     @property
     def sentence(self) -> str:
@@ -524,33 +462,20 @@ _REPORT = (
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """The result of an audit.
-
-    Attributes:
-        deployment: the contract, its chain and its state; all of the report is as of that block
-            and head.
-        rounds: number of ended rounds, all of them audited: those of `built_on` by an earlier
-            audit.
-        finding_counts: number of findings by kind, including those that are not kept.
-        remarks: number of findings that can be neither confirmed nor refuted.
-        kept: the position of the head that the auditor had kept; None if none was given.
-        strict: whether a remark leaves the audit incomplete.
-        built_on: the earlier audit that was trusted for the first rounds; None if none was.
-        witnessed: the rounds that witnesses confirm; None if there was no policy.
-    """
+    """The result of an audit."""
 
     version: int
-    deployment: Mapping[str, Any]
-    rounds: int
+    deployment: Mapping[str, Any]  # contract, chain and state, as of which the report is
+    rounds: int  # ended rounds, all audited: those of `built_on` by an earlier audit
     steps: tuple[StepReport, ...]
     findings: tuple[Finding, ...]
-    finding_counts: Mapping[str, int]
-    remarks: int
+    finding_counts: Mapping[str, int]  # by kind, including those that are not kept
+    remarks: int  # number of findings that can be neither confirmed nor refuted
     counts: Mapping[str, int]
-    kept: KeptHeadReport | None = None
-    strict: bool = False
-    built_on: TrustedEarlierAudit | None = None
-    witnessed: WitnessedRounds | None = None
+    kept: KeptHeadReport | None = None  # None if no head was given
+    strict: bool = False  # whether a remark leaves the audit incomplete
+    built_on: TrustedEarlierAudit | None = None  # trusted for the first rounds
+    witnessed: WitnessedRounds | None = None  # None without a policy
 
     @property
     def outcome(self) -> AuditOutcome:
@@ -560,11 +485,9 @@ class AuditReport:
         return AuditOutcome.INCOMPLETE if is_open else outcome
 
     def step(self, number: AuditStep) -> StepReport:
-        """Return one of the ten steps."""
         return self.steps[number - 1]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report as plain data for JSON."""
         given = {"whole": self.built_on is None, "kept_head": self.kept}
         return {
             name: shown(given[name] if name in given else getattr(self, name))

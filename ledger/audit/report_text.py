@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from ledger.audit.checks.chain import ROUNDS_NOT_WITNESSED
 from ledger.audit.checks.rounds import INCIDENTS_MISSING, PAYLOAD_APPEARED
 from ledger.audit.report import (
@@ -33,12 +35,18 @@ def readable(report: AuditReport) -> list[str]:
         lines += step.lines()
     lines += _finding_lines(report, "Who was caught at what, or failed to deliver:", remarks=False)
     lines += _finding_lines(report, "What nobody can tell true or false any more:", remarks=True)
-    if facts["final_head"]:
-        lines += ["", f"To keep for a later audit: --head {facts['final_head']}"]
-        if facts["final_head"] != facts["head"]:
-            lines.append(_age_of_final_head(report))
-    else:
+    if not facts["final_head"]:
         lines += ["", "Nothing to keep: no block that was read is known to be final"]
+    else:
+        lines += ["", f"To keep for a later audit: --head {facts['final_head']}"]
+    if facts["final_head"] not in {"", facts["head"]}:
+        newer = report.rounds - facts["final_round"]
+        later = f"{newer} newer round{'s' * (newer > 1)}" if newer else "later events"
+        lines.append(
+            f"This head is after round {facts['final_round']}, as of block {facts['final_block']}, "
+            f"the newest final block. Up to block {facts['head_block']} there are {later}, which "
+            f"are not final yet"
+        )
     return [*lines, "", _verdict(report)]
 
 
@@ -63,46 +71,28 @@ def _finding_lines(report: AuditReport, title: str, *, remarks: bool) -> list[st
 
 def finding_line(finding: Finding) -> str:
     """Return a finding as one line of text."""
-    evidence = f" ({' '.join(finding.evidence)})"
-    return (
-        f"{subject_prefix(finding.round, finding.clients) or 'the run: '}{finding.kind}"
-        f"{'' if finding.proven else ' (not proven)'}: {finding.sentence}"
-        f"{evidence if finding.evidence else ''}"
-    )
-
-
-def _age_of_final_head(report: AuditReport) -> str:
-    facts, newer = report.deployment, report.rounds - report.deployment["final_round"]
-    later = "later events" if not newer else f"{newer} newer round{'s' * (newer > 1)}"
-    return (
-        f"This head is after round {facts['final_round']}, as of block {facts['final_block']}, the "
-        f"newest final block. Up to block {facts['head_block']} there are {later}, which are not "
-        f"final yet"
-    )
+    about = subject_prefix(finding.round, finding.clients) or "the run: "
+    evidence = f" ({' '.join(finding.evidence)})" if finding.evidence else ""
+    doubt = "" if finding.proven else " (not proven)"
+    return f"{about}{finding.kind}{doubt}: {finding.sentence}{evidence}"
 
 
 def _verdict(report: AuditReport) -> str:
-    if report.outcome is AuditOutcome.PASSED:
-        return _passed(report)
-    failed = _numbers(report, StepOutcome.FAILED)
+    numbers: dict[StepOutcome, list[str]] = defaultdict(list)
+    for step in report.steps:
+        numbers[step.outcome].append(str(int(step.number)))
+    failed, lacking = numbers[StepOutcome.FAILED], numbers[StepOutcome.NOT_CHECKABLE]
     if failed:
         is_single = len(failed) == 1
-        steps = (
-            f"step {failed[0]} contradicts"
-            if is_single
-            else f"steps {', '.join(failed)} contradict"
-        )
-        return f"FAILED: {steps} the record"
-    lacking = _numbers(report, StepOutcome.NOT_CHECKABLE)
-    if not lacking:
+        verb = f" {failed[0]} contradicts" if is_single else f"s {', '.join(failed)} contradict"
+        return f"FAILED: step{verb} the record"
+    if lacking:
+        is_single = len(lacking) == 1
+        verb = f" {lacking[0]} lacks" if is_single else f"s {', '.join(lacking)} lack"
+        return f"INCOMPLETE: nothing contradicts, but step{verb} what to check by"
+    if report.outcome is AuditOutcome.INCOMPLETE:
         remarks = f"{report.remarks} remark{'s' * (report.remarks > 1)}"
         return f"INCOMPLETE: strictly, {remarks} can be told neither true nor false"
-    is_single = len(lacking) == 1
-    lack = f"step {lacking[0]} lacks" if is_single else f"steps {', '.join(lacking)} lack"
-    return f"INCOMPLETE: nothing contradicts, but {lack} what to check by"
-
-
-def _passed(report: AuditReport) -> str:
     if report.built_on is None:
         return f"PASSED: all ten steps hold for all {report.rounds} rounds"
     trusted = report.built_on.rounds
@@ -112,7 +102,3 @@ def _passed(report: AuditReport) -> str:
         f"PASSED: all ten steps hold for rounds {trusted + 1} to {report.rounds}, on an earlier "
         f"audit, which this one trusts"
     )
-
-
-def _numbers(report: AuditReport, outcome: StepOutcome) -> list[str]:
-    return [str(int(step.number)) for step in report.steps if step.outcome is outcome]

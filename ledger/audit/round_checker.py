@@ -23,21 +23,7 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.audit.checks.chain import (
-    RECORD_UNREADABLE,
-    ROUND_BEFORE_UNKNOWN,
-    check_sampling,
-)
-from ledger.audit.checks.published import check_blobs, check_distances, check_means, check_model
-from ledger.audit.checks.rounds import (
-    check_accusations,
-    check_base,
-    check_commitments,
-    check_order,
-    check_ranking,
-    check_record,
-    check_sets,
-)
+from ledger.audit.checks import chain, published, rounds
 from ledger.audit.evidence import (
     Archive,
     ModelStep,
@@ -54,12 +40,7 @@ from ledger.distances import fast_distances
 from ledger.io.processes import worker_pool
 from ledger.io.user_code import use_rules
 from ledger.protocol.encoding import sha256, vector_from_bytes, vector_view
-from ledger.protocol.inputs import (
-    Inputs,
-    participants_of,
-    round_closing,
-    window_end,
-)
+from ledger.protocol.inputs import Inputs, participants_of, round_closing, window_end
 from ledger.protocol.judgement import next_model
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.rules.direction import displacement, window_start
@@ -70,19 +51,14 @@ from ledger.storage.blobs import BlobReader
 
 @dataclass(frozen=True, slots=True)
 class RoundTask:
-    """A decided round whose record and blobs are to be checked.
-
-    Attributes:
-        inputs: those that the chain closed for it.
-        model: digest of w_t, which it began with.
-        origin: digest of w_s, where the displacement of its distances begins; None without one,
-            or if it is not known.
-    """
+    """A decided round whose record and blobs are to be checked."""
 
     block: int
-    inputs: Inputs
+    inputs: Inputs  # those that the chain closed for it
     event: RoundDecided
-    model: Digest
+    model: Digest  # digest of w_t, which it began with
+    # Digest of w_s, where the displacement of its distances begins; None without one, or if it is
+    # not known.
     origin: Digest | None
 
 
@@ -116,30 +92,29 @@ class Milestone:
     is_confirmed: bool
 
 
+@dataclass
 class EvidenceReader:
     """Checks what the replay gave of each round, and makes tasks of the decided ones."""
 
-    def __init__(self, start: RunStart) -> None:
-        self.ended = 0
-        self._start = start
-        self._began: dict[int, Digest] = {}
+    start: RunStart
+    ended: int = 0
+    _began: dict[int, Digest] = field(default_factory=dict)  # models by the round they began
 
     def read(
         self, replayed: ReplayedRound, *, is_trusted: bool = False
     ) -> list[CheckResult | RoundTask]:
         """Return the results of a round's end and its inputs, and its decision as a task.
 
-        Args:
-            is_trusted: whether an earlier audit has checked its record and blobs.
+        If an earlier audit is trusted, it has checked record and blobs, and there is no task.
         """
         self.ended += 1
         block, at, before = replayed.block, replayed.round, replayed.before
-        sets = check_sets(replayed) if replayed.known else ()
-        order = check_order(replayed, self.ended)
+        sets = rounds.check_sets(replayed) if replayed.known else ()
+        order = rounds.check_order(replayed, self.ended)
         checks = (AuditStep.RANKING, sets), (AuditStep.COMPLETENESS, order)
         found: list[CheckResult | RoundTask] = [*results_of(block, *checks)]
         if not replayed.known:
-            return [*found, *not_served(block, ROUND_BEFORE_UNKNOWN, at)]
+            return [*found, *not_served(block, chain.ROUND_BEFORE_UNKNOWN, at)]
         self._began[at] = before.model
         if not replayed.is_in_range:
             return found
@@ -149,16 +124,16 @@ class EvidenceReader:
         end = window_end(sizes, before.opened_block)
         closing = round_closing(end, participants.expected, end, replayed.commitments)
         assert closing is not None, "the window's end closes it"
-        event, document = replayed.decided, self._start.document
+        event, document = replayed.decided, self.start.document
         if event is not None:
-            base = check_base(event, block, closing)
-            sampling = check_sampling(event, participants.trainers)
+            base = rounds.check_base(event, block, closing)
+            sampling = chain.check_sampling(event, participants.trainers)
             decided = (AuditStep.CERTIFICATES, base), (AuditStep.SAMPLING, sampling)
             found += results_of(block, *decided)
-        commitments = check_commitments(replayed, participants, closing)
+        commitments = rounds.check_commitments(replayed, participants, closing)
         found += results_of(block, (AuditStep.COMPLETENESS, commitments))
         if document is not None and event is not None and not is_trusted:
-            identity = document.parameters, self._start.domain, registry, at
+            identity = document.parameters, self.start.domain, registry, at
             inputs = Inputs(*identity, before.seed, participants, closing)
             needs = inputs.needs_displacement
             first = window_start(at) if needs else at
@@ -168,81 +143,20 @@ class EvidenceReader:
         return found
 
 
-class RoundChecker:
-    """Checks rounds one after the other; holds the blobs of one, and the newest model."""
-
-    def __init__(
-        self,
-        blobs: BlobReader,
-        distances: Distances,
-        models: ModelChain | None = None,
-        rules: tuple[str, ...] = (),
-    ) -> None:
-        """Take what rounds are checked with.
-
-        Args:
-            models: the model that the next round begins with, if it is known.
-            rules: files or packages of own rules that the auditor names.
-        """
-        self.models = ModelChain() if models is None else models
-        self._blobs = blobs
-        self._distances = distances
-        self._rules = rules
-
-    def start_from(self, task: RoundTask) -> bool:
-        """Read the model that a round begins with; return whether its blob is available."""
-        dimension = task.inputs.parameters.dimension
-        return self.models.start_from(task.model, dimension, Archive(self._blobs))
-
-    def check(self, task: RoundTask) -> CheckedRound:
-        """Return the results of a round's record and blobs, and go on to its model."""
-        self.start_from(task)
-        archive, event, models, block = Archive(self._blobs), task.event, self.models, task.block
-        displacement = models.displacement_of(task.inputs, task.origin, archive)
-        rules = use_rules(task.inputs.parameters, self._rules)
-        evidence = read_round_evidence(
-            task.inputs, event, archive, self._distances, displacement, rules
-        )
-        record, commitments = evidence.record, task.inputs.closing.commitments
-        unread = not_served(block, RECORD_UNREADABLE, event.round) if record is None else ()
-        accusations = read_accusations(evidence, models.vector, archive)
-        model = models.follow(evidence, archive)
-        results = results_of(
-            block,
-            (AuditStep.CERTIFICATES, check_accusations(evidence, accusations)),
-            (AuditStep.BLOBS, check_blobs(evidence, model, accusations)),
-            (AuditStep.DISTANCES, check_distances(evidence)),
-            (AuditStep.MEANS, check_means(evidence)),
-            (AuditStep.RANKING, check_ranking(evidence)),
-            (AuditStep.MODEL, check_model(model, event.round)),
-            (AuditStep.COMPLETENESS, check_record(evidence, accusations)),
-        )
-        missing = (
-            MissingPayload(block, event.round, dropout.client, commitments[dropout.client])
-            for dropout in (() if record is None else record.dropouts)
-            if dropout.reason is DropoutReason.PAYLOAD_MISSING and dropout.client in commitments
-        )
-        read = archive.blobs_read, archive.bytes_read
-        return CheckedRound((*unread, *results), tuple(missing), frozenset(archive.named), *read)
-
-
+@dataclass
 class ModelChain:
     """The newest global model; `vector` is None if it could neither be read nor recomputed."""
 
-    def __init__(self) -> None:
-        self.vector: NDArray[np.float32] | None = None
-        self._digest: Digest | None = None
+    vector: NDArray[np.float32] | None = None
+    _digest: Digest | None = None
 
     def begin(self, digest: Digest, dimension: int, archive: Archive) -> ModelStep:
-        """Return the first model as it was read."""
-        lost, malformed = self._read(digest, dimension, None, archive)
-        return ModelStep(digest, lost, malformed)
+        return ModelStep(digest, *self._read(digest, dimension, None, archive))
 
     def start_from(self, digest: Digest, dimension: int, archive: Archive) -> bool:
         """Read the model that a round starts from, unless the round before led to it.
 
-        Returns:
-            False if its blob had to be read and is not available; another round reports that.
+        Return False if its blob is not available; another round reports that.
         """
         if digest == self._digest:
             return True
@@ -253,11 +167,7 @@ class ModelChain:
     def displacement_of(
         self, inputs: Inputs, before: Digest | None, archive: Archive
     ) -> NDArray[np.float32] | None:
-        """Return w_s − w_t, shape (d,); None if it is not known, or the distances need none.
-
-        Args:
-            before: digest of w_s; None if that is not known.
-        """
+        """Return w_s − w_t, shape (d,), from w_s's digest; None if unknown or not needed."""
         if not inputs.needs_displacement or before is None or self.vector is None:
             return None
         data = archive.read_again(BlobKind.MODEL, before, inputs.round)
@@ -298,6 +208,52 @@ def _model(data: bytes | UnavailableBlob, dimension: int) -> tuple[NDArray[np.fl
     return decoded(partial(vector_from_bytes, dimension=dimension), data)
 
 
+@dataclass
+class RoundChecker:
+    """Checks rounds one after the other; holds the blobs of one, and the newest model."""
+
+    blobs: BlobReader
+    distances: Distances
+    models: ModelChain = field(default_factory=ModelChain)  # which the next round begins with
+    rules: tuple[str, ...] = ()  # files or packages of own rules that the auditor names
+
+    def start_from(self, task: RoundTask) -> bool:
+        """Read the model that a round begins with; return whether its blob is available."""
+        dimension = task.inputs.parameters.dimension
+        return self.models.start_from(task.model, dimension, Archive(self.blobs))
+
+    def check(self, task: RoundTask) -> CheckedRound:
+        """Return the results of a round's record and blobs, and go on to its model."""
+        self.start_from(task)
+        archive, event, models, block = Archive(self.blobs), task.event, self.models, task.block
+        displacement = models.displacement_of(task.inputs, task.origin, archive)
+        rules = use_rules(task.inputs.parameters, self.rules)
+        evidence = read_round_evidence(
+            task.inputs, event, archive, self.distances, displacement, rules
+        )
+        record, commitments = evidence.record, task.inputs.closing.commitments
+        unread = not_served(block, chain.RECORD_UNREADABLE, event.round) if record is None else ()
+        accusations = read_accusations(evidence, models.vector, archive)
+        model = models.follow(evidence, archive)
+        results = results_of(
+            block,
+            (AuditStep.CERTIFICATES, rounds.check_accusations(evidence, accusations)),
+            (AuditStep.BLOBS, published.check_blobs(evidence, model, accusations)),
+            (AuditStep.DISTANCES, published.check_distances(evidence)),
+            (AuditStep.MEANS, published.check_means(evidence)),
+            (AuditStep.RANKING, rounds.check_ranking(evidence)),
+            (AuditStep.MODEL, published.check_model(model, event.round)),
+            (AuditStep.COMPLETENESS, rounds.check_record(evidence, accusations)),
+        )
+        missing = (
+            MissingPayload(block, event.round, dropout.client, commitments[dropout.client])
+            for dropout in (() if record is None else record.dropouts)
+            if dropout.reason is DropoutReason.PAYLOAD_MISSING and dropout.client in commitments
+        )
+        read = archive.blobs_read, archive.bytes_read
+        return CheckedRound((*unread, *results), tuple(missing), frozenset(archive.named), *read)
+
+
 ROUND_BYTES = 3_000_000
 """Cost of the rest of a round, as so many bytes of blobs."""
 ROUNDS_PER_BATCH = 4
@@ -313,18 +269,13 @@ CheckedItem: TypeAlias = CheckResult | CheckedRound | Milestone
 
 @dataclass(frozen=True, slots=True)
 class AuditWorkers:
-    """Processes that check rounds while this one replays the chain; each holds a round's blobs.
+    """Processes that check rounds while this one replays the chain; each holds a round's blobs."""
 
-    Attributes:
-        processes: at least 1.
-        blobs: opens the blobs in such a process; a function of a module, or a class, with its
-            arguments bound by `functools.partial`.
-        start_after_bytes: bytes of blobs that are checked here before the first of them starts.
-    """
-
-    processes: int
+    processes: int  # at least 1
+    # Opens the blobs in such a process; a function of a module, or a class, with its arguments
+    # bound by `functools.partial`.
     blobs: Callable[[], BlobReader]
-    start_after_bytes: int = WORKER_START_BYTES
+    start_after_bytes: int = WORKER_START_BYTES  # checked here before the first starts
 
 
 @dataclass
@@ -344,7 +295,7 @@ def parallel_checks(
     workers: AuditWorkers,
     distances: Distances | None,
     rules: tuple[str, ...],
-    fresh: Callable[[ModelChain | None], RoundChecker],
+    fresh: Callable[..., RoundChecker],
     models: ModelChain,
 ) -> Iterator[Callable[[Iterator[ReadItem]], Iterator[CheckedItem]]]:
     """Open processes that check rounds; all end with the context.
@@ -358,61 +309,54 @@ def parallel_checks(
     """
     given = workers.blobs, distances, rules
     with worker_pool(workers.processes, _Worker.begin, given) as pool:
-        yield _InOrder(pool, workers, fresh, models).checked
+        yield _InOrder(pool, workers, fresh, fresh(models), workers.start_after_bytes).checked
 
 
+@dataclass
 class _InOrder:
     """Gives decided rounds to processes, and yields everything in the order of reading."""
 
-    def __init__(
-        self,
-        pool: ProcessPoolExecutor,
-        workers: AuditWorkers,
-        fresh: Callable[[ModelChain | None], RoundChecker],
-        models: ModelChain,
-    ) -> None:
-        self._pool = pool
-        self._most = MAX_WAITING_BATCHES * workers.processes
-        self._left_here = workers.start_after_bytes
-        self._fresh = fresh
-        self._here = fresh(models)
-        self._before: list[RoundTask] = []  # the rounds that were checked last
-        self._is_here = True  # whether they were checked in this process
-        self._filling = _Batch()
-        self._running: deque[_Batch] = deque()
+    pool: ProcessPoolExecutor
+    workers: AuditWorkers
+    fresh: Callable[..., RoundChecker]
+    here: RoundChecker
+    left_here: int  # bytes of blobs to check in this process before the others start
+    before: list[RoundTask] = field(default_factory=list)  # the rounds that were checked last
+    is_here: bool = True  # whether they were checked in this process
+    filling: _Batch = field(default_factory=_Batch)
+    running: deque[_Batch] = field(default_factory=deque)
 
     def checked(self, seen: Iterator[ReadItem]) -> Iterator[CheckedItem]:
-        """Yield all that was read, with the results of decided rounds in their place."""
         for item in seen:
-            if self._left_here > 0:
+            if self.left_here > 0:
                 if isinstance(item, RoundTask):
-                    found = self._here.check(item)
-                    self._left_here -= found.bytes_read + ROUND_BYTES
-                    self._before = [item]
+                    found = self.here.check(item)
+                    self.left_here -= found.bytes_read + ROUND_BYTES
+                    self.before = [item]
                     yield found
                 else:
                     yield item
                 continue
-            self._filling.items.append(item)
-            if len(self._filling.tasks) == ROUNDS_PER_BATCH:
+            self.filling.items.append(item)
+            if len(self.filling.tasks) == ROUNDS_PER_BATCH:
                 self._submit()
-            yield from self._ready(self._most)
+            yield from self._ready(MAX_WAITING_BATCHES * self.workers.processes)
         self._submit()
         yield from self._ready(0)
 
     def _submit(self) -> None:
-        batch, self._filling = self._filling, _Batch()
+        batch, self.filling = self.filling, _Batch()
         if batch.tasks:
-            batch.future = self._pool.submit(_Worker.check, batch.tasks)
-        self._running.append(batch)
+            batch.future = self.pool.submit(_Worker.check, batch.tasks)
+        self.running.append(batch)
 
     def _ready(self, most: int) -> Iterator[CheckedItem]:
         """Yield finished batches from the front; wait for it while more than `most` are running."""
-        while self._running:
-            future = self._running[0].future
-            if future is not None and not future.done() and len(self._running) <= most:
+        while self.running:
+            future = self.running[0].future
+            if future is not None and not future.done() and len(self.running) <= most:
                 return
-            batch = self._running.popleft()
+            batch = self.running.popleft()
             found = iter(self._found(batch))
             for item in batch.items:
                 yield next(found) if isinstance(item, RoundTask) else item
@@ -422,34 +366,28 @@ class _InOrder:
         found = [] if batch.future is None else batch.future.result()
         is_here = found is None
         if found is None:
-            if not self._is_here:
-                self._here = self._fresh(None)
-                for task in self._before:
-                    self._here.check(task)
-            found = [self._here.check(task) for task in batch.tasks]
-        self._before, self._is_here = batch.tasks, is_here
+            if not self.is_here:
+                self.here = self.fresh()
+                for task in self.before:
+                    self.here.check(task)
+            found = [self.here.check(task) for task in batch.tasks]
+        self.before, self.is_here = batch.tasks, is_here
         return found
 
 
 class _Worker:
     """State of a worker process between batches."""
 
-    blobs: ClassVar[BlobReader]
-    distances: ClassVar[Distances]
-    rules: ClassVar[tuple[str, ...]]
+    fresh: ClassVar[Callable[[], RoundChecker]]
 
     @classmethod
     def begin(
         cls, blobs: Callable[[], BlobReader], distances: Distances | None, rules: tuple[str, ...]
     ) -> None:
-        cls.rules = rules
-        cls.blobs = blobs()
-        cls.distances = fast_distances(1) if distances is None else distances
+        cls.fresh = partial(RoundChecker, blobs(), distances or fast_distances(1), rules=rules)
 
     @classmethod
     def check(cls, tasks: list[RoundTask]) -> list[CheckedRound] | None:
         """Return the results of rounds in a row; None if the first one's model is not available."""
-        checker = RoundChecker(cls.blobs, cls.distances, rules=cls.rules)
-        if not checker.start_from(tasks[0]):
-            return None
-        return [checker.check(task) for task in tasks]
+        checker = cls.fresh()
+        return [checker.check(task) for task in tasks] if checker.start_from(tasks[0]) else None

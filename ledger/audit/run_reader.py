@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator, Iterator
 from copy import copy
+from dataclasses import dataclass, field
 from typing import Any
 
 from ledger.audit.anchors import ChainAnchor, EarlierAudit, EarlierReportError, PriorKnowledge
@@ -41,20 +42,19 @@ from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError, ProtocolRefusal
 from ledger.protocol.ledger_state import Deployment, Event, HeadEvent
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS, MIN_MEMBERS
-from ledger.protocol.types import Digest, Domain
+from ledger.protocol.types import NO_DIGEST, Digest, Domain
 from ledger.transparency.policy import CheckpointEvidence
 from ledger.transparency.tree import head_entries, leaf_hash, root_of
 
 
+@dataclass
 class RunTree:
     """The leaves of a run's log, as the replay recomputes them, and the blocks they rest on."""
 
-    def __init__(self) -> None:
-        self._leaves: list[Digest] = []
-        self._blocks: list[int] = []
+    _leaves: list[Digest] = field(default_factory=list)
+    _blocks: list[int] = field(default_factory=list)
 
     def add(self, domain: Domain, event: Event, block: int) -> None:
-        """Add the leaf of an event, if it ends a round."""
         for entry in head_entries(domain, (event,)):
             self._leaves.append(leaf_hash(entry.encoded()))
             self._blocks.append(block)
@@ -98,59 +98,41 @@ _PARAMETERS = (
 """Fields of a deployment that a report shows, in its order."""
 
 
+@dataclass
 class RunReader:
-    """Reads a run once, from its chain; decided rounds come out as tasks.
+    """Reads a run once, from its chain; decided rounds come out as tasks."""
 
-    Attributes:
-        is_whole: whether the run was read to its end.
-        found_earlier: whether it passes through block and head of the earlier audit's end.
-        open_commitments: commitments of the round that has not ended.
-        kept_head: where the run has the head that the auditor kept; None if it never has.
-        complete_to: newest block up to which no log is missing; a file never lacks one.
-    """
+    ledger: CommitteeLedger
+    archive: Archive
+    models: ModelChain  # is set to the model that the run begins with
+    anchor: ChainAnchor
+    prior: PriorKnowledge
+    rules: tuple[str, ...] = ()  # files or packages of own rules that the auditor names
+    rounds: int = 0
+    trusted: int = 0
+    is_whole: bool = False  # whether the run was read to its end
+    found_earlier: bool = False  # whether it passes through block and head of the earlier audit
+    applied: int = 0
+    open_commitments: int = 0  # of the round that has not ended
+    deployment: dict[str, Any] = field(default_factory=dict)
+    kept_head: KeptHeadReport | None = None  # where the kept head is; None if nowhere
+    complete_to: int = -1  # newest block up to which no log is missing
+    _tree: RunTree = field(default_factory=RunTree)
+    _settled: ReplayPosition | None = None
+    _stood_by: int = 0
+    _left_off: Digest = NO_DIGEST
 
-    def __init__(
-        self,
-        ledger: CommitteeLedger,
-        archive: Archive,
-        models: ModelChain,
-        anchor: ChainAnchor,
-        prior: PriorKnowledge,
-        rules: tuple[str, ...] = (),
-    ) -> None:
-        """Take what a run is read with.
-
-        Args:
-            models: is set to the model that the run begins with.
-            rules: files or packages of own rules that the auditor names.
-        """
-        self.rounds = 0
-        self.trusted = 0
-        self.is_whole = False
-        self.found_earlier = False
-        self.applied = 0
-        self.open_commitments = 0
-        self.deployment: dict[str, Any] = {}
-        self.kept_head: KeptHeadReport | None = None
-        # A file that lacks a log contradicts itself; no node stands between it and its reader.
-        self._node = ledger.chain.node
-        self.complete_to = sys.maxsize if self._node is None else -1
-        self._ledger = ledger
-        self._archive = archive
-        self._models = models
-        self._anchor = anchor
-        self._rules = rules
-        self._prior = prior
-        self._tree = RunTree()
-        self._settled: ReplayPosition | None = None
-        self._stood_by = ledger.from_block
-        self._left_off = Digest(bytes(32))
+    def __post_init__(self) -> None:
+        """Begin at the deployment; a file that lacks a log contradicts itself, unlike a node."""
+        self._stood_by = self.ledger.from_block
+        if self.ledger.chain.node is None:
+            self.complete_to = sys.maxsize
 
     def observe(self) -> Iterator[ReadItem]:
         """Yield results, tasks and milestones, as far as the chain serves the run."""
-        prior = self._prior
+        prior = self.prior
         try:
-            yield from self._anchor.check_file(self._ledger.chain)
+            yield from self.anchor.check_file(self.ledger.chain)
             self.is_whole = yield from self._run()
             if self.is_whole and prior.earlier is not None:
                 yield from self._where_earlier_ended(prior.earlier)
@@ -158,7 +140,7 @@ class RunReader:
             yield from unreadable(error)
         if prior.checkpoints is not None:
             if self.is_whole:
-                yield from self._tree.compared(prior.checkpoints, self._anchor.head.number)
+                yield from self._tree.compared(prior.checkpoints, self.anchor.head.number)
             else:
                 yield from not_served(0, facts.CHECKPOINT_UNCHECKED)
         if not self.is_whole and prior.earlier is not None:
@@ -170,26 +152,25 @@ class RunReader:
                 yield from not_served(0, facts.KEPT_HEAD_UNCHECKED, detail=to_hex(prior.head))
 
     def _absent(self, head: Digest) -> CheckResult:
-        """Return that the run does not pass through a head that was kept."""
-        newest = self._anchor.head.number
+        newest = self.anchor.head.number
         values = str(newest), to_hex(head)
         return contradicted(newest, facts.KEPT_HEAD_ABSENT, *values, rests_on_all_logs=True)
 
     def _run(self) -> Generator[ReadItem, None, bool]:
         """Yield the run from its deployment on; return whether it was read to its end."""
-        anchor = self._anchor
-        if self._ledger.from_block <= 0:
+        anchor = self.anchor
+        if self.ledger.from_block <= 0:
             # No older block is known by which the contract stood.
             has_stood = 0 <= anchor.final_number < anchor.head.number and isinstance(
                 self._state(anchor.final_number), LedgerSnapshot
             )
             self._stood_by = anchor.final_number if has_stood else anchor.head.number
-        start = yield from read_start(self._ledger, self._archive, self._models, self._stood_by)
+        start = yield from read_start(self.ledger, self.archive, self.models, self._stood_by)
         if start is None:
             return False
         if start.document is not None:
             # Before any round: a file of another rule is refused at once.
-            use_rules(start.document.parameters, self._rules)
+            use_rules(start.document.parameters, self.rules)
         yield from check_beginning(start)
         if not start.is_possible:
             yield from not_served(start.block, facts.DEPLOYMENT_UNKNOWN)
@@ -202,7 +183,7 @@ class RunReader:
         if start.document is None:
             config = to_hex(start.recorded.config)
             yield from not_served(start.block, facts.PARAMETERS_UNKNOWN, detail=config)
-        replay = Replay(self._ledger, rounds.deployed(start.deployment, start.domain))
+        replay = Replay(self.ledger, rounds.deployed(start.deployment, start.domain))
         self._settled = copy(replay.position)
         try:
             yield from self._replayed(replay, EvidenceReader(start))
@@ -210,7 +191,7 @@ class RunReader:
             yield from ended.results
             return False
         finally:
-            self.applied, self.open_commitments = replay.applied, replay.open_commitments()
+            self.applied, self.open_commitments = replay.applied, len(replay.commitments)
             state, settled = replay.position.state, self._settled
             self.deployment |= {
                 "head": to_hex(state.head),
@@ -218,7 +199,7 @@ class RunReader:
                 "stage": state.stage.name.lower(),
                 **NOTHING_FINAL,
             }
-            is_confirmed = self._node is None or settled.is_confirmed
+            is_confirmed = self.ledger.chain.node is None or settled.is_confirmed
             if is_confirmed and anchor.final_number >= self._stood_by:
                 self.deployment["final_head"] = to_hex(settled.state.head)
                 self.deployment["final_round"] = last_ended(settled.state)
@@ -226,8 +207,8 @@ class RunReader:
 
     def _replayed(self, replay: Replay, reader: EvidenceReader) -> Iterator[ReadItem]:
         """Yield what the transactions did, and how the contract's state differs from it."""
-        head, final = self._anchor.head.number, self._anchor.final_number
-        stands, earlier = self._state(head), self._prior.earlier
+        head, final = self.anchor.head.number, self.anchor.final_number
+        stands, earlier = self._state(head), self.prior.earlier
         trusted_to = -1 if earlier is None else earlier.block
         is_trusted = earlier is not None
         self._left_off = replay.position.state.head
@@ -242,7 +223,7 @@ class RunReader:
                 yield from reader.read(item, is_trusted=is_trusted)
                 self.rounds = reader.ended
                 self.trusted += is_trusted
-                is_confirmed = self._node is None or replay.position.is_confirmed
+                is_confirmed = self.ledger.chain.node is None or replay.position.is_confirmed
                 if is_confirmed:
                     # Another log of the same block may come after this one.
                     self.complete_to = max(self.complete_to, item.block - 1)
@@ -262,18 +243,15 @@ class RunReader:
                 yield from self._compared(final, stood, self._settled or replay.position)
 
     def _compared(
-        self,
-        number: int,
-        stands: LedgerSnapshot | tuple[CheckResult, ...],
-        reached: ReplayPosition,
+        self, number: int, stands: LedgerSnapshot | tuple[CheckResult, ...], reached: ReplayPosition
     ) -> Iterator[CheckResult]:
         """Yield how the contract's own state differs, or that logs up to it are missing."""
         if not isinstance(stands, LedgerSnapshot):
             yield from stands
             return
-        difference = None if self._node is None else reached.difference(stands)
-        if difference is not None:
-            error = IncompleteLogsError(self._node, f"up to block {number} {difference}")
+        node = self.ledger.chain.node
+        if node is not None and (difference := reached.difference(stands)) is not None:
+            error = IncompleteLogsError(node, f"up to block {number} {difference}")
             # Either logs are missing or the state is false: both are the node's fault.
             yield from not_served(number, facts.LOGS_INCOMPLETE, detail=str(error))
             return
@@ -284,12 +262,11 @@ class RunReader:
         yield from results_of(number, (AuditStep.DEPLOYMENT, registry), (AuditStep.HEAD, state))
 
     def _where_earlier_ended(self, earlier: EarlierAudit) -> Iterator[CheckResult]:
-        """Yield how block and head differ from those that an earlier audit has ended with."""
         number = earlier.block
-        if number > self._anchor.head.number:
+        if number > self.anchor.head.number:
             yield self._absent(earlier.head)
             return
-        block = read_block(self._ledger.chain, number)
+        block = read_block(self.ledger.chain, number)
         if not isinstance(block, Block):
             yield from block
             return
@@ -308,18 +285,17 @@ class RunReader:
             )
 
     def _state(self, number: int) -> LedgerSnapshot | tuple[CheckResult, ...]:
-        """Return the contract's own state, or the error of reading it."""
         try:
-            return self._ledger.state(number)
+            return self.ledger.state(number)
         except ChainUnreachableError:
             raise
         except (ChainError, ProtocolRefusal) as error:
-            if isinstance(error, NotServedError) or is_node_failure(self._ledger, error):
+            if isinstance(error, NotServedError) or is_node_failure(self.ledger, error):
                 return not_served(number, facts.STATE_UNAVAILABLE, detail=str(error))
             return (contradicted(number, facts.STATE_UNREADABLE, true=str(error)),)
 
     def _note(self, head: Digest, at: int, event: str = "") -> None:
-        if head == self._prior.head and self.kept_head is None:
+        if head == self.prior.head and self.kept_head is None:
             self.kept_head = KeptHeadReport(to_hex(head), found=True, round=at, event=event)
 
 

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, cast
 
 from ledger.history import fields
 from ledger.history.answers_parts import Duties, EndBlock, Placed, end_block, part_entry
 from ledger.history.answers_signed import Ban, ban_body
-from ledger.history.fields import (
-    Answer,
-    Response,
-    decode_cursor,
-    doc,
-    encode_cursor,
-    name_of,
-    one_of,
-)
+from ledger.history.fields import Answer, Response, doc
 from ledger.history.history import RoundPage
 from ledger.history.round import NO_CLIENT, DigestKind, Occurrence, Tally
 from ledger.protocol.encoding import checksum, to_hex
@@ -69,7 +60,7 @@ def _entry(history: FoldedHistory, tally: Tally, client: int) -> ClientEntry:
         "address": checksum(own.address),
         "samples": str(own.samples),
         "banned_in_round": own.banned_in or None,
-        **asdict(tally.clients[client]),
+        **{name: int(tally.clients[client][name]) for name in ClientCounts.__annotations__},
         "links": history.path.client_links(client),
     }
     return cast("ClientEntry", entry)
@@ -98,13 +89,13 @@ class ClientsAnswer(Answer, CountedRounds):
 def clients_page(history: FoldedHistory, limit: int, cursor: str | None) -> ClientsAnswer:
     """Return a page of clients, ascending."""
     clients, scope = len(history.registered()), repr(("clients", str(history.path)))
-    start = 0 if cursor is None else decode_cursor(cursor, scope, clients - 1)
+    start = 0 if cursor is None else fields.decode_cursor(cursor, scope, clients - 1)
     end, tally = min(start + limit, clients), history.tally()
     return {
         "ended_rounds": tally.rounds,
         "records_missing": tally.records_missing,
         "clients": [_entry(history, tally, client) for client in range(start, end)],
-        "next_cursor": encode_cursor(end, scope) if end < clients else None,
+        "next_cursor": fields.encode_cursor(end, scope) if end < clients else None,
     }
 
 
@@ -164,9 +155,7 @@ class ClientRoundsAnswer(Answer):
     """A page of a client's rounds; one page examines a limited number of rounds."""
 
     rounds: list[ClientRound]
-    scanned: Annotated[
-        fields.Count, doc("rounds that this page examined; a page may be short of `limit`")
-    ]
+    scanned: fields.Scanned
     next_cursor: fields.NextCursor
 
 
@@ -182,17 +171,13 @@ def client_rounds_page(
         links, ended = history.path.round_links(each.round), end_block(history, each)
         given = {"round": each.round, "status": each.status, "ended": ended, "links": links}
         rounds.append(part_entry(_CLIENT_ROUND, part, **given))
-    return {
-        "rounds": rounds,
-        "scanned": page.scanned,
-        "next_cursor": page.next_cursor,
-    }
+    return {"rounds": rounds, "scanned": page.scanned, "next_cursor": page.next_cursor}
 
 
 class DigestPlace(Response):
     """One place of a digest."""
 
-    kind: Annotated[str, doc("what it is there"), one_of(map(name_of, DigestKind))]
+    kind: Annotated[str, doc("what it is there"), fields.one_of(map(fields.name_of, DigestKind))]
     round: Annotated[fields.RoundNumber | None, doc("null for what belongs to the deployment")]
     client: Annotated[fields.Client | None, doc("its client; null if it belongs to none")]
     links: fields.Links
@@ -215,7 +200,7 @@ def _place(history: FoldedHistory, occurrence: Occurrence) -> DigestPlace:
     if occurrence.kind in BLOB_KINDS:
         links["blob"] = f"/v1/blobs/{occurrence.digest.hex()}"
     return {
-        "kind": name_of(occurrence.kind),
+        "kind": fields.name_of(occurrence.kind),
         "round": occurrence.round or None,
         "client": None if occurrence.client == NO_CLIENT else occurrence.client,
         "links": links,
@@ -237,11 +222,11 @@ def digest_page(
 ) -> DigestAnswer:
     """Return a page of the places of a digest, the deployment's first, then by round."""
     scope = repr(("digests", str(history.path), digest.hex()))
-    start = 0 if cursor is None else decode_cursor(cursor, scope, 2**32 - 1)
+    start = 0 if cursor is None else fields.decode_cursor(cursor, scope, 2**32 - 1)
     occurrences = history.occurrences(digest, start, limit + 1)
     has_more = len(occurrences) > limit
     return {
         "digest": to_hex(digest),
         "items": [_place(history, occurrence) for occurrence in occurrences[:limit]],
-        "next_cursor": encode_cursor(start + limit, scope) if has_more else None,
+        "next_cursor": fields.encode_cursor(start + limit, scope) if has_more else None,
     }

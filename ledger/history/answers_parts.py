@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from pydantic import Field
 
 from ledger.history import fields
-from ledger.history.fields import (
-    Answer,
-    Response,
-    code_of,
-    doc,
-    finite,
-    phase_name,
-    time_of,
-    to_hex_or_none,
-)
+from ledger.history.fields import Answer, Response, code_of, doc
 from ledger.history.round import DocumentedRound, Documents, HistoryRound, Participation
 from ledger.io.parsing import picked
 from ledger.protocol import encoding
@@ -82,7 +73,6 @@ class AnsweredRound:
         return self.parts.documents
 
     def heading(self) -> RoundHeading:
-        """Return the first fields of every answer about a round."""
         return {"round": self.round.round, "status": self.round.status}
 
     def record(self) -> RecordPointer | None:
@@ -128,7 +118,7 @@ def end_block(history: FoldedHistory, round_: HistoryRound) -> EndBlock | None:
         "number": ended.block_number,
         "hash": to_hex(ended.block_hash),
         "transaction": to_hex(ended.transaction_hash),
-        **time_of(history.time_of(ended.block_number)),
+        **fields.time_of(history.time_of(ended.block_number)),
     }
 
 
@@ -302,14 +292,14 @@ def part_entry(names: str, part: Participation, **given: object) -> Any:
     """Return fields of a client's part in a round, with more that are given."""
     bits = part.distance_bits
     made: dict[str, object] = {
-        "distance": None if bits is None else finite(encoding.float_from_bits(bits)),
+        "distance": None if bits is None else fields.finite(encoding.float_from_bits(bits)),
         "distance_bits": None if bits is None else str(bits),
         "reason": None if part.dropout is None else code_of(part.dropout),
         "refused": [refusal(entry) for entry in part.refused],
-        "voted": list(map(phase_name, part.voted)),
-        "primary_of": list(map(phase_name, part.primary_of)),
+        "voted": list(map(fields.phase_name, part.voted)),
+        "primary_of": list(map(fields.phase_name, part.primary_of)),
         "incidents": [
-            {"phase": phase_name(each.phase), "view": each.view, "kind": code_of(each.kind)}
+            {"phase": fields.phase_name(each.phase), "view": each.view, "kind": code_of(each.kind)}
             for each in part.incidents
         ],
     }
@@ -406,7 +396,7 @@ def aggregation_body(view: AnsweredRound) -> AggregationBody:
             {
                 "client": client,
                 "rank": places[client][0],
-                "payload": to_hex_or_none(payloads.get(client)),
+                "payload": fields.to_hex_or_none(payloads.get(client)),
                 "weight": {"numerator": str(own), "denominator": str(total), "value": own / total},
             }
             for client, own in weights.items()

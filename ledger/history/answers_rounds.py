@@ -15,44 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 from pydantic import Field
 
 from ledger.claims import claims_of
-from ledger.history import fields
-from ledger.history.answers_clients import (
-    ClientAnswer,
-    ClientRoundsAnswer,
-    ClientsAnswer,
-    DigestAnswer,
-    client_rounds_page,
-    clients_page,
-    digest_page,
-    one_client,
-)
-from ledger.history.answers_parts import (
-    AggregationBody,
-    AnsweredRound,
-    CommitmentEntry,
-    CommitteeMember,
-    EndBlock,
-    MemberEntry,
-    NewModel,
-    RoundHeading,
-    RoundNumbers,
-    UpdateEntry,
-    Views,
-    aggregation_body,
-    commitments,
-    committee,
-    end_block,
-    round_numbers,
-    updates,
-)
-from ledger.history.answers_signed import (
-    EvidenceAnswer,
-    ScoresBody,
-    VotesBody,
-    evidence_page,
-    scores_body,
-    votes_body,
-)
+from ledger.history import answers_clients, answers_parts, answers_signed, fields
+from ledger.history.answers_parts import AnsweredRound, RoundHeading
 from ledger.history.explain import explain_missing_payloads, explain_round
 from ledger.history.fields import Answer, Order, Response, RoundQuery, doc, to_hex_or_none
 from ledger.history.round import read_run
@@ -73,9 +37,9 @@ class RoundSummary(Response):
     status: fields.Status
     ranked: fields.Count
     accepted: fields.Count
-    views: Views
-    model: NewModel
-    ended: EndBlock | None
+    views: answers_parts.Views
+    model: answers_parts.NewModel
+    ended: answers_parts.EndBlock | None
     links: fields.Links
 
 
@@ -89,7 +53,7 @@ def round_summary(history: FoldedHistory, round_: HistoryRound) -> RoundSummary:
         "accepted": len(decided.accepted) if decided else 0,
         "views": decided.views if decided else None,
         "model": to_hex_or_none(decided.model if decided else None),
-        "ended": end_block(history, round_),
+        "ended": answers_parts.end_block(history, round_),
         "links": history.path.round_links(round_.round),
     }
 
@@ -104,27 +68,27 @@ class RoundParts(Response):
     """All parts of a round but the score vectors."""
 
     commitments: Annotated[
-        list[CommitmentEntry],
+        list[answers_parts.CommitmentEntry],
         doc(
             "in the chain's order, also of clients that are not active and after the "
             "closing block: the base follows from those up to that block, the head from all"
         ),
     ]
-    updates: list[UpdateEntry]
-    committee: list[CommitteeMember]
-    next_committee: list[MemberEntry]
-    aggregation: AggregationBody
-    scores: ScoresBody
-    votes: VotesBody
+    updates: list[answers_parts.UpdateEntry]
+    committee: list[answers_parts.CommitteeMember]
+    next_committee: list[answers_parts.MemberEntry]
+    aggregation: answers_parts.AggregationBody
+    scores: answers_signed.ScoresBody
+    votes: answers_signed.VotesBody
 
 
-class FullRound(RoundNumbers):
+class FullRound(answers_parts.RoundNumbers):
     """One round whole."""
 
     parts: RoundParts
 
 
-class RoundAnswer(RoundNumbers, Answer):
+class RoundAnswer(answers_parts.RoundNumbers, Answer):
     """One round in numbers, and whole with `full=true`."""
 
     parts: Annotated[RoundParts | None, doc("null without `full=true`")]
@@ -132,17 +96,17 @@ class RoundAnswer(RoundNumbers, Answer):
 
 def full_round(view: AnsweredRound) -> FullRound:
     """Return a round with all its parts but the score vectors."""
-    members = committee(view)
+    members = answers_parts.committee(view)
     return {
-        **round_numbers(view),
+        **answers_parts.round_numbers(view),
         "parts": {
-            "commitments": commitments(view.round),
-            "updates": updates(view)["updates"],
+            "commitments": answers_parts.commitments(view.round),
+            "updates": answers_parts.updates(view)["updates"],
             "committee": members["committee"],
             "next_committee": members["next_committee"],
-            "aggregation": aggregation_body(view),
-            "scores": scores_body(view)[0],
-            "votes": votes_body(view),
+            "aggregation": answers_parts.aggregation_body(view),
+            "scores": answers_signed.scores_body(view)[0],
+            "votes": answers_signed.votes_body(view),
         },
     }
 
@@ -151,9 +115,7 @@ class RoundsAnswer(Answer):
     """A page of rounds; with filters, one page examines a limited number of rounds."""
 
     rounds: list[RoundSummary] | list[FullRound]
-    scanned: Annotated[
-        fields.Count, doc("rounds that this page examined; a page may be short of `limit`")
-    ]
+    scanned: fields.Scanned
     next_cursor: fields.NextCursor
 
 
@@ -223,12 +185,7 @@ class SeriesAnswer(Answer):
 
 
 def series_response(rounds: Iterable[HistoryRound], folder: RunPaths | None) -> SeriesAnswer:
-    """Return a run's rounds as columns of equal length.
-
-    Args:
-        rounds: ascending, by their openings and ends.
-        folder: of the run, for its claims; None where it is not available.
-    """
+    """Return a run's rounds, ascending, as columns; its folder, if available, has the claims."""
     points, claimed = list(rounds), None
     state: ClaimsState = "absent"
     if folder is not None:
@@ -299,44 +256,45 @@ class LocalHistory:
         documents = self.view(number).documents
         return explain_missing_payloads(documents, self.source.blobs)
 
-    def clients(self, limit: int, cursor: str | None) -> ClientsAnswer:
-        return clients_page(self.source, limit, cursor)
+    def clients(self, limit: int, cursor: str | None) -> answers_clients.ClientsAnswer:
+        return answers_clients.clients_page(self.source, limit, cursor)
 
-    def client(self, client: int) -> ClientAnswer:
-        return one_client(self.source, self.source.known(client, is_registered=True))
+    def client(self, client: int) -> answers_clients.ClientAnswer:
+        return answers_clients.one_client(
+            self.source, self.source.known(client, is_registered=True)
+        )
 
     def client_rounds(
         self, client: int, order: Order, limit: int, cursor: str | None
-    ) -> ClientRoundsAnswer:
+    ) -> answers_clients.ClientRoundsAnswer:
         index = self.source.known(client, is_registered=True)
         query = RoundQuery("client rounds", order, client=index)
-        return client_rounds_page(self.source, index, self.source.page(query, limit, cursor))
+        return answers_clients.client_rounds_page(
+            self.source, index, self.source.page(query, limit, cursor)
+        )
 
     def evidence(
         self, order: Order, limit: int, cursor: str | None, client: int | None = None
-    ) -> EvidenceAnswer:
+    ) -> answers_signed.EvidenceAnswer:
         against = None if client is None else self.source.known(client)
         page = self.source.page(RoundQuery("evidence", order), limit, cursor)
-        return evidence_page(self.source, page, against)
+        return answers_signed.evidence_page(self.source, page, against)
 
-    def digest(self, digest: Digest, limit: int, cursor: str | None) -> DigestAnswer:
-        return digest_page(self.source, digest, limit, cursor)
+    def digest(
+        self, digest: Digest, limit: int, cursor: str | None
+    ) -> answers_clients.DigestAnswer:
+        return answers_clients.digest_page(self.source, digest, limit, cursor)
 
     def view(self, number: int) -> AnsweredRound:
-        """Return a round with its documents."""
         return AnsweredRound.of(self.source, self.source.opened(number))
 
 
 @dataclass(frozen=True, slots=True)
 class RoundNews:
-    """One change, with the round's line, or the first round to discard.
-
-    Attributes:
-        position: the last reported round that has ended; a new follower continues from there.
-    """
+    """One change, with the round's line, or the first round to discard."""
 
     kind: Literal["round_opened", "round_ended", "taken_back"]
-    position: int
+    position: int  # the last reported round that has ended; a new follower continues from there
     response: RoundSummary | DiscardedRounds
 
 

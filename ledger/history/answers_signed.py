@@ -15,18 +15,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ledger.chain.ports import NotServedError
-from ledger.history import fields
-from ledger.history.answers_parts import (
-    AnsweredRound,
-    Base,
-    IncidentsPointer,
-    Opening,
-    RecordPointer,
-    RoundHeading,
-    View,
-    opening_of,
-    refusal,
-)
+from ledger.history import answers_parts, fields
+from ledger.history.answers_parts import AnsweredRound, Base, RoundHeading
 from ledger.history.fields import Answer, Response, code_of, doc, finite, phase_name
 from ledger.protocol.documents.record import (
     MAX_VECTOR_BYTES,
@@ -74,11 +64,7 @@ class Vector(Response):
 
 
 def score_vector(blobs: BlobReader, digest: Digest) -> tuple[Vector | None, bool]:
-    """Return a score vector, and whether its blob was available.
-
-    Args:
-        digest: its sha256; a member may sign the digest of anything.
-    """
+    """Return a score vector, if the signed digest is of one, and whether its blob was available."""
     try:
         vector = decode_vector(blobs.get(digest, MAX_VECTOR_BYTES))
     except (BlobError, EncodingError) as error:
@@ -156,7 +142,7 @@ def scores_body(view: AnsweredRound, *, with_vectors: bool = False) -> tuple[Sco
 def _claim(
     signed: SignedScores, refused: RefusedScores | None, vector: Vector | None
 ) -> ScoreClaim:
-    why = None if refused is None else refusal(refused)
+    why = None if refused is None else answers_parts.refusal(refused)
     return {
         "member": signed.scores.member,
         "digest": to_hex(signed.scores.digest),
@@ -171,7 +157,7 @@ def _claim(
 class ScoresAnswer(ScoresBody, RoundHeading):
     """The signed score claims, as the round's record lists them."""
 
-    record: RecordPointer | None
+    record: answers_parts.RecordPointer | None
 
 
 def scores(view: AnsweredRound, *, with_vectors: bool = False) -> tuple[ScoresAnswer, bool]:
@@ -192,7 +178,7 @@ class Certificate(Response):
     """One phase's proof, from the call data of `decide`: a request and a quorum of replies."""
 
     phase: fields.PhaseName
-    view: View
+    view: answers_parts.View
     base: Base
     set: Annotated[fields.Digest32, doc("set digest of the clients voted on")]
     result: Annotated[fields.Digest32, doc("as signed; the same in both phases")]
@@ -225,11 +211,13 @@ class IncidentEntry(Response):
     """A member's failure while voting, with its own signed votes as evidence."""
 
     phase: fields.PhaseName
-    view: View
+    view: answers_parts.View
     member: fields.Client
     kind: fields.IncidentWhat
     votes: list[EvidenceVote]
-    opening: Annotated[Opening | None, doc("of a wrong proposal; null for other kinds")]
+    opening: Annotated[
+        answers_parts.Opening | None, doc("of a wrong proposal; null for other kinds")
+    ]
 
 
 def incident_entry(incident: Incident) -> IncidentEntry:
@@ -241,7 +229,7 @@ def incident_entry(incident: Incident) -> IncidentEntry:
         "member": incident.member,
         "kind": code_of(incident.kind),
         "votes": [signed_vote(signed, signed.vote) for signed in incident.votes],
-        "opening": None if preimage is None else opening_of(preimage),
+        "opening": None if preimage is None else answers_parts.opening_of(preimage),
     }
 
 
@@ -262,7 +250,9 @@ class VotesBody(Response):
     left_out: Annotated[
         fields.Count, doc("incidents of an oversized document not shown", examples=[0])
     ]
-    incidents_document: Annotated[IncidentsPointer | None, doc("null if none are named")]
+    incidents_document: Annotated[
+        answers_parts.IncidentsPointer | None, doc("null if none are named")
+    ]
 
 
 MAX_INCIDENTS = 320
@@ -422,21 +412,19 @@ def evidence_page(
 
 
 def _round_evidence(view: AnsweredRound) -> Iterator[EvidenceEntry]:
-    """Yield the evidence in one round: bans, then refused scores, then incidents."""
     record = view.documents.record
     for client, recorded in view.round.bans.items():
         yield _evidence(view, client, "ban", ban_body(view.history, recorded))
     for entry in record.refused if record else ():
         signed = entry.signed
         digest, signature = to_hex(signed.scores.digest), to_hex(signed.signature)
-        claim = {"digest": digest, "signature": signature, **refusal(entry)}
+        claim = {"digest": digest, "signature": signature, **answers_parts.refusal(entry)}
         yield _evidence(view, signed.scores.member, "refused_scores", claim)
     for incident in view.documents.reported_incidents:
         yield _evidence(view, incident.member, "incident", incident_entry(incident))
 
 
 def _evidence(view: AnsweredRound, client: ClientId, kind: str, what: object) -> EvidenceEntry:
-    """Return evidence of one kind; the parts of the others are null."""
     parts = {"ban": None, "scores": None, "incident": None, kind.rpartition("_")[2]: what}
     entry = {"round": view.round.round, **parts, "client": client, "kind": kind}
     return cast("EvidenceEntry", entry)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ledger.history.round import Documents, HistoryRound, RoundStatus, missing_payloads
+from ledger.protocol import types
 from ledger.protocol.documents.record import RoundRecord
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import word_client, word_distance
@@ -20,16 +21,7 @@ from ledger.protocol.ledger_state import (
     RoundDecided,
 )
 from ledger.protocol.rules.direction import RIGHT_ANGLE
-from ledger.protocol.types import (
-    DROPOUTS,
-    INCIDENTS,
-    PHASES,
-    REFUSALS,
-    AcceptanceForm,
-    ClientId,
-    Phase,
-    RefusalReason,
-)
+from ledger.protocol.types import ClientId, Phase
 from ledger.storage.blobs import BlobReader
 
 
@@ -114,9 +106,8 @@ def _participation(round_: HistoryRound) -> list[str]:
 
 
 def _record(round_: HistoryRound, record: RoundRecord) -> list[str]:
-    """Return the dropouts, and which scores count."""
     lines = [
-        f"Client {dropout.client} was left out: {DROPOUTS[dropout.reason]}."
+        f"Client {dropout.client} was left out: {types.DROPOUTS[dropout.reason]}."
         for dropout in record.dropouts
         if dropout.client not in round_.vacant_members
     ]
@@ -125,8 +116,8 @@ def _record(round_: HistoryRound, record: RoundRecord) -> list[str]:
     lines.append(f"The scores of {shown}.")
     refused = {entry.signed.scores.member: entry for entry in record.refused}
     for member, entry in refused.items():
-        reason = REFUSALS[entry.reason]
-        if entry.reason is RefusalReason.FALSE_DISTANCE:
+        reason = types.REFUSALS[entry.reason]
+        if entry.reason is types.RefusalReason.FALSE_DISTANCE:
             reason = f"its distance to client {entry.client} is false"
         lines.append(f"The scores of member {member} were left out: {reason}.")
     left_out = {dropout.client for dropout in record.dropouts}
@@ -150,17 +141,16 @@ def _ranking(event: RoundDecided, document: RunDocument | None) -> list[str]:
 
 
 def _rule(event: RoundDecided, document: RunDocument | None) -> str:
-    """Return the ranking rule, the selection rule and the cut-off."""
     accepted = len(event.accepted)
     if document is None or not accepted:
         return f"their distances to the members; {accepted} were accepted."
     parameters = document.parameters
     distances = {word_client(word): word_distance(word) for word in event.ranking}
-    edge = distances[event.accepted[0 if parameters.form is AcceptanceForm.LAST else -1]]
+    edge = distances[event.accepted[0 if parameters.form is types.AcceptanceForm.LAST else -1]]
     if not parameters.compares_directions:
         selection = (
             f"the {accepted} nearest were accepted, up to distance {edge:.6g}."
-            if parameters.form is AcceptanceForm.FIRST
+            if parameters.form is types.AcceptanceForm.FIRST
             else f"the {accepted} farthest were accepted, from distance {edge:.6g} on."
         )
         return f"the mean of their {parameters.distance_sentence} to the members; {selection}"
@@ -181,9 +171,10 @@ def _vote(
     phase: Phase,
     document: RunDocument | None,
 ) -> list[str]:
+    name = types.PHASES[phase]
     lines = [
-        f"Whoever sent the decision says of view {incident.view + 1} of {PHASES[phase]}: member "
-        f"{incident.member} {INCIDENTS[incident.kind]}."
+        f"Whoever sent the decision says of view {incident.view + 1} of {name}: member "
+        f"{incident.member} {types.INCIDENTS[incident.kind]}."
         for incident in documents.reported_incidents
         if incident.phase is phase
     ]
@@ -192,14 +183,14 @@ def _vote(
     needed = f" ({document.parameters.replies} are needed)" if document is not None else ""
     return [
         *lines,
-        f"View {view + 1} decided {PHASES[phase]}: primary {event.primaries[phase - 1]} asked, and "
+        f"View {view + 1} decided {name}: primary {event.primaries[phase - 1]} asked, and "
         f"{len(voters)} members{needed} replied: {_listed(voters)}.",
     ]
 
 
 def _election(event: RoundDecided, sizes: RoundSizes) -> str:
     elected, accepted = event.next_committee, len(event.accepted)
-    if sizes.form is not AcceptanceForm.BELOW_TWO:
+    if sizes.form is not types.AcceptanceForm.BELOW_TWO:
         places = {word_client(word): place for place, word in enumerate(event.ranking, start=1)}
         ranks = [places[client] for client in elected]
         span = f"{ranks[0]} to {ranks[-1]}" if ranks else "none"

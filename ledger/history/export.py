@@ -59,10 +59,7 @@ def write_parquet(table: CsvTable[P], pages: Iterable[list[Row]], file: IO[bytes
 
 
 def _csv_cell(value: Cell) -> Cell:
-    """Return a value as JSON has it, with truth values in lower case.
-
-    A service may send any text: a quote disarms a formula, and control characters are escaped.
-    """
+    """Return a value as JSON has it; a quote disarms a formula that a service may send."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str):

@@ -36,14 +36,7 @@ from ledger.protocol import types
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import CmflError
 from ledger.protocol.ledger_state import StatementKind
-from ledger.protocol.types import (
-    AcceptanceForm,
-    ClientId,
-    DropoutReason,
-    IncidentKind,
-    Phase,
-    RefusalReason,
-)
+from ledger.protocol.types import ClientId, Phase
 
 EXAMPLE_DIGEST = "0x" + "5c" * 32
 EXAMPLE_ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
@@ -195,6 +188,9 @@ NextCursor = Annotated[
 ]
 
 
+Scanned = Annotated[Count, doc("rounds that this page examined; a page may be short of `limit`")]
+
+
 class Code(Response):
     """A code with its stable name; the classes below list the values."""
 
@@ -210,8 +206,8 @@ def code_of(code: IntEnum) -> Code:
 class DropoutWhy(Response):
     """Reason why an active client has no usable update; the codes of the round's record."""
 
-    code: Annotated[int, _codes(DropoutReason)]
-    name: Annotated[str, _names(DropoutReason)]
+    code: Annotated[int, _codes(types.DropoutReason)]
+    name: Annotated[str, _names(types.DropoutReason)]
 
 
 NoUpdateWhy = Annotated[DropoutWhy | None, doc("why it has no usable update, if that is told")]
@@ -220,15 +216,15 @@ NoUpdateWhy = Annotated[DropoutWhy | None, doc("why it has no usable update, if 
 class RefusalWhy(Response):
     """Reason why a signed score vector does not count; the codes of the round's record."""
 
-    code: Annotated[int, _codes(RefusalReason)]
-    name: Annotated[str, _names(RefusalReason)]
+    code: Annotated[int, _codes(types.RefusalReason)]
+    name: Annotated[str, _names(types.RefusalReason)]
 
 
 class IncidentWhat(Response):
     """Kind of an incident; the codes of the incidents document."""
 
-    code: Annotated[int, _codes(IncidentKind)]
-    name: Annotated[str, _names(IncidentKind)]
+    code: Annotated[int, _codes(types.IncidentKind)]
+    name: Annotated[str, _names(types.IncidentKind)]
 
 
 class StatementWhat(Response):
@@ -241,8 +237,8 @@ class StatementWhat(Response):
 class SelectionForm(Response):
     """Rule by which the contract derives S_a from a ranking; the code of its constructor."""
 
-    code: Annotated[int, _codes(AcceptanceForm)]
-    name: Annotated[str, _names(AcceptanceForm)]
+    code: Annotated[int, _codes(types.AcceptanceForm)]
+    name: Annotated[str, _names(types.AcceptanceForm)]
 
 
 class Time(Response):
@@ -373,26 +369,16 @@ UNBOUNDED = Span()
 
 @dataclass(frozen=True, slots=True)
 class RoundQuery:
-    """A query for rounds: filters and order.
+    """A query for rounds: filters and order."""
 
-    Attributes:
-        listing: the endpoint, so that cursors of different ones do not mix.
-        order: newest or oldest first.
-        status: None for any.
-        client: a participant; None for any.
-        view_min: the least view, from 0, in which one of the phases was decided; 0 for any round.
-        blocks: numbers of the block that ended the round; an open round matches no bound.
-        times: of that block, in Unix seconds.
-    """
-
-    listing: str = "rounds"
-    order: Order = Order.NEWEST
-    status: RoundStatus | None = None
-    client: ClientId | None = None
+    listing: str = "rounds"  # the endpoint, so that cursors of different ones do not mix
+    order: Order = Order.NEWEST  # newest or oldest first
+    status: RoundStatus | None = None  # None for any
+    client: ClientId | None = None  # a participant; None for any
     role: AskedRole = AskedRole.ANY
-    view_min: int = 0
-    blocks: Span = UNBOUNDED
-    times: Span = UNBOUNDED
+    view_min: int = 0  # least view, from 0, in which a phase was decided
+    blocks: Span = UNBOUNDED  # of the round's end; an open round matches no bound
+    times: Span = UNBOUNDED  # of that block, in Unix seconds
 
     @property
     def matches_all(self) -> bool:

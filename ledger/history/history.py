@@ -11,26 +11,21 @@ open or end between two pages neither repeat nor hide one.
 
 from __future__ import annotations
 
+import sys
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import TypeVar
 
 from ledger.chain.contract.codec import DecideCall, ReportCall
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Block, ChainReader, IncompleteLogsError, NotServedError
 from ledger.chain.round_ledger import RecordedEvent
-from ledger.history.fields import (
-    AskedRole,
-    ChainPath,
-    DeploymentPath,
-    Order,
-    RoundQuery,
-    decode_cursor,
-    encode_cursor,
-)
+from ledger.history import fields
+from ledger.history.fields import AskedRole, Order, RoundQuery
 from ledger.history.round import (
     NO_DOCUMENTS,
     DocumentedRound,
@@ -61,6 +56,8 @@ from ledger.protocol.ledger_state import (
 from ledger.protocol.types import ClientId, Digest, RegisteredClient
 from ledger.storage.blobs import BlobReader
 
+K = TypeVar("K", DecideCall, ReportCall)
+
 
 class UnknownRoundError(ConfigurationError):
     """A round that has not opened."""
@@ -80,31 +77,6 @@ class RoundPage:
     rounds: tuple[HistoryRound, ...]
     scanned: int
     next_cursor: str | None
-
-
-def read_page(
-    history: FoldedHistory, query: RoundQuery, limit: int, cursor: str | None
-) -> RoundPage:
-    """Return one page of rounds by examining each of a window; `limit` is at least 1."""
-    status = None if query.status is None else query.status.value
-    subject = (query.listing, str(history.path), query.order.value, status, query.client)
-    spans = (query.blocks.first, query.blocks.last, query.times.first, query.times.last)
-    newest, scope = history.newest(), repr((*subject, query.role.value, query.view_min, *spans))
-    is_descending = query.order is Order.NEWEST
-    start, step = (newest, -1) if is_descending else (1, 1)
-    if cursor is not None:
-        start = decode_cursor(cursor, scope, newest, first=1)
-    if newest == 0:
-        return RoundPage((), 0, None)
-    width = page_width(query, limit, history.fixed.clients)
-    end = max(1, start - width + 1) if is_descending else min(newest, start + width - 1)
-    window = history.rounds(min(start, end), max(start, end))[::step]
-    matching = tuple(islice((each for each in window if _matches(history, query, each)), limit))
-    # No round behind the last that fits was examined.
-    until = matching[-1].round if len(matching) == limit else end
-    following = until + step
-    next_cursor = encode_cursor(following, scope) if 1 <= following <= newest else None
-    return RoundPage(matching, abs(until - start) + 1, next_cursor)
 
 
 def page_width(query: RoundQuery, limit: int, clients: int) -> int:
@@ -134,11 +106,7 @@ def _matches(history: FoldedHistory, query: RoundQuery, round_: HistoryRound) ->
 def has_role(
     history: FoldedHistory, round_: HistoryRound, client: ClientId, role: AskedRole
 ) -> bool:
-    """Return whether a client was or did something in a round; see `Participation` for the terms.
-
-    Args:
-        role: "any" is a trainer or a member.
-    """
+    """Return whether a client was or did something in a round; "any" is trainer or member."""
     decided, is_member = round_.decided, client in round_.committee
     accepted = () if decided is None else decided.accepted
     match role:
@@ -174,27 +142,20 @@ _PREFIX = 8
 
 @dataclass(slots=True)
 class _Derived:
-    """Values derived from the rounds of one fold; see `FoldedHistory`.
+    """Values derived from the rounds of one fold; see `FoldedHistory`."""
 
-    Attributes:
-        times: Unix seconds by block number.
-        documented: the most recently used rounds with all their documents, by number.
-        tally: the counts over the first `counted` rounds, which have ended in final blocks.
-        without_record: rounds among these that `tally` omits: a record may reappear.
-        tables: prefixes of a round's digests, by number, where no further digest can appear.
-    """
-
-    times: dict[int, int] = field(default_factory=dict)
+    times: dict[int, int] = field(default_factory=dict)  # Unix seconds by block number
+    # The most recently used rounds with all their documents, by number.
     documented: OrderedDict[int, DocumentedRound] = field(default_factory=OrderedDict)
-    tally: Tally | None = None
+    tally: Tally | None = None  # of the first `counted` rounds, in final blocks
     counted: int = 0
-    without_record: list[int] = field(default_factory=list)
+    without_record: list[int] = field(default_factory=list)  # counted, but not in `tally`
+    # Prefixes of a round's digests, by number, where no further digest can appear.
     tables: dict[int, bytes] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
     documented_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def cut(self, rounds: int, block: int) -> _Derived:
-        """Return what still holds after a reorganisation: the first rounds, up to a block."""
         kept = _Derived()
         kept.times = {number: time for number, time in self.times.items() if number <= block}
         kept.tables = {n: table for n, table in self.tables.items() if n < rounds}
@@ -230,11 +191,9 @@ class DeploymentFold:
         block: Block | None = None,
         final: int | None = None,
     ) -> FoldedHistory:
-        """Return the history as of a block.
+        """Return the history as of a block, with the number of the newest final one.
 
-        Args:
-            block: None for the newest one.
-            final: number of the newest final block; None to ask the chain.
+        None stands for the newest block, and for the number that the chain gives.
         """
         chain, fixed = ledger.chain, ledger.deployment()
         block = chain.head() if block is None else block
@@ -286,7 +245,8 @@ class DeploymentFold:
                     raise IncompleteLogsError(node, f"{held}, and {is_open} is open")
                 self._events.append(recorded)
                 if not isinstance(event, UpdatesCommitted):
-                    self._ended.append(self._open_round(start, fixed, recorded))
+                    now = self._registry, recorded, tuple(self._events)
+                    self._ended.append(HistoryRound(start, fixed, *now))
                     self._begin(recorded, fixed)
             case _:
                 pass
@@ -296,11 +256,6 @@ class DeploymentFold:
         self._start = start if start is not None and has_begun(start, fixed) else None
         self._events = []
 
-    def _open_round(
-        self, start: RoundStart, fixed: Deployment, ended: RecordedEvent | None = None
-    ) -> HistoryRound:
-        return HistoryRound(start, fixed, self._registry, ended, tuple(self._events))
-
     def _cut(self, chain: ChainReader, fixed: Deployment) -> None:
         """Go back to the newest round whose end a reorganised chain still holds."""
         ends = [_end(each) for each in self._ended]
@@ -309,12 +264,9 @@ class DeploymentFold:
         if not ends:
             self._clear()
             return
-        kept, end = len(ends), ends[-1]
-        last = _position(end)
-        before = self._ended[kept - 1]
-        events = tuple(each for each in before.events if _position(each) <= last)
-        # Older histories keep the list that they were made of.
-        self._ended = [*self._ended[: kept - 1], replace(before, events=events)]
+        kept, end, last = len(ends), ends[-1], _position(ends[-1])
+        del self._ended[kept:]
+        self._ended[-1] = _until(self._ended[-1], last)
         self._bans = [each for each in self._bans if _position(each) <= last]
         self._registry = _with_bans(self._registered, self._bans)
         self._begin(end, fixed)
@@ -325,9 +277,9 @@ class DeploymentFold:
         self, ledger: CommitteeLedger, fixed: Deployment, blobs: BlobReader, block: int, final: int
     ) -> FoldedHistory:
         """Return the history as of a block that the fold has reached."""
-        registry, is_newest = self._registry, self._block is None or self._block.number <= block
-        count = len(self._ended)
-        if not is_newest:
+        registry, count, last = self._registry, len(self._ended), (block, sys.maxsize)
+        following: HistoryRound | None = None
+        if self._block is not None and self._block.number > block:
             count = bisect_right(self._ended, block, key=lambda each: _end(each).block_number)
             bans = [each for each in self._bans if each.block_number <= block]
             words = [
@@ -337,17 +289,17 @@ class DeploymentFold:
                 for word in each.event.words
             ]
             registry = _with_bans(map(registered_client, words), bans)
-        newest = [_until(each, block) for each in self._ended[max(0, count - 1) : count]]
-        following: HistoryRound | None = None
+        rounds = self._ended[:count]
+        if rounds:
+            rounds[-1] = _until(rounds[-1], last)
         if count < len(self._ended):
             following = replace(self._ended[count], ended=None)
         elif self._start is not None:
-            following = self._open_round(self._start, fixed)
+            following = HistoryRound(self._start, fixed, registry, None, tuple(self._events))
         if following is not None and following.opening.opened_block <= block:
-            newest.append(replace(_until(following, block), registry=registry))
-        rounds = _Rounds(self._ended, max(0, count - 1), tuple(newest))
+            rounds.append(replace(_until(following, last), registry=registry))
         facts = registry, self._registration, self._derived
-        return FoldedHistory(ledger, fixed, blobs, block, final, rounds, *facts)
+        return FoldedHistory(ledger, fixed, blobs, block, final, rounds, count, *facts)
 
 
 def _position(recorded: RecordedEvent) -> tuple[int, int]:
@@ -359,12 +311,11 @@ def _end(round_: HistoryRound) -> RecordedEvent:
     return round_.ended
 
 
-def _until(round_: HistoryRound, block: int) -> HistoryRound:
-    if not round_.events or round_.events[-1].block_number <= block:
+def _until(round_: HistoryRound, last: tuple[int, int]) -> HistoryRound:
+    """Return a round with its events up to a position; the same if it has no others."""
+    if not round_.events or _position(round_.events[-1]) <= last:
         return round_
-    return replace(
-        round_, events=tuple(each for each in round_.events if each.block_number <= block)
-    )
+    return replace(round_, events=tuple(e for e in round_.events if _position(e) <= last))
 
 
 def _with_bans(
@@ -382,64 +333,40 @@ def _holds(chain: ChainReader, number: int, block_hash: bytes) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rounds:
-    """The rounds as of a block: the first of a shared list, and the newest ones."""
-
-    shared: list[HistoryRound]
-    stable: int
-    newest: tuple[HistoryRound, ...]
-
-    def __len__(self) -> int:
-        return self.stable + len(self.newest)
-
-    def between(self, first: int, last: int) -> list[HistoryRound]:
-        """Return the rounds first..last, ascending."""
-        rounds = self.shared[first - 1 : min(last, self.stable)]
-        if last > self.stable:
-            rounds += self.newest[max(0, first - 1 - self.stable) : last - self.stable]
-        return rounds
-
-
-@dataclass(frozen=True, slots=True)
 class FoldedHistory:
     """Rounds, clients and digests of one deployment as of one block.
 
     Every method may raise a ChainError.
-
-    Attributes:
-        to_block: number of the last block that is read.
     """
 
     ledger: CommitteeLedger
     fixed: Deployment
     blobs: BlobReader
-    to_block: int
+    to_block: int  # number of the last block that is read
     final: int
-    _rounds: _Rounds
+    _rounds: list[HistoryRound]
+    _count: int  # of them have ended
     _registry: tuple[RegisteredClient, ...]
     _registration: list[RecordedEvent]
     _derived: _Derived
 
     @staticmethod
     def of(ledger: CommitteeLedger, blobs: BlobReader) -> FoldedHistory:
-        """Return the history up to the newest block."""
         return DeploymentFold().up_to(ledger, blobs)
 
     @property
-    def path(self) -> DeploymentPath:
-        """The deployment's path: its chain's name and the contract's address."""
+    def path(self) -> fields.DeploymentPath:
         chain = self.ledger.chain
-        return DeploymentPath(ChainPath(chain.chain_id, chain.genesis_hash), self.ledger.address)
+        return fields.DeploymentPath(
+            fields.ChainPath(chain.chain_id, chain.genesis_hash), self.ledger.address
+        )
 
     def newest(self) -> int:
         """Return the number of the newest round that has opened, 0 before the first."""
         return len(self._rounds)
 
     def round(self, number: int) -> HistoryRound | None:
-        """Return a round, None if it has not opened."""
-        if not 1 <= number <= len(self._rounds):
-            return None
-        return self._rounds.between(number, number)[0]
+        return self._rounds[number - 1] if 1 <= number <= len(self._rounds) else None
 
     def opened(self, number: int) -> HistoryRound:
         """Return a round that has opened (UnknownRoundError)."""
@@ -449,25 +376,39 @@ class FoldedHistory:
         return round_
 
     def known(self, client: int, *, is_registered: bool = False) -> ClientId:
-        """Return one of the deployment's clients, or of those registered so far.
-
-        Any other number raises UnknownClientError.
-        """
+        """Return a client of the run, or one registered so far (UnknownClientError)."""
         clients = len(self.registered()) if is_registered else self.fixed.clients
         if client >= clients:
             raise UnknownClientError(f"client {client} is not registered; there are {clients}")
         return ClientId(client)
 
     def rounds(self, first: int, last: int) -> list[HistoryRound]:
-        """Return the opened rounds first..last, ascending."""
-        return self._rounds.between(first, last)
+        return self._rounds[first - 1 : last]
 
     def some(self, numbers: Iterable[int]) -> list[HistoryRound]:
-        """Return opened rounds in the order of the numbers."""
-        return [self._rounds.between(number, number)[0] for number in numbers]
+        return [self._rounds[number - 1] for number in numbers]
 
     def page(self, query: RoundQuery, limit: int, cursor: str | None) -> RoundPage:
-        return read_page(self, query, limit, cursor)
+        """Return one page of rounds by examining each of a window; `limit` is at least 1."""
+        status = None if query.status is None else query.status.value
+        subject = (query.listing, str(self.path), query.order.value, status, query.client)
+        spans = (query.blocks.first, query.blocks.last, query.times.first, query.times.last)
+        newest, scope = self.newest(), repr((*subject, query.role.value, query.view_min, *spans))
+        is_descending = query.order is Order.NEWEST
+        start, step = (newest, -1) if is_descending else (1, 1)
+        if cursor is not None:
+            start = fields.decode_cursor(cursor, scope, newest, first=1)
+        if newest == 0:
+            return RoundPage((), 0, None)
+        width = page_width(query, limit, self.fixed.clients)
+        end = max(1, start - width + 1) if is_descending else min(newest, start + width - 1)
+        window = self.rounds(min(start, end), max(start, end))[::step]
+        matching = tuple(islice((each for each in window if _matches(self, query, each)), limit))
+        # No round behind the last that fits was examined.
+        until = matching[-1].round if len(matching) == limit else end
+        following = until + step
+        next_cursor = fields.encode_cursor(following, scope) if 1 <= following <= newest else None
+        return RoundPage(matching, abs(until - start) + 1, next_cursor)
 
     def documented(self, round_: HistoryRound) -> DocumentedRound:
         """Return a round with its documents; a final round with all of them stays in memory."""
@@ -491,7 +432,6 @@ class FoldedHistory:
         return DocumentedRound(round_, read_documents(self.blobs, round_))
 
     def registered(self) -> tuple[RegisteredClient, ...]:
-        """Return the clients registered so far, with the recorded bans."""
         return self._registry
 
     def tally(self) -> Tally:
@@ -508,12 +448,9 @@ class FoldedHistory:
             derived.without_record += [each.round.round for each in lacking]
             derived.counted += len(whole) + len(lacking)
             counted, missing = derived.counted, [*derived.without_record]
-            ended = sum(1 for each in self._rounds.newest if each.ended) + self._rounds.stable
-            if counted > ended:  # as of an older block: others have counted further
+            if counted > self._count:  # as of an older block: others have counted further
                 tally, counted, missing = empty, 0, []
-        return tally.with_rounds(
-            self._ended([*missing, *range(counted + 1, len(self._rounds) + 1)])
-        )
+        return tally.with_rounds(self._ended([*missing, *range(counted + 1, self.newest() + 1)]))
 
     def _ended(self, numbers: Iterable[int]) -> Iterator[DocumentedRound]:
         """Yield the ended ones of some rounds with their documents; none stays in memory."""
@@ -522,50 +459,44 @@ class FoldedHistory:
                 yield self._read(round_)
 
     def occurrences(self, digest: Digest, first: int, limit: int) -> list[Occurrence]:
-        """Return the places of a digest from the `first` on: the deployment, then rounds."""
         places: set[Occurrence] = set()
         registration = [each for each in self._registration if each.block_number <= self.to_block]
         if registration:
             places.update(digests_of_deployment(self.fixed), digests_of_events(registration, 0))
         derived, prefix = self._derived, digest[:_PREFIX]
         with derived.lock:
-            for round_ in self.rounds(1, self.newest()):
+            for round_ in self._rounds:
                 table = derived.tables.get(round_.round)
                 if table is not None and prefix not in table:
                     continue
                 documented = self._read(round_)
                 own = list(digests_of_round(documented))
-                if round_.round <= self._rounds.stable and documented.is_whole:
+                # Clients can still be banned in the newest round that has ended.
+                if round_.round < self._count and documented.is_whole:
                     derived.tables[round_.round] = b"".join(each.digest[:_PREFIX] for each in own)
                 places.update(each for each in own if each.digest == digest)
         return sorted(each for each in places if each.digest == digest)[first : first + limit]
 
     def time_of(self, block_number: int) -> int:
-        """Return a block's time, in Unix seconds."""
         times = self._derived.times
         if block_number not in times:
             times[block_number] = self.ledger.chain.block(block_number).timestamp
         return times[block_number]
 
     def decision_call(self, round_: HistoryRound) -> DecideCall | None:
-        """Return the call data that decided a round, with the signatures.
-
-        Returns:
-            None if another contract called the contract: they are then not available.
-        """
+        """Return the call data that decided a round; None if an account with code sent it."""
         if round_.ended is None:
             raise NotServedError(f"round {round_.round} is decided, but no log says where")
-        transaction = round_.ended.transaction_hash
-        call = self.ledger.call_of(transaction)
-        if call is not None and not isinstance(call, DecideCall):
-            raise NotServedError(f"transaction 0x{transaction.hex()} does not call decide")
-        return call
+        return self._call(round_.ended, DecideCall, "decide")
 
     def ban_report(self, recorded: RecordedEvent) -> EquivocationReport | None:
-        """Return the two statements that prove a ban; None as in `decision_call`."""
-        call = self.ledger.call_of(recorded.transaction_hash)
-        if call is not None and not isinstance(call, ReportCall):
-            raise NotServedError(
-                f"transaction 0x{recorded.transaction_hash.hex()} does not call report_equivocation"
-            )
+        """Return the two statements that prove a ban; None if an account with code sent them."""
+        call = self._call(recorded, ReportCall, "report_equivocation")
         return None if call is None else call.report
+
+    def _call(self, recorded: RecordedEvent, kind: type[K], name: str) -> K | None:
+        call = self.ledger.call_of(recorded.transaction_hash)
+        if call is not None and not isinstance(call, kind):
+            transaction = recorded.transaction_hash.hex()
+            raise NotServedError(f"transaction 0x{transaction} does not call {name}")
+        return call

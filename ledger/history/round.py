@@ -11,11 +11,12 @@ in a reply. A client is *banned* from the round after the one that records its b
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from ledger.chain.round_ledger import ENDS, RecordedEvent, RoundHistory
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
@@ -26,6 +27,7 @@ from ledger.protocol.documents.record import (
     decode_incidents,
     decode_record,
 )
+from ledger.protocol.documents.record import RefusedScores, RoundRecord, decode_record
 from ledger.protocol.documents.run import RunDocument, decode_run
 from ledger.protocol.encoding import word_client
 from ledger.protocol.errors import BlobError, EncodingError
@@ -46,6 +48,7 @@ from ledger.protocol.ledger_state import (
     mined_commitments,
     registry_with_bans,
 )
+from ledger.protocol.ledger_state import ClientBanned, Deployment, RoundAbandoned, RoundDecided
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,
@@ -55,9 +58,6 @@ from ledger.protocol.types import (
     RegisteredClient,
 )
 from ledger.storage.blobs import BlobReader
-
-if TYPE_CHECKING:
-    from ledger.protocol.documents.record import RefusedScores
 
 
 class RoundStatus(StrEnum):
@@ -70,20 +70,13 @@ class RoundStatus(StrEnum):
 
 @dataclass(frozen=True)
 class HistoryRound:
-    """One round: opening, events and end.
+    """One round: opening, events and end."""
 
-    Attributes:
-        opening: its number, committee and seed, and the block that opened it.
-        registry: all clients, with the bans recorded until it ended.
-        ended: its decision or abandonment with block and transaction; None while it is open.
-        events: all of its events in the chain's order, `ended` included.
-    """
-
-    opening: RoundStart
+    opening: RoundStart  # its number, committee and seed, and the block that opened it
     sizes: RoundSizes
-    registry: tuple[RegisteredClient, ...]
-    ended: RecordedEvent | None
-    events: tuple[RecordedEvent, ...] = ()
+    registry: tuple[RegisteredClient, ...]  # all clients, with the bans recorded until it ended
+    ended: RecordedEvent | None  # None while it is open
+    events: tuple[RecordedEvent, ...] = ()  # in the chain's order, `ended` included
 
     @property
     def round(self) -> int:
@@ -107,7 +100,6 @@ class HistoryRound:
 
     @property
     def decided(self) -> RoundDecided | None:
-        """The decision; None if it was abandoned or is open."""
         return self.end if isinstance(self.end, RoundDecided) else None
 
     @property
@@ -140,7 +132,6 @@ class HistoryRound:
 
     @property
     def mined(self) -> tuple[MinedCommitment, ...]:
-        """The recorded commitments, in the chain's order."""
         return tuple(
             mined
             for recorded in self.events
@@ -189,15 +180,10 @@ Document = TypeVar("Document")
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """The documents that a round's decision names, where they are available and of this round.
+    """The documents that a round's decision names, where they are available and of this round."""
 
-    Attributes:
-        record: the basis of the decision; the result that was voted on binds it.
-        incidents: failures while voting, reported by the decision's sender.
-    """
-
-    record: RoundRecord | None = None
-    incidents: Incidents | None = None
+    record: RoundRecord | None = None  # the basis of the decision, which binds it
+    incidents: Incidents | None = None  # failures while voting, reported by the decision's sender
     names_incidents: bool = False
 
     @property
@@ -283,37 +269,25 @@ class ScoresOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Participation:
-    """The part of one client in one round.
-
-    Attributes:
-        place: seat index on the committee; None for a trainer.
-        empty_seat: whether it is a member that was banned when the round opened.
-        payload: digest of its payload, from the record.
-        outcome: of its update; None for a member.
-        rank: from 0, best first; None if it is not ranked.
-        dropout: reason, if chain or record give one.
-        scores: outcome of its scores; None for a trainer.
-        refused: its scores that do not count, with reasons.
-        banned: whether a ban of it was recorded during the round.
-    """
+    """The part of one client in one round."""
 
     client: ClientId
     role: RoundRole
-    place: int | None = None
-    empty_seat: bool = False
+    place: int | None = None  # seat index on the committee; None for a trainer
+    empty_seat: bool = False  # whether it is a member that was banned when the round opened
     committed: bool | None = None
     commitment: Digest | None = None
-    payload: Digest | None = None
-    outcome: UpdateOutcome | None = None
-    rank: int | None = None
+    payload: Digest | None = None  # digest of its payload, from the record
+    outcome: UpdateOutcome | None = None  # of its update; None for a member
+    rank: int | None = None  # from 0, best first; None if it is not ranked
     distance_bits: int | None = None
-    dropout: DropoutReason | None = None
-    scores: ScoresOutcome | None = None
-    refused: tuple[RefusedScores, ...] = ()
+    dropout: DropoutReason | None = None  # reason, if chain or record give one
+    scores: ScoresOutcome | None = None  # outcome of its scores; None for a trainer
+    refused: tuple[RefusedScores, ...] = ()  # its scores that do not count, with reasons
     voted: tuple[Phase, ...] = ()
     primary_of: tuple[Phase, ...] = ()
     incidents: tuple[Incident, ...] = ()
-    banned: bool = False
+    banned: bool = False  # whether a ban of it was recorded during the round
 
     @property
     def served(self) -> bool:
@@ -440,60 +414,43 @@ class DocumentedRound:
         return (ScoresOutcome.COUNTED if is_counted else ScoresOutcome.NONE), ()
 
 
-@dataclass(slots=True)
-class ParticipationCounts:
-    """One client's counts over many rounds, including abandoned ones; see the terms above."""
-
-    sampled: int = 0
-    ranked: int = 0
-    accepted: int = 0
-    dropped_out: int = 0
-    served: int = 0
-    scored: int = 0
-    refused: int = 0
-    voted: int = 0
-    primary: int = 0
-    incidents: int = 0
-
-    def add(self, part: Participation) -> None:
-        self.sampled += part.role is RoundRole.TRAINER
-        self.ranked += part.rank is not None
-        self.accepted += part.outcome is UpdateOutcome.ACCEPTED
-        self.dropped_out += part.outcome is UpdateOutcome.DROPPED_OUT
-        self.served += part.served
-        self.scored += part.scores is ScoresOutcome.COUNTED
-        self.refused += part.scores is ScoresOutcome.REFUSED
-        self.voted += len(part.voted)
-        self.primary += len(part.primary_of)
-        self.incidents += len(part.incidents)
+def _counts_of(part: Participation) -> dict[str, int]:
+    """Return what one part adds to its client's counts; see the terms above."""
+    return {
+        "sampled": part.role is RoundRole.TRAINER,
+        "ranked": part.rank is not None,
+        "accepted": part.outcome is UpdateOutcome.ACCEPTED,
+        "dropped_out": part.outcome is UpdateOutcome.DROPPED_OUT,
+        "served": part.served,
+        "scored": part.scores is ScoresOutcome.COUNTED,
+        "refused": part.scores is ScoresOutcome.REFUSED,
+        "voted": len(part.voted),
+        "primary": len(part.primary_of),
+        "incidents": len(part.incidents),
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Counts of all clients over the ended rounds.
-
-    Attributes:
-        records_missing: decided rounds without an available record, whose dropout reasons and
-            score outcomes are unknown.
-    """
+    """Counts of all clients over the ended rounds."""
 
     rounds: int
-    records_missing: int
-    clients: tuple[ParticipationCounts, ...]
+    records_missing: int  # of decided rounds: dropout reasons and score outcomes are unknown
+    clients: tuple[Counter[str], ...]
 
     @staticmethod
     def empty(clients: int) -> Tally:
         """Return zero counts of K clients."""
-        return Tally(0, 0, tuple(ParticipationCounts() for _ in range(clients)))
+        return Tally(0, 0, tuple(Counter() for _ in range(clients)))
 
     def with_rounds(self, rounds: Iterable[DocumentedRound]) -> Tally:
-        counts = tuple(map(replace, self.clients))
+        counts = tuple(map(Counter, self.clients))
         ended, missing = self.rounds, self.records_missing
         for each in rounds:
             ended += 1
             missing += each.lacks_record
             for part in each.all():
-                counts[part.client].add(part)
+                counts[part.client].update(_counts_of(part))
         return Tally(ended, missing, counts)
 
 
@@ -541,11 +498,7 @@ def digests_of_deployment(fixed: Deployment) -> Iterator[Occurrence]:
 
 
 def digests_of_events(events: Iterable[RecordedEvent], number: int) -> Iterator[Occurrence]:
-    """Yield block and transaction hashes, heads after bans, and commitments of one round.
-
-    Args:
-        number: of the round; 0 for the registration.
-    """
+    """Yield hashes, heads after bans, and commitments of a round; 0 is the registration."""
     for recorded in events:
         event, transaction = recorded.event, Digest(recorded.transaction_hash)
         yield Occurrence(number, DigestKind.BLOCK, NO_CLIENT, Digest(recorded.block_hash))
@@ -565,18 +518,11 @@ def digests_of_round(documented: DocumentedRound) -> Iterator[Occurrence]:
     if round_.end is not None:
         yield Occurrence(number, DigestKind.HEAD, NO_CLIENT, round_.end.head)
     if decided is not None:
-        for kind, digest in (
-            (DigestKind.BASE, decided.base),
-            (DigestKind.MODEL, decided.model),
-            (DigestKind.UPDATES_ROOT, decided.updates_root),
-            (DigestKind.SCORES_ROOT, decided.scores_root),
-            (DigestKind.REVEAL, decided.reveal),
-            (DigestKind.RECORD, decided.record),
-            (DigestKind.INCIDENTS, decided.incidents),
-            (DigestKind.RESULT, decided.result()),
-        ):
-            if digest != NO_DIGEST:
-                yield Occurrence(number, kind, NO_CLIENT, digest)
+        yield Occurrence(number, DigestKind.RESULT, NO_CLIENT, decided.result())
+        names = ("base", "model", "updates_root", "scores_root", "reveal", "record", "incidents")
+        for name in names:
+            if (digest := getattr(decided, name)) != NO_DIGEST:
+                yield Occurrence(number, DigestKind[name.upper()], NO_CLIENT, digest)
     for client, payload in documents.payloads.items():
         yield Occurrence(number, DigestKind.PAYLOAD, client, payload)
     if documents.record is not None:

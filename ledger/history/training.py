@@ -141,7 +141,6 @@ def joined(pages: Sequence[TrainingAnswer]) -> TrainingAnswer:
 
 
 def _counted(coverage: TrainingAnswer) -> TrainingAnswer:
-    """Return a coverage with the counts and the auditors of its updates."""
     verdicts = Counter[str](update["verdict"] for update in coverage["updates"])
     auditors = {each["auditor"] for own in coverage["updates"] for each in own["attestations"]}
     counts = {name: verdicts[name] for name in VerdictCounts.__annotations__}

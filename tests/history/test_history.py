@@ -152,14 +152,16 @@ def test_counts_what_each_client_did(honest: Run) -> None:
     tally = history.tally()
     assert (tally.rounds, tally.records_missing) == (5, 0)
     assert len(tally.clients) == PARAMETERS.clients
-    assert sum(one.served for one in tally.clients) == 5 * PARAMETERS.members - 1, "an empty seat"
-    assert sum(one.ranked for one in tally.clients) == 5 + 7 + 6 + 7
-    assert sum(one.sampled for one in tally.clients) == 5 * PARAMETERS.trainers
+    assert sum(one["served"] for one in tally.clients) == 5 * PARAMETERS.members - 1, (
+        "an empty seat"
+    )
+    assert sum(one["ranked"] for one in tally.clients) == 5 + 7 + 6 + 7
+    assert sum(one["sampled"] for one in tally.clients) == 5 * PARAMETERS.trainers
     assert sorted(c.banned_in for c in history.registered() if c.banned_in) == [3, 4]
     for client, counts in enumerate(tally.clients):
         parts = [history.documented(one).part(ClientId(client)) for one in history.rounds(1, 5)]
-        assert sum(part is not None and part.served for part in parts) == counts.served
-        assert sum(part is not None and part.rank is not None for part in parts) == counts.ranked
+        assert sum(part is not None and part.served for part in parts) == counts["served"]
+        assert sum(part is not None and part.rank is not None for part in parts) == counts["ranked"]
     assert history.tally() == tally, "what was kept is counted once"
 
 

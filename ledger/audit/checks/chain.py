@@ -37,24 +37,10 @@ from ledger.protocol.ledger_state import (
 )
 from ledger.protocol.types import ClientId
 
-_FROM_ROUND_BEFORE = (
-    AuditStep.SAMPLING,
-    AuditStep.DISTANCES,
-    AuditStep.MEANS,
-    AuditStep.RANKING,
-    AuditStep.MODEL,
-    AuditStep.COMPLETENESS,
-)
-_FROM_RECORD = (AuditStep.BLOBS, *_FROM_ROUND_BEFORE[1:])
-_FROM_REPLAY = (
-    AuditStep.DEPLOYMENT,
-    AuditStep.HEAD,
-    AuditStep.CERTIFICATES,
-    AuditStep.SAMPLING,
-    AuditStep.RANKING,
-    AuditStep.COMPLETENESS,
-)
 _ALL = tuple(AuditStep)
+_FROM_RECORD = _ALL[AuditStep.BLOBS - 1 :]
+_FROM_ROUND_BEFORE = (AuditStep.SAMPLING, *_ALL[AuditStep.DISTANCES - 1 :])
+_FROM_REPLAY = (*_ALL[: AuditStep.SAMPLING], AuditStep.RANKING, AuditStep.COMPLETENESS)
 
 DEPLOYMENT_UNKNOWN = Need("deployment", "what was deployed is not known: {detail}", _ALL)
 CHAIN_UNAVAILABLE = Need("chain", "the chain cannot be read any further: {detail}", _ALL)
@@ -96,37 +82,16 @@ EVENT_KIND = Fact("event kind", "the event is {recorded}", "its transaction made
 EVENT_FIELD = Fact("event field", "{subject} is {recorded}", "its transaction gives {true}")
 EVENT_UNFOUNDED = Fact("event unfounded", "{subject} is {recorded}", "it follows as {true}")
 
-_REFUSALS: dict[AuditStep, tuple[RefusalCode, ...]] = {
-    AuditStep.DEPLOYMENT: (
-        RefusalCode.NOT_REGISTERING,
-        RefusalCode.REGISTRY_MISMATCH,
-        RefusalCode.MALFORMED_CLIENT,
-        RefusalCode.CLIENTS_NOT_ASCENDING,
-        RefusalCode.REGISTRY_END,
-    ),
-    AuditStep.SAMPLING: (RefusalCode.WRONG_COMMITTEE, RefusalCode.MEMBER_RANKED),
-    AuditStep.RANKING: (
-        RefusalCode.RANKING_TOO_LONG,
-        RefusalCode.RANKING_TOO_SHORT,
-        RefusalCode.RANKING_NOT_SORTED,
-        RefusalCode.DISTANCE_NOT_FINITE,
-        RefusalCode.REPEATED_CLIENT,
-        RefusalCode.WRONG_AGGREGATION_SET,
-        RefusalCode.WRONG_CANDIDATES,
-    ),
-    AuditStep.COMPLETENESS: (
-        RefusalCode.NO_ROUND_OPEN,
-        RefusalCode.NOT_OPENED,
-        RefusalCode.WRONG_ROUND,
-        RefusalCode.NO_COMMITMENT,
-        RefusalCode.NO_COMMITMENTS,
-        RefusalCode.NOTHING_TAKEN,
-        RefusalCode.COMMITMENTS_CLOSED,
-        RefusalCode.RANKING_TOO_EARLY,
-        RefusalCode.DEADLINE_NOT_REACHED,
-    ),
+_REFUSALS = {
+    AuditStep.DEPLOYMENT: "NOT_REGISTERING REGISTRY_MISMATCH MALFORMED_CLIENT "
+    "CLIENTS_NOT_ASCENDING REGISTRY_END",
+    AuditStep.SAMPLING: "WRONG_COMMITTEE MEMBER_RANKED",
+    AuditStep.RANKING: "RANKING_TOO_LONG RANKING_TOO_SHORT RANKING_NOT_SORTED DISTANCE_NOT_FINITE "
+    "REPEATED_CLIENT WRONG_AGGREGATION_SET WRONG_CANDIDATES",
+    AuditStep.COMPLETENESS: "NO_ROUND_OPEN NOT_OPENED WRONG_ROUND NO_COMMITMENT NO_COMMITMENTS "
+    "NOTHING_TAKEN COMMITMENTS_CLOSED RANKING_TOO_EARLY DEADLINE_NOT_REACHED",
 }
-_BY_REFUSAL = {refusal: step for step, refusals in _REFUSALS.items() for refusal in refusals}
+_BY_REFUSAL = {RefusalCode[name]: at for at, names in _REFUSALS.items() for name in names.split()}
 _BY_EVENT = dict.fromkeys((LedgerDeployed, ClientsRegistered, LedgerOpened), AuditStep.DEPLOYMENT)
 _BY_FIELD = {
     **dict.fromkeys(("head", "next_seed", "seed"), AuditStep.HEAD),
@@ -341,8 +306,7 @@ def check_registry(
 ) -> Iterator[StepResult]:
     """Yield how the contract's registrations differ from those that were sent to it.
 
-    Args:
-        believes_registry: whether clients were registered by a transaction that cannot be read.
+    The rest cannot be compared while a registration is only believed: its call cannot be read.
     """
     pair = snapshot.registered, len(state.registry)
     yield from compared(None, STATE_DIFFERS, *pair, "registered")

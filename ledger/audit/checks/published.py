@@ -13,12 +13,7 @@ from itertools import groupby
 
 import numpy as np
 
-from ledger.audit.checks.chain import (
-    OWN_RULE_MISSING,
-    UPDATES_MISSING,
-    VECTORS_UNUSABLE,
-    compared,
-)
+from ledger.audit.checks.chain import OWN_RULE_MISSING, UPDATES_MISSING, VECTORS_UNUSABLE, compared
 from ledger.audit.evidence import (
     Accusations,
     BlobFailure,
@@ -169,31 +164,24 @@ def check_distances(evidence: RoundEvidence) -> Iterator[StepResult]:
 def _violation(
     violation: Violation, evidence: RoundEvidence, record: RoundRecord
 ) -> Iterator[StepResult]:
-    """Yield what a violation contradicts or leaves open here, if it does."""
     code, at, clients = violation.code, evidence.event.round, violation.clients
     if code in UNCHECKED:
         # No distance is taken of a malformed payload: whether it is one is left open elsewhere.
         if code is ViolationCode.VECTOR_MISSING or clients[0] in record.clients:
             yield MissingInput(UNCHECKED[code], at, clients)
     elif code in SCORE_VIOLATIONS:
-        recorded, true = "", ""
-        match code:
-            case ViolationCode.SCORES_DO_NOT_COUNT:
-                true, clients = reason_text(violation.reason, clients[1:]), clients[:1]
-            case ViolationCode.REFUSAL_UNFOUNDED:
-                recorded = reason_text(violation.reason)
-            case ViolationCode.VECTOR_TOO_LONG:
-                true = str(MAX_VECTOR_BYTES)
-            case ViolationCode.TOO_FEW_SCORES:
-                recorded = str(len(record.scores))
-                true = str(majority(evidence.inputs.parameters.members))
-            case _:
-                pass
-        yield Contradiction(SCORE_VIOLATIONS[code], at, clients, "", recorded, true)
+        reason, needed = violation.reason, majority(evidence.inputs.parameters.members)
+        recorded, true = {
+            ViolationCode.SCORES_DO_NOT_COUNT: ("", reason_text(reason, clients[1:])),
+            ViolationCode.REFUSAL_UNFOUNDED: (reason_text(reason), ""),
+            ViolationCode.VECTOR_TOO_LONG: ("", str(MAX_VECTOR_BYTES)),
+            ViolationCode.TOO_FEW_SCORES: (str(len(record.scores)), str(needed)),
+        }.get(code, ("", ""))
+        named = clients[:1] if code is ViolationCode.SCORES_DO_NOT_COUNT else clients
+        yield Contradiction(SCORE_VIOLATIONS[code], at, named, "", recorded, true)
 
 
 def _left_out(evidence: RoundEvidence, entries: tuple[RefusedScores, ...]) -> Iterator[StepResult]:
-    """Yield the evidence of one member's scores that were left out."""
     inputs, at, first = evidence.inputs, evidence.event.round, entries[0]
     member, reason = first.signed.scores.member, first.reason
     table = evidence.table if evidence.is_whole else None
@@ -249,9 +237,8 @@ def check_means(evidence: RoundEvidence) -> Iterator[StepResult]:
     if ranking is None:
         yield MissingInput(VECTORS_UNUSABLE, event.round)
         return
-    true = {word_client(word): word for word in ranking.words}
-    for word in event.ranking:
-        client = word_client(word)
+    true = dict(zip(map(word_client, ranking.words), ranking.words, strict=True))
+    for client, word in zip(map(word_client, event.ranking), event.ranking, strict=True):
         if true.get(client, word) != word:
             values = (repr(float_from_bits(bits >> 32)) for bits in (word, true[client]))
             yield Contradiction(DISTANCE_DIFFERS, event.round, (client,), "", *values)

@@ -9,13 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ledger.audit.checks.chain import UPDATES_MISSING, compared
-from ledger.audit.evidence import (
-    UNPROVEN,
-    Accusations,
-    ReplayedEvent,
-    ReplayedRound,
-    RoundEvidence,
-)
+from ledger.audit.evidence import UNPROVEN, Accusations, ReplayedEvent, ReplayedRound, RoundEvidence
 from ledger.audit.report import (
     AuditStep,
     Contradiction,
@@ -33,12 +27,7 @@ from ledger.protocol.documents.record import RoundRecord
 from ledger.protocol.encoding import to_hex, word_client
 from ledger.protocol.inputs import Participants, RoundClosing
 from ledger.protocol.judgement import Ranking, result_preimage, sets_of
-from ledger.protocol.ledger_state import (
-    ClientBanned,
-    Event,
-    RoundDecided,
-    UpdatesCommitted,
-)
+from ledger.protocol.ledger_state import ClientBanned, RoundDecided, UpdatesCommitted
 from ledger.protocol.signing import typed_digest
 from ledger.protocol.types import DropoutReason, IncidentKind, Vote
 from ledger.protocol.validation import ViolationCode
@@ -143,12 +132,14 @@ _INCIDENTS = {
 
 
 def check_signatures(replayed: ReplayedEvent) -> Iterator[StepResult]:
-    """Yield the client that a report bans, and the number of a decision's votes."""
+    """Yield the client that a report bans, and the numbers of commitments and of votes."""
     event = replayed.event
     if isinstance(event, ClientBanned):
         yield _ban(replayed, event)
     elif isinstance(event, RoundDecided) and replayed.call is not None:
         yield CountIncrement(VOTES, 2 + sum(signers.bit_count() for signers in event.signers))
+    elif isinstance(event, UpdatesCommitted):
+        yield CountIncrement(COMMITMENTS, len(event.clients))
 
 
 def check_base(event: RoundDecided, ended: int, closing: RoundClosing) -> Iterator[StepResult]:
@@ -159,7 +150,6 @@ def check_base(event: RoundDecided, ended: int, closing: RoundClosing) -> Iterat
 
 
 def _ban(replayed: ReplayedEvent, event: ClientBanned) -> Finding:
-    """Return the ban; both signatures were recovered if they could be read."""
     before, clients = replayed.before, (event.client,)
     transaction = to_hex(replayed.transaction)
     if not isinstance(replayed.call, ReportCall):
@@ -260,12 +250,6 @@ COMPLETENESS_VIOLATIONS = {
     ViolationCode.UPDATE_MALFORMED: UPDATE_MALFORMED,
     ViolationCode.UPDATE_USABLE: UPDATE_USABLE,
 }
-
-
-def count_commitments(event: Event) -> Iterator[StepResult]:
-    """Yield the number of commitments that an event holds."""
-    if isinstance(event, UpdatesCommitted):
-        yield CountIncrement(COMMITMENTS, len(event.clients))
 
 
 def check_order(ended: ReplayedRound, due: int) -> Iterator[StepResult]:

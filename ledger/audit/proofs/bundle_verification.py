@@ -13,22 +13,13 @@ from typing import Any, Never
 
 from eth_utils.address import to_checksum_address
 
-from ledger.audit.checks.published import (
-    BLOB_MISSING,
-    BLOB_UNREADABLE,
-    DISPLACEMENT_UNKNOWN,
-    MODEL_BEFORE_UNKNOWN,
-)
+from ledger.audit.checks import published
 from ledger.audit.engine import AuditLog
 from ledger.audit.evidence import ReplayedRound, RunStart
 from ledger.audit.proofs.container import BundleFile, write_container
 from ledger.audit.proofs.documents import manifest_bytes
 from ledger.audit.proofs.proof import RoundBundle, rounds_of_models
-from ledger.audit.proofs.recorded import (
-    TrustedContract,
-    make_bundle,
-    read_trusted_contract,
-)
+from ledger.audit.proofs.recorded import TrustedContract, make_bundle, read_trusted_contract
 from ledger.audit.proofs.verification import (
     Caveat,
     StepName,
@@ -73,36 +64,26 @@ _SENTENCES: dict[AuditOutcome, str] = {
 
 @dataclass(frozen=True, slots=True)
 class UncheckedField(Reported):
-    """A field of `bundle.json` that may be changed without a contradiction, wholly or in part.
+    """A field of `bundle.json` that may be changed without a contradiction, wholly or in part."""
 
-    Attributes:
-        field: names from the outermost to the innermost, with dots; of lists, each entry's.
-    """
-
-    field: str
+    field: str  # names from the outermost to the innermost, with dots; of lists, each entry's
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class RoundVerification:
-    """The result of checking one round.
-
-    Attributes:
-        steps: whether its beginning and its places are those of the run that is trusted.
-        caveats: what is not proven, whatever the steps show.
-    """
+    """The result of checking one round."""
 
     round: int
-    steps: tuple[VerificationStep, ...]
+    steps: tuple[VerificationStep, ...]  # whether start and places are those of the trusted run
     audit: tuple[StepReport, ...]
     findings: tuple[Finding, ...]
     counts: dict[str, int]
-    caveats: tuple[Caveat, ...]
+    caveats: tuple[Caveat, ...]  # what is not proven, whatever the steps show
     unchecked: tuple[UncheckedField, ...]
 
     @property
     def outcome(self) -> AuditOutcome:
-        """Failed if something contradicts, else incomplete if something could not be checked."""
         return outcome_of((*self.steps, *self.audit))
 
     @property
@@ -110,7 +91,6 @@ class RoundVerification:
         return _SENTENCES[self.outcome].format(self.round)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
         head = {"round": self.round, "outcome": str(self.outcome), "sentence": self.sentence}
         parts = ("steps", "audit", "findings", "counts", "caveats", "unchecked")
         return head | {name: shown(getattr(self, name)) for name in parts}
@@ -123,14 +103,11 @@ def verify_bundle(
     distances: Distances | None = None,
     rules: tuple[str, ...] = (),
 ) -> RoundVerification:
-    """Return the result of checking a round.
+    """Return the result of checking a round; see `AuditOptions` for distances and rules.
 
     Args:
         blobs: those of the bundle, or of any other store.
-        trusted: what the caller takes for true; None for nothing, which proves nothing.
-        distances: how true distances are computed; None for the fastest that is here.
-        rules: files or packages of the run's own rules; code runs only if its digest is the
-            document's.
+        trusted: None for nothing, which proves nothing.
     """
     if rules:
         # Before anything else: a round without a decision computes no rule.
@@ -179,7 +156,6 @@ class BundleChain(ChainBase):
         self._transactions = {transaction.hash: transaction for transaction in bundle.transactions}
 
     def head(self) -> Block:
-        """Return the block that ended the round."""
         return self._bundle.blocks[-1]
 
     def block(self, number: int) -> Block:
@@ -263,7 +239,6 @@ def _results(
 
 
 def _state_of(bundle: RoundBundle) -> LedgerState:
-    """Return the contract's state as the round opened."""
     place = bundle.path_to_end.end_of(bundle.round - 1)
     return LedgerState(
         deployment=bundle.deployment,
@@ -337,7 +312,12 @@ class RecordingBlobs:
         return self._blobs.has(digest)
 
 
-_LACKING = {BLOB_MISSING, BLOB_UNREADABLE, MODEL_BEFORE_UNKNOWN, DISPLACEMENT_UNKNOWN}
+_LACKING = {
+    published.BLOB_MISSING,
+    published.BLOB_UNREADABLE,
+    published.MODEL_BEFORE_UNKNOWN,
+    published.DISPLACEMENT_UNKNOWN,
+}
 """What a step lacks if a blob is unavailable that the check of the round needs."""
 
 
@@ -353,10 +333,7 @@ class RoundExport:
 def export_bundle(
     ledger: CommitteeLedger, blobs: BlobReader, round_number: int, path: Path
 ) -> RoundVerification:
-    """Write a round's bundle into a file, whole or not at all, and return the check of the round.
-
-    An existing file is replaced.
-    """
+    """Write a round's bundle into a file, whole or not at all; return the check of the round."""
     export = prepare_export(ledger, blobs, round_number)
     write_container(path, export.manifest, export.blobs.read, export.blobs)
     return export.verification

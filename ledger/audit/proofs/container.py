@@ -69,7 +69,6 @@ class BundleFile:
         return digest in self._parts
 
     def digests(self) -> Iterator[Digest]:
-        """Yield the names of all blobs, ascending."""
         yield from self._parts
 
     def _read_blob(self, previous: str) -> str | None:
@@ -160,7 +159,6 @@ def _size_of(block: bytes, name: str, most: int) -> int:
 
 
 def _header(name: str, size: int) -> bytes:
-    """Return the ustar header of a plain file, readable by all, without owner and time."""
     header = tarfile.TarInfo(name)
     header.size = size
     return header.tobuf(tarfile.USTAR_FORMAT, "ascii")

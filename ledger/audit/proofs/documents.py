@@ -18,44 +18,25 @@ from typing import Any, Generic, Never, TypeVar
 
 from eth_utils.address import to_checksum_address
 
+from ledger.audit.proofs import proof as parts
 from ledger.audit.proofs.container import MAX_MANIFEST_BYTES
 from ledger.audit.proofs.proof import (
     MAX_PROOF_BYTES,
     ClientProof,
-    ClientStatement,
-    ClientVerdict,
     CommittedDecision,
-    CutOff,
-    EarlierDecision,
-    EventLocation,
-    HeadPath,
-    ProvenRole,
-    Rank,
-    RecordedBan,
-    RecordedCommitment,
     RoundBasis,
     RoundBundle,
-    ScoresTaken,
-    UpdateWeight,
 )
 from ledger.chain.ports import Block, Log, Transaction
 from ledger.io.parsing import parse_json
+from ledger.protocol import types
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES, require_ascending, require_version
 from ledger.protocol.encoding import INFINITY_BITS, float_from_bits, sha256, to_hex, word_client
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import AbandonmentLink, BanLink, DecisionLink, Deployment
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS
-from ledger.protocol.types import (
-    NO_DIGEST,
-    PROTOCOL_VERSION,
-    AcceptanceForm,
-    Address,
-    Beacon,
-    Digest,
-    DropoutReason,
-    RefusalReason,
-)
+from ledger.protocol.types import Address, Digest
 from ledger.storage.blobs import BlobReader
 
 T = TypeVar("T")
@@ -180,11 +161,7 @@ def optional(form: Form[T]) -> Form[T | None]:
 
 
 def record(build: Callable[..., T], **fields: Form[Any] | Derived) -> Form[T]:
-    """Return the form of an object with exactly these fields, in this order.
-
-    Args:
-        build: makes the value from the fields that do not follow from others.
-    """
+    """Return the form of an object with exactly these fields; derived ones are not built from."""
     given = {key: field for key, field in fields.items() if isinstance(field, Form)}
     derived = {key: field for key, field in fields.items() if isinstance(field, Derived)}
 
@@ -264,7 +241,7 @@ _LOCATION: dict[str, Form[Any]] = {
     **_digests("block_hash transaction_hash"),
     "log_index": U32,
 }
-LOCATION = record(EventLocation, **_LOCATION)
+LOCATION = record(parts.EventLocation, **_LOCATION)
 LINK = either(
     decided=(
         DecisionLink,
@@ -273,7 +250,7 @@ LINK = either(
     abandoned=(AbandonmentLink, {"round": U64} | _digests("seed commitments committee")),
     banned=(BanLink, {"round": U64, "client": U32}),
 )
-PATH = record(HeadPath, start=DIGEST, links=array(LINK, MAX_LINKS))
+PATH = record(parts.HeadPath, start=DIGEST, links=array(LINK, MAX_LINKS))
 DECISION = record(
     CommittedDecision,
     ranking=array(DECIMAL96, MAX_TRAINERS),
@@ -284,7 +261,7 @@ DECISION = record(
     next_seed=optional(DIGEST),
 )
 RANK = record(
-    Rank,
+    parts.Rank,
     place=U32,
     ranked=U32,
     distance=Derived(lambda rank: float_from_bits(rank.distance_bits)),
@@ -292,32 +269,32 @@ RANK = record(
     accepted=BOOLEAN,
 )
 CUT_OFF = record(
-    CutOff,
-    form=choice(AcceptanceForm),
+    parts.CutOff,
+    form=choice(types.AcceptanceForm),
     accepted=U32,
     edge=Derived(lambda cut_off: float_from_bits(cut_off.edge_bits)),
     edge_bits=FINITE_BITS,
 )
 WEIGHT = record(
-    UpdateWeight,
+    parts.UpdateWeight,
     samples=U53,
     total=integer(1, 1 << 53),
     share=Derived(lambda weight: weight.samples / weight.total),
 )
 STATEMENT = record(
-    ClientStatement,
-    verdict=choice(ClientVerdict),
-    role=choice(ProvenRole),
+    parts.ClientStatement,
+    verdict=choice(parts.ClientVerdict),
+    role=choice(parts.ProvenRole),
     has_committed=BOOLEAN,
     rank=optional(RANK),
     cut_off=optional(CUT_OFF),
     weight=optional(WEIGHT),
-    dropout=optional(choice(DropoutReason)),
-    scores=optional(choice(ScoresTaken)),
-    refusal=optional(choice(RefusalReason)),
+    dropout=optional(choice(types.DropoutReason)),
+    scores=optional(choice(parts.ScoresTaken)),
+    refusal=optional(choice(types.RefusalReason)),
 )
 _RUN: dict[str, Form[Any] | Derived] = {
-    "version": constant(PROTOCOL_VERSION),
+    "version": constant(types.PROTOCOL_VERSION),
     "chain_id": U64,
     "genesis_hash": DIGEST,
     "address": ADDRESS,
@@ -328,7 +305,7 @@ _RUN: dict[str, Form[Any] | Derived] = {
 _START: dict[str, Form[Any]] = {
     "seed": DIGEST,
     "committee": array(U32, MAX_MEMBERS),
-    "bans": array(row(RecordedBan, U32, U32), MAX_CLIENTS),
+    "bans": array(row(parts.RecordedBan, U32, U32), MAX_CLIENTS),
 }
 """Fields that describe the start of the round."""
 PROOF = record(
@@ -338,7 +315,7 @@ PROOF = record(
     client=U32,
     statement=STATEMENT,
     **_START,
-    commitments=array(row(RecordedCommitment, U32, DIGEST), MAX_CLIENTS),
+    commitments=array(row(parts.RecordedCommitment, U32, DIGEST), MAX_CLIENTS),
     committed_at=optional(LOCATION),
     signature=optional(SIGNATURE),
     payload=optional(DIGEST),
@@ -350,7 +327,7 @@ PROOF = record(
     configuration=BLOB,
 )
 EARLIER = record(
-    EarlierDecision,
+    parts.EarlierDecision,
     round=U32,
     **_digests("model updates_root scores_root ranking_digest reveal record"),
 )
@@ -478,7 +455,7 @@ def _require_possible_basis(basis: RoundBasis) -> Deployment:
     sizes = basis.deployment
     if not 1 <= basis.round <= sizes.rounds:
         raise EncodingError(f"round {basis.round} is none of the run's {sizes.rounds}")
-    if sizes.beacon is Beacon.NONE and basis.deployed_after != NO_DIGEST:
+    if sizes.beacon is types.Beacon.NONE and basis.deployed_after != types.NO_DIGEST:
         raise EncodingError("deployed_after is not zero, though the run has beacon = none")
     _require_clients("committee", basis.committee, sizes)
     if len(basis.committee) != sizes.members:

@@ -85,16 +85,11 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class CutOff:
-    """The end of the accepted set.
+    """The end of the accepted set."""
 
-    Attributes:
-        form: how S_a follows from the ranking.
-        edge_bits: float64 bits of the accepted distance that is next to the others.
-    """
-
-    form: AcceptanceForm
+    form: AcceptanceForm  # how S_a follows from the ranking
     accepted: int
-    edge_bits: int
+    edge_bits: int  # float64 bits of the accepted distance that is next to the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,26 +102,17 @@ class UpdateWeight:
 
 @dataclass(frozen=True, slots=True)
 class ClientStatement:
-    """The statement about one client in one round.
-
-    Attributes:
-        has_committed: whether the contract took a commitment of it.
-        rank: its place, with `cut_off`; None if it was not ranked.
-        weight: its share; None if its update was not used.
-        dropout: why the record has no usable update of it; None if it has one, or without a record.
-        scores: None unless it was a member of a decided round.
-        refusal: None unless its scores were refused.
-    """
+    """The statement about one client in one round."""
 
     verdict: ClientVerdict
     role: ProvenRole
-    has_committed: bool
-    rank: Rank | None = None
+    has_committed: bool  # whether the contract took a commitment of it
+    rank: Rank | None = None  # its place, with `cut_off`; None if it was not ranked
     cut_off: CutOff | None = None
-    weight: UpdateWeight | None = None
-    dropout: DropoutReason | None = None
-    scores: ScoresTaken | None = None
-    refusal: RefusalReason | None = None
+    weight: UpdateWeight | None = None  # its share; None if its update was not used
+    dropout: DropoutReason | None = None  # as the record has it; None if none, or without it
+    scores: ScoresTaken | None = None  # None unless it was a member of a decided round
+    refusal: RefusalReason | None = None  # None unless its scores were refused
 
 
 _ROLES: dict[ProvenRole, str] = {
@@ -206,13 +192,9 @@ def _number(bits: int) -> str:
 
 @dataclass(frozen=True)
 class HeadPath:
-    """The links from one head to a later one, oldest first.
+    """The links from one head to a later one, oldest first."""
 
-    Attributes:
-        start: the first head; the configuration's digest where the path begins with the run.
-    """
-
-    start: Digest
+    start: Digest  # the first head; the configuration's digest where the path begins with the run
     links: tuple[Link, ...]
 
     @cached_property
@@ -231,13 +213,11 @@ class HeadPath:
         return None
 
     def ended(self, round_number: int) -> EndLink | None:
-        """Return the link that ended a round; None if there is none."""
         place = self.end_of(round_number)
         link = None if place is None else self.links[place]
         return None if isinstance(link, BanLink) else link
 
     def bans(self) -> tuple[BanLink, ...]:
-        """Return the bans on the way, oldest first."""
         return tuple(link for link in self.links if isinstance(link, BanLink))
 
 
@@ -257,11 +237,7 @@ class EventLocation:
 
 @dataclass(frozen=True, slots=True)
 class CommittedDecision:
-    """The parts of a decision that its head commits to; see `RoundDecided`.
-
-    Attributes:
-        next_seed: seed_{t+1}, which draws the next committee; None if there are C candidates.
-    """
+    """The parts of a decision that its head commits to; see `RoundDecided`."""
 
     ranking: tuple[int, ...]
     model: Digest
@@ -272,10 +248,9 @@ class CommittedDecision:
     views: tuple[int, int]
     signers: tuple[int, int]
     incidents: Digest
-    next_seed: Digest | None
+    next_seed: Digest | None  # seed_{t+1}; None if there are C candidates, and none is drawn
 
     def result(self) -> Digest:
-        """Return what the committee voted on besides the sets."""
         roots, ranking = (
             (self.updates_root, self.scores_root),
             encoding.ranking_digest(self.ranking),
@@ -300,31 +275,23 @@ class RecordedCommitment(NamedTuple):
 
 @dataclass(frozen=True)
 class RoundBasis:
-    """The basis of a round: the run, the heads before and after it, and its participants.
-
-    Attributes:
-        deployed_after: hash of the block before the deployment, which is part of the domain's
-            salt; zeros with `beacon = none`.
-        configuration: the run document's bytes.
-        path: heads from before the round to after it, from the configuration on if it is whole.
-        committee: S_c, by places.
-        bans: those recorded before the round opened, in the chain's order.
-    """
+    """The basis of a round: the run, the heads before and after it, and its participants."""
 
     chain_id: int
     address: Address
+    # Hash of the block before the deployment, which is part of the domain's salt; zeros with
+    # `beacon = none`.
     deployed_after: Digest
     genesis_hash: bytes
     round: int
-    configuration: bytes
-    path: HeadPath
+    configuration: bytes  # the run document's bytes
+    path: HeadPath  # from before the round to after it; from the configuration on if whole
     seed: Digest
-    committee: tuple[ClientId, ...]
-    bans: tuple[RecordedBan, ...]
+    committee: tuple[ClientId, ...]  # S_c, by places
+    bans: tuple[RecordedBan, ...]  # those recorded before the round opened, in the chain's order
 
     @cached_property
     def domain(self) -> Domain:
-        """Signature domain: the contract on its chain, in this run."""
         return domain_of(self.deployment, self.chain_id, self.address, self.deployed_after)
 
     @cached_property
@@ -337,18 +304,15 @@ class RoundBasis:
 
     @property
     def deployment(self) -> Deployment:
-        """Deployment that the configuration demands."""
         return _deployment(self.configuration)
 
     @cached_property
     def registry(self) -> tuple[RegisteredClient, ...]:
-        """All clients, with the bans that were recorded before the round opened."""
         bans = (ClientBanned(ban.round, ban.client, NO_DIGEST) for ban in self.bans)
         return registry_with_bans(self.document.registry, bans)
 
     @cached_property
     def participants(self) -> Participants:
-        """Participants of the round, from seed, committee and bans."""
         sizes = self.deployment
         return participants_of(sizes, self.registry, self.round, self.seed, self.committee)
 
@@ -369,28 +333,18 @@ class RoundBasis:
 
 @dataclass(frozen=True)
 class ClientProof(RoundBasis):
-    """A statement about one client in one round, with all that it follows from.
-
-    Attributes:
-        commitments: all that were taken in the round, in the chain's order.
-        record: bytes of the round's record; None where it is not needed, or not available.
-        payload: digest of the client's payload; None where none is known.
-        siblings: the Merkle proof of its update in the updates root; None if it is not ranked.
-        signature: the client's, of its commitment; None if it has none, or it cannot be read.
-        committed_at: where the chain holds its commitment; None without one.
-        ended_at: where the chain holds decision or abandonment; None while open.
-    """
+    """A statement about one client in one round, with all that it follows from."""
 
     client: ClientId
-    commitments: tuple[RecordedCommitment, ...]
+    commitments: tuple[RecordedCommitment, ...]  # all of the round, in the chain's order
     decision: CommittedDecision | None
-    record: bytes | None
-    payload: Digest | None
-    siblings: tuple[Digest, ...] | None
-    signature: bytes | None
-    committed_at: EventLocation | None
-    ended_at: EventLocation | None
+    signature: bytes | None  # of its commitment; None if it has none, or it cannot be read
+    committed_at: EventLocation | None  # where the chain holds its commitment; None without one
+    ended_at: EventLocation | None  # where the chain holds decision or abandonment; None while open
     statement: ClientStatement
+    record: bytes | None = None  # None where it is not needed, or not available
+    payload: Digest | None = None  # digest of the client's payload; None where none is known
+    siblings: tuple[Digest, ...] | None = None  # Merkle proof in the updates root; None if unranked
 
     @cached_property
     def sets(self) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
@@ -403,7 +357,6 @@ class ClientProof(RoundBasis):
 
     @cached_property
     def recorded(self) -> RoundRecord | None:
-        """The round's record, if its bytes are here."""
         return None if self.record is None else decode_record(self.record)
 
     @cached_property
@@ -454,7 +407,6 @@ def _role(proof: ClientProof) -> ProvenRole:
 def _scores(
     proof: ClientProof, record: RoundRecord | None
 ) -> tuple[ScoresTaken, RefusalReason | None]:
-    """Return what became of a member's scores, as the record has it."""
     if proof.client in proof.participants.banned:
         return ScoresTaken.EMPTY_SEAT, None
     if record is None:
@@ -489,17 +441,12 @@ class EarlierDecision(encoding.ResultPreimage):
 
 @dataclass(frozen=True)
 class RoundBundle(RoundBasis):
-    """A round that has ended, as a bundle describes it; its blobs are separate parts.
-
-    Attributes:
-        blocks: those that hold an event of the round, ascending; their times are not kept.
-        transactions: those that made an event of it; their senders are not kept.
-    """
+    """A round that has ended, as a bundle describes it; its blobs are separate parts."""
 
     opened_block: int
     earlier: tuple[EarlierDecision, ...]
-    blocks: tuple[Block, ...]
-    transactions: tuple[Transaction, ...]
+    blocks: tuple[Block, ...]  # with an event of the round, ascending; their times are not kept
+    transactions: tuple[Transaction, ...]  # of these events; their senders are not kept
     logs: tuple[Log, ...]
 
     def model_at(self, round_number: int) -> Digest:
@@ -518,7 +465,6 @@ class RoundBundle(RoundBasis):
 
     @property
     def links_to_end(self) -> int:
-        """Number of links up to the end of the round."""
         end = self.path.end_of(self.round)
         assert end is not None, "a bundle is of a round that has ended"
         return end + 1

@@ -5,22 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache, cached_property
 
-from ledger.audit.proofs.proof import (
-    ClientProof,
-    ClientStatement,
-    ClientVerdict,
-    CommittedDecision,
-    EarlierDecision,
-    EventLocation,
-    HeadPath,
-    ProvenRole,
-    RecordedBan,
-    RecordedCommitment,
-    RoundBasis,
-    RoundBundle,
-    derive_statement,
-    rounds_of_models,
-)
+from ledger.audit.proofs import proof as parts
+from ledger.audit.proofs.proof import ClientProof, HeadPath, RoundBasis, RoundBundle
 from ledger.audit.replay import LOG_BATCH_BLOCKS
 from ledger.chain.contract.codec import CommitCall
 from ledger.chain.contract.deploy import code_violation
@@ -46,24 +32,20 @@ from ledger.protocol.ledger_state import (
 from ledger.protocol.types import Address, ClientId, Digest, Domain
 from ledger.storage.blobs import BlobReader
 
-_UNCLAIMED = ClientStatement(ClientVerdict.OPEN, ProvenRole.NOT_SAMPLED, has_committed=False)
+_UNCLAIMED = parts.ClientStatement(
+    parts.ClientVerdict.OPEN, parts.ProvenRole.NOT_SAMPLED, has_committed=False
+)
 
 
 @dataclass(frozen=True)
 class RecordedRound:
-    """A round as the contract's events record it.
+    """A round as the contract's events record it."""
 
-    Attributes:
-        opening: how it began; None if it has not.
-        events: those of the round up to its end, in the chain's order.
-    """
-
-    opening: RoundStart | None
-    events: tuple[RecordedEvent, ...]
+    opening: RoundStart | None  # how it began; None if it has not
+    events: tuple[RecordedEvent, ...]  # those of the round up to its end, in the chain's order
 
     @classmethod
     def read(cls, ledger: CommitteeLedger, number: int) -> RecordedRound:
-        """Return a round of a contract."""
         opening = ledger.opening(number) if number > 0 else None
         events = () if opening is None else tuple(ledger.round_events(number))
         ends = (i for i, each in enumerate(events) if isinstance(each.event, ENDS))
@@ -86,39 +68,31 @@ class RecordedRound:
         return event.head if isinstance(event, RoundDecided | RoundAbandoned) else None
 
     @cached_property
-    def committed(self) -> tuple[tuple[RecordedCommitment, RecordedEvent], ...]:
+    def committed(self) -> tuple[tuple[parts.RecordedCommitment, RecordedEvent], ...]:
         """The commitments in the chain's order, each with the event that holds it."""
         return tuple(
-            (RecordedCommitment(mined.client, mined.commitment), each)
+            (parts.RecordedCommitment(mined.client, mined.commitment), each)
             for each in self.events
             for mined in mined_commitments(each.event, each.block_number)
         )
 
     @property
-    def commitments(self) -> tuple[RecordedCommitment, ...]:
-        """The commitments in the chain's order."""
+    def commitments(self) -> tuple[parts.RecordedCommitment, ...]:
         return tuple(made for made, _ in self.committed)
 
 
 @dataclass(frozen=True, slots=True)
 class TrustedContract:
-    """A round as a contract on a trusted chain reports it.
-
-    Attributes:
-        code_doubt: why code or creation there are not the ledger's; empty if they are.
-        code_unchecked: why the creation is not checkable; empty if it is.
-        bans: those recorded before the round opened, in the chain's order.
-        is_final: whether the chain cannot take any of this back.
-    """
+    """A round as a contract on a trusted chain reports it."""
 
     domain: Domain
     genesis_hash: bytes
     deployment: Deployment
-    code_doubt: str
-    code_unchecked: str
+    code_doubt: str  # why code or creation there are not the ledger's; empty if they are
+    code_unchecked: str  # why the creation is not checkable; empty if it is
     round: RecordedRound
-    bans: tuple[RecordedBan, ...]
-    is_final: bool
+    bans: tuple[parts.RecordedBan, ...]  # from before the round opened, in the chain's order
+    is_final: bool  # whether the chain cannot take any of this back
 
 
 def read_trusted_contract(ledger: CommitteeLedger, round_number: int) -> TrustedContract:
@@ -144,14 +118,14 @@ def read_trusted_contract(ledger: CommitteeLedger, round_number: int) -> Trusted
     )
 
 
-def _bans_before(ledger: CommitteeLedger, round_number: int) -> tuple[RecordedBan, ...]:
-    bans = (RecordedBan(event.round, event.client) for event in ledger.bans())
+def _bans_before(ledger: CommitteeLedger, round_number: int) -> tuple[parts.RecordedBan, ...]:
+    bans = (parts.RecordedBan(event.round, event.client) for event in ledger.bans())
     return tuple(ban for ban in bans if ban.round < round_number)
 
 
-def _location_of(recorded: RecordedEvent) -> EventLocation:
+def _location_of(recorded: RecordedEvent) -> parts.EventLocation:
     where = recorded.block_number, recorded.block_hash, recorded.transaction_hash
-    return EventLocation(*where, recorded.log_index)
+    return parts.EventLocation(*where, recorded.log_index)
 
 
 class _Rounds:
@@ -163,7 +137,6 @@ class _Rounds:
         self._ledger = ledger
 
     def basis(self, blobs: BlobReader, round_number: int, *, whole: bool) -> RoundBasis:
-        """Return the basis of a round, as of the chain's present head."""
         ledger, sizes = self._ledger, self.deployment
         opening = self.find(round_number).opening if round_number <= sizes.rounds else None
         if opening is None or len(opening.committee) < sizes.members:
@@ -185,7 +158,6 @@ class _Rounds:
         )
 
     def _whole_path(self) -> HeadPath:
-        """Return the way from the run's first head to its newest."""
         ledger, newest = self._ledger, self._ledger.chain.head().number
         events = (
             recorded.event
@@ -206,7 +178,6 @@ class _Rounds:
         return HeadPath(start, tuple(links_of(view, events)))
 
     def decided_before(self, number: int) -> RoundDecided | None:
-        """Return the newest decision before a round; None if there is none."""
         decisions = (self.find(earlier).decided for earlier in range(number - 1, 0, -1))
         return next(filter(None, decisions), None)
 
@@ -239,9 +210,6 @@ def make_proof(
         client=client,
         commitments=round_.commitments,
         decision=None if decided is None else _committed_part(decided, rounds.deployment),
-        record=None,
-        payload=None,
-        siblings=None,
         signature=None if own is None else _signature(ledger, *own),
         committed_at=None if own is None else _location_of(own[1]),
         ended_at=None if round_.end is None else _location_of(round_.end),
@@ -249,13 +217,14 @@ def make_proof(
     )
     if decided is not None:
         proof = _with_record(proof, decided, blobs)
-    return replace(proof, statement=derive_statement(proof))
+    return replace(proof, statement=parts.derive_statement(proof))
 
 
-def _committed_part(event: RoundDecided, sizes: Deployment) -> CommittedDecision:
+def _committed_part(event: RoundDecided, sizes: Deployment) -> parts.CommittedDecision:
     is_drawn = len(sets_of(sizes, event.ranking).candidates) > sizes.members
-    parts = {field.name: getattr(event, field.name) for field in fields(CommittedDecision)}
-    return CommittedDecision(**parts | {"next_seed": event.next_seed if is_drawn else None})
+    own = {field.name: getattr(event, field.name) for field in fields(parts.CommittedDecision)}
+    own["next_seed"] = event.next_seed if is_drawn else None
+    return parts.CommittedDecision(**own)
 
 
 def _with_record(proof: ClientProof, event: RoundDecided, blobs: BlobReader) -> ClientProof:
@@ -279,7 +248,7 @@ def _with_record(proof: ClientProof, event: RoundDecided, blobs: BlobReader) -> 
 
 
 def _signature(
-    ledger: CommitteeLedger, own: RecordedCommitment, recorded: RecordedEvent
+    ledger: CommitteeLedger, own: parts.RecordedCommitment, recorded: RecordedEvent
 ) -> bytes | None:
     """Return the client's signature from call data; None if they do not contain it."""
     try:
@@ -304,7 +273,7 @@ def make_bundle(
     basis, round_ = rounds.basis(blobs, round_number, whole=whole), rounds.find(round_number)
     if basis.path.ended(round_number) is None:
         raise ConfigurationError(f"round {round_number} has not ended: there is no bundle of it")
-    events = [rounds.decided_before(number) for number in rounds_of_models(basis)]
+    events = [rounds.decided_before(number) for number in parts.rounds_of_models(basis)]
     earlier = tuple(dict.fromkeys(event for event in events if event is not None))
     if not whole:
         first = 1 if None in events else min(event.round for event in earlier)
@@ -322,7 +291,7 @@ def make_bundle(
     return RoundBundle(
         **basis.parts(),
         opened_block=opened,
-        earlier=tuple(EarlierDecision(**asdict(e.opening()), round=e.round) for e in earlier),
+        earlier=tuple(parts.EarlierDecision(**asdict(e.opening()), round=e.round) for e in earlier),
         blocks=tuple(replace(chain.block(number), timestamp=0) for number in numbers),
         transactions=tuple(replace(each, sender="", nonce=0) for each in transactions),
         logs=logs,

@@ -52,7 +52,6 @@ class _CodeWithSentence(StrEnum):
     sentence: str
 
     def __new__(cls, code: str, sentence: str) -> Self:
-        """Take the code for the value."""
         member = str.__new__(cls, code)
         member._value_ = code
         member.sentence = sentence
@@ -103,7 +102,6 @@ class Caveat(_CodeWithSentence):
     """Something that is not proven, however well the comparisons end, with its sentence."""
 
     def as_dict(self) -> dict[str, str]:
-        """Return it as plain data for JSON."""
         return {"caveat": str(self), "sentence": self.sentence}
 
     NOTHING_TRUSTED = (
@@ -176,12 +174,10 @@ class VerificationStep:
         return StepOutcome.PASSED if self.is_ok else StepOutcome.FAILED
 
     def lines(self) -> list[str]:
-        """Return the comparison as lines of text."""
         values = f"    expected {_text(self.expected)}", f"    computed {_text(self.computed)}"
         return [f"{_MARKS[self.outcome]}  {self.name}: {self.name.sentence}", *values]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
         return {
             "name": str(self.name),
             "expected": self.expected,
@@ -349,7 +345,6 @@ class ProofVerification:
         return _SENTENCES[self.outcome].format(stated(self.round, self.client, self.statement))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
         return {
             "round": self.round,
             "client": self.client,
@@ -381,11 +376,8 @@ def verify_proof(
 
 def _of_round(proof: ClientProof, trusted: Trusted | None) -> Iterator[VerificationStep]:
     """Yield what was decided, the commitments, and where the chain holds them."""
-    link, decision, commitments = (
-        proof.path.ended(proof.round),
-        proof.decision,
-        _taken(proof.commitments),
-    )
+    link, decision = proof.path.ended(proof.round), proof.decision
+    commitments = _taken(proof.commitments)
     if link is not None:
         yield _of_decision(proof, link)
     if isinstance(trusted, TrustedContract):
@@ -430,7 +422,6 @@ def _of_decision(proof: ClientProof, link: EndLink) -> VerificationStep:
 
 
 def _of_update(proof: ClientProof) -> Iterator[VerificationStep]:
-    """Yield whether the client's update is the one that it committed to, and signed for."""
     commitment, payload = proof.commitment, proof.payload
     if commitment is not None and payload is not None:
         opened = encoding.commitment_of(proof.client, payload)
@@ -513,7 +504,6 @@ def caveats_of_trust(trusted: Trusted | None, *of_head: Caveat) -> tuple[Caveat,
 def _caveats(
     proof: ClientProof, statement: ClientStatement, trusted: Trusted | None
 ) -> Iterator[Caveat]:
-    """Yield what is not proven of a statement."""
     of_head = {
         Caveat.CONTRACT_UNPROVEN: proof.signature is None,
         Caveat.PLACES_UNPROVEN: proof.committed_at is not None or proof.ended_at is not None,
