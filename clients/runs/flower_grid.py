@@ -39,16 +39,12 @@ class GridNodes:
         self._grid = grid
 
     def online(self) -> Collection[int]:
-        try:
+        with _answering():
             return list(self._grid.get_node_ids())
-        except (httpx.HTTPError, RuntimeError) as error:
-            raise TrainingError(_lost(error)) from error
 
     def send(self, node: int, message: bytes) -> str:
-        try:
+        with _answering():
             names = list(self._grid.push_messages([Message(_content(message), node, TRAIN)]))
-        except (httpx.HTTPError, RuntimeError, ValueError) as error:
-            raise TrainingError(_lost(error)) from error
         if len(names) != 1 or not names[0]:
             raise TrainingError(
                 f"Flower's SuperLink does not take a message of {len(message)} bytes to node {node}"
@@ -58,10 +54,8 @@ class GridNodes:
     def answers(self, names: Collection[str]) -> dict[str, bytes | UnansweredMessage]:
         if not names:
             return {}
-        try:
+        with _answering():
             messages = list(self._grid.pull_messages(names))
-        except (httpx.HTTPError, RuntimeError) as error:
-            raise TrainingError(_lost(error)) from error
         return {message.metadata.reply_to_message_id: _answer(message) for message in messages}
 
 
@@ -94,8 +88,14 @@ def _answer(message: Message) -> bytes | UnansweredMessage:
         return UnansweredMessage(error)
 
 
-def _lost(error: Exception) -> str:
-    return f"Flower's SuperLink does not answer: {type(error).__name__} {error!s:.200}"
+@contextmanager
+def _answering() -> Iterator[None]:
+    try:
+        yield
+    except (httpx.HTTPError, RuntimeError, ValueError) as error:
+        raise TrainingError(
+            f"Flower's SuperLink does not answer: {type(error).__name__} {error!s:.200}"
+        ) from error
 
 
 def training_app(node: Callable[[Context], TrainingNode]) -> ClientApp:

@@ -264,16 +264,8 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
                 context = ActorContext(measure.parameters, domain, ledger, blobs, mail, journal)
                 cast = _cast(configuration, population, measure)
                 simulation = Simulation(context, cast, keep, measure.expect, pinned)
-                yield OpenedRun(
-                    configuration,
-                    folder,
-                    manifest,
-                    ledger,
-                    population,
-                    measure,
-                    simulation,
-                    without_row,
-                )
+                run = configuration, folder, manifest, ledger, population, measure, simulation
+                yield OpenedRun(*run, without_row)
             finally:
                 journal.close()
 

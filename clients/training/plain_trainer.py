@@ -113,7 +113,7 @@ def step_count(samples: int, settings: LocalTraining) -> int:
 
 
 def samples_gone_through(samples: int, settings: LocalTraining) -> int:
-    """Return the number of samples that a training processes, as a measure of its cost."""
+    """Return how many samples a training processes, as a measure of its cost."""
     if settings.local_epochs is not None:
         return settings.local_epochs * samples
     return (settings.local_steps or 0) * min(settings.batch_size, samples)

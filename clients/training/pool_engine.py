@@ -213,48 +213,9 @@ class WorkerHandle:
     def hand(self, task: Task) -> None:
         """Send a task, to be done after all earlier ones."""
         self.tasks.append(task)
-        # If the worker has ended, `answers` reports its last answer or its exit code.
+        # If the worker has ended, `_answers` reports its last answer or its exit code.
         with suppress(OSError):
             self.child.connection.send(task)
-
-
-class WorkerGroup:
-    """Worker processes, which start under a cap of the instruction set and live until `close`."""
-
-    def __init__(
-        self, shared: SharedState, devices: Sequence[str], isa: InstructionSet | None = None
-    ) -> None:
-        self.workers: list[WorkerHandle] = []
-        try:
-            with capped(isa):
-                for device in devices:
-                    own = replace(shared, bare=replace(shared.bare, device=device))
-                    child = start_child(work, own, environment=_ENVIRONMENT)
-                    self.workers.append(WorkerHandle(child, deque([StartTask()])))
-        except BaseException:
-            self.close()
-            raise
-
-    def answers(self) -> Iterator[tuple[WorkerHandle, Task, Any]]:
-        """Wait for workers, and yield their answers, at least one."""
-        by_connection = {worker.child.connection: worker for worker in self.workers}
-        for ready in wait(list(by_connection)):
-            worker = by_connection[ready]  # type: ignore[index]  # only these were waited for
-            try:
-                reply = worker.child.connection.recv()
-            except (EOFError, OSError) as error:
-                raise TrainingError(_exit_message(worker)) from error
-            if isinstance(reply, TrainingError):
-                raise reply
-            yield worker, worker.tasks.popleft(), reply
-
-    def close(self) -> None:
-        """End the workers, whatever they are doing, and wait for them."""
-        for worker in self.workers:
-            worker.child.process.terminate()
-        for worker in self.workers:
-            worker.child.close(_EXIT_SECONDS)
-        self.workers = []
 
 
 def _exit_message(worker: WorkerHandle) -> str:
@@ -286,16 +247,23 @@ class PoolEngine(Engine):
         self._chunk: int | None = None
         self._started = 0
         self._evaluation: RunningEvaluation | None = None
-        self._group = WorkerGroup(self._shared, worker_devices(workload.device, workers), isa)
-        if isa is not None:
-            with self._closing_on_failure():
-                while self._started < workers:
-                    self._answers()
+        self._workers: list[WorkerHandle] = []
+        try:
+            with capped(isa):
+                for device in worker_devices(workload.device, workers):
+                    own = replace(self._shared, bare=replace(self._shared.bare, device=device))
+                    child = start_child(work, own, environment=_ENVIRONMENT)
+                    self._workers.append(WorkerHandle(child, deque([StartTask()])))
+            while isa is not None and self._started < workers:
+                self._answers()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def processes(self) -> tuple[int, ...]:
         """Process ids of the workers; empty after they have ended."""
-        return tuple(worker.child.pid for worker in self._group.workers)
+        return tuple(worker.child.pid for worker in self._workers)
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
         self._workload.require_jobs(start, jobs)
@@ -311,9 +279,10 @@ class PoolEngine(Engine):
             if self._evaluation is not None:
                 self._finish(self._evaluation)  # its vector is still being read
             self._shared.vector(MEASURED)[...] = vector
-            blocks, workers = self._workload.blocks(sets), self._group.workers
+            blocks = self._workload.blocks(sets)
             evaluation = self._evaluation = RunningEvaluation(len(sets), blocks)
-            for worker, chosen in zip(workers, shares(blocks, len(workers)), strict=True):
+            parts = shares(blocks, len(self._workers))
+            for worker, chosen in zip(self._workers, parts, strict=True):
                 if chosen.start < chosen.stop:
                     worker.hand(EvaluateTask(tuple(sets), chosen))
 
@@ -327,13 +296,17 @@ class PoolEngine(Engine):
 
     def close(self) -> None:
         """End the workers, whatever they are doing, and release the memory."""
-        self._group.close()
+        for worker in self._workers:
+            worker.child.process.terminate()
+        for worker in self._workers:
+            worker.child.close(_EXIT_SECONDS)
+        self._workers = []
         self._shared.close()
 
     @contextmanager
     def _closing_on_failure(self) -> Iterator[None]:
         """End the workers after an error: they might go on with their tasks."""
-        if not self._group.workers:
+        if not self._workers:
             raise TrainingError("the engine is closed: its workers have ended")
         try:
             yield
@@ -345,9 +318,9 @@ class PoolEngine(Engine):
         """Let the workers train, and return each update's payload in the matrix."""
         while self._chunk is None:
             self._answers()
-        queue = JobQueue(self._workload.costs(jobs), len(self._group.workers), self._chunk)
+        queue = JobQueue(self._workload.costs(jobs), len(self._workers), self._chunk)
         results: dict[int, EncodedRow] = {}
-        free = self._group.workers
+        free = self._workers
         while len(results) < len(jobs):
             for worker in free:
                 if taken := queue.take():
@@ -366,7 +339,16 @@ class PoolEngine(Engine):
     def _answers(self) -> list[tuple[WorkerHandle, TrainTask, Any]]:
         """Wait for answers; return those to training, and process the others."""
         trained: list[tuple[WorkerHandle, TrainTask, Any]] = []
-        for worker, task, reply in self._group.answers():
+        by_connection = {worker.child.connection: worker for worker in self._workers}
+        for ready in wait(list(by_connection)):
+            worker = by_connection[ready]  # type: ignore[index]  # only these were waited for
+            try:
+                reply = worker.child.connection.recv()
+            except (EOFError, OSError) as error:
+                raise TrainingError(_exit_message(worker)) from error
+            task = worker.tasks.popleft()
+            if isinstance(reply, TrainingError):
+                raise reply
             if isinstance(reply, StartReply):
                 self._chunk = reply.chunk
                 self._started += 1

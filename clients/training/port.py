@@ -2,8 +2,7 @@
 
 Every engine guarantees: with the same torch build on the same kind of processor, an update has the
 same bytes whatever the number of workers, their chunks, the machine and the other jobs. Therefore a
-client is the unit of work, it is trained with one intra-op thread, its batch order follows from the
-job's seed alone, and updates are returned in the order of the jobs.
+client is trained with one intra-op thread, and its batch order follows from the job's seed alone.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ class Evaluation:
 
 
 class UpdateTrainer(Protocol):
-    """Trains clients in one process; engines are built on it."""
+    """Trains clients in one process, preferably a chunk of them in a call."""
 
     chunk: int
 
@@ -120,41 +119,30 @@ class UpdateTrainer(Protocol):
         losses: Sequence[NDArray[np.float32]] | None = None,
         written: Callable[[int], None] | None = None,
     ) -> None:
-        """Write the update of every job into its row.
+        """Write the update of every job from w_t into its row, shape (d,).
 
         Args:
-            start: the global model w_t, shape (d,).
-            rows: destination of each update, each of shape (d,).
-            losses: destination of the training loss of every local step of each job, each of shape
-                (steps,); None to compute none. The updates are the same either way.
+            losses: destination of the loss of every local step of each job, shape (steps,).
             written: called with the index of each row that is complete, while others are trained.
         """
 
 
 PendingEvaluation: TypeAlias = Callable[[], tuple[Evaluation, ...]]
-"""Waits for the end of an evaluation, and returns one of each requested set, in order.
-
-It raises TrainingError if a worker ended early.
-"""
+"""Waits for the end of an evaluation, and returns one of each set (TrainingError: it failed)."""
 
 
 class Engine(Protocol):
     """The arithmetic of a run. A context manager: leaving it ends its workers.
 
     A TrainingError says that a worker ended early, or that the model failed; a ValueError that the
-    arguments are not those of the run.
-
-    Attributes:
-        distances: counterpart of `plain_distances`, equal within each rule's tolerance.
+    arguments are not those of the run. `distances` equal `plain_distances` within each rule's
+    tolerance.
     """
 
     distances: Distances
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
-        """Return the update of every job from the global model w_t, shape (d,).
-
-        Updates of the previous call are overwritten.
-        """
+        """Return the update of every job from w_t, shape (d,), in memory of the previous ones."""
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
         """Start to evaluate a parameter vector, shape (d,), in parallel with the caller."""

@@ -52,8 +52,8 @@ from ledger.protocol.errors import CmflError
 from ledger.protocol.payloads import FLOAT32, PayloadForm
 
 _SEED_BYTES = 32
-# Size of a piece as a fraction of a worker's share of the remaining cost: the others never wait for
-# a late large piece, and small jobs are still sent many at a time.
+# Part of a worker's share of the remaining cost that it takes: the others never wait for a late
+# large piece, and small jobs are still sent many at a time.
 _SHARE = 0.5
 _LONGEST = 500
 
@@ -343,11 +343,9 @@ class JobRunner:
         *,
         hashes_meanwhile: bool,
     ) -> list[EncodedRow]:
-        """Write the update of each job into its row, and return the payloads of these rows.
+        """Write the update of each job into its row of `count`, and return their payloads.
 
-        Args:
-            count: number of rows that the call needs, of which these jobs may be a part.
-            hashes_meanwhile: whether rows are encoded while others are trained.
+        With `hashes_meanwhile` rows are encoded while others are trained.
         """
         workload, matrix = self._workload, self._updates.rows(count)
         losses: list[NDArray[np.float32]] | None = None

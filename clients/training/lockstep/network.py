@@ -1,4 +1,4 @@
-"""A chain of layers for all clients of a chunk, and one step of SGD through it."""
+"""The layers of all clients of a chunk, and one step of SGD through a chain of them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,6 @@ class Network:
         self._parts += parts_of(chain[front:], kinds[front:], chunk, is_first=not has_parameters)
 
     def load(self, start: Tensor) -> None:
-        """Load the start w_t of all clients' training, shape (d,), unchanged until the next."""
         for part in self._parts:
             part.load(start)
 
@@ -102,7 +101,6 @@ class Network:
             gradient = part.backward(gradient, step)
 
     def write(self, update: Tensor, place: int, steps: int) -> None:
-        """Write the difference w_start − w_end of one client."""
         for part in self._parts:
             part.write(update, place, steps)
 
@@ -132,11 +130,7 @@ class ChunkLayer(ABC):
 def parts_of(
     links: Sequence[ShapedLayer], kinds: Sequence[LayerMethod], chunk: Chunk, *, is_first: bool
 ) -> list[ChunkLayer]:
-    """Return the implementations of consecutive layers by these methods.
-
-    Args:
-        is_first: whether no layer before them has parameters.
-    """
+    """Return the implementations of layers; the first ones have no parameters before them."""
     parts: list[ChunkLayer] = []
     for link, kind in zip(links, kinds, strict=True):
         layer = link.layer
@@ -161,11 +155,7 @@ def parts_of(
 
 
 class _ByClient(ChunkLayer):
-    """The first layers of a chain, computed for one client after another.
-
-    A client's data stay in the cache from layer to layer, and convolution kernels reach full speed
-    with one client's rows.
-    """
+    """The first layers of a chain, one client after another, whose data stay in the cache."""
 
     def __init__(self, network: Network, links: Sequence[ShapedLayer], chunk: Chunk) -> None:
         self._network = network
@@ -207,7 +197,7 @@ class _ByClient(ChunkLayer):
 
 
 class ReluPart(ChunkLayer):
-    """max(x, 0)."""
+    """max(x, 0), with gradient 0 at 0."""
 
     _y: Tensor
 
@@ -216,7 +206,6 @@ class ReluPart(ChunkLayer):
         return self._y
 
     def backward(self, dy: Tensor, step: int) -> Tensor:  # noqa: ARG002
-        """Return the gradient of the inputs; it is 0 at 0."""
         gradient: Tensor = torch.ops.aten.threshold_backward(dy, self._y, 0)
         return gradient
 
@@ -236,7 +225,7 @@ class ReshapePart(ChunkLayer):
 
 
 class MaxPoolPart(ChunkLayer):
-    """Max-pooling by torch's own kernel."""
+    """Max-pooling by torch's own kernel; a window's gradient goes to its first maximum."""
 
     _x: Tensor
     _chosen: Tensor
@@ -251,7 +240,6 @@ class MaxPoolPart(ChunkLayer):
         return y
 
     def backward(self, dy: Tensor, step: int) -> Tensor:  # noqa: ARG002
-        """Return the gradient of the inputs; a window's goes to its first maximum."""
         gradient: Tensor = torch.ops.aten.max_pool2d_with_indices_backward(
             dy, self._x, *self._windows, False, self._chosen
         )
@@ -280,7 +268,6 @@ class OrderedMaxPoolPart(ChunkLayer):
         return y
 
     def backward(self, dy: Tensor, step: int) -> Tensor:  # noqa: ARG002
-        """Return the gradient of the inputs; a window's goes to its first maximum."""
         padded = dy.new_zeros(self._padded_shape).contiguous(memory_format=torch.channels_last)
         for place, target in enumerate(self._offsets(padded)):
             target.add_(dy * (self._best == place))

@@ -198,9 +198,7 @@ class _Follower(fx.Interpreter):
 
     def __init__(self, traced: fx.GraphModule) -> None:
         super().__init__(traced)
-        # An error here is a refusal of one line: to note down where it is from, torch imports its
-        # compiler, for seconds.
-        self.extra_traceback = False
+        self.extra_traceback = False  # for it, torch imports its compiler, for seconds
         self.values: dict[fx.Node, Any] = {}
 
     def run_node(self, n: fx.Node) -> Any:
@@ -364,7 +362,7 @@ NO_PROXIMAL = "training.proximal is set, and lockstep takes steps of plain SGD a
 SMALL = 100_000
 # Sharing a smaller matrix gains nothing: its products are short either way.
 _LARGE_MATRIX = 250_000
-# Rank of a client's change, relative to the smaller side, up to which factors are cheaper.
+# Rank of a change, relative to the smaller side of its matrix, up to which factors are cheaper.
 _LOW_RANK = 0.5
 # Rows with which a product runs at nearly the full speed of a core.
 _ROWS = 100
@@ -405,12 +403,7 @@ class ExecutionPlan:
 def execution_plan(
     chain: Chain, samples: Sequence[int], settings: LocalTraining, card_gib: int | None = None
 ) -> ExecutionPlan:
-    """Return how a chain is computed.
-
-    Args:
-        samples: number of training samples of each client.
-        card_gib: memory of the card, in GiB; None on a processor.
-    """
+    """Return how a chain is computed, given each client's samples and the memory of a card."""
     batch, steps = min(settings.batch_size, max(samples)), step_count(max(samples), settings)
     parameters = sum(_size(link.layer) for link in chain)
     is_stacked = parameters < SMALL or card_gib is not None
@@ -470,11 +463,7 @@ def _size(layer: Layer) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PathPlan:
-    """The training path of a run.
-
-    Attributes:
-        layers: how each layer with parameters is computed, in order; empty on the plain path.
-    """
+    """The training path of a run, and how each layer with parameters is computed."""
 
     path: TrainingPath
     reason: str
@@ -482,11 +471,7 @@ class PathPlan:
 
 
 def plan(model: Model, data: FederatedData, settings: LocalTraining, device: str) -> PathPlan:
-    """Return the training path of a run that does not set it.
-
-    Every module that is a chain of known layers takes the lockstep path: it was never slower in the
-    measurements.
-    """
+    """Return the training path of a run that does not set it: lockstep was never slower."""
     memory = card_gib(device_named(device))
     if settings.proximal is not None:
         return PathPlan("plain", NO_PROXIMAL)

@@ -1,7 +1,7 @@
 """The lockstep path: the clients of a chunk take each step together.
 
-It computes what `PlainTrainer` computes, line 3 of Algorithm 3, but sums in another order: its
-updates differ from plain ones in their last digits.
+It computes line 3 of Algorithm 3 like `PlainTrainer`, but sums in another order: the updates differ
+in their last digits.
 """
 
 from __future__ import annotations
@@ -90,12 +90,8 @@ class Staging:
     def losses(self, probabilities: torch.Tensor) -> torch.Tensor:
         """Return the mean cross-entropy of each client's batches in the staged steps so far.
 
-        Args:
-            probabilities: of the classes in these steps, shape (steps, rows, classes).
-
-        Returns:
-            Shape (steps, chunk): infinite where the probability of a class is 0 in float32, without
-            meaning for clients that had no more steps to take.
+        The probabilities have the shape (steps, rows, classes), the losses (steps, chunk). A loss
+        is infinite if the probability of a class is 0 in float32.
         """
         steps = len(probabilities)
         targets, weights = self._targets[:steps], self._weights[:steps, :, :, 0]
@@ -161,27 +157,6 @@ class CudaGraphRecorder(Recorder):
         return graph.replay
 
 
-class RecordedSteps:
-    """The steps of a network, each recorded before it is first taken.
-
-    The low-rank factors grow from step to step, so every step has its own recording.
-    """
-
-    def __init__(self, network: Network, recorder: Recorder) -> None:
-        self._network = network
-        self._recorder = recorder
-        self._steps: list[Callable[[], None]] = []
-
-    def prepare(self, steps: int, start: Tensor) -> None:
-        """Record the missing steps from any parameters, shape (d,); the network's are lost."""
-        for step in range(len(self._steps), steps):
-            self._network.load(start)
-            self._steps.append(self._recorder.record(partial(self._network.step, step)))
-
-    def take(self, step: int) -> None:
-        self._steps[step]()
-
-
 def recorder_for(device: torch.device) -> Recorder:
     """Return the recorder of a device."""
     if device.type == "cpu":
@@ -193,12 +168,8 @@ def recorder_for(device: torch.device) -> Recorder:
 class LockstepTrainer:
     """Trains the clients of one process, a chunk at a time; fewer clients take as long.
 
-    The bytes of an update depend on its client, its seed and the start alone, not on the other
-    clients of its chunk.
-
-    Args:
-        sizes: number of training samples of each client of the run; None for those of `train`. The
-            plan follows from all of them, and with it the bytes of every update.
+    The bytes of an update depend on its client, its seed, the start, and the plan, which follows
+    from the sizes of all clients of the run.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - data, settings, and where they are
@@ -229,7 +200,8 @@ class LockstepTrainer:
             chunk = Chunk(choice, model.layout, settings.learning_rate, self._device)
             self._network = Network(chain, chunk, calibrated=settings.calibrated)
             self._staging = Staging(self._network, choice, collate)
-        self._steps = RecordedSteps(self._network, recorder_for(self._device))
+        # The low-rank factors grow from step to step, so that each has a recording.
+        self._recorder, self._steps = recorder_for(self._device), list[Callable[[], None]]()
         self._writer = update_writer(self._device, model.dimension, resident)
         self._probabilities: Tensor | None = None
 
@@ -247,7 +219,7 @@ class LockstepTrainer:
                 shape = (self._staging.room, *self._network.targets.shape)
                 self._probabilities = torch.zeros(shape, device=self._device)
                 self._network.probabilities = self._probabilities.unbind()
-            self._steps = RecordedSteps(self._network, recorder_for(self._device))
+            self._recorder, self._steps = recorder_for(self._device), []
         destinations: Sequence[NDArray[np.float32] | None] = losses or [None] * len(jobs)
         work = [
             (Schedule(job, self._train[job.client], self._settings, self._batch), row, loss)
@@ -276,7 +248,9 @@ class LockstepTrainer:
         """Write the updates of a chunk; return its losses so far by windows of steps, if any."""
         steps = schedules[0].steps
         losses: list[Tensor] = []
-        self._steps.prepare(steps, self._start)
+        for step in range(len(self._steps), steps):
+            self._network.load(self._start)
+            self._steps.append(self._recorder.record(partial(self._network.step, step)))
         self._network.load(self._start)
         if (shifts := self._network.shifts) is not None:
             for place, schedule in enumerate(schedules):
@@ -286,7 +260,7 @@ class LockstepTrainer:
         for step in range(steps):
             self._network.active = sum(step < schedule.steps for schedule in schedules)
             self._staging.begin(step, schedules)
-            self._steps.take(step)
+            self._steps[step]()
             # At once: a client that has diverged would go on changing.
             for place, schedule in enumerate(schedules):
                 if schedule.steps == step + 1:
