@@ -117,10 +117,7 @@ def isa_in_force() -> str:
 
 
 def instruction_set(capability: str, environment: Mapping[str, str]) -> str:
-    """Return the instruction set in force, given the newest one that ATen uses.
-
-    It is the name of a cap, "avx512 uncapped", or the capability with variables that are set.
-    """
+    """Return the name of the cap in force, or the newest set that ATen uses with what is set."""
     if (cap := cap_of(environment)) is not None and cap == capability.lower():
         return cap
     chosen = [f"{name}={value}" for name, value in _chosen(environment).items()]
@@ -203,10 +200,9 @@ def card_index(name: str) -> int | None:
 
 
 def worker_devices(name: str, workers: int) -> list[str]:
-    """Return the device of each worker of this machine.
+    """Return the device of each worker: with "cuda" they share the first card and all of its kind.
 
-    Workers on "cuda" take turns on the first card and the others of its kind, since an update has
-    other last digits on another kind.
+    On a card of another kind an update has other last digits.
     """
     if name != "cuda":
         return [name] * workers

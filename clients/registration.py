@@ -121,15 +121,13 @@ class Registry:
 
     @property
     def digest(self) -> Digest:
-        """The digest by which the contract knows them."""
         return registry_digest_of(self.clients)
 
 
 def proposal_digest(configuration: Configuration) -> Digest:
     """Return the digest of the configuration that owners agree to before the registry is known.
 
-    The number of clients is left out, and so are the settings of a machine: paths, `machine` and
-    `evaluation`.
+    It leaves out the number of clients, paths, `machine` and `evaluation`.
     """
     protocol = configuration.protocol.model_dump(mode="json", exclude={"clients"})
     distance = configuration.parameters(dimension=1).distance

@@ -112,9 +112,7 @@ class EarlyDistances:
 class SimulatedActors:
     """Actors of a run: who trains, who votes, and what each sends.
 
-    Attributes:
-        overlaps: whether distances are computed in parallel with transactions, on several cores.
-        memory: history of the run, if an attack needs it.
+    With `overlaps` distances are computed in parallel with transactions, on several cores.
     """
 
     population: Population
@@ -245,7 +243,6 @@ class Simulation:
 
     @property
     def head(self) -> Digest:
-        """Commitment to the whole history."""
         return self._context.ledger.state().head
 
     @property
@@ -308,7 +305,13 @@ class Simulation:
 
     def _closed(self, chain: ChainView, trainers: Mapping[ClientId, Trainer]) -> RoundView:
         """Let all clients commit, and return the view once the chain has closed the inputs."""
-        payloads, opened = self._payloads(chain), chain.final_block
+        self._forget()  # a round that was cut short may have left something
+        travel, opened = self._observer.travel(chain.round), chain.final_block
+        sent, payloads = self._cast.updates(chain, self.model, travel)
+        # An own distance is not asked about updates that will turn out not to be usable.
+        if self._cast.overlaps and OwnRuleName.of(chain.parameters.distance) is None:
+            seated = [member for member in sorted(chain.participants().members) if member in sent]
+            self._distances.begin(chain.parameters.distance_rule, travel, sent, seated)
         while self._apply(t.commit(chain, payloads.get(c)) for c, t in trainers.items()):
             chain = self._refreshed(chain)
         inputs = chain.inputs()
@@ -361,16 +364,6 @@ class Simulation:
             for step in all_steps:
                 self.on_step(step)
         return self._driver.apply([action for step in all_steps for action in step])
-
-    def _payloads(self, chain: ChainView) -> dict[ClientId, Payload]:
-        self._forget()  # a round that was cut short may have left something
-        travel = self._observer.travel(chain.round)
-        sent, payloads = self._cast.updates(chain, self.model, travel)
-        # An own distance is not asked about updates that will turn out not to be usable.
-        if self._cast.overlaps and OwnRuleName.of(chain.parameters.distance) is None:
-            seated = [member for member in sorted(chain.participants().members) if member in sent]
-            self._distances.begin(chain.parameters.distance_rule, travel, sent, seated)
-        return payloads
 
 
 def _ended_by_another(chain: ChainView) -> ChainError:

@@ -153,9 +153,7 @@ class ComparedAttestation:
 class TrainingReplay:
     """Results of all chosen updates, ascending by round and client.
 
-    Attributes:
-        published: number of own attestations that are in the mailbox.
-        unpublished: reason why some own attestations are not there; empty if there is none.
+    It counts the published own attestations, and has the reason why others are unpublished, if any.
     """
 
     domain: Domain
@@ -185,10 +183,7 @@ class TrainingReplay:
         return f"{same} of {total} updates same, {other} other, {not_checkable} not checkable"
 
     def lines(self, *, is_verbose: bool = False) -> Iterator[str]:
-        """Yield the report for people: the numbers, where, and each update that is not the same.
-
-        Updates that were not trained for one reason share a line.
-        """
+        """Yield the report for people; updates not trained for the same reason share a line."""
         yield self.sentence
         if any(update.losses is not None for update in self.updates):
             yield f"repeated with {self.environment}; {self.data}"

@@ -94,12 +94,7 @@ def replay_run(
 
 @dataclass(slots=True, eq=False)
 class _Repetition:
-    """Repeats updates, by an engine that is replaced after the failure of a user's model.
-
-    Attributes:
-        rows: most updates of a round.
-        trained: updates of the newest round.
-    """
+    """Repeats updates, at most so many rows a round; a model's failure replaces the engine."""
 
     request: ReplayRequest
     configuration: Configuration
@@ -113,7 +108,6 @@ class _Repetition:
     engine: Engine | None = None
 
     def of_round(self, round_: RoundToRepeat) -> Iterator[ReplayedUpdate]:
-        """Yield the updates of a round with their verdicts, ascending by client."""
         missing = dict(self.inputs.missing)
         earlier: dict[ClientId, ReplayedUpdate] = {}
         if self.log is not None:
@@ -196,7 +190,6 @@ class _Repetition:
     def _compared(
         self, round_: RoundToRepeat, update: RecordedUpdate, missing: str | None
     ) -> ReplayedUpdate:
-        """Return the verdict on an update, given the reason if it was not trained here."""
         verdict, reason = ReplayVerdict.NOT_CHECKABLE, missing or ""
         losses: bytes | None = None
         difference: UpdateDifference | None = None
@@ -226,7 +219,6 @@ class _Repetition:
         recorded: TrainingEnvironment | None,
         difference: UpdateDifference | None,
     ) -> tuple[ReplayVerdict, str]:
-        """Return the verdict on an update of other bits, and its reason."""
         far = "" if difference is None else f" ({difference})"
         unbound = self.inputs.unbound.get(update.client)
         if unbound is not None:

@@ -182,10 +182,7 @@ class Partitions:
         return next(iter(self._descriptions.values())).partitions
 
     def ask(self, messages: Mapping[int, bytes], accept: Callable[[int, bytes], None]) -> None:
-        """Send a message to each partition, and again where its node is lost.
-
-        `accept` takes a partition and its answer, and raises EncodingError for a wrong one.
-        """
+        """Send a message to each partition, again if its node is lost, until one is accepted."""
         left = dict(messages)
         sent: dict[str, tuple[int, int]] = {}
         failures = dict.fromkeys(messages, 0)
@@ -353,7 +350,6 @@ class FlowerEngine(Engine):
         return self._local.evaluate(vector, sets)
 
     def close(self) -> None:
-        """Close the wrapped engine; the nodes are Flower's."""
         self._local.close()
 
     def _trained(self, answer: bytes, jobs: int) -> tuple[bytes, ...]:

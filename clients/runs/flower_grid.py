@@ -102,9 +102,16 @@ def training_app(node: Callable[[Context], TrainingNode]) -> ClientApp:
     """Return the app; `node` opens what answers, given the context of a message."""
 
     def answer(message: Message, context: Context) -> Message:
+        names = (PARTITION_ID_KEY, NUM_PARTITIONS_KEY)
+        partition, count = (context.node_config.get(name) for name in names)
         try:
-            place = _partition(context)
-            answer = node(context).answer(read_message(message), *place)
+            if type(partition) is not int or type(count) is not int or not 0 <= partition < count:
+                raise ConfigurationError(
+                    f"partition-id = {partition!r:.40} of num-partitions = {count!r:.40}: start "
+                    f"each SuperNode with --node-config 'partition-id=0 num-partitions=4', the "
+                    f"first 0 to 3"
+                )
+            answer = node(context).answer(read_message(message), partition, count)
         except CmflError as error:
             answer = encode(NodeFailure(str(error)))
         return reply_to(message, answer)
@@ -112,18 +119,6 @@ def training_app(node: Callable[[Context], TrainingNode]) -> ClientApp:
     app = ClientApp()
     app.train()(answer)
     return app
-
-
-def _partition(context: Context) -> tuple[int, int]:
-    """Return the number of a node, and how many there are."""
-    names = (PARTITION_ID_KEY, NUM_PARTITIONS_KEY)
-    partition, partitions = (context.node_config.get(name) for name in names)
-    if type(partition) is not int or type(partitions) is not int or not 0 <= partition < partitions:
-        raise ConfigurationError(
-            f"partition-id = {partition!r:.40} of num-partitions = {partitions!r:.40}: start each "
-            f"SuperNode with --node-config 'partition-id=0 num-partitions=4', the first 0 to 3"
-        )
-    return partition, partitions
 
 
 _START_SECONDS = 120.0

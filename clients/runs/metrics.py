@@ -142,7 +142,6 @@ class ModelGauge:
         return round_number % self.section.every == 0 or round_number == self.rounds
 
     def begin(self, vector: NDArray[np.float32]) -> PendingEvaluation:
-        """Start evaluating a model, shape (d,)."""
         return self.engine.evaluate(vector, tuple(self.sizes))
 
     def quality(self, pending: PendingEvaluation) -> Quality:

@@ -104,10 +104,7 @@ def prepared(  # noqa: PLR0913, PLR0917 - where to, what, and whose
     disk: Disk = DISK,
     owners: Owners | None = None,
 ) -> Iterator[tuple[Configuration, Population, Manifest]]:
-    """Publish a run's document and first model, deploy its contract, and hold the run's lock.
-
-    The configuration comes back with a chosen training path.
-    """
+    """Publish a run's document and first model, deploy its contract, and hold the run's lock."""
     folder = run_folder(home, name, disk)
     population = populate(configuration, owners)
     configuration = with_training_path(configuration, population)
@@ -202,22 +199,18 @@ class OpenedRun:
                 with suppress(NotServedError):
                     require_rows(self.folder, self.ledger)
             raise
-        self._write_model()
-        return rows
-
-    def stop_watch(self) -> StopWatch:
-        """Return the run's early-stop rule, applied to all rows so far."""
-        return stop_after(self.configuration.early_stop.rule(), claimed_rounds(self.folder.paths))
-
-    def _write_model(self) -> None:
-        written = self.folder.read_model()
         # A run that had ended needs no blob for what it has written already.
-        state = self.ledger.state()
+        written, state = self.folder.read_model(), self.ledger.state()
         if written is None or sha256(vector_bytes(written.vector)) != state.model:
             model = self.population.model
             facts = facts_of(model.recorded(), model.source, model.frozen_state)
             facts["head"] = f"0x{state.head.hex()}"
             self.folder.write_model(self.simulation.model, model.layout, facts)
+        return rows
+
+    def stop_watch(self) -> StopWatch:
+        """Return the run's early-stop rule, applied to all rows so far."""
+        return stop_after(self.configuration.early_stop.rule(), claimed_rounds(self.folder.paths))
 
 
 @contextmanager
@@ -280,10 +273,7 @@ def open_memory_run(
     chain_id: int = DEFAULT_CHAIN_ID,
     watched: Watched | None = None,
 ) -> Iterator[OpenedRun]:
-    """Start a run on the memory ledger: it can be neither audited nor resumed.
-
-    It follows the same rules to the same heads, and leaves configuration, metrics and model behind.
-    """
+    """Start a run on the memory ledger: it has the same heads, but no audit and no resumption."""
     _require_machine(configuration, None)
     population = populate(configuration)
     configuration = with_training_path(configuration, population)
@@ -305,7 +295,6 @@ def open_memory_run(
 
 
 def _require_machine(configuration: Configuration, nodes: Nodes | None) -> None:
-    """Refuse settings with which no engine can be opened; raises ConfigurationError."""
     machine = configuration.machine
     require_engine(machine.device, machine.cluster, machine.isa)
     if machine.engine == "flower" and nodes is None:

@@ -65,7 +65,6 @@ class Population:
 
     @property
     def attackers(self) -> Attackers:
-        """The malicious clients, which forge updates."""
         from clients.adversaries.attackers import Attackers  # noqa: PLC0415
         from clients.attacks.updates import AttackParameters  # noqa: PLC0415
 
@@ -90,10 +89,7 @@ class Population:
 
 
 def populate(configuration: Configuration, owners: Owners | None = None) -> Population:
-    """Return the clients of a run: owners with their keys, or simulated ones.
-
-    Keys, data, model and faults come from separate named streams of the run's seed.
-    """
+    """Return owners with their keys, or simulated clients; each part has its own random stream."""
     seed, clients = configuration.seed, configuration.protocol.clients
     if owners is None:
         clean = load_dataset(configuration.data.choice(), clients, named_stream(seed, "data"))

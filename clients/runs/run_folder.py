@@ -71,10 +71,7 @@ class RunFolder:
     def record_environment(
         self, round_number: int, environment: TrainingEnvironment, *, is_begun: bool = False
     ) -> None:
-        """Add the environment that trains from a round on, unless it is the last one's.
-
-        Of a round that has commitments already, it is recorded as unknown.
-        """
+        """Add the environment that trains from a round on, unknown for a round with commitments."""
         recorded = self.environments()
         if not recorded or recorded[-1][1] != environment:
             rows = [*recorded, (round_number, environment)]
@@ -91,7 +88,22 @@ class RunFolder:
             lines = read_file(path, MAX_ENVIRONMENTS_BYTES).splitlines()
         except FileNotFoundError:
             return []
-        return [_environment(path, number, line) for number, line in enumerate(lines, 1)]
+        recorded = []
+        for number, line in enumerate(lines, 1):
+            try:
+                row = parse_json(line)
+                first = row.pop("round")
+                document = canonical.encode({"version": PROTOCOL_VERSION} | row)
+                recorded.append((first, decode_environment(document)))
+            except (ValueError, TypeError, AttributeError, KeyError, CmflError) as error:
+                raise ConfigurationError(
+                    f"{path}, line {number}: this is no environment"
+                ) from error
+            if type(first) is not int or first < 1:
+                raise ConfigurationError(
+                    f"{path}, line {number}: round must be a whole number from 1"
+                )
+        return recorded
 
     def write_model(
         self, vector: NDArray[np.float32], layout: Layout, facts: Mapping[str, str] | None = None
@@ -117,23 +129,10 @@ def line_of(row: RoundMetrics) -> bytes:
     return f"{json.dumps(asdict(row), sort_keys=True, allow_nan=False)}\n".encode()
 
 
-def _environment(path: Path, number: int, line: bytes) -> tuple[int, TrainingEnvironment]:
-    try:
-        row = parse_json(line)
-        first = row.pop("round")
-        environment = decode_environment(canonical.encode({"version": PROTOCOL_VERSION} | row))
-    except (ValueError, TypeError, AttributeError, KeyError, CmflError) as error:
-        raise ConfigurationError(f"{path}, line {number}: this is no environment") from error
-    if type(first) is not int or first < 1:
-        raise ConfigurationError(f"{path}, line {number}: round must be a whole number from 1")
-    return first, environment
-
-
 def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()) -> Configuration:
     """Return the configuration of an existing run, to resume it.
 
-    Settings may be `machine.key=value`, `track.key=value`, and the place of code of the run that is
-    not this program's; all others are fixed.
+    Only `machine`, `track`, and the places of the run's own code may be set.
     """
     folder = run_folder(home, name)
     path = folder.paths.configuration

@@ -76,7 +76,6 @@ class LocalEngine(Engine):
         return lambda: totals
 
     def close(self) -> None:
-        """Release the memory; updates that are still referenced stay valid."""
         self._updates.close()
 
 
@@ -224,12 +223,20 @@ def environment_here(
     path: TrainingPath, device: str, cap: InstructionSet | None = None
 ) -> TrainingEnvironment:
     """Return the class of updates that an engine of this process trains under its cap."""
+    kind, card = "cpu", device_named(device)
+    if card.type != "cpu":
+        major, minor = torch.cuda.get_device_capability(card)
+        # The memory decides on the size of the chunks, and so on the last digits.
+        versions = f"sm_{major}{minor}, {card_gib(card)} GiB, CUDA {torch.version.cuda}"
+        versions += f", cuDNN {torch.backends.cudnn.version()}"
+        name = torch.cuda.get_device_name(card)[: MAX_ENVIRONMENT_TEXT - len(versions) - 2]
+        kind = f"{name}, {versions}"
     return TrainingEnvironment(
         torch=str(torch.__version__),
         path=path,
         processor=processor_kind(),
         isa=cap or isa_in_force(),
-        device=_device_kind(device_named(device)),
+        device=kind,
         threads=1,  # devices.reproducible: whatever the machine has
     )
 
@@ -249,14 +256,3 @@ def settled_path(configuration: Configuration) -> TrainingPath:
     if path == "auto":
         raise ConfigurationError("the run document leaves training.path open: nothing says how")
     return path
-
-
-def _device_kind(device: torch.device) -> str:
-    if device.type == "cpu":
-        return "cpu"
-    major, minor = torch.cuda.get_device_capability(device)
-    # The memory decides on the size of the chunks, and so on the last digits.
-    versions = f"sm_{major}{minor}, {card_gib(device)} GiB, CUDA {torch.version.cuda}"
-    versions += f", cuDNN {torch.backends.cudnn.version()}"
-    name = torch.cuda.get_device_name(device)[: MAX_ENVIRONMENT_TEXT - len(versions) - 2]
-    return f"{name}, {versions}"

@@ -75,12 +75,7 @@ Task = StartTask | TrainTask | EvaluateTask
 
 @dataclass(frozen=True, slots=True)
 class StartReply:
-    """The worker is ready.
-
-    Attributes:
-        chunk: number of clients that its trainer prefers to take at once.
-        isa: instruction set with which it computes, as an environment class names it.
-    """
+    """The worker is ready: its trainer prefers a chunk of clients, and computes with this set."""
 
     chunk: int
     isa: str
@@ -94,10 +89,7 @@ Reply = StartReply | list[EncodedRow] | list[Evaluation] | TrainingError
 class SharedState:
     """The workload of an engine with workers, and all shared memory.
 
-    Attributes:
-        bare: the workload without its samples.
-        places: of inputs and labels, client by client and then set by set.
-        parameters: see `START` and `MEASURED`.
+    The places are those of inputs and labels, client by client and then set by set.
     """
 
     bare: Workload
@@ -133,7 +125,6 @@ class SharedState:
         return replace(self.bare, train=tuple(samples[:clients]), sets=sets)
 
     def vector(self, which: int) -> NDArray[np.float32]:
-        """Return one of the two vectors, for reading or writing."""
         vector: NDArray[np.float32] = self.parameters.rows(2)[which]
         return vector
 
@@ -229,10 +220,7 @@ def _exit_message(worker: WorkerHandle) -> str:
 
 
 class PoolEngine(Engine):
-    """Trains and evaluates in worker processes that share this process's memory.
-
-    Not safe to share between threads, except for `distances`.
-    """
+    """An engine of worker processes; only its `distances` may be shared between threads."""
 
     def __init__(
         self,
@@ -267,10 +255,24 @@ class PoolEngine(Engine):
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
         self._workload.require_jobs(start, jobs)
+        results: dict[int, EncodedRow] = {}
         with self._closing_on_failure():
             self._shared.updates.rows(len(jobs))
             self._shared.vector(START)[...] = start
-            encoded = self._encoded(jobs)
+            while self._chunk is None:
+                self._answers()
+            queue = JobQueue(self._workload.costs(jobs), len(self._workers), self._chunk)
+            free = self._workers
+            while len(results) < len(jobs):
+                for worker in free:
+                    if taken := queue.take():
+                        chosen = tuple(jobs[index] for index in taken)
+                        worker.hand(TrainTask(len(jobs), tuple(taken), chosen))
+                free = []
+                for worker, task, rows in self._answers():
+                    results.update(zip(task.places, rows, strict=True))
+                    free.append(worker)
+        encoded = [results[index] for index in range(len(jobs))]
         return self._shared.updates.updates(jobs, encoded)
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
@@ -295,7 +297,6 @@ class PoolEngine(Engine):
         return result
 
     def close(self) -> None:
-        """End the workers, whatever they are doing, and release the memory."""
         for worker in self._workers:
             worker.child.process.terminate()
         for worker in self._workers:
@@ -313,24 +314,6 @@ class PoolEngine(Engine):
         except BaseException:
             self.close()
             raise
-
-    def _encoded(self, jobs: Sequence[TrainingJob]) -> list[EncodedRow]:
-        """Let the workers train, and return each update's payload in the matrix."""
-        while self._chunk is None:
-            self._answers()
-        queue = JobQueue(self._workload.costs(jobs), len(self._workers), self._chunk)
-        results: dict[int, EncodedRow] = {}
-        free = self._workers
-        while len(results) < len(jobs):
-            for worker in free:
-                if taken := queue.take():
-                    chosen = tuple(jobs[index] for index in taken)
-                    worker.hand(TrainTask(len(jobs), tuple(taken), chosen))
-            free = []
-            for worker, task, rows in self._answers():
-                results.update(zip(task.places, rows, strict=True))
-                free.append(worker)
-        return [results[index] for index in range(len(jobs))]
 
     def _finish(self, evaluation: RunningEvaluation) -> None:
         while not evaluation.is_finished:
@@ -380,6 +363,5 @@ class RunningEvaluation:
         self._parts.update(zip(range(len(self._blocks))[chosen], parts, strict=True))
 
     def totals(self) -> tuple[Evaluation, ...]:
-        """Return one evaluation of each set, in order."""
         parts = [self._parts[index] for index in range(len(self._blocks))]
         return totals_by_set(self._sets, self._blocks, parts)

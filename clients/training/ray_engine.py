@@ -76,10 +76,9 @@ _START_SECONDS = 120.0
 
 
 class RayEngine(Engine):
-    """Trains and evaluates on a Ray cluster, with this process as driver.
+    """Trains and evaluates on a Ray cluster; each actor has a core, and a card or part of one.
 
-    Every node needs the same code and, for a user's model, the same file. Each actor has one core,
-    and on CUDA a card or an equal share of one. A cluster at "local" ends with this engine.
+    Every node needs the same code and files of a user's model.
     """
 
     def __init__(
@@ -229,10 +228,7 @@ def _remote(method: str, *arguments: Any) -> Callable[[Any], Any]:
 
 
 class _Actor:
-    """A Ray actor on one core, with its own trainer and evaluator.
-
-    Its device is named here: Ray shows it the card that it was given as the only one.
-    """
+    """A Ray actor on one core; Ray shows it the card that it was given as the only one."""
 
     _trainer: UpdateTrainer
     _evaluator: Evaluator

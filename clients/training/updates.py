@@ -38,10 +38,7 @@ _ITEM_BYTES = 4
 
 
 class SharedBytes:
-    """A growing piece of memory that is used only when it is written.
-
-    It can be passed only to a process that is being started.
-    """
+    """A growing piece of memory that can be passed only to a process that is being started."""
 
     def __init__(self, size: int) -> None:
         if hasattr(os, "memfd_create"):
@@ -309,11 +306,9 @@ class InPlaceWriter:
 
 
 class DownloadWriter:
-    """Copies updates from a device through some buffers, in parallel with it.
+    """Copies updates from a device through some pinned buffers, each with a thread.
 
-    A card computes an update much faster than one thread moves its numbers. Each comes down into
-    one of a few pinned buffers, and a thread copies it to its row while others are trained. The
-    processor as device is for tests.
+    A card computes an update much faster than one thread moves it.
     """
 
     _rows: Rows
@@ -338,7 +333,6 @@ class DownloadWriter:
         self._kept = None if self._resident is None else self._resident.reserve(len(rows))
 
     def write(self, place: int, form: Callable[[torch.Tensor], None]) -> None:
-        """Form an update on the device and start to copy it."""
         buffer, self._next = self._next, (self._next + 1) % _BUFFERS
         copy = self._copies[buffer]
         if copy is not None:
@@ -419,7 +413,6 @@ class TorchSquares:
         updates: Sequence[NDArray[np.float32]],
         members: Sequence[int],
     ) -> None:
-        """Store the updates Δ of every client, each of shape (d,), without copying."""
         self._device, self._members, self._resident = device, members, resident
         self._clients, self._dimension = len(updates), len(updates[0])
         places = [None if resident is None else resident.place_of(update) for update in updates]

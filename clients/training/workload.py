@@ -126,11 +126,7 @@ def _require_vector(what: str, vector: ParameterVector, d: int) -> None:
 
 
 class JobQueue:
-    """The jobs of one round that no worker has taken yet: the longest come first.
-
-    The order affects the duration of a round, never an update. A worker prefers to take `chunk` at
-    once.
-    """
+    """The jobs of a round that no worker has taken yet, longest first, in chunks of this size."""
 
     def __init__(self, costs: Sequence[int], workers: int, chunk: int) -> None:
         # Equal jobs stay in order, so repeated runs behave alike.
@@ -291,10 +287,7 @@ def shares(blocks: Sequence[EvaluationBlock], workers: int) -> list[slice]:
 
 
 class Evaluator:
-    """Evaluates in this process, with a separate module.
-
-    On a GPU a set's collated samples stay there from its first evaluation on.
-    """
+    """Evaluates with a separate module; a GPU keeps the samples of each set."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload, self._device = workload, device_named(workload.device)
@@ -366,7 +359,6 @@ class JobRunner:
     def evaluate(
         self, vector: ParameterVector, sets: Sequence[str], chosen: slice
     ) -> list[Evaluation]:
-        """Return the evaluation of each chosen block; see `Evaluator.parts`."""
         if self._evaluator is None:
             self._evaluator = Evaluator(self._workload)
         return self._evaluator.parts(vector, sets, chosen)

@@ -60,18 +60,14 @@ COUNTED_BLOCKS = 16
 
 
 class ChainClock:
-    """An estimate of the chain's time.
+    """An estimate of the chain's time: no clock is trusted.
 
-    No clock is trusted. The estimate is never behind a block that was seen, never goes back, and
-    advances between blocks by the machine's steady clock. It forgets the time of a block that the
-    chain has dropped: one time stamp of the far future would keep a worker in the last view of
-    every round.
+    It is never behind a seen block, never goes back, and advances by the machine's steady clock.
+    Only the time of a dropped block is forgotten, which may have been far in the future.
 
-    The offset to the steady clock comes from the newest `COUNTED_BLOCKS`: the block seen soonest
-    after its time stamp. Older ones do not count, since a chain may fall behind wall clocks slowly.
-    A block with its parent's second does not count either: a node whose clock was set back dates
-    all blocks alike until that has caught up. Before the first such block the wall clock counts;
-    its estimate is dropped then, since it may be set wrong.
+    The offset to the steady clock is that of the newest `COUNTED_BLOCKS`: the block seen soonest
+    after its time stamp. A block with its parent's second does not count, since a node whose clock
+    was set back dates all blocks alike. Before the first such block the wall clock counts.
     """
 
     def __init__(self) -> None:
@@ -178,7 +174,6 @@ class FailureTracker:
             _log.warning("%s: %s", part, sentence, extra={"part": str(part)})
 
     def record_success(self, part: WorkPart) -> None:
-        """End a part's failure, if there is one, and log that it works again."""
         failure = self.ongoing.pop(part, None)
         if failure is not None:
             _log.warning(
@@ -220,7 +215,6 @@ class SingleThreadExecutor(Executor):
         return pending
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
-        """End the thread after its queued tasks, and wait for that if asked to."""
         self._waiting.put(None)
         if wait:
             self._thread.join()
@@ -259,7 +253,6 @@ class TransactionSender:
     """
 
     def __init__(self, executor: Executor, failures: FailureTracker) -> None:
-        """Use an executor of one thread, and report failures to the tracker."""
         self._executor = executor
         self._failures = failures
         self._running: tuple[str, Future[bool]] | None = None
@@ -275,9 +268,7 @@ class TransactionSender:
     ) -> None:
         """Send a batch, unless another one is being sent or has just failed.
 
-        Args:
-            task: sends the batch; returns whether that had an effect.
-            about: hash of the chain's newest block, and the batch; None to send always.
+        `about` is the hash of the newest block and the batch, which is sent once at a block.
         """
         if self._running is not None or self._failures.is_waiting(WorkPart.SENDING, moment):
             return
@@ -400,7 +391,6 @@ class LocalUpdates:
         return any(match.group(1, 2, 5) == named for _, match in self._kept())
 
     def keep(self, round_number: int, origin: Digest, updates: Mapping[ClientId, Payload]) -> None:
-        """Store updates by client, durably."""
         paths = []
         for client, update in updates.items():
             name = f"{round_number}-{client}-{origin.hex()}-{update.digest.hex()}"
@@ -445,7 +435,6 @@ class RoundTraining:
     """
 
     def __init__(self, engine: Engine, own: LocalUpdates, executor: Executor) -> None:
-        """Use an engine in an executor of one thread, and a store of updates."""
         self._engine = engine
         self._own = own
         self._executor = executor
@@ -539,7 +528,6 @@ class BackgroundEvaluator:
     """Evaluates each round's model once on local samples, in the training thread after training."""
 
     def __init__(self, engine: Engine, samples: str | None, executor: Executor) -> None:
-        """Prepare evaluations on a named set of samples; None for no evaluation."""
         self._engine = engine
         self._samples = samples
         self._executor = executor

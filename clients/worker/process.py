@@ -184,10 +184,7 @@ def signers_by_client(
 def open_worker(
     run: DeployedRun, places: WorkerTarget, signers: Sequence[KeySigner], folder: WorkerFolder
 ) -> Iterator[tuple[Worker, WorkerCounters]]:
-    """Open a worker on its locked folder, and count what it does.
-
-    Training is interrupted when the context ends; sending continues in its thread.
-    """
+    """Open a worker on its locked folder; training is interrupted when the context ends."""
     document = run.document
     warning = shared_run_warning(document, places, mines_at_once=False)
     if warning is not None:

@@ -134,7 +134,6 @@ class WorkerCounters:
         return {name: getattr(self, name) for name in COUNTED}
 
     def look(self, worker: Worker) -> None:
-        """Update the counters after a step."""
         chain, seats = worker.chain, worker.seats
         if chain is None or seats is None:
             return
@@ -375,7 +374,6 @@ def read_status(path: Path) -> dict[str, Any]:
 
 
 def _roles(worker: Worker, chain: ChainView | None) -> dict[str, dict[str, Any]]:
-    """Return each client's role in the open round, by its index."""
     seats = worker.seats
     if chain is None or seats is None:
         return {}

@@ -217,8 +217,14 @@ class RoundParticipants:
         actions: list[Action] = []
         for client, trainer in self._trainers.items():
             published = trainer.publish(view)
-            if published:
-                actions += [*published, *self._environment(view, client)]
+            actions += published
+            # The worker may have been restarted in another environment, in which the bits differ.
+            if published and self._hosting.own.is_of_this_environment(self._round, client):
+                here, domain = self._hosting.environment, view.inputs.domain
+                statement = EnvironmentStatement(self._round, client, here.digest)
+                signature = sign(self._hosting.signers[client], domain, statement)
+                body = PublishedEnvironment(here, signature)
+                actions.append(PostEnvelope(Envelope(domain, self._round, client, body)))
             actions += trainer.act_while_voting(view)
         for _, member in self.members:
             actions += member.step(view, now)
@@ -230,16 +236,6 @@ class RoundParticipants:
         """Return when a member may act though nothing new arrives; None for never."""
         times = (member.next_time(view, now) for _, member in self.members)
         return min((time for time in times if time is not None), default=None)
-
-    def _environment(self, view: RoundView, client: ClientId) -> list[PostEnvelope]:
-        """Return the client's statement of the environment in which its update was trained."""
-        here, domain, number = self._hosting.environment, view.inputs.domain, view.inputs.round
-        # The worker may have been restarted in another environment, in which the bits differ.
-        if not self._hosting.own.is_of_this_environment(number, client):
-            return []
-        statement = EnvironmentStatement(number, client, here.digest)
-        body = PublishedEnvironment(here, sign(self._hosting.signers[client], domain, statement))
-        return [PostEnvelope(Envelope(domain, number, client, body))]
 
     def _behaviour_now(self) -> WorkerBehaviour:
         # Late: a test may set it a moment after the round has opened.
@@ -273,10 +269,7 @@ class Worker:
         failures: FailureTracker,
         on_round: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Resume from chain, mailbox, journal and disk.
-
-        `on_round` is called with a round's number before anything is signed in it.
-        """
+        """Resume from chain, mailbox, journal and disk; `on_round` precedes a round's signatures."""
         self._context, self.hosting, self.failures = context, hosting, failures
         self._on_round = on_round
         self._published = PublishedBlobs()
@@ -300,7 +293,6 @@ class Worker:
 
     @property
     def can_act(self) -> bool:
-        """True while any client may still take part."""
         if self.is_finished:
             return False
         if self.chain is None:
@@ -309,10 +301,7 @@ class Worker:
         return any(not registry[client].is_banned_in(number) for client in self.hosting.signers)
 
     def step(self, moment: Moment) -> float | None:
-        """Do everything that is due; return the seconds until the next step.
-
-        It is 0 after an action with an effect, None if only news can bring more.
-        """
+        """Do what is due; return seconds until the next step, None if only news can bring more."""
         has_effect = self._sending.collect(moment)
         after_poll = self.failures.attempt(WorkPart.CHAIN, moment, partial(self._look, moment))
         chain, seats = self.chain, self.seats
@@ -417,10 +406,9 @@ class Worker:
     def _vote(
         self, chain: ChainView, seats: RoundParticipants, inputs: Inputs, moment: Moment
     ) -> tuple[bool, float | None]:
-        """Let every client act on the view, until nothing new results.
+        """Let every client act on the view until nothing new results.
 
-        Return whether anything had an effect, and when a member may act though nothing new
-        arrives, in the chain's seconds.
+        Return whether anything had an effect, and when a member may act without news.
         """
         view = seats.view
         # A chain that has taken blocks back may close the same round over other commitments.

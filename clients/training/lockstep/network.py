@@ -41,7 +41,6 @@ class Chunk:
             first = last
 
     def zeros(self, *shape: int) -> Tensor:
-        """Return a new buffer on the device."""
         return torch.zeros(*shape, device=self.device)
 
     def view(self, vector: Tensor, name: str) -> Tensor:
@@ -106,10 +105,9 @@ class Network:
 
 
 class ChunkLayer(ABC):
-    """A layer, or several, with the parameters of each client of a chunk, if it has any.
+    """Some layers with the parameters of each client of a chunk.
 
-    Inputs and outputs have one row for each sample, client after client. Images are tensors (rows,
-    channels, height, width) in channels-last memory format.
+    Inputs and outputs have one row for each sample, client after client; images are channels-last.
     """
 
     def load(self, start: Tensor) -> None:  # noqa: B027 - most layers have no parameters
@@ -289,11 +287,10 @@ class OrderedMaxPoolPart(ChunkLayer):
 class SharedLinear(ChunkLayer):
     """Linear layers whose matrices differ from a shared one by a product of two thin factors.
 
-    After s steps of SGD on batches of B rows a client's matrix is W_0 − rate · Uᵀ V, where the rows
-    of V are the layer's inputs of all steps and those of U the gradients of its outputs. W_0 is
-    stored once and multiplied by the rows of all clients at once; no client's matrix or its
-    gradient is formed before the end. In real arithmetic this equals plain SGD; in floating point
-    it is more exact, as the change is not rounded into the matrix at every step.
+    After s steps of SGD on batches of B rows a client's matrix is W_0 − rate · Uᵀ V: the rows of V
+    are the layer's inputs of all steps, those of U the gradients of its outputs. No client's matrix
+    is formed before the end. In floating point this is more exact than plain SGD, which rounds the
+    change into the matrix at every step.
     """
 
     _start: Tensor
@@ -394,11 +391,10 @@ class _Stacked(ChunkLayer):
 
     @property
     def _input_columns(self) -> Tensor:
-        """The columns of the rows that may be overwritten."""
         return self._rows[:, :, : self._inputs]
 
     def _outputs(self) -> Tensor:
-        """Return x Wᵀ + b for the rows, shape (clients, rows, outputs)."""
+        """Return x Wᵀ + b, shape (clients, rows, outputs)."""
         return torch.bmm(self._rows, self._matrices.transpose(1, 2))
 
     def _descended(self, dy: Tensor) -> Tensor | None:
@@ -425,7 +421,6 @@ class StackedLinear(_Stacked):
         super().__init__(layer, chunk, chunk.plan.batch, is_first=is_first)
 
     def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
-        """Return x Wᵀ + b."""
         inputs = self._input_columns
         inputs.copy_(x.view(inputs.shape))
         return self._outputs().view(len(x), -1)

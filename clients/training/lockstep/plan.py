@@ -41,22 +41,18 @@ class Linear:
 
     @property
     def size(self) -> int:
-        """Number of elements of W."""
         return self.inputs * self.outputs
 
     @property
     def row_shape(self) -> tuple[int, ...]:
-        """Shape of one row of W."""
         return (self.inputs,)
 
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A convolution of images, without groups, padded with zeros.
+    """A convolution of images without groups, zero-padded.
 
-    Attributes:
-        kernels: shape (outputs, inputs, height, width).
-        dilation: steps between the elements under a kernel, down and right.
+    Kernels have the shape (outputs, inputs, height, width); dilation is the steps between elements.
     """
 
     weight: str
@@ -68,7 +64,6 @@ class Convolution:
 
     @property
     def size(self) -> int:
-        """Number of elements of all kernels."""
         return math.prod(self.kernels)
 
     @property
@@ -131,11 +126,7 @@ _LINE = 16  # float32 numbers in 64 bytes, torch's alignment
 
 
 def aligned(numbers: int) -> int:
-    """Round up a count of float32 numbers to the alignment of memory.
-
-    A kernel may sum in another order at another alignment: the bytes of an update would depend on
-    its client's index in the chunk.
-    """
+    """Round up a count of float32 numbers to memory alignment: sums may depend on it."""
     return math.ceil(numbers / _LINE) * _LINE
 
 
@@ -387,12 +378,7 @@ class LayerMethod(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ExecutionPlan:
-    """The computation of a chain.
-
-    Attributes:
-        batch: rows per client and step; a shorter batch is padded.
-        steps: most local steps of any client.
-    """
+    """The computation of a chain: batches are padded, and no client takes more steps."""
 
     kinds: tuple[LayerMethod, ...]
     chunk: int

@@ -36,12 +36,7 @@ _STAGED_BYTES = 32_000_000
 
 
 class Schedule:
-    """The samples of a client, step by step.
-
-    Attributes:
-        rows: indices of samples, shape (steps, batch); 0 where a batch is padded.
-        counts: number of samples of each step's batch, shape (steps,).
-    """
+    """The samples of a client by step: indices of shape (steps, batch), and counts per batch."""
 
     def __init__(
         self, job: TrainingJob, samples: Samples, settings: LocalTraining, batch: int
@@ -144,7 +139,6 @@ class CudaGraphRecorder(Recorder):
         self._stream = torch.cuda.Stream()
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Return the replay of the work, after a few warm-up runs."""
         with without_filling():
             self._stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self._stream):
