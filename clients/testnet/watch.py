@@ -52,7 +52,6 @@ class WatchedRound:
     banned: tuple[ClientId, ...]
     model: Digest | None
     head: Digest
-    commitments: int
     malformed: tuple[ClientId, ...] = ()
     accused: tuple[ClientId, ...] = ()
 
@@ -122,7 +121,6 @@ class RoundWatch:
             banned=round_.banned,
             model=None if decided is None else decided.model,
             head=head,
-            commitments=len({mined.block for mined in round_.mined}),
             malformed=tuple(sorted(malformed)),
             accused=tuple(sorted({i.member for i in documents.reported_incidents if i.votes})),
         )

@@ -6,7 +6,6 @@ import fcntl
 import json
 import logging
 import os
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -24,7 +23,7 @@ from ledger.protocol.encoding import checksum
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payloads import Payload
 from ledger.protocol.types import ClientId, Digest, Phase
-from ledger.storage.blobs import MAX_BLOB_BYTES, BlobStore
+from ledger.storage.blobs import MAX_BLOB_BYTES, ObjectBlobs
 from ledger.storage.mailbox import Mailbox
 
 if TYPE_CHECKING:
@@ -118,17 +117,13 @@ class WorkerCounters:
 
     rounds: int = 0
     commitments: int = 0
+    votes: int = 0
     views: int = 0
-    said: Counter[EnvelopeKind] = field(default_factory=Counter)
     bytes_put: int = 0
     bytes_got: int = 0
     _round: int = 0
     _committed: set[ClientId] = field(default_factory=set)
     _entered: set[tuple[ClientId, Phase, int]] = field(default_factory=set)
-
-    @property
-    def votes(self) -> int:
-        return self.said[EnvelopeKind.REQUEST] + self.said[EnvelopeKind.REPLY]
 
     def as_dict(self) -> dict[str, int]:
         return {name: getattr(self, name) for name in COUNTED}
@@ -153,39 +148,25 @@ class WorkerCounters:
                 self._entered.add(entered)
 
 
-class CountingBlobs:
-    """A blob store whose bytes are counted; see `BlobStore`."""
+class CountingBlobs(ObjectBlobs):
+    """A blob store whose bytes are counted."""
 
-    def __init__(self, blobs: BlobStore, counts: WorkerCounters) -> None:
-        self._blobs = blobs
+    def __init__(self, blobs: ObjectBlobs, counts: WorkerCounters) -> None:
+        super().__init__(blobs._objects)
         self._counts = counts
 
     def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
-        data = self._blobs.get(digest, limit)
+        data = super().get(digest, limit)
         self._counts.bytes_got += len(data)
         return data
 
-    def has(self, digest: Digest) -> bool:
-        return self._blobs.has(digest)
-
-    def put(self, data: bytes) -> Digest:
-        digest = self._blobs.put(data)
-        self._counts.bytes_put += len(data)
-        return digest
-
     def put_payload(self, payload: Payload) -> None:
-        self._blobs.put_payload(payload)
+        super().put_payload(payload)
         self._counts.bytes_put += payload.size
-
-    def remove(self, digest: Digest) -> None:
-        self._blobs.remove(digest)
-
-    def sync(self) -> None:
-        self._blobs.sync()
 
 
 class CountingMailbox(Mailbox):
-    """A mailbox whose new envelopes are counted."""
+    """A mailbox whose new votes are counted."""
 
     def __init__(self, mailbox: Mailbox, counts: WorkerCounters) -> None:
         super().__init__(mailbox.objects)
@@ -193,7 +174,8 @@ class CountingMailbox(Mailbox):
 
     def put(self, envelope: Envelope) -> bool:
         is_new = super().put(envelope)
-        self._counts.said[envelope.kind] += is_new
+        if is_new and envelope.kind in {EnvelopeKind.REQUEST, EnvelopeKind.REPLY}:
+            self._counts.votes += 1
         return is_new
 
 

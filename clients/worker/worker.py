@@ -269,7 +269,7 @@ class Worker:
         failures: FailureTracker,
         on_round: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Resume from chain, mailbox, journal and disk; `on_round` precedes a round's signatures."""
+        """Resume from chain, mailbox, journal and disk; `on_round` comes before signatures."""
         self._context, self.hosting, self.failures = context, hosting, failures
         self._on_round = on_round
         self._published = PublishedBlobs()

@@ -20,7 +20,6 @@ from ledger.protocol.errors import BlobError
 from ledger.protocol.payloads import Payload
 from ledger.storage.blobs import (
     BlobReader,
-    BlobStore,
     FolderBlobs,
     FolderCursor,
     FolderObjects,
@@ -52,7 +51,7 @@ def reader_at(text: str) -> BlobReader:
     return _blobs([_open("blobs", location, static_server) for location in locations])
 
 
-def store_at(text: str, signer: UploadSigner | None = None) -> BlobStore:
+def store_at(text: str, signer: UploadSigner | None = None) -> ObjectBlobs:
     """Return a store of the blobs at one location, or at several, separated by commas.
 
     Args:
