@@ -250,18 +250,6 @@ def card_failure(error: BaseException) -> str | None:
 
 
 @contextmanager
-def without_filling() -> Iterator[None]:
-    """Leave new memory as it is, which deterministic mode fills: for code that reads none of it."""
-    mode: Any = torch.utils.deterministic  # whose attribute is made when the module is imported
-    before = mode.fill_uninitialized_memory
-    mode.fill_uninitialized_memory = False
-    try:
-        yield
-    finally:
-        mode.fill_uninitialized_memory = before
-
-
-@contextmanager
 def reproducible(device: torch.device) -> Iterator[None]:
     """Compute with one intra-op thread, float32 products and deterministic kernels.
 

@@ -7,6 +7,7 @@ for all of its places, and the bytes of an update do not depend on the other cli
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -78,17 +79,14 @@ def replay_run(
         )
         return TrainingReplay(run.domain, environment, "nothing was trained", missing)
     rows = max(len(round_.updates) for round_ in run.rounds)
-    repetition = _Repetition(
-        request, configuration, inputs, blobs, environment, recorded, log, rows
-    )
     updates: list[ReplayedUpdate] = []
-    try:
+    with closing(
+        _Repetition(request, configuration, inputs, blobs, environment, recorded, log, rows)
+    ) as repetition:
         for round_ in run.rounds:
             for update in repetition.of_round(round_):
                 updates.append(update)
                 on_progress(len(updates), run.updates)
-    finally:
-        repetition.close()
     return TrainingReplay(run.domain, environment, inputs.described, tuple(updates))
 
 

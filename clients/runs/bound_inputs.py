@@ -23,7 +23,7 @@ from clients.models.model_file import BOUND_FACTS, OPTIONS, StoredModel, bound_f
 from clients.models.registry import MODELS, model_named
 from clients.random_streams import named_stream
 from clients.runs.metrics import training_samples
-from clients.training.workload import evaluate, majority_rate
+from clients.training.jobs import evaluate, majority_rate
 from ledger.io.user_code import user_code
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError

@@ -31,8 +31,8 @@ from clients.training.port import (
     TrainedUpdate,
     TrainingError,
     TrainingJob,
+    require_jobs,
 )
-from clients.training.workload import require_jobs
 from ledger.io.extras import install_command
 from ledger.protocol import canonical
 from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes

@@ -25,8 +25,8 @@ from clients.runs.run_folder import (
 )
 from clients.simulation import SimulatedActors, Simulation
 from clients.training.engine_factory import environment_of_run, require_engine, run_engine
+from clients.training.jobs import majority_rate
 from clients.training.port import Engine
-from clients.training.workload import majority_rate
 from ledger.actors.journal import (
     FileJournal,
     MemoryJournal,

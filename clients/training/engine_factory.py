@@ -23,18 +23,19 @@ from clients.devices import (
     require_cap,
 )
 from clients.models.model import Model, ParameterVector
-from clients.training.plain_trainer import LocalTraining
+from clients.training.jobs import JobRunner, as_training_error, blocks_of_sets, totals_by_set
 from clients.training.pool_engine import PoolEngine
 from clients.training.port import (
     Engine,
+    LocalTraining,
     PendingEvaluation,
     TrainedUpdate,
     TrainingJob,
     TrainingPath,
+    Workload,
 )
 from clients.training.ray_engine import require_reachable
 from clients.training.updates import ResidentUpdates, UpdateMatrix, engine_distances
-from clients.training.workload import JobRunner, Workload, as_training_error, totals_by_set
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payloads import FLOAT32, PayloadForm
 from ledger.protocol.rules.distance import Distances
@@ -72,7 +73,7 @@ class LocalEngine(Engine):
         self._workload.require_sets(vector, sets)
         with as_training_error():
             parts = self._runner.evaluate(vector, sets, slice(None))
-        totals = totals_by_set(len(sets), self._workload.blocks(sets), parts)
+        totals = totals_by_set(len(sets), blocks_of_sets(self._workload, sets), parts)
         return lambda: totals
 
     def close(self) -> None:

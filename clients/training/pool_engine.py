@@ -22,6 +22,15 @@ from numpy.typing import NDArray
 from clients.datasets.federated_data import Samples
 from clients.devices import InstructionSet, capped, isa_in_force, worker_devices
 from clients.models.model import ParameterVector
+from clients.training.jobs import (
+    EvaluationBlock,
+    JobQueue,
+    JobRunner,
+    as_training_error,
+    blocks_of_sets,
+    shares,
+    totals_by_set,
+)
 from clients.training.port import (
     Engine,
     Evaluation,
@@ -29,17 +38,9 @@ from clients.training.port import (
     TrainedUpdate,
     TrainingError,
     TrainingJob,
+    Workload,
 )
 from clients.training.updates import ArrayLocation, EncodedRow, SharedBytes, UpdateMatrix, share
-from clients.training.workload import (
-    EvaluationBlock,
-    JobQueue,
-    JobRunner,
-    Workload,
-    as_training_error,
-    shares,
-    totals_by_set,
-)
 from ledger.io.processes import Child, follow_parent, start_child
 from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.rules.distance import Distances
@@ -281,7 +282,7 @@ class PoolEngine(Engine):
             if self._evaluation is not None:
                 self._finish(self._evaluation)  # its vector is still being read
             self._shared.vector(MEASURED)[...] = vector
-            blocks = self._workload.blocks(sets)
+            blocks = blocks_of_sets(self._workload, sets)
             evaluation = self._evaluation = RunningEvaluation(len(sets), blocks)
             parts = shares(blocks, len(self._workers))
             for worker, chosen in zip(self._workers, parts, strict=True):

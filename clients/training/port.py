@@ -1,4 +1,4 @@
-"""The port of engines: the arithmetic that a run needs.
+"""The port of engines: the work that a run has, and the arithmetic that it needs.
 
 Every engine guarantees: with the same torch build on the same kind of processor, an update has the
 same bytes whatever the number of workers, their chunks, the machine and the other jobs. Therefore a
@@ -8,19 +8,20 @@ client is trained with one intra-op thread, and its batch order follows from the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.protocol.errors import CmflError
+from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.payloads import FLOAT32, Payload, PayloadForm
 from ledger.protocol.rules.distance import Distances
 
 if TYPE_CHECKING:
-    from clients.models.model import ParameterVector
+    from clients.datasets.federated_data import Collate, Samples
+    from clients.models.model import Model, ParameterVector
 
 
 TrainingPath = Literal["plain", "lockstep"]
@@ -37,6 +38,118 @@ class TrainingJob:
 
     client: int
     seed: bytes
+
+
+LARGEST = float(np.finfo(np.float32).max)
+"""Largest rate or weight: steps are computed in float32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalTraining:
+    """The configuration's section `training` with its rules: plain SGD, tau steps or whole epochs.
+
+    With a proximal term it is FedProx (Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith 2020, Algorithm
+    2): every step descends F_k(w) + mu/2 |w - w_t|^2, and so stays near the global model. With
+    `calibrated` the loss adds `class_shift` to the logits.
+    """
+
+    learning_rate: float
+    batch_size: int
+    local_steps: int | None = None
+    local_epochs: int | None = None
+    proximal: float | None = None
+    calibrated: bool = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise ConfigurationError(
+                f"training.learning_rate = {self.learning_rate}: must be above 0"
+            )
+        if self.batch_size < 1:
+            raise ConfigurationError(f"training.batch_size = {self.batch_size}: must be at least 1")
+        lengths = [n for n in (self.local_steps, self.local_epochs) if n is not None]
+        if len(lengths) != 1 or lengths[0] < 1:
+            raise ConfigurationError(
+                f"training.local_steps = {self.local_steps}, training.local_epochs = "
+                f"{self.local_epochs}: exactly one of them must be set, and at least 1"
+            )
+        if self.proximal is not None and not (math.isfinite(self.proximal) and self.proximal > 0):
+            raise ConfigurationError(
+                f"training.proximal = {self.proximal}: must be above 0; without the term, leave "
+                "it out"
+            )
+        for name in ("learning_rate", "proximal"):
+            value = getattr(self, name)
+            if value is not None and value > LARGEST:
+                raise ConfigurationError(
+                    f"training.{name} = {value}: must be at most {LARGEST:g} (float32)"
+                )
+
+    def steps(self, samples: int) -> int:
+        """Return the number of local steps of a client with so many samples."""
+        if self.local_epochs is not None:
+            return self.local_epochs * math.ceil(samples / self.batch_size)
+        return self.local_steps or 0
+
+    def samples_gone_through(self, samples: int) -> int:
+        """Return how many samples a training processes, as a measure of its cost."""
+        if self.local_epochs is not None:
+            return self.local_epochs * samples
+        return (self.local_steps or 0) * min(self.batch_size, samples)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workload:
+    """Everything that a process needs for training and evaluation.
+
+    Attributes:
+        sizes: number of training samples of each client of the run, also of those whose samples
+            are not here; None where all are.
+        records_losses: whether updates come with the loss of every local step.
+    """
+
+    model: Model
+    train: Sequence[Samples]
+    sets: Mapping[str, Samples]
+    collate: Collate
+    training: LocalTraining
+    device: str
+    path: TrainingPath
+    sizes: tuple[int, ...] | None = None
+    records_losses: bool = False
+    form: PayloadForm = FLOAT32
+
+    def costs(self, jobs: Sequence[TrainingJob]) -> list[int]:
+        sizes = (len(self.train[job.client].y) for job in jobs)
+        return [self.training.samples_gone_through(size) for size in sizes]
+
+    def require_jobs(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> None:
+        require_jobs(start, jobs, self.model.dimension, len(self.train))
+
+    def require_sets(self, vector: ParameterVector, sets: Sequence[str]) -> None:
+        _require_vector("vector", vector, self.model.dimension)
+        for name in sets:
+            if name not in self.sets:
+                raise ValueError(f"no set of samples {name!r}; there are {', '.join(self.sets)}")
+
+
+def require_jobs(
+    start: ParameterVector, jobs: Sequence[TrainingJob], dimension: int, clients: int
+) -> None:
+    """Validate the arguments of a training of some clients; raises ValueError."""
+    _require_vector("start", start, dimension)
+    for job in jobs:
+        if not 0 <= job.client < clients:
+            raise ValueError(f"client {job.client} of {clients}")
+        if len(job.seed) != 32:
+            raise ValueError(f"seed of {len(job.seed)} bytes for client {job.client}")
+    if len({job.client for job in jobs}) < len(jobs):
+        raise ValueError("two jobs of one client in the same call")
+
+
+def _require_vector(what: str, vector: ParameterVector, d: int) -> None:
+    if vector.shape != (d,) or vector.dtype != np.float32:
+        raise ValueError(f"{what}: {vector.dtype} {vector.shape}, not float32 ({d},)")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,6 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.models.model import ParameterVector
+from clients.training.jobs import (
+    Evaluator,
+    JobQueue,
+    as_training_error,
+    blocks_of_sets,
+    shares,
+    totals_by_set,
+    trainer_of,
+)
 from clients.training.port import (
     Engine,
     Evaluation,
@@ -27,14 +36,7 @@ from clients.training.port import (
     TrainingError,
     TrainingJob,
     UpdateTrainer,
-)
-from clients.training.workload import (
-    Evaluator,
-    JobQueue,
     Workload,
-    as_training_error,
-    shares,
-    totals_by_set,
 )
 from ledger.io.extras import require_extra
 from ledger.protocol.errors import CmflError, ConfigurationError
@@ -128,7 +130,7 @@ class RayEngine(Engine):
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
         self._workload.require_sets(vector, sets)
-        blocks = self._workload.blocks(sets)
+        blocks = blocks_of_sets(self._workload, sets)
         sent, names = self._ray.put(vector), tuple(sets)
         parts = [part for part in shares(blocks, self._size) if part.start < part.stop]
         tasks = [_remote("evaluate", sent, names, part) for part in parts]
@@ -238,7 +240,7 @@ class _Actor:
 
     def ready(self) -> None:
         with as_training_error():
-            self._trainer = self._workload.trainer()
+            self._trainer = trainer_of(self._workload)
             self._evaluator = Evaluator(self._workload)
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[NDArray[np.uint8]]:

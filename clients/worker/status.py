@@ -260,16 +260,6 @@ class WorkerState(StrEnum):
     ENDED = "ended"
 
 
-class ClientRole(StrEnum):
-    """Role of a client in the open round."""
-
-    TRAINER = "trainer"
-    MEMBER = "member"
-    SITS_OUT = "sits-out"
-    IDLE = "idle"
-    BANNED = "banned"
-
-
 def worker_status(
     worker: Worker, counts: WorkerCounters, stand: WorkerState, account: str
 ) -> dict[str, Any]:
@@ -363,7 +353,7 @@ def _roles(worker: Worker, chain: ChainView | None) -> dict[str, dict[str, Any]]
     announced = set() if seats.view is None else set(seats.view.announced)
     return {
         str(client): {
-            "role": str(_role(chain, seats, client)),
+            "role": _role(chain, seats, client),
             "address": checksum(worker.hosting.signers[client].address),
             "committed": client in committed,
             "published": client in announced,
@@ -372,14 +362,14 @@ def _roles(worker: Worker, chain: ChainView | None) -> dict[str, dict[str, Any]]
     }
 
 
-def _role(chain: ChainView, seats: RoundParticipants, client: ClientId) -> ClientRole:
+def _role(chain: ChainView, seats: RoundParticipants, client: ClientId) -> str:
     if chain.registry[client].is_banned_in(chain.round):
-        return ClientRole.BANNED
+        return "banned"
     if client not in seats.active:
-        return ClientRole.IDLE
+        return "idle"
     if client not in seats.serving:
-        return ClientRole.TRAINER
-    return ClientRole.SITS_OUT if client in seats.abstaining else ClientRole.MEMBER
+        return "trainer"
+    return "sits-out" if client in seats.abstaining else "member"
 
 
 def _view(worker: Worker) -> dict[str, Any] | None:

@@ -48,6 +48,10 @@ class Chunk:
         place, shape = self._places[name]
         return vector[place].view(shape)
 
+    def subtract(self, start: Tensor, name: str, end: Tensor, update: Tensor) -> None:
+        """Write the difference of a tensor in w_start and its end into an update."""
+        torch.sub(self.view(start, name), end, out=self.view(update, name))
+
 
 class Network:
     """The computation of a chunk's step, in fixed buffers.
@@ -342,8 +346,7 @@ class SharedLinear(ChunkLayer):
         inputs, gradients = self._inputs[place, rows], self._gradients[place, rows]
         torch.addmm(target, gradients.t(), inputs, beta=0, alpha=self._chunk.rate, out=target)
         if self._layer.bias is not None:
-            start, end = self._chunk.view(self._start, self._layer.bias), self._biases[place, 0]
-            torch.sub(start, end, out=self._chunk.view(update, self._layer.bias))
+            self._chunk.subtract(self._start, self._layer.bias, self._biases[place, 0], update)
 
     def _add_change(self, y: Tensor, x: Tensor, factors: tuple[Tensor, Tensor], step: int) -> None:
         if step:
@@ -385,9 +388,8 @@ class _Stacked(ChunkLayer):
     def write(self, update: Tensor, place: int, steps: int) -> None:  # noqa: ARG002
         end = self._matrices[place]
         torch.sub(self._weight(self._start), self._weights(end), out=self._weight(update))
-        if (bias := self._weighted.bias) is not None:
-            start, target = (self._chunk.view(v, bias) for v in (self._start, update))
-            torch.sub(start, end[:, self._inputs], out=target)
+        if self._weighted.bias is not None:
+            self._chunk.subtract(self._start, self._weighted.bias, end[:, self._inputs], update)
 
     @property
     def _input_columns(self) -> Tensor:
@@ -479,8 +481,7 @@ class ClientConvolution(ChunkLayer):
     def write(self, update: Tensor, place: int, steps: int) -> None:  # noqa: ARG002
         for name, end in ((self._layer.weight, self._weight), (self._layer.bias, self._bias)):
             if name is not None and end is not None:
-                start = self._chunk.view(self._start, name)
-                torch.sub(start, end, out=self._chunk.view(update, name))
+                self._chunk.subtract(self._start, name, end, update)
 
 
 class StackedConvolution(_Stacked):

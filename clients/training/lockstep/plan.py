@@ -26,8 +26,7 @@ from torch.nn import functional
 from clients.datasets.federated_data import DataForm, FederatedData
 from clients.devices import card_gib, device_named
 from clients.models.model import Model, trainable
-from clients.training.plain_trainer import LocalTraining, step_count
-from clients.training.port import TrainingPath
+from clients.training.port import LocalTraining, TrainingPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +389,7 @@ def execution_plan(
     chain: Chain, samples: Sequence[int], settings: LocalTraining, card_gib: int | None = None
 ) -> ExecutionPlan:
     """Return how a chain is computed, given each client's samples and the memory of a card."""
-    batch, steps = min(settings.batch_size, max(samples)), step_count(max(samples), settings)
+    batch, steps = min(settings.batch_size, max(samples)), settings.steps(max(samples))
     parameters = sum(_size(link.layer) for link in chain)
     is_stacked = parameters < SMALL or card_gib is not None
     kinds = [_kind(link.layer, steps * batch, is_stacked=is_stacked) for link in chain]

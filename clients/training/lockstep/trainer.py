@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from clients.datasets.federated_data import Collate, Samples
-from clients.devices import card_gib, device_named, reproducible, without_filling
-from clients.models.model import Model, ParameterVector, class_shift, require_class_labels
+from clients.devices import card_gib, device_named, reproducible
+from clients.models.model import ParameterVector, class_shift, require_class_labels
 from clients.training.lockstep.network import Chunk, Network
 from clients.training.lockstep.plan import (
     NO_PROXIMAL,
@@ -26,8 +27,8 @@ from clients.training.lockstep.plan import (
     execution_plan,
     pooled_first,
 )
-from clients.training.plain_trainer import LocalTraining, batches
-from clients.training.port import TrainingJob
+from clients.training.plain_trainer import batches
+from clients.training.port import LocalTraining, TrainingJob, Workload
 from clients.training.updates import ResidentUpdates, update_writer
 from ledger.protocol.errors import ConfigurationError
 
@@ -139,7 +140,10 @@ class CudaGraphRecorder(Recorder):
         self._stream = torch.cuda.Stream()
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
-        with without_filling():
+        mode: Any = torch.utils.deterministic  # whose attribute is made when it is imported
+        before = mode.fill_uninitialized_memory
+        mode.fill_uninitialized_memory = False  # no step reads what it has not written
+        try:
             self._stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self._stream):
                 for _ in range(_WARM_UPS):
@@ -148,6 +152,8 @@ class CudaGraphRecorder(Recorder):
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, pool=self._pool):
                 work()
+        finally:
+            mode.fill_uninitialized_memory = before
         return graph.replay
 
 
@@ -166,34 +172,25 @@ class LockstepTrainer:
     from the sizes of all clients of the run.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - data, settings, and where they are
-        self,
-        model: Model,
-        train: Sequence[Samples],
-        collate: Collate,
-        settings: LocalTraining,
-        device: str,
-        sizes: Sequence[int] | None = None,
-        resident: ResidentUpdates | None = None,
-    ) -> None:
+    def __init__(self, workload: Workload, resident: ResidentUpdates | None = None) -> None:
+        model, settings, self._train = workload.model, workload.training, workload.train
         if settings.proximal is not None:
             raise ConfigurationError(f"training.path = 'lockstep': {NO_PROXIMAL}")
         if settings.calibrated:
             require_class_labels(model.form.task)
-        self._train, self._settings, self._device = train, settings, device_named(device)
+        self._settings, self._device = settings, device_named(workload.device)
         try:
             chain = pooled_first(chain_of(model.module(), model.form))
         except UnknownLayerError as error:
             raise ConfigurationError(f"training.path = 'lockstep': {error}") from error
-        if sizes is None:
-            sizes = [len(samples.y) for samples in train]
+        sizes = workload.sizes or [len(samples.y) for samples in workload.train]
         choice = execution_plan(chain, sizes, settings, card_gib(self._device))
         self.chunk, self._batch = choice.chunk, choice.batch
         with torch.inference_mode():
             self._start = torch.empty(model.dimension, device=self._device)
             chunk = Chunk(choice, model.layout, settings.learning_rate, self._device)
             self._network = Network(chain, chunk, calibrated=settings.calibrated)
-            self._staging = Staging(self._network, choice, collate)
+            self._staging = Staging(self._network, choice, workload.collate)
         # The low-rank factors grow from step to step, so that each has a recording.
         self._recorder, self._steps = recorder_for(self._device), list[Callable[[], None]]()
         self._writer = update_writer(self._device, model.dimension, resident)

@@ -1,4 +1,4 @@
-"""The work of an engine: model, data and settings, its jobs in order, and how a process does them.
+"""The jobs of an engine: their order, and how a process trains and evaluates.
 
 A parameter vector is evaluated in blocks that any process may take. Blocks begin at multiples of
 `BLOCK`, and are summed exactly: the result has the same bytes whichever process evaluates each
@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, islice, pairwise
 from typing import NamedTuple
 
@@ -34,95 +34,33 @@ from clients.devices import card_failure, device_named, reproducible
 from clients.models.model import Model, ParameterVector, load_vector, score
 from clients.training.plain_trainer import (
     Batch,
-    LocalTraining,
     PlainTrainer,
-    samples_gone_through,
-    step_count,
 )
 from clients.training.port import (
     Evaluation,
     TrainingError,
     TrainingJob,
-    TrainingPath,
     UpdateTrainer,
+    Workload,
 )
 from clients.training.updates import EncodedRow, ResidentUpdates, RowPayloads, UpdateMatrix
 from ledger.io.user_code import message_of
 from ledger.protocol.errors import CmflError
-from ledger.protocol.payloads import FLOAT32, PayloadForm
 
-_SEED_BYTES = 32
 # Part of a worker's share of the remaining cost that it takes: the others never wait for a late
 # large piece, and small jobs are still sent many at a time.
 _SHARE = 0.5
 _LONGEST = 500
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Workload:
-    """Everything that a process needs for training and evaluation.
+def trainer_of(workload: Workload, resident: ResidentUpdates | None = None) -> UpdateTrainer:
+    """Return a new trainer for this process; `resident` keeps the updates on a GPU as well."""
+    if workload.path == "plain":
+        return PlainTrainer(workload, resident)
+    # The imports for tracing are only needed on this path.
+    from clients.training.lockstep.trainer import LockstepTrainer  # noqa: PLC0415
 
-    Attributes:
-        sizes: number of training samples of each client of the run, also of those whose samples
-            are not here; None where all are.
-        records_losses: whether updates come with the loss of every local step.
-    """
-
-    model: Model
-    train: Sequence[Samples]
-    sets: Mapping[str, Samples]
-    collate: Collate
-    training: LocalTraining
-    device: str
-    path: TrainingPath
-    sizes: tuple[int, ...] | None = None
-    records_losses: bool = False
-    form: PayloadForm = FLOAT32
-
-    def trainer(self, resident: ResidentUpdates | None = None) -> UpdateTrainer:
-        """Return a new trainer for this process; `resident` keeps the updates on a GPU as well."""
-        arguments = (self.model, self.train, self.collate, self.training, self.device)
-        if self.path == "plain":
-            return PlainTrainer(*arguments, resident)
-        # The imports for tracing are only needed on this path.
-        from clients.training.lockstep.trainer import LockstepTrainer  # noqa: PLC0415
-
-        return LockstepTrainer(*arguments, self.sizes, resident)
-
-    def costs(self, jobs: Sequence[TrainingJob]) -> list[int]:
-        sizes = [len(self.train[job.client].y) for job in jobs]
-        return [samples_gone_through(size, self.training) for size in sizes]
-
-    def blocks(self, sets: Sequence[str]) -> list[EvaluationBlock]:
-        return blocks_of([len(self.sets[name].y) for name in sets])
-
-    def require_jobs(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> None:
-        require_jobs(start, jobs, self.model.dimension, len(self.train))
-
-    def require_sets(self, vector: ParameterVector, sets: Sequence[str]) -> None:
-        _require_vector("vector", vector, self.model.dimension)
-        for name in sets:
-            if name not in self.sets:
-                raise ValueError(f"no set of samples {name!r}; there are {', '.join(self.sets)}")
-
-
-def require_jobs(
-    start: ParameterVector, jobs: Sequence[TrainingJob], dimension: int, clients: int
-) -> None:
-    """Validate the arguments of a training of some clients; raises ValueError."""
-    _require_vector("start", start, dimension)
-    for job in jobs:
-        if not 0 <= job.client < clients:
-            raise ValueError(f"client {job.client} of {clients}")
-        if len(job.seed) != _SEED_BYTES:
-            raise ValueError(f"seed of {len(job.seed)} bytes for client {job.client}")
-    if len({job.client for job in jobs}) < len(jobs):
-        raise ValueError("two jobs of one client in the same call")
-
-
-def _require_vector(what: str, vector: ParameterVector, d: int) -> None:
-    if vector.shape != (d,) or vector.dtype != np.float32:
-        raise ValueError(f"{what}: {vector.dtype} {vector.shape}, not float32 ({d},)")
+    return LockstepTrainer(workload, resident)
 
 
 class JobQueue:
@@ -268,6 +206,11 @@ def blocks_of(sizes: Sequence[int]) -> list[EvaluationBlock]:
     ]
 
 
+def blocks_of_sets(workload: Workload, sets: Sequence[str]) -> list[EvaluationBlock]:
+    """Return all blocks of some sample sets, set by set."""
+    return blocks_of([len(workload.sets[name].y) for name in sets])
+
+
 def totals_by_set(
     sets: int, blocks_: Sequence[EvaluationBlock], parts: Sequence[Evaluation]
 ) -> tuple[Evaluation, ...]:
@@ -298,7 +241,7 @@ class Evaluator:
         self, vector: ParameterVector, sets: Sequence[str], chosen: slice
     ) -> list[Evaluation]:
         """Return the evaluation of each chosen one of the blocks in the order of `blocks_of`."""
-        form, blocks_ = self._workload.model.form, self._workload.blocks(sets)[chosen]
+        form, blocks_ = self._workload.model.form, blocks_of_sets(self._workload, sets)[chosen]
         with reproducible(self._device):
             load_vector(self._module, torch.tensor(vector))
             return [
@@ -323,7 +266,7 @@ class JobRunner:
         self, workload: Workload, updates: UpdateMatrix, resident: ResidentUpdates | None = None
     ) -> None:
         self._workload, self._updates = workload, updates
-        self._trainer = workload.trainer(resident)
+        self._trainer = trainer_of(workload, resident)
         self.chunk = self._trainer.chunk
         self._evaluator: Evaluator | None = None
 
@@ -344,7 +287,7 @@ class JobRunner:
         losses: list[NDArray[np.float32]] | None = None
         if workload.records_losses:
             sizes = (len(workload.train[job.client].y) for job in jobs)
-            losses = [np.empty(step_count(n, workload.training), np.float32) for n in sizes]
+            losses = [np.empty(workload.training.steps(n), np.float32) for n in sizes]
         rows = [matrix[place] for place in places]
         with RowPayloads(self._updates, count, places, workload.device) as payloads:
             begin = payloads.begin if hashes_meanwhile else None
