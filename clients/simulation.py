@@ -63,10 +63,8 @@ def _are_same(update: NDArray[np.float32], other: NDArray[np.float32]) -> bool:
 class EarlyDistances:
     """A counterpart of the given distances that computes some of them in advance.
 
-    The distances of a round are determined once all its clients are trained, and requested after
-    the chain has closed the inputs. One thread computes them while the transactions are mined. A
-    squared distance has the same bytes with any other updates in the call, so that members get the
-    same result; directions are taken only of the same updates.
+    One thread computes them while the transactions of a trained round are mined. A squared distance
+    has the same bytes with any other updates in the call; directions are of the same ones alone.
     """
 
     def __init__(self, distances: Distances) -> None:
@@ -200,9 +198,7 @@ class SimulatedActors:
 class Simulation:
     """A simulated run.
 
-    Attributes:
-        chain: the open round, None after the last.
-        on_step: called with the actions of one actor before they are carried out.
+    The chain is the open round, None after the last. `on_step` gets an actor's actions beforehand.
     """
 
     def __init__(

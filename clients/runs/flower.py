@@ -16,7 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
-from typing import Annotated, Any, Protocol, Self
+from typing import Annotated, Any, Protocol
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
@@ -143,10 +143,8 @@ questions to one node, after which it is not asked what it is until it connects 
 _POLL_SECONDS = 0.2
 
 
-class UnansweredMessage(str):
-    """The reason that Flower gives for having no answer to a message."""
-
-    __slots__ = ()
+class UnansweredError(EncodingError):
+    """Flower has no answer to a message, and gives a reason."""
 
 
 class Nodes(Protocol):
@@ -158,7 +156,7 @@ class Nodes(Protocol):
     def send(self, node: int, message: bytes) -> str:
         """Send a message, and return the name under which its answer comes."""
 
-    def answers(self, names: Collection[str]) -> Mapping[str, bytes | UnansweredMessage]:
+    def answers(self, names: Collection[str]) -> Mapping[str, bytes | UnansweredError]:
         """Return the answers that have come, by the name of the message."""
 
 
@@ -199,14 +197,15 @@ class Partitions:
             for name, answer in self._nodes.answers(tuple(sent)).items():
                 partition, node = sent.pop(name)
                 waiting.reset()
-                reason = _rejected(partition, answer, accept)
-                if reason is None:
+                try:
+                    accept(partition, _answered(answer))
                     del left[partition]
-                    continue
-                failures[partition] += 1
-                _log.warning("node %d, partition %d: %s", node, partition, reason)
-                if failures[partition] >= MOST_FAILURES:
-                    raise TrainingError(f"SuperNode of partition {partition} failed: {reason}")
+                except EncodingError as error:
+                    failures[partition] += 1
+                    _log.warning("node %d, partition %d: %s", node, partition, error)
+                    if failures[partition] >= MOST_FAILURES:
+                        message = f"SuperNode of partition {partition} failed: {error}"
+                        raise TrainingError(message) from error
             if left:
                 waiting.pause(f"no SuperNode of partition {', '.join(map(str, sorted(left)))}")
 
@@ -252,16 +251,10 @@ class Partitions:
         self._node_of[described.partition] = node
 
 
-def _rejected(
-    partition: int, answer: bytes | UnansweredMessage, accept: Callable[[int, bytes], None]
-) -> str | None:
-    if isinstance(answer, UnansweredMessage):
-        return answer
-    try:
-        accept(partition, answer)
-    except EncodingError as error:
-        return str(error)
-    return None
+def _answered(answer: bytes | UnansweredError) -> bytes:
+    if isinstance(answer, UnansweredError):
+        raise answer
+    return answer
 
 
 class _Patience:
@@ -279,16 +272,13 @@ class _Patience:
         time.sleep(_POLL_SECONDS)
 
 
-def _description(node: int, answer: bytes | UnansweredMessage) -> NodeDescription | None:
+def _description(node: int, answer: bytes | UnansweredError) -> NodeDescription | None:
     """Return the description of a node; None if it was lost before it gave one."""
-    if isinstance(answer, UnansweredMessage):
-        _log.warning("node %d does not describe itself: %s", node, answer)
-        return None
     described: NodeDescription | NodeFailure
     try:
-        described = decode(answer, MAX_OVERHEAD_BYTES, NodeDescription, NodeFailure)
+        described = decode(_answered(answer), MAX_OVERHEAD_BYTES, NodeDescription, NodeFailure)
     except EncodingError as error:
-        _log.warning("node %d sends something else than a description: %s", node, error)
+        _log.warning("node %d does not describe itself: %s", node, error)
         return None
     if isinstance(described, NodeFailure):
         raise TrainingError(f"a SuperNode refuses: {described.sentence}")
@@ -375,21 +365,17 @@ def run_digest(configuration: Configuration) -> Digest:
 class TrainingNode:
     """Trains for a ServerApp that has the same settings."""
 
-    def __init__(self, configuration: Configuration, engine: Engine, dimension: int) -> None:
-        self._run, machine = run_digest(configuration), configuration.machine
-        path = settled_path(configuration)
-        self._environment = environment_here(path, machine.device, machine.isa)
-        self._engine, self._dimension = engine, dimension
-
-    @classmethod
-    def open(cls, configuration: Configuration) -> Self:
+    def __init__(self, configuration: Configuration) -> None:
         """Load data and model of a run, and open an engine in this process."""
         population = populate(configuration)
         configuration = with_training_path(configuration, population)
-        alone = configuration.machine.model_copy(update={"workers": 1})
+        machine, path = configuration.machine, settled_path(configuration)
+        alone = machine.model_copy(update={"workers": 1})
         here = configuration.model_copy(update={"machine": alone})
-        engine = run_engine(here, population.model, population.data, rows=1)
-        return cls(configuration, engine, population.model.dimension)
+        self._run = run_digest(configuration)
+        self._environment = environment_here(path, machine.device, machine.isa)
+        self._engine = run_engine(here, population.model, population.data, rows=1)
+        self._dimension = population.model.dimension
 
     def answer(self, message: bytes, partition: int, partitions: int) -> bytes:
         """Return the answer to untrusted bytes, which may be a reason."""

@@ -22,7 +22,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from clients.configuration.loading import checked
 from clients.configuration.schema import Configuration
-from clients.runs.flower import NodeFailure, TrainingNode, UnansweredMessage, encode
+from clients.runs.flower import NodeFailure, TrainingNode, UnansweredError, encode
 from clients.training.port import TrainingError
 from ledger.io.parsing import parse_toml
 from ledger.protocol.errors import CmflError, ConfigurationError, EncodingError
@@ -51,7 +51,7 @@ class GridNodes:
             )
         return str(names[0])
 
-    def answers(self, names: Collection[str]) -> dict[str, bytes | UnansweredMessage]:
+    def answers(self, names: Collection[str]) -> dict[str, bytes | UnansweredError]:
         if not names:
             return {}
         with _answering():
@@ -78,14 +78,14 @@ def _content(data: bytes) -> RecordDict:
     return RecordDict({_RECORD: ArrayRecord({_RECORD: array})})
 
 
-def _answer(message: Message) -> bytes | UnansweredMessage:
+def _answer(message: Message) -> bytes | UnansweredError:
     if message.has_error():
         error = message.error
-        return UnansweredMessage(f"Flower's error {error.code}: {error.reason or ''!s:.300}")
+        return UnansweredError(f"Flower's error {error.code}: {error.reason or ''!s:.300}")
     try:
         return read_message(message)
     except EncodingError as error:
-        return UnansweredMessage(error)
+        return UnansweredError(str(error))
 
 
 @contextmanager
@@ -165,7 +165,7 @@ def simulated_nodes(configuration: Configuration) -> Iterator[GridNodes]:
 
 @cache
 def _opened(text: str) -> TrainingNode:
-    return TrainingNode.open(checked(parse_toml(text)))
+    return TrainingNode(checked(parse_toml(text)))
 
 
 def _simulate(arguments: dict[str, Any], grids: SimpleQueue[Any]) -> None:

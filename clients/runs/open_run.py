@@ -164,9 +164,7 @@ def _sets(configuration: Configuration, population: Population) -> dict[str, Sam
 class OpenedRun:
     """A run; on the memory ledger it has no manifest.
 
-    Attributes:
-        without_row: ended rounds that cannot be evaluated any more, since their model is missing.
-        on_row: called with each new row after it is written.
+    The model of rounds `without_row` is missing. `on_row` gets each new row after it is written.
     """
 
     configuration: Configuration

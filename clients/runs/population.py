@@ -41,11 +41,10 @@ class Population:
     """Clients of a run; without adversaries among them, no code of attacks or faults is loaded.
 
     Attributes:
-        signers: the key of each client, by ascending address; none of owners from outside.
-        registry: address of each client, and the samples that it declares, index by index.
+        signers: keys by ascending address; none of owners from outside.
+        registry: address of each client, and the samples that it declares.
         initial: w_1, shape (d,).
-        attack: name of the malicious clients' attack on updates, or None.
-        data_attack: their attack on samples, already applied to `data`, or None.
+        data_attack: attack on samples, already applied to `data`.
     """
 
     parameters: Parameters

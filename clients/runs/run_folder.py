@@ -188,13 +188,10 @@ def restore_metrics(
     *,
     accept_rollback: bool = False,
 ) -> tuple[int, ...]:
-    """Make the rows agree with the chain: a run may have been killed before it wrote one.
+    """Make the rows agree with the chain; return rounds that cannot be evaluated any more.
 
-    Args:
-        accept_rollback: continue if the chain lacks rounds of the rows; these are set aside.
-
-    Returns:
-        Rounds that cannot be evaluated any more, since their model is missing.
+    A run may have been killed before it wrote a row. With `accept_rollback`, rows of rounds that
+    the chain lacks are set aside.
     """
     ends = ends_after(ledger, 0)
     lines = folder.metrics_lines()

@@ -66,10 +66,7 @@ _MOST_ANSWER_BYTES = 1 << 20
 class ChainPace:
     """Pace of a chain, and times that follow from it.
 
-    Attributes:
-        blocks_of_a_client: length of the window for each active client, all of which may train on
-            one machine.
-        deadline_blocks: between the window's end and the deadline.
+    The window has so many blocks for each active client, since all may train on one machine.
     """
 
     block_seconds: float
@@ -233,11 +230,7 @@ class NetworkPaths:
 class WorkerSlot:
     """A slot, numbered from 0, in which a worker can be started, killed and restarted.
 
-    Attributes:
-        process: the newest one; None before the first start.
-
-    Args:
-        arguments: of each of its workers, except for paths and folder.
+    The arguments are those of each of its workers, except for paths and folder.
     """
 
     def __init__(

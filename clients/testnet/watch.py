@@ -33,10 +33,9 @@ _MOST_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class WatchedRound:
-    """An ended round, by chain and record.
+    """An ended round, by chain and record; without views it was abandoned.
 
     Attributes:
-        views: in which the two phases were decided; None if it was abandoned, as for `model`.
         late: active clients without a commitment by the closing block.
         unusable: active clients with a commitment, whose payload is not in the record.
         malformed: unusable clients whose payload is not d finite numbers.

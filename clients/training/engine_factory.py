@@ -155,10 +155,8 @@ def open_engine(  # noqa: PLR0913 - what is computed, and seven ways to say how
         workers: 1 for this process; more for as many spawned processes, which live until `close`. A
             script that asks for more, or for a cap, must guard its main part by
             `if __name__ == "__main__"`.
-        cluster: address of a Ray cluster; None for this machine without Ray.
-        isa: cap of the instruction set. One worker, too, is a spawned process, unless this process
-            has started under the same cap.
-        records_losses: whether updates come with the loss of every local step; not on a cluster.
+        cluster: address of a Ray cluster, which records no losses; None for this machine.
+        isa: cap of the instruction set, for which one worker may be a spawned process, too.
     """
     if not 1 <= workers <= MAX_WORKERS:
         raise ConfigurationError(f"machine.workers = {workers}: must be 1 .. {MAX_WORKERS}")

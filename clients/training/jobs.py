@@ -69,9 +69,7 @@ class JobQueue:
     def __init__(self, costs: Sequence[int], workers: int, chunk: int) -> None:
         # Equal jobs stay in order, so repeated runs behave alike.
         self._remaining = deque(sorted(range(len(costs)), key=lambda job: (-costs[job], job)))
-        self._costs = costs
-        self._remaining_cost = sum(costs)
-        self._workers = workers
+        self._costs, self._workers, self._remaining_cost = costs, workers, sum(costs)
         # A trainer of many clients at once takes whole chunks, as many as the other workers.
         pieces = workers * math.ceil(len(costs) / (workers * chunk))
         self._chunk = math.ceil(len(costs) / max(pieces, 1))

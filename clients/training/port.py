@@ -103,8 +103,7 @@ class Workload:
     """Everything that a process needs for training and evaluation.
 
     Attributes:
-        sizes: number of training samples of each client of the run, also of those whose samples
-            are not here; None where all are.
+        sizes: number of training samples of all clients of the run; None if all are in `train`.
         records_losses: whether updates come with the loss of every local step.
     """
 
@@ -157,7 +156,6 @@ class TrainedUpdate:
     """An update in the engine's memory, which the next training overwrites.
 
     Attributes:
-        payload: its bytes in the run's form, and their digest.
         losses: float32, little-endian, of every local step; None if they are not recorded.
         numbers: the payload's numbers, or the trained ones if its form cannot hold them, shape
             (d,); None if the payload's bytes are the float32 numbers themselves.

@@ -253,8 +253,7 @@ class TransactionSender:
     """
 
     def __init__(self, executor: Executor, failures: FailureTracker) -> None:
-        self._executor = executor
-        self._failures = failures
+        self._executor, self._failures = executor, failures
         self._running: tuple[str, Future[bool]] | None = None
         self._block: bytes | None = None
         self._tried: list[object] = []
@@ -299,11 +298,10 @@ class TransactionSender:
 
 
 class RestartingEngine(Engine):
-    """Delegates to an engine, and replaces it after a failure.
+    """Delegates to an engine, and replaces it after a failure, which ends all its processes.
 
-    An engine of several processes ends all of them if one fails: a process that the system kills
-    for its memory must not cost the clients all further rounds. Not safe for several threads,
-    except `distances`.
+    A process that the system kills for its memory must not cost the clients all further rounds. Not
+    safe for several threads, except `distances`.
     """
 
     def __init__(self, open_engine: Callable[[], Engine]) -> None:
@@ -368,9 +366,7 @@ class LocalUpdates:
 
     def __init__(self, folder: Path, environment: Digest = NO_DIGEST, *, disk: Disk = DISK) -> None:
         """Use a folder of this worker alone, in a process that trains in this environment."""
-        self._folder = folder
-        self._environment = environment
-        self._disk = disk
+        self._folder, self._environment, self._disk = folder, environment, disk
 
     def find(
         self, round_number: int, client: ClientId, origin: Digest, limit: int
@@ -435,9 +431,7 @@ class RoundTraining:
     """
 
     def __init__(self, engine: Engine, own: LocalUpdates, executor: Executor) -> None:
-        self._engine = engine
-        self._own = own
-        self._executor = executor
+        self._engine, self._own, self._executor = engine, own, executor
         self._about: TrainingAssignment | None = None
         self.held: dict[ClientId, Payload] = {}
         self._running: tuple[TrainingAssignment, Future[TrainingResult]] | None = None
@@ -528,9 +522,7 @@ class BackgroundEvaluator:
     """Evaluates each round's model once on local samples, in the training thread after training."""
 
     def __init__(self, engine: Engine, samples: str | None, executor: Executor) -> None:
-        self._engine = engine
-        self._samples = samples
-        self._executor = executor
+        self._engine, self._samples, self._executor = engine, samples, executor
         self._running: tuple[int, Future[Evaluation]] | None = None
         self._begun = 0
         self.newest: MeasuredModel | None = None

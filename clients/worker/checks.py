@@ -128,9 +128,7 @@ class _MissingError(Exception):
 class PreflightChecks:
     """Runs all checks, and keeps the results that later checks need.
 
-    Attributes:
-        wall: this machine's time, Unix seconds.
-        probe: bytes that are put into the blob store, read back and removed.
+    The probe is put into the blob store, read back and removed.
     """
 
     asked: WorkerTarget
@@ -372,13 +370,7 @@ def window(open_round: LedgerSnapshot, newest: int, blocks: int, rounds: int) ->
 
 
 def funds(balance: int, price: int, most: int, rounds: int) -> Found:
-    """Return whether an account can pay for its part.
-
-    Args:
-        balance: in wei.
-        price: of a unit of gas, in wei.
-        most: offered for a unit, in wei; nodes require funds for that.
-    """
+    """Return whether an account can pay, given its wei, and the price and most wei per gas."""
     has = f"the account has {balance / WEI:.6g} ETH"
     if most == 0:
         return CheckState.OK, f"{has}, and gas costs nothing now"

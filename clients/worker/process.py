@@ -84,11 +84,8 @@ LAST_TRAINING_SECONDS = 10.0
 class WorkerTarget:
     """Location of a worker's run, and how the worker takes part.
 
-    Attributes:
-        rpc_url: of the node, which may hold a secret.
-        confirmations: blocks on top of a final block; None for the chain's own finality.
-        allow_unknown_creation: accept a contract whose creation code is not checkable.
-        seed: of the pauses before retries alone.
+    The URL may hold a secret. Without confirmations the chain's finality counts. The seed spreads
+    the pauses before retries, and nothing else.
     """
 
     rpc_url: str
@@ -350,12 +347,7 @@ _STEP_SECONDS = 0.25
 
 @dataclass(slots=True)
 class Startup:
-    """Waits for node and blobs, which may be late; `cmfl leave` ends the worker at once.
-
-    Attributes:
-        wait: waits for a number of seconds; returns whether the worker is to end at once.
-        wall: Unix seconds now.
-    """
+    """Waits for node and blobs, which may be late, until `wait` or `cmfl leave` ends the worker."""
 
     folder: WorkerFolder
     wait: Callable[[float], bool]

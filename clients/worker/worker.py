@@ -131,10 +131,7 @@ HONEST = WorkerBehaviour()
 class HostedClients:
     """The clients of a worker, and what they act with.
 
-    Attributes:
-        environment: of the engine, which the clients state beside their updates.
-        test_set: name of the local test samples; without any, no model is evaluated.
-        finality: None for a chain that cannot take back final blocks.
+    Without a test set no model is evaluated. The finality of a chain in memory needs no guard.
     """
 
     signers: Mapping[ClientId, Signer]
@@ -156,12 +153,10 @@ class RoundParticipants:
     """The hosted clients in one round.
 
     Attributes:
-        active: clients that train or serve, ascending.
         members: each serving client as honest member and as the actor that is stepped.
-        view: the round as it is seen; None until the chain has closed its inputs.
+        view: None until the chain has closed its inputs.
         abstaining: members that stay silent, since their journal may lack what they signed.
-        wait: seconds for which this worker leaves shared tasks to others; another rank among all
-            clients in each round, so that no worker always pays for all.
+        wait: seconds for which this worker leaves shared tasks to others, by a new rank each round.
     """
 
     def __init__(self, chain: ChainView, hosting: HostedClients) -> None:
@@ -256,10 +251,9 @@ class Worker:
     """Steps its hosted clients.
 
     Attributes:
-        chain: the open round by the final blocks; None before the first poll, and after the last
-            round.
+        chain: the open round; None before the first poll, and after the last round.
         now: time of the last step, in the chain's seconds.
-        present: position of each member when it last acted; empty before the inputs are closed.
+        present: position of each member when it last acted, once the inputs are closed.
     """
 
     def __init__(

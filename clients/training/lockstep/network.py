@@ -57,15 +57,14 @@ class Network:
     """The computation of a chunk's step, in fixed buffers.
 
     All shapes are those of a full chunk with full batches, whatever the clients: a product of other
-    shapes may sum in another order, and the bytes of an update would depend on the other clients.
-    Unused rows are zeros with weight 0; no row ever meets another client's.
+    shapes may sum in another order. Unused rows are zeros with weight 0.
 
     Attributes:
-        inputs: of the step, one row for each sample, client after client.
+        inputs: one row for each sample, client after client.
         targets: 1 at the class of each sample, shape (rows, classes).
-        weights: of each sample, shape (rows, 1): one over the size of its batch, or 0.
+        weights: one over the size of a sample's batch, or 0, shape (rows, 1).
         active: number of clients, from the first, that still have steps to take.
-        shifts: added to the outputs of each sample, shape (rows, classes); None for none.
+        shifts: added to the outputs, shape (rows, classes); None for none.
         probabilities: ring of the classes' probabilities, (rows, classes) a step; may be empty.
     """
 
@@ -216,8 +215,7 @@ class ReshapePart(ChunkLayer):
     """Another shape of each sample; its elements stay in the order of channels, rows, columns."""
 
     def __init__(self, input_shape: tuple[int, ...], output_shape: tuple[int, ...]) -> None:
-        self._before = input_shape
-        self._after = output_shape
+        self._before, self._after = input_shape, output_shape
 
     def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
         return channels_last(x.reshape(-1, *self._after))

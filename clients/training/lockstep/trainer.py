@@ -57,9 +57,7 @@ class Staging:
     """Buffers for the batches of a few steps of a chunk."""
 
     def __init__(self, network: Network, choice: ExecutionPlan, collate: Collate) -> None:
-        self._network = network
-        self._collate = collate
-        self._batch = choice.batch
+        self._network, self._collate, self._batch = network, collate, choice.batch
         step_bytes = 4 * (network.inputs.numel() + network.targets.numel())
         self.room = max(1, min(choice.steps, _STAGED_BYTES // step_bytes))
         shapes = (network.inputs.shape, network.targets.shape, network.weights.shape)
