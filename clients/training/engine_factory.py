@@ -72,7 +72,7 @@ class LocalEngine(Engine):
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
         self._workload.require_sets(vector, sets)
         with as_training_error():
-            parts = self._runner.evaluate(vector, sets, slice(None))
+            parts = self._runner.evaluator.parts(vector, sets, slice(None))
         totals = totals_by_set(len(sets), blocks_of_sets(self._workload, sets), parts)
         return lambda: totals
 

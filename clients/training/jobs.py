@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from itertools import accumulate, islice, pairwise
 from typing import NamedTuple
 
@@ -266,7 +267,10 @@ class JobRunner:
         self._workload, self._updates = workload, updates
         self._trainer = trainer_of(workload, resident)
         self.chunk = self._trainer.chunk
-        self._evaluator: Evaluator | None = None
+
+    @cached_property
+    def evaluator(self) -> Evaluator:
+        return Evaluator(self._workload)
 
     def train(
         self,
@@ -296,10 +300,3 @@ class JobRunner:
         # PyTorch only runs on little-endian machines.
         pairs = zip(encoded, losses, strict=True)
         return [replace(row, losses=part.tobytes()) for row, part in pairs]
-
-    def evaluate(
-        self, vector: ParameterVector, sets: Sequence[str], chosen: slice
-    ) -> list[Evaluation]:
-        if self._evaluator is None:
-            self._evaluator = Evaluator(self._workload)
-        return self._evaluator.parts(vector, sets, chosen)

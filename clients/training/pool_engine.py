@@ -176,7 +176,7 @@ class TaskRunner:
                 start = shared.vector(START)
                 return self._runner.train(start, jobs, rows, places, hashes_meanwhile=is_on_card)
             case EvaluateTask(sets, chosen):
-                return self._runner.evaluate(shared.vector(MEASURED), sets, chosen)
+                return self._runner.evaluator.parts(shared.vector(MEASURED), sets, chosen)
 
 
 _EXIT_SECONDS = 5.0

@@ -205,11 +205,16 @@ class PreflightChecks:
             case LedgerStage.FINISHED:
                 raise ConfigurationError(f"{address}: its run is finished, there is no round left")
             case LedgerStage.OPEN:
-                deployment, newest = ledger.deployment(), node.head().number
-                state, sentence = window(
-                    self._state, newest, deployment.commit_blocks, deployment.rounds
-                )
-                return state, f"{address}: {sentence}"
+                number, of = self._state.round, ledger.deployment()
+                last = self._state.opened_block + of.commit_blocks
+                if node.head().number < last:
+                    sentence = f"round {number} takes commitments up to block {last}"
+                    return CheckState.OK, f"{address}: {sentence}"
+                sentence = f"round {number} has taken no commitments since block {last}"
+                then = f": who joins takes part from round {number + 1} on"
+                if number == of.rounds:
+                    then = ", and no round comes after it"
+                return CheckState.WARNING, f"{address}: {sentence}{then}"
 
     def _look_at_run(self) -> Found:
         ledger = _needed(self._ledger)
@@ -356,17 +361,6 @@ class PreflightChecks:
         uploads = upload_signer(_needed(self._domain), signers)
         uploads.round = _needed(self._state).round
         return uploads
-
-
-def window(open_round: LedgerSnapshot, newest: int, blocks: int, rounds: int) -> Found:
-    """Return whether the open round still takes commitments by the newest block."""
-    number, last = open_round.round, open_round.opened_block + blocks
-    if newest < last:
-        return CheckState.OK, f"round {number} takes commitments up to block {last}"
-    closed = f"round {number} has taken no commitments since block {last}"
-    if number == rounds:
-        return CheckState.WARNING, f"{closed}, and no round comes after it"
-    return CheckState.WARNING, f"{closed}: who joins takes part from round {number + 1} on"
 
 
 def funds(balance: int, price: int, most: int, rounds: int) -> Found:

@@ -301,7 +301,12 @@ class Worker:
         chain, seats = self.chain, self.seats
         if after_poll is None or chain is None or seats is None:
             return None
-        self._commit(chain, seats, moment)
+        if seats.active:
+            training = partial(self._train, chain, seats, moment)
+            self.failures.attempt(WorkPart.TRAINING, moment, training)
+        actions = seats.commit(chain, self._training.held)
+        if actions:  # without any, it is not known whether voting works
+            self.failures.attempt(WorkPart.VOTING, moment, partial(self._apply, actions, moment))
         inputs = chain.inputs()
         due: list[float | None] = []
         if inputs is not None and seats.active:
@@ -371,14 +376,6 @@ class Worker:
             first_rounds[client] = int.from_bytes(journal.record(place, u64(self._in_course)))
         journal.sync()
         self._taken_up = first_rounds
-
-    def _commit(self, chain: ChainView, seats: RoundParticipants, moment: Moment) -> None:
-        if seats.active:
-            training = partial(self._train, chain, seats, moment)
-            self.failures.attempt(WorkPart.TRAINING, moment, training)
-        actions = seats.commit(chain, self._training.held)
-        if actions:  # without any, it is not known whether voting works
-            self.failures.attempt(WorkPart.VOTING, moment, partial(self._apply, actions, moment))
 
     def _train(
         self, chain: ChainView, seats: RoundParticipants, moment: Moment
