@@ -64,7 +64,6 @@ _NEEDED: dict[InstructionSet, set[str]] = {
 SET_LATE = "with variables set after the start"
 """Ending of an instruction set that is not known."""
 
-_MAX_VARIABLES = 60
 _CPUINFO = Path("/proc/cpuinfo")
 _ENVIRON = Path("/proc/self/environ")
 _AT_IMPORT = dict(os.environ)
@@ -122,7 +121,7 @@ def instruction_set(capability: str, environment: Mapping[str, str]) -> str:
         return cap
     chosen = [f"{name}={value}" for name, value in _chosen(environment).items()]
     text = " ".join(chosen) or "uncapped"
-    if len(text) > _MAX_VARIABLES or not (text.isascii() and text.isprintable()):
+    if len(text) > 60 or not (text.isascii() and text.isprintable()):
         text = f"variables {sha256(text.encode(errors='surrogateescape')).hex()[:16]}"
     return f"{capability.lower()} {text}"
 

@@ -44,10 +44,10 @@ PUBLIC_PASSWORD = "public"  # noqa: S105 - of public test keys
 
 
 class ScryptCost(IntEnum):
-    """Cost of scrypt: the time of one try of a password."""
+    """Cost of scrypt: the time of one try of a password; test keys protect nothing."""
 
     USUAL = 2**18  # about a second, as wallets have it
-    OF_TEST_KEYS = 2**12  # for keys that protect nothing
+    OF_TEST_KEYS = 2**12
 
 
 def write_keystore(
@@ -302,13 +302,9 @@ def _octets(value: object, length: int, where: str) -> bytes:
 
 
 def _client_of(entry: RegistryEntry) -> dict[str, Any]:
-    registration = entry.registration
-    return {
-        "client": checksum(registration.client),
-        "samples": registration.samples,
-        "data": _shown(registration.data),
-        "signature": _shown(entry.signature),
-    }
+    of, signature = entry.registration, _shown(entry.signature)
+    fields = {"client": checksum(of.client), "samples": of.samples, "data": _shown(of.data)}
+    return fields | {"signature": signature}
 
 
 def _encoded(value: dict[str, Any]) -> bytes:

@@ -230,16 +230,8 @@ class Simulation:
         if keep.rounds is not None:
             self._old = PayloadRemover(context.ledger, context.blobs, keep.rounds, pinned)
             # A process that was killed after a decision has removed nothing.
-            self._old.ended(self.round - 1 if self.chain is not None else self.round, ())
-
-    @property
-    def round(self) -> int:
-        """The open round, or the last."""
-        return self._context.ledger.state().round
-
-    @property
-    def head(self) -> Digest:
-        return self._context.ledger.state().head
+            number = context.ledger.state().round
+            self._old.ended(number - 1 if self.chain is not None else number, ())
 
     @property
     def model(self) -> NDArray[np.float32]:

@@ -126,7 +126,7 @@ def of_mailbox(
 def _stated(
     mailbox: Mailbox, domain: Domain, registry: Sequence[RegisteredClient], round_number: int
 ) -> dict[ClientId, TrainingEnvironment]:
-    """Return the statements of a round; of a client with two different ones neither counts."""
+    """Return the statements of a round; two different ones of a client do not count."""
     found: dict[ClientId, set[TrainingEnvironment]] = {}
     for envelope in mailbox.listed(domain, round_number, EnvelopeKind.ENVIRONMENT):
         body, client = envelope.body, envelope.client
@@ -182,11 +182,7 @@ class RecordedRun:
 def recorded_run(
     history: FoldedHistory, domain: Domain, document: RunDocument, request: ReplayRequest
 ) -> RecordedRun:
-    """Return a run with the chosen updates: each is a commitment that counts.
-
-    A commitment of a dropout or an abandoned round is one too: a repeated update can be compared
-    with it where the payload is missing.
-    """
+    """Return a run with the chosen updates: commitments that count, also of abandoned rounds."""
     newest = history.newest()
     ended = [r for r in history.rounds(1, newest) if r.status is not RoundStatus.OPEN]
     if not ended:

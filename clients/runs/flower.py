@@ -174,9 +174,8 @@ class Partitions:
         """Return the number of partitions, once a node has named it."""
         waiting = _Patience()
         while not self._descriptions:
-            if self._describe():
-                break
-            waiting.pause("no SuperNode")
+            if not self._describe():
+                waiting.pause("no SuperNode")
         return next(iter(self._descriptions.values())).partitions
 
     def ask(self, messages: Mapping[int, bytes], accept: Callable[[int, bytes], None]) -> None:

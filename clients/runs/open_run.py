@@ -11,13 +11,14 @@ from typing import Any
 from clients.configuration.loading import Owners, as_recorded
 from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import Samples
-from clients.models.model_file import facts_of
+from clients.models.model_file import encode_model, facts_of
 from clients.runs.bound_inputs import require_bound_inputs, require_bound_sources
 from clients.runs.flower import FlowerEngine, Nodes, require_flower
 from clients.runs.metrics import TEST, Measure, ModelGauge, RoundMetrics, measured_sets
 from clients.runs.population import Population, populate, run_document, with_training_path
 from clients.runs.run_folder import (
     RunFolder,
+    line_of,
     require_new,
     require_rows,
     restore_metrics,
@@ -145,7 +146,6 @@ def _require_bound(
 
 
 def _settings_of(document: RunDocument) -> tuple[Parameters, dict[str, Any]]:
-    """Return a document's settings without files; `deploy` refuses other ones."""
     settings = dict(document.experiment)
     data = settings.pop("data", {})
     settings.pop("model", None)
@@ -183,7 +183,7 @@ class OpenedRun:
         watch = self.stop_watch()
 
         def write(row: RoundMetrics) -> None:
-            self.folder.append_metrics(row)
+            self.folder.disk.append(self.folder.paths.metrics, line_of(row))
             rows.append(row)
             watch.take(row.round, row.accuracy, row.loss)
             if self.on_row is not None:
@@ -203,7 +203,8 @@ class OpenedRun:
             model = self.population.model
             facts = facts_of(model.recorded(), model.source, model.frozen_state)
             facts["head"] = f"0x{state.head.hex()}"
-            self.folder.write_model(self.simulation.model, model.layout, facts)
+            data = encode_model(self.simulation.model, model.layout, facts)
+            self.folder.disk.write_whole(self.folder.paths.model, data)
         return rows
 
     def stop_watch(self) -> StopWatch:

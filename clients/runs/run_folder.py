@@ -8,19 +8,16 @@ round, so that rows reveal a chain that was rolled back or replaced.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from clients.configuration.loading import code_named_in, load_recorded
 from clients.configuration.parsing import plain_values
 from clients.configuration.run_configuration import key_and_value
 from clients.configuration.schema import Configuration
-from clients.models.model_file import StoredModel, encode_model, read_model_file
+from clients.models.model_file import StoredModel, read_model_file
 from ledger.chain.contract.ledger import Manifest, read_run_manifest
 from ledger.chain.ports import ChainRolledBackError
 from ledger.chain.round_ledger import RoundHistory, ends_after
@@ -33,7 +30,6 @@ from ledger.protocol.documents.run import RunDocument, decode_run
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import BlobError, CmflError, ConfigurationError, EncodingError
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
-from ledger.protocol.rules.distance import Layout
 from ledger.protocol.training_replay import TrainingEnvironment, decode_environment
 from ledger.protocol.types import PROTOCOL_VERSION, Digest
 from ledger.storage.blobs import BlobReader, FolderBlobs
@@ -57,9 +53,6 @@ class RunFolder:
 
     def write_configuration(self, configuration: Configuration) -> None:
         self.disk.write_whole(self.paths.configuration, configuration.to_toml().encode())
-
-    def append_metrics(self, row: RoundMetrics) -> None:
-        self.disk.append(self.paths.metrics, line_of(row))
 
     def metrics_lines(self) -> list[bytes]:
         """Return all lines of the metrics, damaged ones included; none without a file."""
@@ -104,12 +97,6 @@ class RunFolder:
                     f"{path}, line {number}: round must be a whole number from 1"
                 )
         return recorded
-
-    def write_model(
-        self, vector: NDArray[np.float32], layout: Layout, facts: Mapping[str, str] | None = None
-    ) -> None:
-        """Write the model's tensors by name, with facts about them; the vector has shape (d,)."""
-        self.disk.write_whole(self.paths.model, encode_model(vector, layout, facts))
 
     def read_model(self) -> StoredModel | None:
         """Return the model; None if there is no file of it, or a damaged or older one."""

@@ -108,10 +108,7 @@ class NetworkSettings:
 
 
 def fitted_to_pace(values: dict[str, Any], pace: ChainPace) -> Configuration:
-    """Return a configuration with a window, deadline and views that suit a chain, unless given.
-
-    `values` has sections and keys as `plain_values` reads them, and is changed.
-    """
+    """Return a configuration with a window, deadline and views that suit a chain, unless given."""
     set_block_beacon(values)
     protocol = values.get("protocol")
     if not isinstance(protocol, dict):
@@ -293,7 +290,6 @@ class LocalNetwork:
     def __init__(
         self, settings: NetworkSettings, say: Callable[[str], None] = lambda _: None
     ) -> None:
-        """Prepare a network; `say` is called with a sentence about each step."""
         self.settings, self._say = settings, say
         self.home, self.clients = Home(settings.home), settings.configuration.protocol.clients
         self._open = ExitStack()

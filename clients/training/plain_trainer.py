@@ -36,9 +36,8 @@ from clients.training.updates import ResidentUpdates, update_writer
 def batches(seed: bytes, samples: int, settings: LocalTraining) -> Iterator[NDArray[np.int64]]:
     """Yield the sample indices of each SGD step of a client with at least one sample.
 
-    With a number of steps, batches are consecutive slices of an endless sequence of permutations,
-    all of min(batch_size, samples). With epochs, each permutation is cut separately, with a shorter
-    last batch.
+    Steps are slices of an endless sequence of permutations, all of one size. Of an epoch each
+    permutation is cut separately, with a shorter last batch.
     """
     orders = permutations(seed, samples)
     size = min(settings.batch_size, samples)

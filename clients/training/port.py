@@ -1,8 +1,8 @@
 """The port of engines: the work that a run has, and the arithmetic that it needs.
 
-Every engine guarantees: with the same torch build on the same kind of processor, an update has the
-same bytes whatever the number of workers, their chunks, the machine and the other jobs. Therefore a
-client is trained with one intra-op thread, and its batch order follows from the job's seed alone.
+With the same torch build on the same kind of processor, an update has the same bytes whatever the
+workers, chunks, machine and other jobs: a client is trained with one intra-op thread, and its batch
+order follows from the job's seed.
 """
 
 from __future__ import annotations
@@ -193,12 +193,10 @@ class TrainedUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Quality of a parameter vector on some samples.
+    """Quality of a parameter vector on some samples, or on their tokens with a target.
 
-    Attributes:
-        correct: number of samples, or of tokens, classified correctly; None of a regression.
-        loss: sum of their cross-entropies or squared errors; not finite if the parameters are not.
-        samples: number of samples, or of tokens with a target.
+    The loss is the sum of cross-entropies or squared errors, and may not be finite. Nothing is
+    correct of a regression: None.
     """
 
     correct: int | None

@@ -223,10 +223,9 @@ _LINE = 128
 
 
 class ResidentUpdates:
-    """Updates on a device, found by their rows in this machine's memory.
+    """Updates on a device, found by their rows in memory, which must stay unchanged.
 
-    A row must stay unchanged until the next training; engines hand out read-only views. The updates
-    take `most_bytes`, or half of the card's memory.
+    They take `most_bytes`, or half of the card's memory.
     """
 
     def __init__(self, device: torch.device, dimension: int, most_bytes: int | None = None) -> None:
@@ -268,14 +267,11 @@ def _address(row: NDArray[np.float32]) -> int:
 
 
 Rows = Sequence[NDArray[np.float32]]
-"""Destination of each update, each of shape (d,)."""
-
 Written = Callable[[int], None]
 """Called with the index of each row that is complete, in any thread."""
 
 _BUFFERS = 4
-"""Updates on their way, each with a thread. On an H100's host one thread copied 10 GB/s, a fifth of
-what came down."""
+"""Updates on their way: on an H100's host one thread copied a fifth of what came down."""
 
 
 def update_writer(

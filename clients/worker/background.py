@@ -222,7 +222,7 @@ class SingleThreadExecutor(Executor):
     def interrupt(self) -> None:
         """End the thread without its queued tasks, at the next line of Python that it runs.
 
-        A process that ends while a thread of it is in torch is aborted by the C++ runtime.
+        The C++ runtime aborts a process that ends while a thread of it is in torch.
         """
         if self._is_interrupted:
             return
@@ -359,9 +359,8 @@ MOST_FAILURES = 4
 class LocalUpdates:
     """Durable updates by round, client and origin, written before their commitments are sent.
 
-    Between its commitment and the closing block only the client has its update: a process that is
-    killed must not lose it. Each file name has the update's origin and digest, so that a damaged
-    update is trained again, and the environment in which it was trained.
+    Until the closing block only the client has its update, and must not lose it. Each file name has
+    the update's digest, so that a damaged one is trained again, and the environment of its training.
     """
 
     def __init__(self, folder: Path, environment: Digest = NO_DIGEST, *, disk: Disk = DISK) -> None:
@@ -509,15 +508,6 @@ class RoundTraining:
         return updates, failed if len(updates) < len(jobs) else None
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredModel:
-    """Quality of the model at a round's start; see `Evaluation`."""
-
-    round: int
-    accuracy: float | None
-    loss: float | None
-
-
 class BackgroundEvaluator:
     """Evaluates each round's model once on local samples, in the training thread after training."""
 
@@ -525,14 +515,15 @@ class BackgroundEvaluator:
         self._engine, self._samples, self._executor = engine, samples, executor
         self._running: tuple[int, Future[Evaluation]] | None = None
         self._begun = 0
-        self.newest: MeasuredModel | None = None
+        self.newest: dict[str, float | None] | None = None
 
     def look(self, round_number: int, model: NDArray[np.float32]) -> bool:
         """Start or collect the evaluation of a round's model w_t; True if none is running."""
         if self._running is not None and self._running[1].done():
             (number, running), self._running = self._running, None
             evaluation = running.result()
-            self.newest = MeasuredModel(number, evaluation.accuracy, evaluation.mean_loss)
+            quality = {"accuracy": evaluation.accuracy, "loss": evaluation.mean_loss}
+            self.newest = {"round": number, **quality}
         samples = self._samples
         if samples is not None and self._running is None and self._begun != round_number:
             self._begun = round_number

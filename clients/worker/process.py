@@ -289,10 +289,7 @@ class LogFormat(StrEnum):
 
 
 class _Lines(logging.Formatter):
-    """One line for each record: a sentence, or a JSON object with the extra fields.
-
-    Messages quote answers of nodes and stores: no byte of them may control a terminal.
-    """
+    """A line for each record; messages quote nodes and stores, and may control no terminal."""
 
     def __init__(self, style: LogFormat) -> None:
         super().__init__()

@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -265,7 +265,7 @@ def worker_status(
 ) -> dict[str, Any]:
     """Return a worker's status after a step; `account` pays, EIP-55."""
     newest, final, chain = worker.observer.newest, worker.observer.final, worker.chain
-    failures, evaluation = worker.failures, worker.measuring.newest
+    failures = worker.failures
     return _blank(stand, os.getpid(), counts, failures.counts) | {
         "account": account,
         "clients": [int(client) for client in worker.hosting.clients],
@@ -282,7 +282,7 @@ def worker_status(
             str(part): {"says": failure.sentence, "times": failure.times}
             for part, failure in sorted(failures.ongoing.items())
         },
-        "own_measurement": None if evaluation is None else asdict(evaluation),
+        "own_measurement": worker.measuring.newest,
     }
 
 

@@ -125,11 +125,10 @@ class Recorder:
 
 
 class CudaGraphRecorder(Recorder):
-    """Captures the work in a CUDA graph.
+    """Captures the work in a CUDA graph, which launches all kernels of a step at once.
 
-    A step of a small model is a hundred kernels, each shorter than its launch; a graph launches all
-    of them at once. A recording reads and writes the same buffers every time. All steps allocate
-    from one pool: they are replayed in turn, and each writes its memory before it reads it.
+    A recording reads and writes the same buffers every time. All steps allocate from one pool: they
+    are replayed in turn, and each writes its memory before it reads it.
     """
 
     def __init__(self) -> None:
