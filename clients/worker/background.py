@@ -360,7 +360,7 @@ class LocalUpdates:
     """Durable updates by round, client and origin, written before their commitments are sent.
 
     Until the closing block only the client has its update, and must not lose it. Each file name has
-    the update's digest, so that a damaged one is trained again, and the environment of its training.
+    the update's digest, so that a damaged one is trained again, and its environment.
     """
 
     def __init__(self, folder: Path, environment: Digest = NO_DIGEST, *, disk: Disk = DISK) -> None:
