@@ -41,8 +41,7 @@ from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import open_memory_run
 from clients.training.engine_factory import environment_here, open_engine
 from clients.training.lockstep.plan import plan as planned
-from clients.training.plain_trainer import LocalTraining
-from clients.training.port import TrainingJob
+from clients.training.port import LocalTraining, TrainingJob
 from cmfl.commands.doctor import machine_checks
 from ledger.io.home import write_named
 from ledger.protocol.errors import ConfigurationError

@@ -64,7 +64,6 @@ _NEEDED: dict[InstructionSet, set[str]] = {
 SET_LATE = "with variables set after the start"
 """Ending of an instruction set that is not known."""
 
-_MAX_VARIABLES = 60
 _CPUINFO = Path("/proc/cpuinfo")
 _ENVIRON = Path("/proc/self/environ")
 _AT_IMPORT = dict(os.environ)
@@ -117,15 +116,12 @@ def isa_in_force() -> str:
 
 
 def instruction_set(capability: str, environment: Mapping[str, str]) -> str:
-    """Return the instruction set in force, given the newest one that ATen uses.
-
-    It is the name of a cap, "avx512 uncapped", or the capability with variables that are set.
-    """
+    """Return the name of the cap in force, or the newest set that ATen uses with what is set."""
     if (cap := cap_of(environment)) is not None and cap == capability.lower():
         return cap
     chosen = [f"{name}={value}" for name, value in _chosen(environment).items()]
     text = " ".join(chosen) or "uncapped"
-    if len(text) > _MAX_VARIABLES or not (text.isascii() and text.isprintable()):
+    if len(text) > 60 or not (text.isascii() and text.isprintable()):
         text = f"variables {sha256(text.encode(errors='surrogateescape')).hex()[:16]}"
     return f"{capability.lower()} {text}"
 
@@ -203,10 +199,9 @@ def card_index(name: str) -> int | None:
 
 
 def worker_devices(name: str, workers: int) -> list[str]:
-    """Return the device of each worker of this machine.
+    """Return the device of each worker: with "cuda" they share the first card and all of its kind.
 
-    Workers on "cuda" take turns on the first card and the others of its kind, since an update has
-    other last digits on another kind.
+    On a card of another kind an update has other last digits.
     """
     if name != "cuda":
         return [name] * workers
@@ -251,18 +246,6 @@ def card_failure(error: BaseException) -> str | None:
         reason = str(error).splitlines()[0][:200]
         return f"the card failed, or is gone: {reason}: see nvidia-smi, and resume the run"
     return None
-
-
-@contextmanager
-def without_filling() -> Iterator[None]:
-    """Leave new memory as it is, which deterministic mode fills: for code that reads none of it."""
-    mode: Any = torch.utils.deterministic  # whose attribute is made when the module is imported
-    before = mode.fill_uninitialized_memory
-    mode.fill_uninitialized_memory = False
-    try:
-        yield
-    finally:
-        mode.fill_uninitialized_memory = before
 
 
 @contextmanager

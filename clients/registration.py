@@ -44,10 +44,10 @@ PUBLIC_PASSWORD = "public"  # noqa: S105 - of public test keys
 
 
 class ScryptCost(IntEnum):
-    """Cost of scrypt: the time of one try of a password."""
+    """Cost of scrypt: the time of one try of a password; test keys protect nothing."""
 
     USUAL = 2**18  # about a second, as wallets have it
-    OF_TEST_KEYS = 2**12  # for keys that protect nothing
+    OF_TEST_KEYS = 2**12
 
 
 def write_keystore(
@@ -121,15 +121,13 @@ class Registry:
 
     @property
     def digest(self) -> Digest:
-        """The digest by which the contract knows them."""
         return registry_digest_of(self.clients)
 
 
 def proposal_digest(configuration: Configuration) -> Digest:
     """Return the digest of the configuration that owners agree to before the registry is known.
 
-    The number of clients is left out, and so are the settings of a machine: paths, `machine` and
-    `evaluation`.
+    It leaves out the number of clients, paths, `machine` and `evaluation`.
     """
     protocol = configuration.protocol.model_dump(mode="json", exclude={"clients"})
     distance = configuration.parameters(dimension=1).distance
@@ -304,13 +302,9 @@ def _octets(value: object, length: int, where: str) -> bytes:
 
 
 def _client_of(entry: RegistryEntry) -> dict[str, Any]:
-    registration = entry.registration
-    return {
-        "client": checksum(registration.client),
-        "samples": registration.samples,
-        "data": _shown(registration.data),
-        "signature": _shown(entry.signature),
-    }
+    of, signature = entry.registration, _shown(entry.signature)
+    fields = {"client": checksum(of.client), "samples": of.samples, "data": _shown(of.data)}
+    return fields | {"signature": signature}
 
 
 def _encoded(value: dict[str, Any]) -> bytes:

@@ -62,10 +62,8 @@ def _are_same(update: NDArray[np.float32], other: NDArray[np.float32]) -> bool:
 class EarlyDistances:
     """A counterpart of the given distances that computes some of them in advance.
 
-    The distances of a round are determined once all its clients are trained, and requested after
-    the chain has closed the inputs. One thread computes them while the transactions are mined. A
-    squared distance has the same bytes with any other updates in the call, so that members get the
-    same result; directions are taken only of the same updates.
+    One thread computes them while the transactions of a trained round are mined. A squared distance
+    has the same bytes with any other updates in the call; directions are of the same ones alone.
     """
 
     def __init__(self, distances: Distances) -> None:
@@ -111,9 +109,7 @@ class EarlyDistances:
 class SimulatedActors:
     """Actors of a run: who trains, who votes, and what each sends.
 
-    Attributes:
-        overlaps: whether distances are computed in parallel with transactions, on several cores.
-        memory: history of the run, if an attack needs it.
+    With `overlaps` distances are computed in parallel with transactions, on several cores.
     """
 
     population: Population
@@ -201,9 +197,7 @@ class SimulatedActors:
 class Simulation:
     """A simulated run.
 
-    Attributes:
-        chain: the open round, None after the last.
-        on_step: called with the actions of one actor before they are carried out.
+    The chain is the open round, None after the last. `on_step` gets an actor's actions beforehand.
     """
 
     def __init__(
@@ -235,17 +229,8 @@ class Simulation:
         if keep.rounds is not None:
             self._old = PayloadRemover(context.ledger, context.blobs, keep.rounds, pinned)
             # A process that was killed after a decision has removed nothing.
-            self._old.ended(self.round - 1 if self.chain is not None else self.round, ())
-
-    @property
-    def round(self) -> int:
-        """The open round, or the last."""
-        return self._context.ledger.state().round
-
-    @property
-    def head(self) -> Digest:
-        """Commitment to the whole history."""
-        return self._context.ledger.state().head
+            number = context.ledger.state().round
+            self._old.ended(number - 1 if self.chain is not None else number, ())
 
     @property
     def model(self) -> NDArray[np.float32]:
@@ -307,7 +292,13 @@ class Simulation:
 
     def _closed(self, chain: ChainView, trainers: Mapping[ClientId, Trainer]) -> RoundView:
         """Let all clients commit, and return the view once the chain has closed the inputs."""
-        payloads, opened = self._payloads(chain), chain.final_block
+        self._forget()  # a round that was cut short may have left something
+        travel, opened = self._observer.travel(chain.round), chain.final_block
+        sent, payloads = self._cast.updates(chain, self.model, travel)
+        # An own distance is not asked about updates that will turn out not to be usable.
+        if self._cast.overlaps and OwnRuleName.of(chain.parameters.distance) is None:
+            seated = [member for member in sorted(chain.participants().members) if member in sent]
+            self._distances.begin(chain.parameters.distance_rule, travel, sent, seated)
         while self._apply(t.commit(chain, payloads.get(c)) for c, t in trainers.items()):
             chain = self._refreshed(chain)
         inputs = chain.inputs()
@@ -360,16 +351,6 @@ class Simulation:
             for step in all_steps:
                 self.on_step(step)
         return self._driver.apply([action for step in all_steps for action in step])
-
-    def _payloads(self, chain: ChainView) -> dict[ClientId, Payload]:
-        self._forget()  # a round that was cut short may have left something
-        travel = self._observer.travel(chain.round)
-        sent, payloads = self._cast.updates(chain, self.model, travel)
-        # An own distance is not asked about updates that will turn out not to be usable.
-        if self._cast.overlaps and OwnRuleName.of(chain.parameters.distance) is None:
-            seated = [member for member in sorted(chain.participants().members) if member in sent]
-            self._distances.begin(chain.parameters.distance_rule, travel, sent, seated)
-        return payloads
 
 
 def _ended_by_another(chain: ChainView) -> ChainError:

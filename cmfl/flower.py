@@ -94,7 +94,7 @@ def _opened(settings: str, device: str) -> TrainingNode:
     # Not a closure: Flower's simulation pickles the app for its actors.
     from clients.runs.flower import TrainingNode
 
-    return TrainingNode.open(_settings(settings, device))
+    return TrainingNode(_settings(settings, device))
 
 
 def _settings(path: str | Path, device: str = "cpu") -> Configuration:

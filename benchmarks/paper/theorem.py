@@ -30,7 +30,7 @@ from clients.experiments.rows import StepSizes
 from clients.models.registry import model_named
 from clients.random_streams import named_stream
 from clients.runs.metrics import Quality
-from clients.training.workload import majority_rate
+from clients.training.jobs import majority_rate
 from ledger.protocol import inputs
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError

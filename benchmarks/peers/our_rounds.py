@@ -23,8 +23,8 @@ from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import open_memory_run, open_run
 from clients.training.engine_factory import open_engine
 from clients.training.lockstep.plan import plan
-from clients.training.plain_trainer import LocalTraining, batches
-from clients.training.port import TrainedUpdate, TrainingJob
+from clients.training.plain_trainer import batches
+from clients.training.port import LocalTraining, TrainedUpdate, TrainingJob
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home
 from ledger.storage.blobs import FolderBlobs

@@ -21,9 +21,8 @@ from clients.attacks.updates import (
 from clients.datasets.federated_data import FederatedData, frozen_samples
 from clients.models.model import Model, ParameterVector
 from clients.random_streams import named_stream
-from clients.training.plain_trainer import LocalTraining
-from clients.training.port import TrainingError, TrainingJob
-from clients.training.workload import Workload, as_training_error
+from clients.training.jobs import as_training_error, trainer_of
+from clients.training.port import LocalTraining, TrainingError, TrainingJob, Workload
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules.direction import displacement
@@ -69,7 +68,7 @@ def false_model(  # noqa: PLR0913, PLR0917 - everything that a training needs
     update = np.empty(model.dimension, dtype=np.float32)
     job = TrainingJob(0, named_stream(seed, "false labels").bytes(32))
     with as_training_error():
-        workload.trainer().train(initial, [job], [update])
+        trainer_of(workload).train(initial, [job], [update])
     if not np.isfinite(update).all():
         raise TrainingError("the attackers' model of false labels diverged: lower the rate")
     return initial - update

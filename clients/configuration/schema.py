@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError
 from clients.datasets.registry import DataChoice
 from clients.devices import InstructionSet
 from clients.models.model import Option
-from clients.training.plain_trainer import LocalTraining
+from clients.training.port import LocalTraining
 from clients.training.ray_engine import LOCAL
 from ledger.chain.embedded.evm import fresh_chain_id
 from ledger.claims import EarlyStopRule
@@ -215,7 +215,7 @@ class ModelSection(Section):
 
 
 class TrainingSection(Section):
-    """Training of each client; see `clients.training.plain_trainer.LocalTraining`.
+    """Training of each client; see `clients.training.port.LocalTraining`.
 
     Updates of two paths differ in their last digits, so the choice of "auto" is made when a run is
     prepared, and recorded.

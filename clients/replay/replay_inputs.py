@@ -102,10 +102,7 @@ def of_simulation(recorded: Sequence[tuple[int, TrainingEnvironment]]) -> Enviro
 def of_mailbox(
     mailbox: Mailbox, domain: Domain, registry: Sequence[RegisteredClient]
 ) -> EnvironmentOf:
-    """Return the environments that the clients of a federation stated, signed, in each round.
-
-    A mailbox that cannot be read is read no more.
-    """
+    """Return the environments that clients stated, signed; a mailbox that fails is read no more."""
     is_readable = True
 
     @lru_cache(maxsize=_ROUNDS)
@@ -129,7 +126,7 @@ def of_mailbox(
 def _stated(
     mailbox: Mailbox, domain: Domain, registry: Sequence[RegisteredClient], round_number: int
 ) -> dict[ClientId, TrainingEnvironment]:
-    """Return the statements of a round; of a client with two different ones neither counts."""
+    """Return the statements of a round; two different ones of a client do not count."""
     found: dict[ClientId, set[TrainingEnvironment]] = {}
     for envelope in mailbox.listed(domain, round_number, EnvelopeKind.ENVIRONMENT):
         body, client = envelope.body, envelope.client
@@ -153,11 +150,9 @@ class RecordedUpdate:
 
 @dataclass(frozen=True, slots=True)
 class RoundToRepeat:
-    """An ended round with its updates to be repeated, ascending by client.
+    """An ended round from the model w_t, with its updates to be repeated, ascending by client.
 
-    Attributes:
-        model: digest of w_t.
-        accepted: digests of the payloads that entered the model; none of an abandoned round.
+    The accepted payloads are those that entered the model; an abandoned round has none.
     """
 
     round: int
@@ -181,18 +176,13 @@ class RecordedRun:
 
     @property
     def clients(self) -> tuple[ClientId, ...]:
-        """Clients with an update, ascending."""
         return tuple(sorted({u.client for round_ in self.rounds for u in round_.updates}))
 
 
 def recorded_run(
     history: FoldedHistory, domain: Domain, document: RunDocument, request: ReplayRequest
 ) -> RecordedRun:
-    """Return a run with the chosen updates: each is a commitment that counts.
-
-    A commitment of a dropout or an abandoned round is one too: a repeated update can be compared
-    with it where the payload is missing.
-    """
+    """Return a run with the chosen updates: commitments that count, also of abandoned rounds."""
     newest = history.newest()
     ended = [r for r in history.rounds(1, newest) if r.status is not RoundStatus.OPEN]
     if not ended:
@@ -258,10 +248,9 @@ _MAX_SALT_BYTES = 100
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplayInputs:
-    """Model and samples from which updates are repeated.
+    """Model and samples from which updates are repeated; client i's samples are at index i.
 
     Attributes:
-        data: samples of client i at index i; none of clients without samples here.
         unbound: why a client's samples may not be those that it trained on.
         missing: why the updates of a client cannot be repeated.
     """

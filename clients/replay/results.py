@@ -43,10 +43,8 @@ NOT_COMPARABLE = "not comparable"
 class UpdateDifference:
     """Distance of a repeated update from the recorded one.
 
-    Attributes:
-        relative: of the length of the recorded update; None if that is zero.
-        spread: in units of the median distance of the round's honest updates from their mean; None
-            if there are fewer than two, or all of them are equal.
+    It is relative to the recorded length, and in units of the median distance of the round's honest
+    updates from their mean; None for a division by zero.
     """
 
     relative: float | None
@@ -87,10 +85,8 @@ class ReplayedUpdate:
     Attributes:
         reason: sentence without a full stop; empty for "same".
         recorded: environment that the update's trainer recorded; None if it did not.
-        losses: float32, little-endian, of every repeated local step; None if nothing was trained.
-            They are a secret of the auditor: the witness of an attestation.
-        difference: distance from the recorded update; None if the bits are equal, or there is no
-            recorded update of the model's length.
+        losses: float32, little-endian, of every repeated local step: a secret of the auditor.
+        difference: None if the bits are equal, or there is no recorded update of the right length.
     """
 
     round: int
@@ -153,9 +149,7 @@ class ComparedAttestation:
 class TrainingReplay:
     """Results of all chosen updates, ascending by round and client.
 
-    Attributes:
-        published: number of own attestations that are in the mailbox.
-        unpublished: reason why some own attestations are not there; empty if there is none.
+    It counts the published own attestations, and has the reason why others are unpublished, if any.
     """
 
     domain: Domain
@@ -185,10 +179,7 @@ class TrainingReplay:
         return f"{same} of {total} updates same, {other} other, {not_checkable} not checkable"
 
     def lines(self, *, is_verbose: bool = False) -> Iterator[str]:
-        """Yield the report for people: the numbers, where, and each update that is not the same.
-
-        Updates that were not trained for one reason share a line.
-        """
+        """Yield the report for people; updates not trained for the same reason share a line."""
         yield self.sentence
         if any(update.losses is not None for update in self.updates):
             yield f"repeated with {self.environment}; {self.data}"

@@ -7,6 +7,7 @@ for all of its places, and the bytes of an update do not depend on the other cli
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -78,28 +79,20 @@ def replay_run(
         )
         return TrainingReplay(run.domain, environment, "nothing was trained", missing)
     rows = max(len(round_.updates) for round_ in run.rounds)
-    repetition = _Repetition(
-        request, configuration, inputs, blobs, environment, recorded, log, rows
-    )
     updates: list[ReplayedUpdate] = []
-    try:
+    with closing(
+        _Repetition(request, configuration, inputs, blobs, environment, recorded, log, rows)
+    ) as repetition:
         for round_ in run.rounds:
             for update in repetition.of_round(round_):
                 updates.append(update)
                 on_progress(len(updates), run.updates)
-    finally:
-        repetition.close()
     return TrainingReplay(run.domain, environment, inputs.described, tuple(updates))
 
 
 @dataclass(slots=True, eq=False)
 class _Repetition:
-    """Repeats updates, by an engine that is replaced after the failure of a user's model.
-
-    Attributes:
-        rows: most updates of a round.
-        trained: updates of the newest round.
-    """
+    """Repeats updates, at most so many rows a round; a model's failure replaces the engine."""
 
     request: ReplayRequest
     configuration: Configuration
@@ -113,7 +106,6 @@ class _Repetition:
     engine: Engine | None = None
 
     def of_round(self, round_: RoundToRepeat) -> Iterator[ReplayedUpdate]:
-        """Yield the updates of a round with their verdicts, ascending by client."""
         missing = dict(self.inputs.missing)
         earlier: dict[ClientId, ReplayedUpdate] = {}
         if self.log is not None:
@@ -196,7 +188,6 @@ class _Repetition:
     def _compared(
         self, round_: RoundToRepeat, update: RecordedUpdate, missing: str | None
     ) -> ReplayedUpdate:
-        """Return the verdict on an update, given the reason if it was not trained here."""
         verdict, reason = ReplayVerdict.NOT_CHECKABLE, missing or ""
         losses: bytes | None = None
         difference: UpdateDifference | None = None
@@ -226,7 +217,6 @@ class _Repetition:
         recorded: TrainingEnvironment | None,
         difference: UpdateDifference | None,
     ) -> tuple[ReplayVerdict, str]:
-        """Return the verdict on an update of other bits, and its reason."""
         far = "" if difference is None else f" ({difference})"
         unbound = self.inputs.unbound.get(update.client)
         if unbound is not None:

@@ -23,7 +23,7 @@ from clients.models.model_file import BOUND_FACTS, OPTIONS, StoredModel, bound_f
 from clients.models.registry import MODELS, model_named
 from clients.random_streams import named_stream
 from clients.runs.metrics import training_samples
-from clients.training.workload import evaluate, majority_rate
+from clients.training.jobs import evaluate, majority_rate
 from ledger.io.user_code import user_code
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
@@ -93,12 +93,7 @@ def require_bound_model(document: RunDocument, model: Model) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StoredQuality:
-    """Quality of a stored model on a whole test set; see `Quality` and `majority_rate`.
-
-    Attributes:
-        samples: size of the test set: samples, or tokens with a target.
-        perplexity: of a language task, e^loss; None of others.
-    """
+    """Quality of a stored model on a test set of so many samples or tokens; see `Quality`."""
 
     accuracy: float | None
     loss: float | None
@@ -115,10 +110,7 @@ def quality_of(
     *,
     training_loss: bool = False,
 ) -> StoredQuality:
-    """Return the quality of a stored model on a configuration's data.
-
-    A file names neither data nor model. If there is a run document, they must be its inputs.
-    """
+    """Return the quality of a stored model on a configuration's data, or a run's inputs."""
     name, device, facts = configuration.model.name, configuration.machine.device, stored.facts
 
     def require_fact(fact: str, here: str) -> None:

@@ -16,7 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
-from typing import Annotated, Any, Protocol, Self
+from typing import Annotated, Any, Protocol
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
@@ -31,8 +31,8 @@ from clients.training.port import (
     TrainedUpdate,
     TrainingError,
     TrainingJob,
+    require_jobs,
 )
-from clients.training.workload import require_jobs
 from ledger.io.extras import install_command
 from ledger.protocol import canonical
 from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
@@ -143,10 +143,8 @@ questions to one node, after which it is not asked what it is until it connects 
 _POLL_SECONDS = 0.2
 
 
-class UnansweredMessage(str):
-    """The reason that Flower gives for having no answer to a message."""
-
-    __slots__ = ()
+class UnansweredError(EncodingError):
+    """Flower has no answer to a message, and gives a reason."""
 
 
 class Nodes(Protocol):
@@ -158,7 +156,7 @@ class Nodes(Protocol):
     def send(self, node: int, message: bytes) -> str:
         """Send a message, and return the name under which its answer comes."""
 
-    def answers(self, names: Collection[str]) -> Mapping[str, bytes | UnansweredMessage]:
+    def answers(self, names: Collection[str]) -> Mapping[str, bytes | UnansweredError]:
         """Return the answers that have come, by the name of the message."""
 
 
@@ -176,16 +174,12 @@ class Partitions:
         """Return the number of partitions, once a node has named it."""
         waiting = _Patience()
         while not self._descriptions:
-            if self._describe():
-                break
-            waiting.pause("no SuperNode")
+            if not self._describe():
+                waiting.pause("no SuperNode")
         return next(iter(self._descriptions.values())).partitions
 
     def ask(self, messages: Mapping[int, bytes], accept: Callable[[int, bytes], None]) -> None:
-        """Send a message to each partition, and again where its node is lost.
-
-        `accept` takes a partition and its answer, and raises EncodingError for a wrong one.
-        """
+        """Send a message to each partition, again if its node is lost, until one is accepted."""
         left = dict(messages)
         sent: dict[str, tuple[int, int]] = {}
         failures = dict.fromkeys(messages, 0)
@@ -202,14 +196,15 @@ class Partitions:
             for name, answer in self._nodes.answers(tuple(sent)).items():
                 partition, node = sent.pop(name)
                 waiting.reset()
-                reason = _rejected(partition, answer, accept)
-                if reason is None:
+                try:
+                    accept(partition, _answered(answer))
                     del left[partition]
-                    continue
-                failures[partition] += 1
-                _log.warning("node %d, partition %d: %s", node, partition, reason)
-                if failures[partition] >= MOST_FAILURES:
-                    raise TrainingError(f"SuperNode of partition {partition} failed: {reason}")
+                except EncodingError as error:
+                    failures[partition] += 1
+                    _log.warning("node %d, partition %d: %s", node, partition, error)
+                    if failures[partition] >= MOST_FAILURES:
+                        message = f"SuperNode of partition {partition} failed: {error}"
+                        raise TrainingError(message) from error
             if left:
                 waiting.pause(f"no SuperNode of partition {', '.join(map(str, sorted(left)))}")
 
@@ -255,16 +250,10 @@ class Partitions:
         self._node_of[described.partition] = node
 
 
-def _rejected(
-    partition: int, answer: bytes | UnansweredMessage, accept: Callable[[int, bytes], None]
-) -> str | None:
-    if isinstance(answer, UnansweredMessage):
-        return answer
-    try:
-        accept(partition, answer)
-    except EncodingError as error:
-        return str(error)
-    return None
+def _answered(answer: bytes | UnansweredError) -> bytes:
+    if isinstance(answer, UnansweredError):
+        raise answer
+    return answer
 
 
 class _Patience:
@@ -282,16 +271,13 @@ class _Patience:
         time.sleep(_POLL_SECONDS)
 
 
-def _description(node: int, answer: bytes | UnansweredMessage) -> NodeDescription | None:
+def _description(node: int, answer: bytes | UnansweredError) -> NodeDescription | None:
     """Return the description of a node; None if it was lost before it gave one."""
-    if isinstance(answer, UnansweredMessage):
-        _log.warning("node %d does not describe itself: %s", node, answer)
-        return None
     described: NodeDescription | NodeFailure
     try:
-        described = decode(answer, MAX_OVERHEAD_BYTES, NodeDescription, NodeFailure)
+        described = decode(_answered(answer), MAX_OVERHEAD_BYTES, NodeDescription, NodeFailure)
     except EncodingError as error:
-        _log.warning("node %d sends something else than a description: %s", node, error)
+        _log.warning("node %d does not describe itself: %s", node, error)
         return None
     if isinstance(described, NodeFailure):
         raise TrainingError(f"a SuperNode refuses: {described.sentence}")
@@ -353,7 +339,6 @@ class FlowerEngine(Engine):
         return self._local.evaluate(vector, sets)
 
     def close(self) -> None:
-        """Close the wrapped engine; the nodes are Flower's."""
         self._local.close()
 
     def _trained(self, answer: bytes, jobs: int) -> tuple[bytes, ...]:
@@ -379,21 +364,17 @@ def run_digest(configuration: Configuration) -> Digest:
 class TrainingNode:
     """Trains for a ServerApp that has the same settings."""
 
-    def __init__(self, configuration: Configuration, engine: Engine, dimension: int) -> None:
-        self._run, machine = run_digest(configuration), configuration.machine
-        path = settled_path(configuration)
-        self._environment = environment_here(path, machine.device, machine.isa)
-        self._engine, self._dimension = engine, dimension
-
-    @classmethod
-    def open(cls, configuration: Configuration) -> Self:
+    def __init__(self, configuration: Configuration) -> None:
         """Load data and model of a run, and open an engine in this process."""
         population = populate(configuration)
         configuration = with_training_path(configuration, population)
-        alone = configuration.machine.model_copy(update={"workers": 1})
+        machine, path = configuration.machine, settled_path(configuration)
+        alone = machine.model_copy(update={"workers": 1})
         here = configuration.model_copy(update={"machine": alone})
-        engine = run_engine(here, population.model, population.data, rows=1)
-        return cls(configuration, engine, population.model.dimension)
+        self._run = run_digest(configuration)
+        self._environment = environment_here(path, machine.device, machine.isa)
+        self._engine = run_engine(here, population.model, population.data, rows=1)
+        self._dimension = population.model.dimension
 
     def answer(self, message: bytes, partition: int, partitions: int) -> bytes:
         """Return the answer to untrusted bytes, which may be a reason."""

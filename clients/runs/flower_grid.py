@@ -22,7 +22,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from clients.configuration.loading import checked
 from clients.configuration.schema import Configuration
-from clients.runs.flower import NodeFailure, TrainingNode, UnansweredMessage, encode
+from clients.runs.flower import NodeFailure, TrainingNode, UnansweredError, encode
 from clients.training.port import TrainingError
 from ledger.io.parsing import parse_toml
 from ledger.protocol.errors import CmflError, ConfigurationError, EncodingError
@@ -39,29 +39,23 @@ class GridNodes:
         self._grid = grid
 
     def online(self) -> Collection[int]:
-        try:
+        with _answering():
             return list(self._grid.get_node_ids())
-        except (httpx.HTTPError, RuntimeError) as error:
-            raise TrainingError(_lost(error)) from error
 
     def send(self, node: int, message: bytes) -> str:
-        try:
+        with _answering():
             names = list(self._grid.push_messages([Message(_content(message), node, TRAIN)]))
-        except (httpx.HTTPError, RuntimeError, ValueError) as error:
-            raise TrainingError(_lost(error)) from error
         if len(names) != 1 or not names[0]:
             raise TrainingError(
                 f"Flower's SuperLink does not take a message of {len(message)} bytes to node {node}"
             )
         return str(names[0])
 
-    def answers(self, names: Collection[str]) -> dict[str, bytes | UnansweredMessage]:
+    def answers(self, names: Collection[str]) -> dict[str, bytes | UnansweredError]:
         if not names:
             return {}
-        try:
+        with _answering():
             messages = list(self._grid.pull_messages(names))
-        except (httpx.HTTPError, RuntimeError) as error:
-            raise TrainingError(_lost(error)) from error
         return {message.metadata.reply_to_message_id: _answer(message) for message in messages}
 
 
@@ -84,27 +78,40 @@ def _content(data: bytes) -> RecordDict:
     return RecordDict({_RECORD: ArrayRecord({_RECORD: array})})
 
 
-def _answer(message: Message) -> bytes | UnansweredMessage:
+def _answer(message: Message) -> bytes | UnansweredError:
     if message.has_error():
         error = message.error
-        return UnansweredMessage(f"Flower's error {error.code}: {error.reason or ''!s:.300}")
+        return UnansweredError(f"Flower's error {error.code}: {error.reason or ''!s:.300}")
     try:
         return read_message(message)
     except EncodingError as error:
-        return UnansweredMessage(error)
+        return UnansweredError(str(error))
 
 
-def _lost(error: Exception) -> str:
-    return f"Flower's SuperLink does not answer: {type(error).__name__} {error!s:.200}"
+@contextmanager
+def _answering() -> Iterator[None]:
+    try:
+        yield
+    except (httpx.HTTPError, RuntimeError, ValueError) as error:
+        raise TrainingError(
+            f"Flower's SuperLink does not answer: {type(error).__name__} {error!s:.200}"
+        ) from error
 
 
 def training_app(node: Callable[[Context], TrainingNode]) -> ClientApp:
     """Return the app; `node` opens what answers, given the context of a message."""
 
     def answer(message: Message, context: Context) -> Message:
+        names = (PARTITION_ID_KEY, NUM_PARTITIONS_KEY)
+        partition, count = (context.node_config.get(name) for name in names)
         try:
-            place = _partition(context)
-            answer = node(context).answer(read_message(message), *place)
+            if type(partition) is not int or type(count) is not int or not 0 <= partition < count:
+                raise ConfigurationError(
+                    f"partition-id = {partition!r:.40} of num-partitions = {count!r:.40}: start "
+                    f"each SuperNode with --node-config 'partition-id=0 num-partitions=4', the "
+                    f"first 0 to 3"
+                )
+            answer = node(context).answer(read_message(message), partition, count)
         except CmflError as error:
             answer = encode(NodeFailure(str(error)))
         return reply_to(message, answer)
@@ -112,18 +119,6 @@ def training_app(node: Callable[[Context], TrainingNode]) -> ClientApp:
     app = ClientApp()
     app.train()(answer)
     return app
-
-
-def _partition(context: Context) -> tuple[int, int]:
-    """Return the number of a node, and how many there are."""
-    names = (PARTITION_ID_KEY, NUM_PARTITIONS_KEY)
-    partition, partitions = (context.node_config.get(name) for name in names)
-    if type(partition) is not int or type(partitions) is not int or not 0 <= partition < partitions:
-        raise ConfigurationError(
-            f"partition-id = {partition!r:.40} of num-partitions = {partitions!r:.40}: start each "
-            f"SuperNode with --node-config 'partition-id=0 num-partitions=4', the first 0 to 3"
-        )
-    return partition, partitions
 
 
 _START_SECONDS = 120.0
@@ -170,7 +165,7 @@ def simulated_nodes(configuration: Configuration) -> Iterator[GridNodes]:
 
 @cache
 def _opened(text: str) -> TrainingNode:
-    return TrainingNode.open(checked(parse_toml(text)))
+    return TrainingNode(checked(parse_toml(text)))
 
 
 def _simulate(arguments: dict[str, Any], grids: SimpleQueue[Any]) -> None:

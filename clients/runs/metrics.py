@@ -41,11 +41,7 @@ def client_set(client: int) -> str:
 def measured_sets(
     data: FederatedData, section: EvaluationSection, seed: int, attack: DataAttack | None = None
 ) -> dict[str, Samples]:
-    """Return the sets of samples to evaluate on, by name; none of them is empty.
-
-    These are `TEST`, `TRAINING` and the `client_set` of each client as the section says, and
-    `BACKDOOR` if the attack on training samples has one.
-    """
+    """Return the sets of samples to evaluate on, by name; none of them is empty."""
     test = data.test
     if section.samples is not None:
         if section.samples > len(test.y):
@@ -82,12 +78,11 @@ class Quality:
     """Quality of a model; all None if it was not evaluated.
 
     Attributes:
-        accuracy: share of the test samples, or of tokens with a target, that is classified
-            correctly, in [0, 1]; None also of a regression.
+        accuracy: share of the test samples, or tokens, that is classified correctly, in [0, 1].
         loss: mean cross-entropy or squared error there; None also if it is not finite.
         client_accuracy: on each client's test samples; None for a client without any.
-        backdoor_success: share of the test samples of other classes that are taken for a backdoor's
-            target once they have its trigger; None also without a backdoor.
+        backdoor_success: share of the test samples of other classes that are taken for the target
+            of a backdoor once they have its trigger.
     """
 
     accuracy: float | None = None
@@ -102,11 +97,11 @@ class RoundMetrics(Quality):
     """One round, with the quality of the model after it.
 
     Attributes:
-        head: of the ledger after the round, 0x-hex: it commits to all that was recorded so far.
+        head: of the ledger after the round, 0x-hex.
         decided: False if the round was abandoned; the model is then the one before.
-        trained: S_b, ascending; `malicious_trained` of them attack, and so on.
+        trained: S_b, ascending.
         served: S_c, by places.
-        accepted: S_a, in ranking order; empty if abandoned.
+        accepted: S_a, in ranking order.
         views: in which the aggregation and the election were decided, from 0; None if abandoned.
     """
 
@@ -142,7 +137,6 @@ class ModelGauge:
         return round_number % self.section.every == 0 or round_number == self.rounds
 
     def begin(self, vector: NDArray[np.float32]) -> PendingEvaluation:
-        """Start evaluating a model, shape (d,)."""
         return self.engine.evaluate(vector, tuple(self.sizes))
 
     def quality(self, pending: PendingEvaluation) -> Quality:

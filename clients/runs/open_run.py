@@ -11,13 +11,14 @@ from typing import Any
 from clients.configuration.loading import Owners, as_recorded
 from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import Samples
-from clients.models.model_file import facts_of
+from clients.models.model_file import encode_model, facts_of
 from clients.runs.bound_inputs import require_bound_inputs, require_bound_sources
 from clients.runs.flower import FlowerEngine, Nodes, require_flower
 from clients.runs.metrics import TEST, Measure, ModelGauge, RoundMetrics, measured_sets
 from clients.runs.population import Population, populate, run_document, with_training_path
 from clients.runs.run_folder import (
     RunFolder,
+    line_of,
     require_new,
     require_rows,
     restore_metrics,
@@ -25,8 +26,8 @@ from clients.runs.run_folder import (
 )
 from clients.simulation import SimulatedActors, Simulation
 from clients.training.engine_factory import environment_of_run, require_engine, run_engine
+from clients.training.jobs import majority_rate
 from clients.training.port import Engine
-from clients.training.workload import majority_rate
 from ledger.actors.journal import (
     FileJournal,
     MemoryJournal,
@@ -104,10 +105,7 @@ def prepared(  # noqa: PLR0913, PLR0917 - where to, what, and whose
     disk: Disk = DISK,
     owners: Owners | None = None,
 ) -> Iterator[tuple[Configuration, Population, Manifest]]:
-    """Publish a run's document and first model, deploy its contract, and hold the run's lock.
-
-    The configuration comes back with a chosen training path.
-    """
+    """Publish a run's document and first model, deploy its contract, and hold the run's lock."""
     folder = run_folder(home, name, disk)
     population = populate(configuration, owners)
     configuration = with_training_path(configuration, population)
@@ -148,7 +146,6 @@ def _require_bound(
 
 
 def _settings_of(document: RunDocument) -> tuple[Parameters, dict[str, Any]]:
-    """Return a document's settings without files; `deploy` refuses other ones."""
     settings = dict(document.experiment)
     data = settings.pop("data", {})
     settings.pop("model", None)
@@ -167,9 +164,7 @@ def _sets(configuration: Configuration, population: Population) -> dict[str, Sam
 class OpenedRun:
     """A run; on the memory ledger it has no manifest.
 
-    Attributes:
-        without_row: ended rounds that cannot be evaluated any more, since their model is missing.
-        on_row: called with each new row after it is written.
+    The model of rounds `without_row` is missing. `on_row` gets each new row after it is written.
     """
 
     configuration: Configuration
@@ -188,7 +183,7 @@ class OpenedRun:
         watch = self.stop_watch()
 
         def write(row: RoundMetrics) -> None:
-            self.folder.append_metrics(row)
+            self.folder.disk.append(self.folder.paths.metrics, line_of(row))
             rows.append(row)
             watch.take(row.round, row.accuracy, row.loss)
             if self.on_row is not None:
@@ -202,22 +197,19 @@ class OpenedRun:
                 with suppress(NotServedError):
                     require_rows(self.folder, self.ledger)
             raise
-        self._write_model()
+        # A run that had ended needs no blob for what it has written already.
+        written, state = self.folder.read_model(), self.ledger.state()
+        if written is None or sha256(vector_bytes(written.vector)) != state.model:
+            model = self.population.model
+            facts = facts_of(model.recorded(), model.source, model.frozen_state)
+            facts["head"] = f"0x{state.head.hex()}"
+            data = encode_model(self.simulation.model, model.layout, facts)
+            self.folder.disk.write_whole(self.folder.paths.model, data)
         return rows
 
     def stop_watch(self) -> StopWatch:
         """Return the run's early-stop rule, applied to all rows so far."""
         return stop_after(self.configuration.early_stop.rule(), claimed_rounds(self.folder.paths))
-
-    def _write_model(self) -> None:
-        written = self.folder.read_model()
-        # A run that had ended needs no blob for what it has written already.
-        state = self.ledger.state()
-        if written is None or sha256(vector_bytes(written.vector)) != state.model:
-            model = self.population.model
-            facts = facts_of(model.recorded(), model.source, model.frozen_state)
-            facts["head"] = f"0x{state.head.hex()}"
-            self.folder.write_model(self.simulation.model, model.layout, facts)
 
 
 @contextmanager
@@ -264,16 +256,8 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
                 context = ActorContext(measure.parameters, domain, ledger, blobs, mail, journal)
                 cast = _cast(configuration, population, measure)
                 simulation = Simulation(context, cast, keep, measure.expect, pinned)
-                yield OpenedRun(
-                    configuration,
-                    folder,
-                    manifest,
-                    ledger,
-                    population,
-                    measure,
-                    simulation,
-                    without_row,
-                )
+                run = configuration, folder, manifest, ledger, population, measure, simulation
+                yield OpenedRun(*run, without_row)
             finally:
                 journal.close()
 
@@ -288,10 +272,7 @@ def open_memory_run(
     chain_id: int = DEFAULT_CHAIN_ID,
     watched: Watched | None = None,
 ) -> Iterator[OpenedRun]:
-    """Start a run on the memory ledger: it can be neither audited nor resumed.
-
-    It follows the same rules to the same heads, and leaves configuration, metrics and model behind.
-    """
+    """Start a run on the memory ledger: it has the same heads, but no audit and no resumption."""
     _require_machine(configuration, None)
     population = populate(configuration)
     configuration = with_training_path(configuration, population)
@@ -313,7 +294,6 @@ def open_memory_run(
 
 
 def _require_machine(configuration: Configuration, nodes: Nodes | None) -> None:
-    """Refuse settings with which no engine can be opened; raises ConfigurationError."""
     machine = configuration.machine
     require_engine(machine.device, machine.cluster, machine.isa)
     if machine.engine == "flower" and nodes is None:

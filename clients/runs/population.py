@@ -41,11 +41,10 @@ class Population:
     """Clients of a run; without adversaries among them, no code of attacks or faults is loaded.
 
     Attributes:
-        signers: the key of each client, by ascending address; none of owners from outside.
-        registry: address of each client, and the samples that it declares, index by index.
+        signers: keys by ascending address; none of owners from outside.
+        registry: address of each client, and the samples that it declares.
         initial: w_1, shape (d,).
-        attack: name of the malicious clients' attack on updates, or None.
-        data_attack: their attack on samples, already applied to `data`, or None.
+        data_attack: attack on samples, already applied to `data`.
     """
 
     parameters: Parameters
@@ -65,7 +64,6 @@ class Population:
 
     @property
     def attackers(self) -> Attackers:
-        """The malicious clients, which forge updates."""
         from clients.adversaries.attackers import Attackers  # noqa: PLC0415
         from clients.attacks.updates import AttackParameters  # noqa: PLC0415
 
@@ -90,10 +88,7 @@ class Population:
 
 
 def populate(configuration: Configuration, owners: Owners | None = None) -> Population:
-    """Return the clients of a run: owners with their keys, or simulated ones.
-
-    Keys, data, model and faults come from separate named streams of the run's seed.
-    """
+    """Return owners with their keys, or simulated clients; each part has its own random stream."""
     seed, clients = configuration.seed, configuration.protocol.clients
     if owners is None:
         clean = load_dataset(configuration.data.choice(), clients, named_stream(seed, "data"))

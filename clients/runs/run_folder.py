@@ -8,19 +8,16 @@ round, so that rows reveal a chain that was rolled back or replaced.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from clients.configuration.loading import code_named_in, load_recorded
 from clients.configuration.parsing import plain_values
 from clients.configuration.run_configuration import key_and_value
 from clients.configuration.schema import Configuration
-from clients.models.model_file import StoredModel, encode_model, read_model_file
+from clients.models.model_file import StoredModel, read_model_file
 from ledger.chain.contract.ledger import Manifest, read_run_manifest
 from ledger.chain.ports import ChainRolledBackError
 from ledger.chain.round_ledger import RoundHistory, ends_after
@@ -33,7 +30,6 @@ from ledger.protocol.documents.run import RunDocument, decode_run
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import BlobError, CmflError, ConfigurationError, EncodingError
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
-from ledger.protocol.rules.distance import Layout
 from ledger.protocol.training_replay import TrainingEnvironment, decode_environment
 from ledger.protocol.types import PROTOCOL_VERSION, Digest
 from ledger.storage.blobs import BlobReader, FolderBlobs
@@ -58,9 +54,6 @@ class RunFolder:
     def write_configuration(self, configuration: Configuration) -> None:
         self.disk.write_whole(self.paths.configuration, configuration.to_toml().encode())
 
-    def append_metrics(self, row: RoundMetrics) -> None:
-        self.disk.append(self.paths.metrics, line_of(row))
-
     def metrics_lines(self) -> list[bytes]:
         """Return all lines of the metrics, damaged ones included; none without a file."""
         try:
@@ -71,10 +64,7 @@ class RunFolder:
     def record_environment(
         self, round_number: int, environment: TrainingEnvironment, *, is_begun: bool = False
     ) -> None:
-        """Add the environment that trains from a round on, unless it is the last one's.
-
-        Of a round that has commitments already, it is recorded as unknown.
-        """
+        """Add the environment that trains from a round on, unknown for a round with commitments."""
         recorded = self.environments()
         if not recorded or recorded[-1][1] != environment:
             rows = [*recorded, (round_number, environment)]
@@ -91,13 +81,22 @@ class RunFolder:
             lines = read_file(path, MAX_ENVIRONMENTS_BYTES).splitlines()
         except FileNotFoundError:
             return []
-        return [_environment(path, number, line) for number, line in enumerate(lines, 1)]
-
-    def write_model(
-        self, vector: NDArray[np.float32], layout: Layout, facts: Mapping[str, str] | None = None
-    ) -> None:
-        """Write the model's tensors by name, with facts about them; the vector has shape (d,)."""
-        self.disk.write_whole(self.paths.model, encode_model(vector, layout, facts))
+        recorded = []
+        for number, line in enumerate(lines, 1):
+            try:
+                row = parse_json(line)
+                first = row.pop("round")
+                document = canonical.encode({"version": PROTOCOL_VERSION} | row)
+                recorded.append((first, decode_environment(document)))
+            except (ValueError, TypeError, AttributeError, KeyError, CmflError) as error:
+                raise ConfigurationError(
+                    f"{path}, line {number}: this is no environment"
+                ) from error
+            if type(first) is not int or first < 1:
+                raise ConfigurationError(
+                    f"{path}, line {number}: round must be a whole number from 1"
+                )
+        return recorded
 
     def read_model(self) -> StoredModel | None:
         """Return the model; None if there is no file of it, or a damaged or older one."""
@@ -117,23 +116,10 @@ def line_of(row: RoundMetrics) -> bytes:
     return f"{json.dumps(asdict(row), sort_keys=True, allow_nan=False)}\n".encode()
 
 
-def _environment(path: Path, number: int, line: bytes) -> tuple[int, TrainingEnvironment]:
-    try:
-        row = parse_json(line)
-        first = row.pop("round")
-        environment = decode_environment(canonical.encode({"version": PROTOCOL_VERSION} | row))
-    except (ValueError, TypeError, AttributeError, KeyError, CmflError) as error:
-        raise ConfigurationError(f"{path}, line {number}: this is no environment") from error
-    if type(first) is not int or first < 1:
-        raise ConfigurationError(f"{path}, line {number}: round must be a whole number from 1")
-    return first, environment
-
-
 def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()) -> Configuration:
     """Return the configuration of an existing run, to resume it.
 
-    Settings may be `machine.key=value`, `track.key=value`, and the place of code of the run that is
-    not this program's; all others are fixed.
+    Only `machine`, `track`, and the places of the run's own code may be set.
     """
     folder = run_folder(home, name)
     path = folder.paths.configuration
@@ -189,13 +175,10 @@ def restore_metrics(
     *,
     accept_rollback: bool = False,
 ) -> tuple[int, ...]:
-    """Make the rows agree with the chain: a run may have been killed before it wrote one.
+    """Make the rows agree with the chain; return rounds that cannot be evaluated any more.
 
-    Args:
-        accept_rollback: continue if the chain lacks rounds of the rows; these are set aside.
-
-    Returns:
-        Rounds that cannot be evaluated any more, since their model is missing.
+    A run may have been killed before it wrote a row. With `accept_rollback`, rows of rounds that
+    the chain lacks are set aside.
     """
     ends = ends_after(ledger, 0)
     lines = folder.metrics_lines()

@@ -66,10 +66,7 @@ _MOST_ANSWER_BYTES = 1 << 20
 class ChainPace:
     """Pace of a chain, and times that follow from it.
 
-    Attributes:
-        blocks_of_a_client: length of the window for each active client, all of which may train on
-            one machine.
-        deadline_blocks: between the window's end and the deadline.
+    The window has so many blocks for each active client, since all may train on one machine.
     """
 
     block_seconds: float
@@ -92,10 +89,7 @@ LEAST_WINDOW = 8
 class NetworkSettings:
     """Settings of a test network, whose clients are divided among worker processes.
 
-    Attributes:
-        pace: of the chain; None for the usual one of its kind.
-        anvil: path of the program; None for the one on PATH.
-        serves: whether the audit service runs as well.
+    Without a pace, the chain has the usual one of its kind; without an anvil, the one on PATH.
     """
 
     home: Path
@@ -114,10 +108,7 @@ class NetworkSettings:
 
 
 def fitted_to_pace(values: dict[str, Any], pace: ChainPace) -> Configuration:
-    """Return a configuration with a window, deadline and views that suit a chain, unless given.
-
-    `values` has sections and keys as `plain_values` reads them, and is changed.
-    """
+    """Return a configuration with a window, deadline and views that suit a chain, unless given."""
     set_block_beacon(values)
     protocol = values.get("protocol")
     if not isinstance(protocol, dict):
@@ -155,8 +146,7 @@ class ChainNode:
     def start(self) -> int:
         """Start the node and return its chain id once it answers.
 
-        Until `go`, blocks come with transactions only, one with each, and none at all on anvil
-        after `hold`: no window passes while workers start.
+        Until `go`, a block comes with each transaction, so that no window passes meanwhile.
         """
         arguments: list[object]
         if self.kind is ChainKind.ANVIL:
@@ -183,11 +173,7 @@ class ChainNode:
         return _polled(chain_id, f"the node at {self.url} does not answer")
 
     def hold(self) -> None:
-        """Accept transactions without making blocks until `go`, on a chain with short windows.
-
-        On anvil each transaction would be a block at once: the commitments of the first workers
-        would use up the window of the others.
-        """
+        """Make no blocks until `go`: on anvil early commitments would use up the others' window."""
         if self.kind is ChainKind.ANVIL:
             self.ask("evm_setAutomine", False)
 
@@ -241,11 +227,7 @@ class NetworkPaths:
 class WorkerSlot:
     """A slot, numbered from 0, in which a worker can be started, killed and restarted.
 
-    Attributes:
-        process: the newest one; None before the first start.
-
-    Args:
-        arguments: of each of its workers, except for paths and folder.
+    The arguments are those of each of its workers, except for paths and folder.
     """
 
     def __init__(
@@ -300,12 +282,7 @@ class WorkerSlot:
 
 
 class LocalNetwork:
-    """A test network that runs until its context ends.
-
-    Attributes:
-        home: folder of chain, blobs and the run.
-        store: server of blobs and mail; None for folders.
-    """
+    """A test network that runs until its context ends; without a server its store is a folder."""
 
     entry = ENTRY
     slot = WorkerSlot
@@ -313,7 +290,6 @@ class LocalNetwork:
     def __init__(
         self, settings: NetworkSettings, say: Callable[[str], None] = lambda _: None
     ) -> None:
-        """Prepare a network; `say` is called with a sentence about each step."""
         self.settings, self._say = settings, say
         self.home, self.clients = Home(settings.home), settings.configuration.protocol.clients
         self._open = ExitStack()
@@ -340,7 +316,6 @@ class LocalNetwork:
         self._open.close()
 
     def start_workers(self) -> None:
-        """Start the worker of each slot, and then the blocks."""
         self.node.hold()
         for seat in self.seats:
             seat.start()
@@ -417,7 +392,6 @@ class LocalNetwork:
             self._say(f"service and dashboard at http://127.0.0.1:{port}/dashboard/")
 
     def _deploy(self, chain_id: int) -> None:
-        """Write configuration and keys, pay the clients, and deploy the contract."""
         settings, on_node = self.settings, self._on_node(chain_id)
         file = settings.home / "federation.toml"
         DISK.write_whole(file, settings.configuration.to_toml().encode())

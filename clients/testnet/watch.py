@@ -33,10 +33,9 @@ _MOST_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class WatchedRound:
-    """An ended round, by chain and record.
+    """An ended round, by chain and record; without views it was abandoned.
 
     Attributes:
-        views: in which the two phases were decided; None if it was abandoned, as for `model`.
         late: active clients without a commitment by the closing block.
         unusable: active clients with a commitment, whose payload is not in the record.
         malformed: unusable clients whose payload is not d finite numbers.
@@ -52,7 +51,6 @@ class WatchedRound:
     banned: tuple[ClientId, ...]
     model: Digest | None
     head: Digest
-    commitments: int
     malformed: tuple[ClientId, ...] = ()
     accused: tuple[ClientId, ...] = ()
 
@@ -81,7 +79,7 @@ class RoundWatch:
     def open(self) -> HistoryRound | None:
         """Return the open round so far; None if there is none."""
         try:
-            round_ = self._history().round(self._next)
+            round_ = FoldedHistory.of(self.ledger, self._blobs).round(self._next)
         except ChainError:
             return None
         return round_ if round_ is not None and round_.ended is None else None
@@ -93,7 +91,7 @@ class RoundWatch:
             now_open = self.ledger.state()
             if now_open.round <= self._next and now_open.stage is LedgerStage.OPEN:
                 return None
-            round_ = self._history().round(self._next)
+            round_ = FoldedHistory.of(self.ledger, self._blobs).round(self._next)
         except ChainError:
             return None
         if round_ is None or round_.end is None:
@@ -102,9 +100,6 @@ class RoundWatch:
         watched = self._watched(round_, round_.end.head, now - self._since)
         self._next, self._since = self._next + 1, now
         return watched
-
-    def _history(self) -> FoldedHistory:
-        return FoldedHistory.of(self.ledger, self._blobs)
 
     def _watched(self, round_: HistoryRound, head: Digest, seconds: float) -> WatchedRound:
         documents, decided = read_documents(self._blobs, round_), round_.decided
@@ -125,7 +120,6 @@ class RoundWatch:
             banned=tuple(round_.bans),
             model=None if decided is None else decided.model,
             head=head,
-            commitments=len({mined.block for mined in round_.mined}),
             malformed=tuple(sorted(malformed)),
             accused=tuple(sorted({i.member for i in documents.reported_incidents if i.votes})),
         )
@@ -229,7 +223,6 @@ class NetworkSupervisor:
             self.federation.restart_store()
 
     def _require_few(self, process: CommandProcess, now: float) -> None:
-        """Accept that a process has ended by itself (CommandError: it has ended too often)."""
         before = self._ended[process.name]
         if len(before) == MOST_RESTARTS and now - before[0] < RESTART_SECONDS:
             raise CommandError(

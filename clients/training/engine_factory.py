@@ -23,18 +23,19 @@ from clients.devices import (
     require_cap,
 )
 from clients.models.model import Model, ParameterVector
-from clients.training.plain_trainer import LocalTraining
+from clients.training.jobs import JobRunner, as_training_error, blocks_of_sets, totals_by_set
 from clients.training.pool_engine import PoolEngine
 from clients.training.port import (
     Engine,
+    LocalTraining,
     PendingEvaluation,
     TrainedUpdate,
     TrainingJob,
     TrainingPath,
+    Workload,
 )
 from clients.training.ray_engine import require_reachable
 from clients.training.updates import ResidentUpdates, UpdateMatrix, engine_distances
-from clients.training.workload import JobRunner, Workload, as_training_error, totals_by_set
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payloads import FLOAT32, PayloadForm
 from ledger.protocol.rules.distance import Distances
@@ -71,12 +72,11 @@ class LocalEngine(Engine):
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
         self._workload.require_sets(vector, sets)
         with as_training_error():
-            parts = self._runner.evaluate(vector, sets, slice(None))
-        totals = totals_by_set(len(sets), self._workload.blocks(sets), parts)
+            parts = self._runner.evaluator.parts(vector, sets, slice(None))
+        totals = totals_by_set(len(sets), blocks_of_sets(self._workload, sets), parts)
         return lambda: totals
 
     def close(self) -> None:
-        """Release the memory; updates that are still referenced stay valid."""
         self._updates.close()
 
 
@@ -155,10 +155,8 @@ def open_engine(  # noqa: PLR0913 - what is computed, and seven ways to say how
         workers: 1 for this process; more for as many spawned processes, which live until `close`. A
             script that asks for more, or for a cap, must guard its main part by
             `if __name__ == "__main__"`.
-        cluster: address of a Ray cluster; None for this machine without Ray.
-        isa: cap of the instruction set. One worker, too, is a spawned process, unless this process
-            has started under the same cap.
-        records_losses: whether updates come with the loss of every local step; not on a cluster.
+        cluster: address of a Ray cluster, which records no losses; None for this machine.
+        isa: cap of the instruction set, for which one worker may be a spawned process, too.
     """
     if not 1 <= workers <= MAX_WORKERS:
         raise ConfigurationError(f"machine.workers = {workers}: must be 1 .. {MAX_WORKERS}")
@@ -224,12 +222,20 @@ def environment_here(
     path: TrainingPath, device: str, cap: InstructionSet | None = None
 ) -> TrainingEnvironment:
     """Return the class of updates that an engine of this process trains under its cap."""
+    kind, card = "cpu", device_named(device)
+    if card.type != "cpu":
+        major, minor = torch.cuda.get_device_capability(card)
+        # The memory decides on the size of the chunks, and so on the last digits.
+        versions = f"sm_{major}{minor}, {card_gib(card)} GiB, CUDA {torch.version.cuda}"
+        versions += f", cuDNN {torch.backends.cudnn.version()}"
+        name = torch.cuda.get_device_name(card)[: MAX_ENVIRONMENT_TEXT - len(versions) - 2]
+        kind = f"{name}, {versions}"
     return TrainingEnvironment(
         torch=str(torch.__version__),
         path=path,
         processor=processor_kind(),
         isa=cap or isa_in_force(),
-        device=_device_kind(device_named(device)),
+        device=kind,
         threads=1,  # devices.reproducible: whatever the machine has
     )
 
@@ -249,14 +255,3 @@ def settled_path(configuration: Configuration) -> TrainingPath:
     if path == "auto":
         raise ConfigurationError("the run document leaves training.path open: nothing says how")
     return path
-
-
-def _device_kind(device: torch.device) -> str:
-    if device.type == "cpu":
-        return "cpu"
-    major, minor = torch.cuda.get_device_capability(device)
-    # The memory decides on the size of the chunks, and so on the last digits.
-    versions = f"sm_{major}{minor}, {card_gib(device)} GiB, CUDA {torch.version.cuda}"
-    versions += f", cuDNN {torch.backends.cudnn.version()}"
-    name = torch.cuda.get_device_name(device)[: MAX_ENVIRONMENT_TEXT - len(versions) - 2]
-    return f"{name}, {versions}"

@@ -1,4 +1,4 @@
-"""The settings of local SGD, and its plain path: one client after another, for any module.
+"""The plain path of local SGD: one client after another, for any module.
 
 A client's training is line 3 of Algorithm 3: it takes tau steps of SGD from the global model w_t on
 its own batches, and writes the update Δ = w_t − w_end, a pseudo-gradient. The batch order follows
@@ -11,9 +11,7 @@ on the memory address of its samples.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
 
@@ -21,10 +19,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from clients.datasets.federated_data import Collate, Samples
 from clients.devices import device_named, reproducible
 from clients.models.model import (
-    Model,
     ParameterVector,
     class_shift,
     load_vector,
@@ -33,62 +29,15 @@ from clients.models.model import (
     training_loss,
 )
 from clients.random_streams import permutations
-from clients.training.port import TrainingJob
+from clients.training.port import LocalTraining, TrainingJob, Workload
 from clients.training.updates import ResidentUpdates, update_writer
-from ledger.protocol.errors import ConfigurationError
-
-LARGEST = float(np.finfo(np.float32).max)
-"""Largest rate or weight: steps are computed in float32."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalTraining:
-    """The configuration's section `training` with its rules: plain SGD, tau steps or whole epochs.
-
-    With a proximal term it is FedProx (Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith 2020, Algorithm
-    2): every step descends F_k(w) + mu/2 |w - w_t|^2, and so stays near the global model. With
-    `calibrated` the loss adds `class_shift` to the logits.
-    """
-
-    learning_rate: float
-    batch_size: int
-    local_steps: int | None = None
-    local_epochs: int | None = None
-    proximal: float | None = None
-    calibrated: bool = False
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise ConfigurationError(
-                f"training.learning_rate = {self.learning_rate}: must be above 0"
-            )
-        if self.batch_size < 1:
-            raise ConfigurationError(f"training.batch_size = {self.batch_size}: must be at least 1")
-        lengths = [n for n in (self.local_steps, self.local_epochs) if n is not None]
-        if len(lengths) != 1 or lengths[0] < 1:
-            raise ConfigurationError(
-                f"training.local_steps = {self.local_steps}, training.local_epochs = "
-                f"{self.local_epochs}: exactly one of them must be set, and at least 1"
-            )
-        if self.proximal is not None and not (math.isfinite(self.proximal) and self.proximal > 0):
-            raise ConfigurationError(
-                f"training.proximal = {self.proximal}: must be above 0; without the term, leave "
-                "it out"
-            )
-        for name in ("learning_rate", "proximal"):
-            value = getattr(self, name)
-            if value is not None and value > LARGEST:
-                raise ConfigurationError(
-                    f"training.{name} = {value}: must be at most {LARGEST:g} (float32)"
-                )
 
 
 def batches(seed: bytes, samples: int, settings: LocalTraining) -> Iterator[NDArray[np.int64]]:
     """Yield the sample indices of each SGD step of a client with at least one sample.
 
-    With a number of steps, batches are consecutive slices of an endless sequence of permutations,
-    all of min(batch_size, samples). With epochs, each permutation is cut separately, with a shorter
-    last batch.
+    Steps are slices of an endless sequence of permutations, all of one size. Of an epoch each
+    permutation is cut separately, with a shorter last batch.
     """
     orders = permutations(seed, samples)
     size = min(settings.batch_size, samples)
@@ -105,20 +54,6 @@ def batches(seed: bytes, samples: int, settings: LocalTraining) -> Iterator[NDAr
         remaining = remaining[size:]
 
 
-def step_count(samples: int, settings: LocalTraining) -> int:
-    """Return the number of local steps of a client."""
-    if settings.local_epochs is not None:
-        return settings.local_epochs * math.ceil(samples / settings.batch_size)
-    return settings.local_steps or 0
-
-
-def samples_gone_through(samples: int, settings: LocalTraining) -> int:
-    """Return the number of samples that a training processes, as a measure of its cost."""
-    if settings.local_epochs is not None:
-        return settings.local_epochs * samples
-    return (settings.local_steps or 0) * min(settings.batch_size, samples)
-
-
 Batch = tuple[torch.Tensor, torch.Tensor]
 """Collated inputs and their targets, one row each."""
 
@@ -129,14 +64,14 @@ _ROWS_AT_ONCE = 512
 class CollatedBatches:
     """Batches collated a few steps at a time, without a second copy of the data in memory."""
 
-    def __init__(self, train: Sequence[Samples], collate: Collate, settings: LocalTraining) -> None:
-        self._train, self._collate, self._settings = train, collate, settings
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
 
     def of(self, job: TrainingJob) -> Iterator[Batch]:
-        x, y = self._train[job.client]
-        for group in _grouped(batches(job.seed, len(y), self._settings)):
+        x, y = self._workload.train[job.client]
+        for group in _grouped(batches(job.seed, len(y), self._workload.training)):
             rows = np.concatenate(group)
-            inputs, labels = self._collate(x[rows]), y[rows]
+            inputs, labels = self._workload.collate(x[rows]), y[rows]
             first = 0
             for indices in group:
                 last = first + len(indices)
@@ -147,16 +82,11 @@ class CollatedBatches:
 class ResidentBatches:
     """Batches gathered on a device from samples that were collated once."""
 
-    def __init__(
-        self,
-        train: Sequence[Samples],
-        collate: Collate,
-        settings: LocalTraining,
-        device: torch.device,
-    ) -> None:
+    def __init__(self, workload: Workload, device: torch.device) -> None:
+        collate, train = workload.collate, workload.train
         self._inputs = [torch.tensor(collate(samples.x), device=device) for samples in train]
         self._labels = [torch.tensor(samples.y, device=device) for samples in train]
-        self._settings, self._device = settings, device
+        self._settings, self._device = workload.training, device
 
     def of(self, job: TrainingJob) -> Iterator[Batch]:
         inputs, labels = self._inputs[job.client], self._labels[job.client]
@@ -184,27 +114,19 @@ class PlainTrainer:
 
     chunk = 1
 
-    def __init__(
-        self,
-        model: Model,
-        train: Sequence[Samples],
-        collate: Collate,
-        settings: LocalTraining,
-        device: str,
-        resident: ResidentUpdates | None = None,
-    ) -> None:
-        if settings.calibrated:
+    def __init__(self, workload: Workload, resident: ResidentUpdates | None = None) -> None:
+        model, self._settings, self._train = workload.model, workload.training, workload.train
+        if self._settings.calibrated:
             require_class_labels(model.form.task)
-        self._device, self._settings, self._form = device_named(device), settings, model.form
-        self._train = train
+        self._device, self._form = device_named(workload.device), model.form
         self._module = model.module().to(self._device).train()
         self._parameters = [tensor for _, tensor in trainable(self._module)]
         ends = accumulate((tensor.numel() for tensor in self._parameters), initial=0)
         self._slices = [slice(start, end) for start, end in pairwise(ends)]
         self._batches = (
-            CollatedBatches(train, collate, settings)
+            CollatedBatches(workload)
             if self._device.type == "cpu"
-            else ResidentBatches(train, collate, settings, self._device)
+            else ResidentBatches(workload, self._device)
         )
         self._writer = update_writer(self._device, model.dimension, resident)
 

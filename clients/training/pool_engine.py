@@ -22,6 +22,15 @@ from numpy.typing import NDArray
 from clients.datasets.federated_data import Samples
 from clients.devices import InstructionSet, capped, isa_in_force, worker_devices
 from clients.models.model import ParameterVector
+from clients.training.jobs import (
+    EvaluationBlock,
+    JobQueue,
+    JobRunner,
+    as_training_error,
+    blocks_of_sets,
+    shares,
+    totals_by_set,
+)
 from clients.training.port import (
     Engine,
     Evaluation,
@@ -29,17 +38,9 @@ from clients.training.port import (
     TrainedUpdate,
     TrainingError,
     TrainingJob,
+    Workload,
 )
 from clients.training.updates import ArrayLocation, EncodedRow, SharedBytes, UpdateMatrix, share
-from clients.training.workload import (
-    EvaluationBlock,
-    JobQueue,
-    JobRunner,
-    Workload,
-    as_training_error,
-    shares,
-    totals_by_set,
-)
 from ledger.io.processes import Child, follow_parent, start_child
 from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.rules.distance import Distances
@@ -75,12 +76,7 @@ Task = StartTask | TrainTask | EvaluateTask
 
 @dataclass(frozen=True, slots=True)
 class StartReply:
-    """The worker is ready.
-
-    Attributes:
-        chunk: number of clients that its trainer prefers to take at once.
-        isa: instruction set with which it computes, as an environment class names it.
-    """
+    """The worker is ready: its trainer prefers a chunk of clients, and computes with this set."""
 
     chunk: int
     isa: str
@@ -94,10 +90,7 @@ Reply = StartReply | list[EncodedRow] | list[Evaluation] | TrainingError
 class SharedState:
     """The workload of an engine with workers, and all shared memory.
 
-    Attributes:
-        bare: the workload without its samples.
-        places: of inputs and labels, client by client and then set by set.
-        parameters: see `START` and `MEASURED`.
+    The places are those of inputs and labels, client by client and then set by set.
     """
 
     bare: Workload
@@ -133,7 +126,6 @@ class SharedState:
         return replace(self.bare, train=tuple(samples[:clients]), sets=sets)
 
     def vector(self, which: int) -> NDArray[np.float32]:
-        """Return one of the two vectors, for reading or writing."""
         vector: NDArray[np.float32] = self.parameters.rows(2)[which]
         return vector
 
@@ -184,7 +176,7 @@ class TaskRunner:
                 start = shared.vector(START)
                 return self._runner.train(start, jobs, rows, places, hashes_meanwhile=is_on_card)
             case EvaluateTask(sets, chosen):
-                return self._runner.evaluate(shared.vector(MEASURED), sets, chosen)
+                return self._runner.evaluator.parts(shared.vector(MEASURED), sets, chosen)
 
 
 _EXIT_SECONDS = 5.0
@@ -213,48 +205,9 @@ class WorkerHandle:
     def hand(self, task: Task) -> None:
         """Send a task, to be done after all earlier ones."""
         self.tasks.append(task)
-        # If the worker has ended, `answers` reports its last answer or its exit code.
+        # If the worker has ended, `_answers` reports its last answer or its exit code.
         with suppress(OSError):
             self.child.connection.send(task)
-
-
-class WorkerGroup:
-    """Worker processes, which start under a cap of the instruction set and live until `close`."""
-
-    def __init__(
-        self, shared: SharedState, devices: Sequence[str], isa: InstructionSet | None = None
-    ) -> None:
-        self.workers: list[WorkerHandle] = []
-        try:
-            with capped(isa):
-                for device in devices:
-                    own = replace(shared, bare=replace(shared.bare, device=device))
-                    child = start_child(work, own, environment=_ENVIRONMENT)
-                    self.workers.append(WorkerHandle(child, deque([StartTask()])))
-        except BaseException:
-            self.close()
-            raise
-
-    def answers(self) -> Iterator[tuple[WorkerHandle, Task, Any]]:
-        """Wait for workers, and yield their answers, at least one."""
-        by_connection = {worker.child.connection: worker for worker in self.workers}
-        for ready in wait(list(by_connection)):
-            worker = by_connection[ready]  # type: ignore[index]  # only these were waited for
-            try:
-                reply = worker.child.connection.recv()
-            except (EOFError, OSError) as error:
-                raise TrainingError(_exit_message(worker)) from error
-            if isinstance(reply, TrainingError):
-                raise reply
-            yield worker, worker.tasks.popleft(), reply
-
-    def close(self) -> None:
-        """End the workers, whatever they are doing, and wait for them."""
-        for worker in self.workers:
-            worker.child.process.terminate()
-        for worker in self.workers:
-            worker.child.close(_EXIT_SECONDS)
-        self.workers = []
 
 
 def _exit_message(worker: WorkerHandle) -> str:
@@ -268,10 +221,7 @@ def _exit_message(worker: WorkerHandle) -> str:
 
 
 class PoolEngine(Engine):
-    """Trains and evaluates in worker processes that share this process's memory.
-
-    Not safe to share between threads, except for `distances`.
-    """
+    """An engine of worker processes; only its `distances` may be shared between threads."""
 
     def __init__(
         self,
@@ -286,23 +236,44 @@ class PoolEngine(Engine):
         self._chunk: int | None = None
         self._started = 0
         self._evaluation: RunningEvaluation | None = None
-        self._group = WorkerGroup(self._shared, worker_devices(workload.device, workers), isa)
-        if isa is not None:
-            with self._closing_on_failure():
-                while self._started < workers:
-                    self._answers()
+        self._workers: list[WorkerHandle] = []
+        try:
+            with capped(isa):
+                for device in worker_devices(workload.device, workers):
+                    own = replace(self._shared, bare=replace(self._shared.bare, device=device))
+                    child = start_child(work, own, environment=_ENVIRONMENT)
+                    self._workers.append(WorkerHandle(child, deque([StartTask()])))
+            while isa is not None and self._started < workers:
+                self._answers()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def processes(self) -> tuple[int, ...]:
         """Process ids of the workers; empty after they have ended."""
-        return tuple(worker.child.pid for worker in self._group.workers)
+        return tuple(worker.child.pid for worker in self._workers)
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
         self._workload.require_jobs(start, jobs)
+        results: dict[int, EncodedRow] = {}
         with self._closing_on_failure():
             self._shared.updates.rows(len(jobs))
             self._shared.vector(START)[...] = start
-            encoded = self._encoded(jobs)
+            while self._chunk is None:
+                self._answers()
+            queue = JobQueue(self._workload.costs(jobs), len(self._workers), self._chunk)
+            free = self._workers
+            while len(results) < len(jobs):
+                for worker in free:
+                    if taken := queue.take():
+                        chosen = tuple(jobs[index] for index in taken)
+                        worker.hand(TrainTask(len(jobs), tuple(taken), chosen))
+                free = []
+                for worker, task, rows in self._answers():
+                    results.update(zip(task.places, rows, strict=True))
+                    free.append(worker)
+        encoded = [results[index] for index in range(len(jobs))]
         return self._shared.updates.updates(jobs, encoded)
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
@@ -311,9 +282,10 @@ class PoolEngine(Engine):
             if self._evaluation is not None:
                 self._finish(self._evaluation)  # its vector is still being read
             self._shared.vector(MEASURED)[...] = vector
-            blocks, workers = self._workload.blocks(sets), self._group.workers
+            blocks = blocks_of_sets(self._workload, sets)
             evaluation = self._evaluation = RunningEvaluation(len(sets), blocks)
-            for worker, chosen in zip(workers, shares(blocks, len(workers)), strict=True):
+            parts = shares(blocks, len(self._workers))
+            for worker, chosen in zip(self._workers, parts, strict=True):
                 if chosen.start < chosen.stop:
                     worker.hand(EvaluateTask(tuple(sets), chosen))
 
@@ -326,38 +298,23 @@ class PoolEngine(Engine):
         return result
 
     def close(self) -> None:
-        """End the workers, whatever they are doing, and release the memory."""
-        self._group.close()
+        for worker in self._workers:
+            worker.child.process.terminate()
+        for worker in self._workers:
+            worker.child.close(_EXIT_SECONDS)
+        self._workers = []
         self._shared.close()
 
     @contextmanager
     def _closing_on_failure(self) -> Iterator[None]:
         """End the workers after an error: they might go on with their tasks."""
-        if not self._group.workers:
+        if not self._workers:
             raise TrainingError("the engine is closed: its workers have ended")
         try:
             yield
         except BaseException:
             self.close()
             raise
-
-    def _encoded(self, jobs: Sequence[TrainingJob]) -> list[EncodedRow]:
-        """Let the workers train, and return each update's payload in the matrix."""
-        while self._chunk is None:
-            self._answers()
-        queue = JobQueue(self._workload.costs(jobs), len(self._group.workers), self._chunk)
-        results: dict[int, EncodedRow] = {}
-        free = self._group.workers
-        while len(results) < len(jobs):
-            for worker in free:
-                if taken := queue.take():
-                    chosen = tuple(jobs[index] for index in taken)
-                    worker.hand(TrainTask(len(jobs), tuple(taken), chosen))
-            free = []
-            for worker, task, rows in self._answers():
-                results.update(zip(task.places, rows, strict=True))
-                free.append(worker)
-        return [results[index] for index in range(len(jobs))]
 
     def _finish(self, evaluation: RunningEvaluation) -> None:
         while not evaluation.is_finished:
@@ -366,7 +323,16 @@ class PoolEngine(Engine):
     def _answers(self) -> list[tuple[WorkerHandle, TrainTask, Any]]:
         """Wait for answers; return those to training, and process the others."""
         trained: list[tuple[WorkerHandle, TrainTask, Any]] = []
-        for worker, task, reply in self._group.answers():
+        by_connection = {worker.child.connection: worker for worker in self._workers}
+        for ready in wait(list(by_connection)):
+            worker = by_connection[ready]  # type: ignore[index]  # only these were waited for
+            try:
+                reply = worker.child.connection.recv()
+            except (EOFError, OSError) as error:
+                raise TrainingError(_exit_message(worker)) from error
+            task = worker.tasks.popleft()
+            if isinstance(reply, TrainingError):
+                raise reply
             if isinstance(reply, StartReply):
                 self._chunk = reply.chunk
                 self._started += 1
@@ -398,6 +364,5 @@ class RunningEvaluation:
         self._parts.update(zip(range(len(self._blocks))[chosen], parts, strict=True))
 
     def totals(self) -> tuple[Evaluation, ...]:
-        """Return one evaluation of each set, in order."""
         parts = [self._parts[index] for index in range(len(self._blocks))]
         return totals_by_set(self._sets, self._blocks, parts)

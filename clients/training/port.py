@@ -1,27 +1,27 @@
-"""The port of engines: the arithmetic that a run needs.
+"""The port of engines: the work that a run has, and the arithmetic that it needs.
 
-Every engine guarantees: with the same torch build on the same kind of processor, an update has the
-same bytes whatever the number of workers, their chunks, the machine and the other jobs. Therefore a
-client is the unit of work, it is trained with one intra-op thread, its batch order follows from the
-job's seed alone, and updates are returned in the order of the jobs.
+With the same torch build on the same kind of processor, an update has the same bytes whatever the
+workers, chunks, machine and other jobs: a client is trained with one intra-op thread, and its batch
+order follows from the job's seed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.protocol.errors import CmflError
+from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.payloads import FLOAT32, Payload, PayloadForm
 from ledger.protocol.rules.distance import Distances
 
 if TYPE_CHECKING:
-    from clients.models.model import ParameterVector
+    from clients.datasets.federated_data import Collate, Samples
+    from clients.models.model import Model, ParameterVector
 
 
 TrainingPath = Literal["plain", "lockstep"]
@@ -40,12 +40,122 @@ class TrainingJob:
     seed: bytes
 
 
+LARGEST = float(np.finfo(np.float32).max)
+"""Largest rate or weight: steps are computed in float32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalTraining:
+    """The configuration's section `training` with its rules: plain SGD, tau steps or whole epochs.
+
+    With a proximal term it is FedProx (Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith 2020, Algorithm
+    2): every step descends F_k(w) + mu/2 |w - w_t|^2, and so stays near the global model. With
+    `calibrated` the loss adds `class_shift` to the logits.
+    """
+
+    learning_rate: float
+    batch_size: int
+    local_steps: int | None = None
+    local_epochs: int | None = None
+    proximal: float | None = None
+    calibrated: bool = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise ConfigurationError(
+                f"training.learning_rate = {self.learning_rate}: must be above 0"
+            )
+        if self.batch_size < 1:
+            raise ConfigurationError(f"training.batch_size = {self.batch_size}: must be at least 1")
+        lengths = [n for n in (self.local_steps, self.local_epochs) if n is not None]
+        if len(lengths) != 1 or lengths[0] < 1:
+            raise ConfigurationError(
+                f"training.local_steps = {self.local_steps}, training.local_epochs = "
+                f"{self.local_epochs}: exactly one of them must be set, and at least 1"
+            )
+        if self.proximal is not None and not (math.isfinite(self.proximal) and self.proximal > 0):
+            raise ConfigurationError(
+                f"training.proximal = {self.proximal}: must be above 0; without the term, leave "
+                "it out"
+            )
+        for name in ("learning_rate", "proximal"):
+            value = getattr(self, name)
+            if value is not None and value > LARGEST:
+                raise ConfigurationError(
+                    f"training.{name} = {value}: must be at most {LARGEST:g} (float32)"
+                )
+
+    def steps(self, samples: int) -> int:
+        """Return the number of local steps of a client with so many samples."""
+        if self.local_epochs is not None:
+            return self.local_epochs * math.ceil(samples / self.batch_size)
+        return self.local_steps or 0
+
+    def samples_gone_through(self, samples: int) -> int:
+        """Return how many samples a training processes, as a measure of its cost."""
+        if self.local_epochs is not None:
+            return self.local_epochs * samples
+        return (self.local_steps or 0) * min(self.batch_size, samples)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workload:
+    """Everything that a process needs for training and evaluation.
+
+    Attributes:
+        sizes: number of training samples of all clients of the run; None if all are in `train`.
+        records_losses: whether updates come with the loss of every local step.
+    """
+
+    model: Model
+    train: Sequence[Samples]
+    sets: Mapping[str, Samples]
+    collate: Collate
+    training: LocalTraining
+    device: str
+    path: TrainingPath
+    sizes: tuple[int, ...] | None = None
+    records_losses: bool = False
+    form: PayloadForm = FLOAT32
+
+    def costs(self, jobs: Sequence[TrainingJob]) -> list[int]:
+        sizes = (len(self.train[job.client].y) for job in jobs)
+        return [self.training.samples_gone_through(size) for size in sizes]
+
+    def require_jobs(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> None:
+        require_jobs(start, jobs, self.model.dimension, len(self.train))
+
+    def require_sets(self, vector: ParameterVector, sets: Sequence[str]) -> None:
+        _require_vector("vector", vector, self.model.dimension)
+        for name in sets:
+            if name not in self.sets:
+                raise ValueError(f"no set of samples {name!r}; there are {', '.join(self.sets)}")
+
+
+def require_jobs(
+    start: ParameterVector, jobs: Sequence[TrainingJob], dimension: int, clients: int
+) -> None:
+    """Validate the arguments of a training of some clients; raises ValueError."""
+    _require_vector("start", start, dimension)
+    for job in jobs:
+        if not 0 <= job.client < clients:
+            raise ValueError(f"client {job.client} of {clients}")
+        if len(job.seed) != 32:
+            raise ValueError(f"seed of {len(job.seed)} bytes for client {job.client}")
+    if len({job.client for job in jobs}) < len(jobs):
+        raise ValueError("two jobs of one client in the same call")
+
+
+def _require_vector(what: str, vector: ParameterVector, d: int) -> None:
+    if vector.shape != (d,) or vector.dtype != np.float32:
+        raise ValueError(f"{what}: {vector.dtype} {vector.shape}, not float32 ({d},)")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainedUpdate:
     """An update in the engine's memory, which the next training overwrites.
 
     Attributes:
-        payload: its bytes in the run's form, and their digest.
         losses: float32, little-endian, of every local step; None if they are not recorded.
         numbers: the payload's numbers, or the trained ones if its form cannot hold them, shape
             (d,); None if the payload's bytes are the float32 numbers themselves.
@@ -83,12 +193,10 @@ class TrainedUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Quality of a parameter vector on some samples.
+    """Quality of a parameter vector on some samples, or on their tokens with a target.
 
-    Attributes:
-        correct: number of samples, or of tokens, classified correctly; None of a regression.
-        loss: sum of their cross-entropies or squared errors; not finite if the parameters are not.
-        samples: number of samples, or of tokens with a target.
+    The loss is the sum of cross-entropies or squared errors, and may not be finite. Nothing is
+    correct of a regression: None.
     """
 
     correct: int | None
@@ -108,7 +216,7 @@ class Evaluation:
 
 
 class UpdateTrainer(Protocol):
-    """Trains clients in one process; engines are built on it."""
+    """Trains clients in one process, preferably a chunk of them in a call."""
 
     chunk: int
 
@@ -120,41 +228,30 @@ class UpdateTrainer(Protocol):
         losses: Sequence[NDArray[np.float32]] | None = None,
         written: Callable[[int], None] | None = None,
     ) -> None:
-        """Write the update of every job into its row.
+        """Write the update of every job from w_t into its row, shape (d,).
 
         Args:
-            start: the global model w_t, shape (d,).
-            rows: destination of each update, each of shape (d,).
-            losses: destination of the training loss of every local step of each job, each of shape
-                (steps,); None to compute none. The updates are the same either way.
+            losses: destination of the loss of every local step of each job, shape (steps,).
             written: called with the index of each row that is complete, while others are trained.
         """
 
 
 PendingEvaluation: TypeAlias = Callable[[], tuple[Evaluation, ...]]
-"""Waits for the end of an evaluation, and returns one of each requested set, in order.
-
-It raises TrainingError if a worker ended early.
-"""
+"""Waits for the end of an evaluation, and returns one of each set (TrainingError: it failed)."""
 
 
 class Engine(Protocol):
     """The arithmetic of a run. A context manager: leaving it ends its workers.
 
     A TrainingError says that a worker ended early, or that the model failed; a ValueError that the
-    arguments are not those of the run.
-
-    Attributes:
-        distances: counterpart of `plain_distances`, equal within each rule's tolerance.
+    arguments are not those of the run. `distances` equal `plain_distances` within each rule's
+    tolerance.
     """
 
     distances: Distances
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
-        """Return the update of every job from the global model w_t, shape (d,).
-
-        Updates of the previous call are overwritten.
-        """
+        """Return the update of every job from w_t, shape (d,), in memory of the previous ones."""
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
         """Start to evaluate a parameter vector, shape (d,), in parallel with the caller."""

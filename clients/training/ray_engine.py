@@ -19,6 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.models.model import ParameterVector
+from clients.training.jobs import (
+    Evaluator,
+    JobQueue,
+    as_training_error,
+    blocks_of_sets,
+    shares,
+    totals_by_set,
+    trainer_of,
+)
 from clients.training.port import (
     Engine,
     Evaluation,
@@ -27,14 +36,7 @@ from clients.training.port import (
     TrainingError,
     TrainingJob,
     UpdateTrainer,
-)
-from clients.training.workload import (
-    Evaluator,
-    JobQueue,
     Workload,
-    as_training_error,
-    shares,
-    totals_by_set,
 )
 from ledger.io.extras import require_extra
 from ledger.protocol.errors import CmflError, ConfigurationError
@@ -76,10 +78,9 @@ _START_SECONDS = 120.0
 
 
 class RayEngine(Engine):
-    """Trains and evaluates on a Ray cluster, with this process as driver.
+    """Trains and evaluates on a Ray cluster; each actor has a core, and a card or part of one.
 
-    Every node needs the same code and, for a user's model, the same file. Each actor has one core,
-    and on CUDA a card or an equal share of one. A cluster at "local" ends with this engine.
+    Every node needs the same code and files of a user's model.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class RayEngine(Engine):
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
         self._workload.require_sets(vector, sets)
-        blocks = self._workload.blocks(sets)
+        blocks = blocks_of_sets(self._workload, sets)
         sent, names = self._ray.put(vector), tuple(sets)
         parts = [part for part in shares(blocks, self._size) if part.start < part.stop]
         tasks = [_remote("evaluate", sent, names, part) for part in parts]
@@ -229,10 +230,7 @@ def _remote(method: str, *arguments: Any) -> Callable[[Any], Any]:
 
 
 class _Actor:
-    """A Ray actor on one core, with its own trainer and evaluator.
-
-    Its device is named here: Ray shows it the card that it was given as the only one.
-    """
+    """A Ray actor on one core; Ray shows it the card that it was given as the only one."""
 
     _trainer: UpdateTrainer
     _evaluator: Evaluator
@@ -242,7 +240,7 @@ class _Actor:
 
     def ready(self) -> None:
         with as_training_error():
-            self._trainer = self._workload.trainer()
+            self._trainer = trainer_of(self._workload)
             self._evaluator = Evaluator(self._workload)
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[NDArray[np.uint8]]:

@@ -38,10 +38,7 @@ _ITEM_BYTES = 4
 
 
 class SharedBytes:
-    """A growing piece of memory that is used only when it is written.
-
-    It can be passed only to a process that is being started.
-    """
+    """A growing piece of memory that can be passed only to a process that is being started."""
 
     def __init__(self, size: int) -> None:
         if hasattr(os, "memfd_create"):
@@ -54,7 +51,7 @@ class SharedBytes:
         self.require(size)
 
     def require(self, size: int) -> None:
-        """Grow to at least `size` bytes; earlier mappings stay valid."""
+        """Grow to at least so many bytes; earlier mappings stay valid."""
         size = max(size, mmap.PAGESIZE)
         if size > self._size:
             # Another process may have grown it already.
@@ -135,10 +132,7 @@ class UpdateMatrix:
         return self._memory.array(ArrayLocation(0, _DTYPE, (count, self._dimension)))
 
     def encode(self, count: int, index: int) -> EncodedRow:
-        """Write a row's payload, of `count` rows; the row becomes what its payload says.
-
-        A row with a number that the form cannot hold stays as it is, with a malformed payload.
-        """
+        """Write the payload of one of `count` rows, and round the row to it if it is usable."""
         row = self.rows(count)[index]
         if self._encoded is None:
             return EncodedRow(payload_of(row).digest, row.nbytes)
@@ -154,26 +148,24 @@ class UpdateMatrix:
         self, jobs: Sequence[TrainingJob], encoded: Sequence[EncodedRow]
     ) -> list[TrainedUpdate]:
         """Return the first rows as the updates of as many jobs, without copying."""
-        return [
-            self._update(len(jobs), index, row, job.client)
-            for index, (job, row) in enumerate(zip(jobs, encoded, strict=True))
-        ]
+        rows, updates = self.rows(len(jobs)), []
+        usable_size = self._form.size(self._dimension)
+        for index, (job, has) in enumerate(zip(jobs, encoded, strict=True)):
+            row, numbers = rows[index], None
+            row.flags.writeable = False
+            payload = payload_of(row, has.digest)
+            if self._encoded is not None:
+                data = self._payloads(len(jobs), self._encoded)[index, : has.size].data.toreadonly()
+                payload = Payload(data, has.digest, row if has.size == usable_size else None)
+                numbers = row
+            updates.append(TrainedUpdate(job.client, payload, has.losses, numbers))
+        return updates
 
     def close(self) -> None:
         """Release the memory; rows stay valid while they are referenced."""
         self._memory.close()
         if self._encoded is not None:
             self._encoded.close()
-
-    def _update(self, count: int, index: int, encoded: EncodedRow, client: int) -> TrainedUpdate:
-        row = self.rows(count)[index]
-        row.flags.writeable = False
-        if self._encoded is None:
-            return TrainedUpdate(client, payload_of(row, encoded.digest), encoded.losses)
-        data = self._payloads(count, self._encoded)[index, : encoded.size].data.toreadonly()
-        is_usable = encoded.size == self._form.size(self._dimension)
-        payload = Payload(data, encoded.digest, row if is_usable else None)
-        return TrainedUpdate(client, payload, encoded.losses, row)
 
     def _payloads(self, count: int, memory: SharedBytes) -> NDArray[np.uint8]:
         return memory.array(ArrayLocation(0, "u1", (count, self._form.size(self._dimension))))
@@ -188,8 +180,6 @@ def payload_of(row: NDArray[np.float32], digest: Digest | None = None) -> Payloa
 THREADED_BYTES = 1 << 18
 """Least size of an update that is hashed in a thread: it takes longer than the hand-over."""
 
-_MOST_THREADS = 8
-
 
 class RowPayloads:
     """Payloads of some rows of a matrix, each begun when its row is complete. A context manager."""
@@ -203,7 +193,7 @@ class RowPayloads:
         if count > 0 and matrix.rows(count)[0].nbytes >= THREADED_BYTES:
             # One core trains an update in ten times the time of its hash; a card trains several in
             # the time of one hash.
-            threads = 1 if device == "cpu" else min(_MOST_THREADS, usable_cores())
+            threads = 1 if device == "cpu" else min(8, usable_cores())
             self._pool = ThreadPoolExecutor(threads, thread_name_prefix="hashing")
 
     def begin(self, index: int) -> None:
@@ -213,11 +203,10 @@ class RowPayloads:
             self._begun[place] = self._pool.submit(self._matrix.encode, self._count, place)
 
     def result(self) -> list[EncodedRow]:
-        """Return the payload of every row, in order; those not begun are encoded here."""
+        """Return the payload of every row, in order; the others are encoded here."""
+        begun, matrix = self._begun, self._matrix
         return [
-            self._begun[place].result()
-            if place in self._begun
-            else self._matrix.encode(self._count, place)
+            begun[place].result() if place in begun else matrix.encode(self._count, place)
             for place in self._places
         ]
 
@@ -230,17 +219,13 @@ class RowPayloads:
 
 
 _LINE = 128
-"""Numbers in 512 bytes, torch's alignment on CUDA: a kernel may sum in another order at another
-alignment, and the bytes of an update would depend on its row."""
+"""Numbers in 512 bytes, torch's alignment on CUDA: the order of a sum may depend on it."""
 
 
 class ResidentUpdates:
-    """Updates on a device, found by the rows of this machine's memory that hold the same numbers.
+    """Updates on a device, found by their rows in memory, which must stay unchanged.
 
-    A row must stay unchanged until the next training; engines hand out read-only views.
-
-    Args:
-        most_bytes: that they may take; None for half of the card's memory.
+    They take `most_bytes`, or half of the card's memory.
     """
 
     def __init__(self, device: torch.device, dimension: int, most_bytes: int | None = None) -> None:
@@ -265,7 +250,6 @@ class ResidentUpdates:
         return None if self._matrix is None else self._matrix[:count, : self._dimension]
 
     def add(self, place: int, row: NDArray[np.float32]) -> None:
-        """Note that a row has the numbers of the update at a place."""
         self._places[_address(row)] = place
 
     def place_of(self, update: NDArray[np.float32]) -> int | None:
@@ -273,7 +257,6 @@ class ResidentUpdates:
         return self._places.get(_address(update)) if len(update) == self._dimension else None
 
     def columns(self, places: torch.Tensor, start: int, stop: int) -> torch.Tensor:
-        """Return the numbers [start, stop) of the updates at some places, one row each."""
         assert self._matrix is not None, "a place was returned"
         return self._matrix[:, start:stop].index_select(0, places)
 
@@ -284,14 +267,11 @@ def _address(row: NDArray[np.float32]) -> int:
 
 
 Rows = Sequence[NDArray[np.float32]]
-"""Destination of each update, each of shape (d,)."""
-
 Written = Callable[[int], None]
 """Called with the index of each row that is complete, in any thread."""
 
 _BUFFERS = 4
-"""Updates on their way, each with a thread. On an H100's host one thread copied 10 GB/s, a fifth of
-what came down."""
+"""Updates on their way: on an H100's host one thread copied a fifth of what came down."""
 
 
 def update_writer(
@@ -322,11 +302,9 @@ class InPlaceWriter:
 
 
 class DownloadWriter:
-    """Copies updates from a device through some buffers, in parallel with it.
+    """Copies updates from a device through some pinned buffers, each with a thread.
 
-    A card computes an update much faster than one thread moves its numbers. Each comes down into
-    one of a few pinned buffers, and a thread copies it to its row while others are trained. The
-    processor as device is for tests.
+    A card computes an update much faster than one thread moves it.
     """
 
     _rows: Rows
@@ -345,14 +323,12 @@ class DownloadWriter:
         self._pool = ThreadPoolExecutor(_BUFFERS, thread_name_prefix="copying")
 
     def begin(self, rows: Rows, written: Written | None) -> None:
-        """Begin a call; what is left of one that has failed is over before."""
-        wait(filter(None, self._copies))
+        wait(filter(None, self._copies))  # of a call that has failed
         self._copies = [None] * _BUFFERS
         self._rows, self._written = rows, written
         self._kept = None if self._resident is None else self._resident.reserve(len(rows))
 
     def write(self, place: int, form: Callable[[torch.Tensor], None]) -> None:
-        """Form an update on the device and start to copy it."""
         buffer, self._next = self._next, (self._next + 1) % _BUFFERS
         copy = self._copies[buffer]
         if copy is not None:
@@ -385,8 +361,7 @@ BLOCK = 1 << 16
 """Numbers of an update that are brought together at once."""
 
 SLICE = 1 << 13
-"""Numbers of an update in one sum; all sums of a pair are added in order. Those of 355 updates are
-22 MiB in float64, less than an H100's cache."""
+"""Numbers of an update in one sum: those of 355 updates fit into an H100's cache."""
 
 _DIRECT = "donot_use_mm_for_euclid_dist"
 """torch's name for differences instead of the Gram form."""
@@ -395,10 +370,7 @@ _DIRECT = "donot_use_mm_for_euclid_dist"
 def engine_distances(
     device: str, threads: int = 1, resident: ResidentUpdates | None = None
 ) -> Distances:
-    """Return the counterpart of `plain_distances` on a device, equal within each rule's tolerance.
-
-    On the processor it uses so many cores, on a GPU the updates that are there already.
-    """
+    """Return the counterpart of `plain_distances` on a device, equal within rule tolerances."""
     torch_device = device_named(device)
     if torch_device.type == "cpu":
         return fast_distances(threads)
@@ -406,10 +378,7 @@ def engine_distances(
 
 
 def torch_distances(device: torch.device, resident: ResidentUpdates | None = None) -> Distances:
-    """Return a function that computes all distances of a round by torch.
-
-    The processor as device is for tests: compiled distances are faster there.
-    """
+    """Return a function that computes all distances of a round by torch."""
     distances = distances_by(partial(TorchSquares, device, resident))
 
     def compute(
@@ -440,7 +409,6 @@ class TorchSquares:
         updates: Sequence[NDArray[np.float32]],
         members: Sequence[int],
     ) -> None:
-        """Store the updates Δ of every client, each of shape (d,), without copying."""
         self._device, self._members, self._resident = device, members, resident
         self._clients, self._dimension = len(updates), len(updates[0])
         places = [None if resident is None else resident.place_of(update) for update in updates]

@@ -37,7 +37,7 @@ from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import ClientId, Domain
-from ledger.storage.blobs import Location, LocationKind, parse_locations
+from ledger.storage.blobs import LocationKind, parse_locations
 from ledger.storage.http import UploadSigner
 from ledger.storage.opening import folder_at, mailbox_at, store_at
 
@@ -53,10 +53,7 @@ class FinalityLag:
     newest: Block
 
     def closed_too_early(self, window: int) -> str | None:
-        """Return advice if a worker would see each round after its window of blocks; else None.
-
-        Such a worker never trains for any client, and no error ever shows that.
-        """
+        """Return advice if a worker sees each round after its window, and so never trains."""
         behind = self.newest.number - self.final.number
         if behind < window:
             return None
@@ -67,11 +64,7 @@ class FinalityLag:
         )
 
     def seen_too_late(self, view_seconds: int) -> str | None:
-        """Return a warning if the last commitments are seen after view 0 starts; None otherwise.
-
-        Updates are published once their commitments are final, and view 0 begins `view_seconds`
-        after the closing block. A late member misses it, and a late primary is silent in it.
-        """
+        """Return a warning if the last commitments are published after view 0 starts."""
         seconds = self.newest.timestamp - self.final.timestamp
         if seconds < view_seconds:
             return None
@@ -86,32 +79,6 @@ def finality_lag(chain: ChainReader, confirmations: int | None) -> FinalityLag:
     """Return the lag on a node's chain, by so many confirmations or the chain's own finality."""
     newest = chain.head()
     return FinalityLag(chain.block(final_number(chain, newest, confirmations)), newest)
-
-
-def check_blob_store(place: Location, uploads: UploadSigner, document: bytes, probe: bytes) -> str:
-    """Put a blob, read it back, and return a sentence."""
-    store = store_at(place.text, uploads)
-    if place.kind is LocationKind.SERVER:
-        store.put(document)  # which it has already: nothing is added
-        store.get(sha256(document), len(document))
-        return f"{place.shown} takes signed uploads and gives blobs"
-    digest = store.put(probe)
-    try:
-        store.get(digest, len(probe))
-    finally:
-        store.remove(digest)
-    return f"{place.shown} is read and written"
-
-
-def check_mailbox(place: Location, uploads: UploadSigner, round_number: int, probe: bytes) -> str:
-    """Read the mail of a round, test whether a folder is writable, and return a sentence."""
-    mailbox = mailbox_at(place.text, uploads)
-    mail = sum(len(mailbox.listed(uploads.domain, round_number, kind)) for kind in EnvelopeKind)
-    sentence = f"{place.shown} is read, {mail} letters of round {round_number}"
-    if place.kind is not LocationKind.FOLDER:
-        return f"{sentence}; written with your first letter"
-    _try_folder(folder_at("mailbox", place), probe)
-    return f"{sentence}, and can be written"
 
 
 def _try_folder(folder: Path, probe: bytes) -> None:
@@ -161,9 +128,7 @@ class _MissingError(Exception):
 class PreflightChecks:
     """Runs all checks, and keeps the results that later checks need.
 
-    Attributes:
-        wall: this machine's time, Unix seconds.
-        probe: bytes that are put into the blob store, read back and removed.
+    The probe is put into the blob store, read back and removed.
     """
 
     asked: WorkerTarget
@@ -201,7 +166,16 @@ class PreflightChecks:
                 ("data", self._look_at_data),
                 ("folder", self._look_at_folder),
             ):
-                yield PreflightResult(name, *_carried_out(look))
+                try:
+                    yield PreflightResult(name, *look())
+                except _MissingError as error:
+                    yield PreflightResult(name, CheckState.NOT_LOOKED_AT, str(error))
+                except CmflError as error:
+                    yield PreflightResult(name, CheckState.MISSING, str(error))
+                except OSError as error:
+                    file = f"{error.filename}: " if error.filename else ""
+                    sentence = f"{file}{error.strerror or error}"
+                    yield PreflightResult(name, CheckState.MISSING, sentence)
         finally:
             if self._reader is not None:
                 self._reader.close()
@@ -231,11 +205,16 @@ class PreflightChecks:
             case LedgerStage.FINISHED:
                 raise ConfigurationError(f"{address}: its run is finished, there is no round left")
             case LedgerStage.OPEN:
-                deployment, newest = ledger.deployment(), node.head().number
-                state, sentence = window(
-                    self._state, newest, deployment.commit_blocks, deployment.rounds
-                )
-                return state, f"{address}: {sentence}"
+                number, of = self._state.round, ledger.deployment()
+                last = self._state.opened_block + of.commit_blocks
+                if node.head().number < last:
+                    sentence = f"round {number} takes commitments up to block {last}"
+                    return CheckState.OK, f"{address}: {sentence}"
+                sentence = f"round {number} has taken no commitments since block {last}"
+                then = f": who joins takes part from round {number + 1} on"
+                if number == of.rounds:
+                    then = ", and no round comes after it"
+                return CheckState.WARNING, f"{address}: {sentence}{then}"
 
     def _look_at_run(self) -> Found:
         ledger = _needed(self._ledger)
@@ -318,15 +297,33 @@ class PreflightChecks:
         return funds(balance, market.base_fee + offer.tip, offer.fee, left)
 
     def _look_at_blobs(self) -> Found:
-        uploads, encoded = self._uploads(), _needed(self._encoded)
-        places = parse_locations("blobs", self.asked.blobs)
-        sentences = [check_blob_store(place, uploads, encoded, self.probe) for place in places]
+        uploads, encoded, sentences = self._uploads(), _needed(self._encoded), []
+        for place in parse_locations("blobs", self.asked.blobs):
+            store = store_at(place.text, uploads)
+            if place.kind is LocationKind.SERVER:
+                store.put(encoded)  # which it has already: nothing is added
+                store.get(sha256(encoded), len(encoded))
+                sentences.append(f"{place.shown} takes signed uploads and gives blobs")
+                continue
+            digest = store.put(self.probe)
+            try:
+                store.get(digest, len(self.probe))
+            finally:
+                store.remove(digest)
+            sentences.append(f"{place.shown} is read and written")
         return CheckState.OK, "; ".join(sentences)
 
     def _look_at_mailbox(self) -> Found:
-        uploads, state = self._uploads(), _needed(self._state)
-        places = parse_locations("mailbox", self.asked.mailbox)
-        sentences = [check_mailbox(place, uploads, state.round, self.probe) for place in places]
+        uploads, number, sentences = self._uploads(), _needed(self._state).round, []
+        for place in parse_locations("mailbox", self.asked.mailbox):
+            mailbox = mailbox_at(place.text, uploads)
+            boards = (mailbox.listed(uploads.domain, number, kind) for kind in EnvelopeKind)
+            sentence = f"{place.shown} is read, {sum(map(len, boards))} letters of round {number}"
+            if place.kind is LocationKind.FOLDER:
+                _try_folder(folder_at("mailbox", place), self.probe)
+                sentences.append(f"{sentence}, and can be written")
+            else:
+                sentences.append(f"{sentence}; written with your first letter")
         return CheckState.OK, "; ".join(sentences)
 
     def _look_at_data(self) -> Found:
@@ -366,25 +363,8 @@ class PreflightChecks:
         return uploads
 
 
-def window(open_round: LedgerSnapshot, newest: int, blocks: int, rounds: int) -> Found:
-    """Return whether the open round still takes commitments by the newest block."""
-    number, last = open_round.round, open_round.opened_block + blocks
-    if newest < last:
-        return CheckState.OK, f"round {number} takes commitments up to block {last}"
-    closed = f"round {number} has taken no commitments since block {last}"
-    if number == rounds:
-        return CheckState.WARNING, f"{closed}, and no round comes after it"
-    return CheckState.WARNING, f"{closed}: who joins takes part from round {number + 1} on"
-
-
 def funds(balance: int, price: int, most: int, rounds: int) -> Found:
-    """Return whether an account can pay for its part.
-
-    Args:
-        balance: in wei.
-        price: of a unit of gas, in wei.
-        most: offered for a unit, in wei; nodes require funds for that.
-    """
+    """Return whether an account can pay, given its wei, and the price and most wei per gas."""
     has = f"the account has {balance / WEI:.6g} ETH"
     if most == 0:
         return CheckState.OK, f"{has}, and gas costs nothing now"
@@ -396,18 +376,6 @@ def funds(balance: int, price: int, most: int, rounds: int) -> Found:
         least = SENDING_GAS * most / WEI
         return CheckState.MISSING, f"{has}; to send a commitment it needs {least:.6g} ETH at least"
     return (CheckState.OK if lasts >= rounds else CheckState.WARNING), sentence
-
-
-def _carried_out(look: Callable[[], Found]) -> Found:
-    try:
-        return look()
-    except _MissingError as error:
-        return CheckState.NOT_LOOKED_AT, str(error)
-    except CmflError as error:
-        return CheckState.MISSING, str(error)
-    except OSError as error:
-        prefix = f"{error.filename}: " if error.filename else ""
-        return CheckState.MISSING, f"{prefix}{error.strerror or error}"
 
 
 def _needed(value: T | None) -> T:

@@ -29,7 +29,13 @@ from clients.models.model import Model
 from clients.runs.bound_inputs import bound_model
 from clients.runs.metrics import TEST
 from clients.training.engine_factory import environment_of, run_engine
-from clients.worker.background import FailureTracker, Moment, SingleThreadExecutor
+from clients.worker.background import (
+    FailureTracker,
+    LocalUpdates,
+    Moment,
+    RestartingEngine,
+    SingleThreadExecutor,
+)
 from clients.worker.status import (
     CountingBlobs,
     CountingMailbox,
@@ -40,7 +46,6 @@ from clients.worker.status import (
     status_before,
     worker_status,
 )
-from clients.worker.training import LocalUpdates, RestartingEngine
 from clients.worker.worker import HONEST, ChainFinalityGuard, HostedClients, Worker, WorkerBehaviour
 from ledger.actors.journal import FileJournal
 from ledger.actors.steps import ActorContext
@@ -72,18 +77,15 @@ from ledger.storage.opening import mailbox_at, store_at
 _log = logging.getLogger(__name__)
 
 LAST_TRAINING_SECONDS = 10.0
-"""How long a worker that ends waits for the batch that is being trained."""
+"""Longest wait of a worker that ends for its training."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerTarget:
     """Location of a worker's run, and how the worker takes part.
 
-    Attributes:
-        rpc_url: of the node, which may hold a secret.
-        confirmations: blocks on top of a final block; None for the chain's own finality.
-        allow_unknown_creation: accept a contract whose creation code is not checkable.
-        seed: of the pauses before retries alone.
+    The URL may hold a secret. Without confirmations the chain's finality counts. The seed spreads
+    the pauses before retries, and nothing else.
     """
 
     rpc_url: str
@@ -179,10 +181,7 @@ def signers_by_client(
 def open_worker(
     run: DeployedRun, places: WorkerTarget, signers: Sequence[KeySigner], folder: WorkerFolder
 ) -> Iterator[tuple[Worker, WorkerCounters]]:
-    """Open a worker on its locked folder, and count what it does.
-
-    Training is interrupted when the context ends; sending continues in its thread.
-    """
+    """Open a worker on its locked folder; training is interrupted when the context ends."""
     document = run.document
     warning = shared_run_warning(document, places, mines_at_once=False)
     if warning is not None:
@@ -253,7 +252,7 @@ def upload_signer(domain: Domain, signers: Mapping[ClientId, KeySigner]) -> Uplo
 def own_inputs(
     document: RunDocument, signers: Mapping[ClientId, KeySigner], places: WorkerTarget
 ) -> tuple[Configuration, FederatedData, Model]:
-    """Return settings, samples and model of these clients, as the run document binds them."""
+    """Return settings, samples and model of these clients, as bound by the run document."""
     configuration = configuration_from_document(document, places.data, places.settings)
     salts = {client: data_salt(signer) for client, signer in signers.items()}
     data = own_parts(configuration, document, tuple(sorted(signers)), places.data, salts)
@@ -290,10 +289,7 @@ class LogFormat(StrEnum):
 
 
 class _Lines(logging.Formatter):
-    """One line for each record: a sentence, or a JSON object with the extra fields.
-
-    Messages quote answers of nodes and stores: no byte of them may control a terminal.
-    """
+    """A line for each record; messages quote nodes and stores, and may control no terminal."""
 
     def __init__(self, style: LogFormat) -> None:
         super().__init__()
@@ -348,14 +344,7 @@ _STEP_SECONDS = 0.25
 
 @dataclass(slots=True)
 class Startup:
-    """Waits for node and blobs, which may be late.
-
-    There is no round to finish yet, so that `cmfl leave` ends the worker at once.
-
-    Attributes:
-        wait: waits for a number of seconds; returns whether the worker is to end at once.
-        wall: Unix seconds now.
-    """
+    """Waits for node and blobs, which may be late, until `wait` or `cmfl leave` ends the worker."""
 
     folder: WorkerFolder
     wait: Callable[[float], bool]
@@ -393,12 +382,7 @@ class Startup:
 
 @dataclass(slots=True)
 class WorkerLoop:
-    """Drives one worker in its folder.
-
-    Attributes:
-        account: returns the account that pays now, EIP-55.
-        poll_seconds: pause between polls if nothing is due.
-    """
+    """Drives one worker in its folder; `account` returns the account that pays now, EIP-55."""
 
     worker: Worker
     counts: WorkerCounters
@@ -410,11 +394,7 @@ class WorkerLoop:
     _leaves_after: int | None = None
 
     def run(self, moment: Callable[[], Moment], wait: Callable[[float], bool]) -> None:
-        """Step until the run is over, no client can act any more, or the worker is to end.
-
-        Args:
-            wait: waits for a number of seconds; returns whether to end at once.
-        """
+        """Step until the run is over, no client can act, or `wait` says that it is to end."""
         is_told = wait(0)
         while not is_told:
             later = self.worker.step(moment())

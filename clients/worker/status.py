@@ -6,10 +6,9 @@ import fcntl
 import json
 import logging
 import os
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from ledger.protocol.encoding import checksum
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payloads import Payload
 from ledger.protocol.types import ClientId, Digest, Phase
-from ledger.storage.blobs import MAX_BLOB_BYTES, BlobStore
+from ledger.storage.blobs import MAX_BLOB_BYTES, ObjectBlobs
 from ledger.storage.mailbox import Mailbox
 
 if TYPE_CHECKING:
@@ -118,23 +117,18 @@ class WorkerCounters:
 
     rounds: int = 0
     commitments: int = 0
+    votes: int = 0
     views: int = 0
-    said: Counter[EnvelopeKind] = field(default_factory=Counter)
     bytes_put: int = 0
     bytes_got: int = 0
     _round: int = 0
     _committed: set[ClientId] = field(default_factory=set)
     _entered: set[tuple[ClientId, Phase, int]] = field(default_factory=set)
 
-    @property
-    def votes(self) -> int:
-        return self.said[EnvelopeKind.REQUEST] + self.said[EnvelopeKind.REPLY]
-
     def as_dict(self) -> dict[str, int]:
         return {name: getattr(self, name) for name in COUNTED}
 
     def look(self, worker: Worker) -> None:
-        """Update the counters after a step."""
         chain, seats = worker.chain, worker.seats
         if chain is None or seats is None:
             return
@@ -154,39 +148,25 @@ class WorkerCounters:
                 self._entered.add(entered)
 
 
-class CountingBlobs:
-    """A blob store whose bytes are counted; see `BlobStore`."""
+class CountingBlobs(ObjectBlobs):
+    """A blob store whose bytes are counted."""
 
-    def __init__(self, blobs: BlobStore, counts: WorkerCounters) -> None:
-        self._blobs = blobs
+    def __init__(self, blobs: ObjectBlobs, counts: WorkerCounters) -> None:
+        super().__init__(blobs._objects)
         self._counts = counts
 
     def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
-        data = self._blobs.get(digest, limit)
+        data = super().get(digest, limit)
         self._counts.bytes_got += len(data)
         return data
 
-    def has(self, digest: Digest) -> bool:
-        return self._blobs.has(digest)
-
-    def put(self, data: bytes) -> Digest:
-        digest = self._blobs.put(data)
-        self._counts.bytes_put += len(data)
-        return digest
-
     def put_payload(self, payload: Payload) -> None:
-        self._blobs.put_payload(payload)
+        super().put_payload(payload)
         self._counts.bytes_put += payload.size
-
-    def remove(self, digest: Digest) -> None:
-        self._blobs.remove(digest)
-
-    def sync(self) -> None:
-        self._blobs.sync()
 
 
 class CountingMailbox(Mailbox):
-    """A mailbox whose new envelopes are counted."""
+    """A mailbox whose new votes are counted."""
 
     def __init__(self, mailbox: Mailbox, counts: WorkerCounters) -> None:
         super().__init__(mailbox.objects)
@@ -194,7 +174,8 @@ class CountingMailbox(Mailbox):
 
     def put(self, envelope: Envelope) -> bool:
         is_new = super().put(envelope)
-        self._counts.said[envelope.kind] += is_new
+        if is_new and envelope.kind in {EnvelopeKind.REQUEST, EnvelopeKind.REPLY}:
+            self._counts.votes += 1
         return is_new
 
 
@@ -279,22 +260,12 @@ class WorkerState(StrEnum):
     ENDED = "ended"
 
 
-class ClientRole(StrEnum):
-    """Role of a client in the open round."""
-
-    TRAINER = "trainer"
-    MEMBER = "member"
-    SITS_OUT = "sits-out"
-    IDLE = "idle"
-    BANNED = "banned"
-
-
 def worker_status(
     worker: Worker, counts: WorkerCounters, stand: WorkerState, account: str
 ) -> dict[str, Any]:
     """Return a worker's status after a step; `account` pays, EIP-55."""
     newest, final, chain = worker.observer.newest, worker.observer.final, worker.chain
-    failures, evaluation = worker.failures, worker.measuring.newest
+    failures = worker.failures
     return _blank(stand, os.getpid(), counts, failures.counts) | {
         "account": account,
         "clients": [int(client) for client in worker.hosting.clients],
@@ -311,7 +282,7 @@ def worker_status(
             str(part): {"says": failure.sentence, "times": failure.times}
             for part, failure in sorted(failures.ongoing.items())
         },
-        "own_measurement": None if evaluation is None else asdict(evaluation),
+        "own_measurement": worker.measuring.newest,
     }
 
 
@@ -375,7 +346,6 @@ def read_status(path: Path) -> dict[str, Any]:
 
 
 def _roles(worker: Worker, chain: ChainView | None) -> dict[str, dict[str, Any]]:
-    """Return each client's role in the open round, by its index."""
     seats = worker.seats
     if chain is None or seats is None:
         return {}
@@ -383,7 +353,7 @@ def _roles(worker: Worker, chain: ChainView | None) -> dict[str, dict[str, Any]]
     announced = set() if seats.view is None else set(seats.view.announced)
     return {
         str(client): {
-            "role": str(_role(chain, seats, client)),
+            "role": _role(chain, seats, client),
             "address": checksum(worker.hosting.signers[client].address),
             "committed": client in committed,
             "published": client in announced,
@@ -392,14 +362,14 @@ def _roles(worker: Worker, chain: ChainView | None) -> dict[str, dict[str, Any]]
     }
 
 
-def _role(chain: ChainView, seats: RoundParticipants, client: ClientId) -> ClientRole:
+def _role(chain: ChainView, seats: RoundParticipants, client: ClientId) -> str:
     if chain.registry[client].is_banned_in(chain.round):
-        return ClientRole.BANNED
+        return "banned"
     if client not in seats.active:
-        return ClientRole.IDLE
+        return "idle"
     if client not in seats.serving:
-        return ClientRole.TRAINER
-    return ClientRole.SITS_OUT if client in seats.abstaining else ClientRole.MEMBER
+        return "trainer"
+    return "sits-out" if client in seats.abstaining else "member"
 
 
 def _view(worker: Worker) -> dict[str, Any] | None:

@@ -1,11 +1,8 @@
 """A worker: the clients of one owner, in one process, on a shared chain.
 
 A step polls everything and does what is due, without waiting. All state follows from the chain's
-final blocks, the mailbox, the blobs, and the worker's own disk: the journal of what its keys have
-signed, and the updates that it has trained. So it can be killed and restarted at any point.
-
-Its clients are honest, unless a process of the tests hands in another behaviour: nothing in an
-owner's environment or folder can make a worker misbehave.
+final blocks, the mailbox, the blobs, the journal of signatures and the stored updates. So a worker
+can be killed and restarted at any point.
 """
 
 from __future__ import annotations
@@ -22,11 +19,13 @@ from clients.worker.background import (
     BackgroundEvaluator,
     ChainClock,
     FailureTracker,
+    LocalUpdates,
     Moment,
+    RoundTraining,
+    TrainingAssignment,
     TransactionSender,
     WorkPart,
 )
-from clients.worker.training import LocalUpdates, RoundTraining, TrainingAssignment
 from ledger.actors.driver import Driver
 from ledger.actors.journal import VoteJournal, first_round_key
 from ledger.actors.observer import Observer, PublishedBlobs
@@ -52,12 +51,15 @@ from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import Payload
 from ledger.protocol.signing import Signer, sign
 from ledger.protocol.training_replay import TrainingEnvironment
-from ledger.protocol.types import ClientId, EnvironmentStatement, RegisteredClient
+from ledger.protocol.types import ClientId, EnvironmentStatement
 
 _log = logging.getLogger(__name__)
 
 MAX_VOTING_PASSES = 8
 """Passes of one step over the results of its own actions; the next step continues."""
+
+STAGGER_VIEWS = 4
+"""View times over which workers are spread that may all do the same thing."""
 
 _MOST_HEADS = 128
 
@@ -71,11 +73,9 @@ class ChainFinalityGuard:
         self._heads: dict[int, Block] = {}
 
     def require_unchanged(self, newest: Block, lineage: AncestryCheck) -> None:
-        """Accept a chain that still has every block that was acted on.
-
-        Blocks on top of an accepted head need no further comparison.
-        """
+        """Accept a chain that still has every block that was acted on."""
         accepted, self._accepted = self._accepted, None
+        # Blocks on top of an accepted head need no further comparison.
         if accepted is None or not lineage.connects(accepted, newest):
             self._heads.clear()
             self._acted_on.require_unchanged(self._chain, newest)
@@ -98,7 +98,11 @@ class ChainFinalityGuard:
 
 
 class WorkerBehaviour:
-    """Behaviour of a worker's clients, which follow the protocol; tests derive others."""
+    """Behaviour of a worker's clients, which follow the protocol.
+
+    Tests derive others and pass them in: nothing in an owner's environment or folder can make a
+    worker misbehave.
+    """
 
     def in_round(self, number: int) -> WorkerBehaviour:  # noqa: ARG002 - the same in each
         return self
@@ -114,11 +118,9 @@ class WorkerBehaviour:
         return Trainer(client, signer)
 
     def sent(self, update: Payload, parameters: Parameters, *, is_member: bool) -> Payload:  # noqa: ARG002
-        """Return the payload that a client commits to, given its update."""
         return update
 
     def member(self, honest: Member, signer: Signer, hosted: frozenset[ClientId]) -> MemberActor:  # noqa: ARG002
-        """Return the actor of a committee member; a favouring one favours the hosted clients."""
         return honest
 
 
@@ -129,10 +131,7 @@ HONEST = WorkerBehaviour()
 class HostedClients:
     """The clients of a worker, and what they act with.
 
-    Attributes:
-        environment: in which the engine trains, which the clients state beside their updates.
-        test_set: name of the local test samples; without any, no model is evaluated.
-        finality: guards against a chain that takes back final blocks; None for one that cannot.
+    Without a test set no model is evaluated. The finality of a chain in memory needs no guard.
     """
 
     signers: Mapping[ClientId, Signer]
@@ -149,34 +148,22 @@ class HostedClients:
     def clients(self) -> tuple[ClientId, ...]:
         return tuple(sorted(self.signers))
 
-    def can_act(self, registry: Sequence[RegisteredClient], round_number: int) -> bool:
-        """Return whether any of them may still take part in a round or a later one."""
-        return any(not registry[client].is_banned_in(round_number) for client in self.signers)
-
-
-STAGGER_VIEWS = 4
-"""Over how many view times those who may all do one thing are spread."""
-
 
 class RoundParticipants:
     """The hosted clients in one round.
 
     Attributes:
-        active: clients that train or serve, ascending.
         members: each serving client as honest member and as the actor that is stepped.
-        view: the round as it is seen; None until the chain has closed its inputs.
+        view: None until the chain has closed its inputs.
         abstaining: members that stay silent, since their journal may lack what they signed.
-        wait: seconds for which this worker leaves shared tasks to others; another rank among all
-            clients in each round, so that no worker always pays for all.
+        wait: seconds for which this worker leaves shared tasks to others, by a new rank each round.
     """
 
     def __init__(self, chain: ChainView, hosting: HostedClients) -> None:
         who = chain.participants()
-        self.key = round_key(chain)
-        self._hosting = hosting
+        self.key, self._round, self._hosting = round_key(chain), chain.round, hosting
         self.serving = tuple(c for c in who.members if c in hosting.signers)
         self.active = tuple(c for c in sorted(who.expected) if c in hosting.signers)
-        self._round = chain.round
         self._behaviour: WorkerBehaviour | None = None
         self._trainers: dict[ClientId, Trainer] = {}
         self.members: list[tuple[Member, MemberActor]] = []
@@ -225,8 +212,14 @@ class RoundParticipants:
         actions: list[Action] = []
         for client, trainer in self._trainers.items():
             published = trainer.publish(view)
-            if published:
-                actions += [*published, *self._environment(view, client)]
+            actions += published
+            # The worker may have been restarted in another environment, in which the bits differ.
+            if published and self._hosting.own.is_of_this_environment(self._round, client):
+                here, domain = self._hosting.environment, view.inputs.domain
+                statement = EnvironmentStatement(self._round, client, here.digest)
+                signature = sign(self._hosting.signers[client], domain, statement)
+                body = PublishedEnvironment(here, signature)
+                actions.append(PostEnvelope(Envelope(domain, self._round, client, body)))
             actions += trainer.act_while_voting(view)
         for _, member in self.members:
             actions += member.step(view, now)
@@ -239,24 +232,8 @@ class RoundParticipants:
         times = (member.next_time(view, now) for _, member in self.members)
         return min((time for time in times if time is not None), default=None)
 
-    def _environment(self, view: RoundView, client: ClientId) -> list[PostEnvelope]:
-        """Return the client's statement of the environment in which its update was trained.
-
-        A worker that was restarted in another environment states nothing of an earlier update:
-        its bits are different here.
-        """
-        here, domain, number = self._hosting.environment, view.inputs.domain, view.inputs.round
-        if not self._hosting.own.is_of_this_environment(number, client):
-            return []
-        statement = EnvironmentStatement(number, client, here.digest)
-        body = PublishedEnvironment(here, sign(self._hosting.signers[client], domain, statement))
-        return [PostEnvelope(Envelope(domain, number, client, body))]
-
     def _behaviour_now(self) -> WorkerBehaviour:
-        """Return the behaviour of the round, which is looked up when it is first needed.
-
-        A test may set it a moment after the round has opened.
-        """
+        # Late: a test may set it a moment after the round has opened.
         if self._behaviour is None:
             self._behaviour = behaviour = self._hosting.behaviour.in_round(self._round)
             signers = self._hosting.signers
@@ -274,10 +251,9 @@ class Worker:
     """Steps its hosted clients.
 
     Attributes:
-        chain: the open round by the final blocks; None before the first poll, and after the last
-            round.
+        chain: the open round; None before the first poll, and after the last round.
         now: time of the last step, in the chain's seconds.
-        present: position of each member when it last acted; empty before the inputs are closed.
+        present: position of each member when it last acted, once the inputs are closed.
     """
 
     def __init__(
@@ -287,14 +263,8 @@ class Worker:
         failures: FailureTracker,
         on_round: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Resume from chain, mailbox, journal and disk.
-
-        Args:
-            on_round: called with a round's number before anything is signed in it.
-        """
-        self._context = context
-        self.hosting = hosting
-        self.failures = failures
+        """Resume from chain, mailbox, journal and disk; `on_round` comes before signatures."""
+        self._context, self.hosting, self.failures = context, hosting, failures
         self._on_round = on_round
         self._published = PublishedBlobs()
         self._driver = Driver(context, self._published, mines=False)
@@ -317,24 +287,26 @@ class Worker:
 
     @property
     def can_act(self) -> bool:
-        """True while any client may still take part."""
         if self.is_finished:
             return False
-        return self.chain is None or self.hosting.can_act(self.chain.registry, self.chain.round)
+        if self.chain is None:
+            return True
+        registry, number = self.chain.registry, self.chain.round
+        return any(not registry[client].is_banned_in(number) for client in self.hosting.signers)
 
     def step(self, moment: Moment) -> float | None:
-        """Do everything that is due.
-
-        Returns:
-            Seconds until the next step is due though nothing new arrives; 0 after an action with an
-            effect, None if only news can bring more.
-        """
+        """Do what is due; return seconds until the next step, None if only news can bring more."""
         has_effect = self._sending.collect(moment)
         after_poll = self.failures.attempt(WorkPart.CHAIN, moment, partial(self._look, moment))
         chain, seats = self.chain, self.seats
         if after_poll is None or chain is None or seats is None:
             return None
-        self._commit(chain, seats, moment)
+        if seats.active:
+            training = partial(self._train, chain, seats, moment)
+            self.failures.attempt(WorkPart.TRAINING, moment, training)
+        actions = seats.commit(chain, self._training.held)
+        if actions:  # without any, it is not known whether voting works
+            self.failures.attempt(WorkPart.VOTING, moment, partial(self._apply, actions, moment))
         inputs = chain.inputs()
         due: list[float | None] = []
         if inputs is not None and seats.active:
@@ -394,9 +366,8 @@ class Worker:
     def _take_up(self, chain: ChainView) -> None:
         """Find the first round that each client's journal covers completely.
 
-        A journal that was lost, emptied or exchanged lacks what the keys signed in the current
-        round; in later rounds they have signed nothing. The round is recorded at the first poll, so
-        that a worker killed and restarted in it knows as much.
+        A lost or exchanged journal lacks what the keys signed in the current round, which is
+        recorded at the first poll, for a worker that is restarted in it.
         """
         assert self._in_course is not None, "the chain was looked at"
         journal, first_rounds = self._context.journal, {}
@@ -405,15 +376,6 @@ class Worker:
             first_rounds[client] = int.from_bytes(journal.record(place, u64(self._in_course)))
         journal.sync()
         self._taken_up = first_rounds
-
-    def _commit(self, chain: ChainView, seats: RoundParticipants, moment: Moment) -> None:
-        if seats.active:
-            training = partial(self._train, chain, seats, moment)
-            self.failures.attempt(WorkPart.TRAINING, moment, training)
-        actions = seats.commit(chain, self._training.held)
-        # Having nothing to commit to says nothing of whether voting works.
-        if actions:
-            self.failures.attempt(WorkPart.VOTING, moment, partial(self._apply, actions, moment))
 
     def _train(
         self, chain: ChainView, seats: RoundParticipants, moment: Moment
@@ -435,10 +397,9 @@ class Worker:
     def _vote(
         self, chain: ChainView, seats: RoundParticipants, inputs: Inputs, moment: Moment
     ) -> tuple[bool, float | None]:
-        """Let every client act on the view, until nothing new results.
+        """Let every client act on the view until nothing new results.
 
-        Return whether anything had an effect, and when a member may act though nothing new
-        arrives, in the chain's seconds.
+        Return whether anything had an effect, and when a member may act without news.
         """
         view = seats.view
         # A chain that has taken blocks back may close the same round over other commitments.

@@ -33,7 +33,7 @@ def reader_at(text: str) -> blobs.BlobReader:
     return _blobs(_open("blobs", text, static_server))
 
 
-def store_at(text: str, signer: UploadSigner | None = None) -> blobs.BlobStore:
+def store_at(text: str, signer: UploadSigner | None = None) -> blobs.ObjectBlobs:
     """Return a store of the blobs at one location, or at several, separated by commas.
 
     It is a folder, http or https of `cmfl blobs serve` (read only without signer), or for fsspec.

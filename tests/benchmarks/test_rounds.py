@@ -25,6 +25,7 @@ from benchmarks.workloads import (
 from clients.devices import reproducible
 from clients.models.registry import model_named
 from clients.training.plain_trainer import PlainTrainer
+from tests.clients.training.made import work_of
 
 NOBODY = Contender("another", "nobody", peer="nobody")
 DIMENSIONS = {"W1L": 6_603_710, "W1S": 1_690_046, "W2": 132_720, "W3": 785 * 62}
@@ -74,7 +75,7 @@ def test_the_engine_takes_the_plain_loops_steps_in_order(
     data, module, start = data_of(workload), module_of(work), torch.from_numpy(workload.start)
     rows = np.empty((clients, len(start)), dtype=np.float32)
     model = model_named(work.model, data.form, dict(work.options))
-    trainer = PlainTrainer(model, data.train, data.collate, training_of(work), "cpu")
+    trainer = PlainTrainer(work_of(model, data.train, data.collate, training_of(work)))
     trainer.train(workload.start, jobs_of(clients), list(rows))
     for client, row in enumerate(rows):
         load_flat(module, start)

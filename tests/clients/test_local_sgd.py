@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from clients.random_streams import named_stream, permutations
-from clients.training.plain_trainer import LocalTraining, batches, samples_gone_through
+from clients.training.plain_trainer import batches
+from clients.training.port import LocalTraining
 from ledger.protocol.errors import ConfigurationError
 
 SEED = bytes(range(32))
@@ -71,7 +72,7 @@ def test_settings_out_of_range_are_refused(setting: dict[str, Any], fact: str) -
 )
 def test_training_uses_as_many_samples_as_its_batches_hold(settings: Any, samples: int) -> None:
     held = sum(len(batch) for batch in batches(SEED, samples, settings))
-    assert samples_gone_through(samples, settings) == held
+    assert settings.samples_gone_through(samples) == held
 
 
 def test_a_stream_follows_from_its_seed_and_name_alone() -> None:

@@ -117,7 +117,7 @@ def test_a_resumed_run_has_the_head_of_one_in_memory(
     assert report.outcome is AuditOutcome.PASSED, readable(report)
     with open_memory_run(tmp_path, "memory", configured(*settings)) as run:
         run.go_on(lambda _: None)
-        assert run.simulation.head == played.head
+        assert run.ledger.state().head == played.head
 
 
 ZEROS = ("malice.attack=same-value", "malice.malicious_rate=0.3", "protocol.rounds=6")

@@ -96,7 +96,7 @@ class ScheduledRounds:
 
     @property
     def round(self) -> int:
-        return self._simulation.round
+        return self._context.ledger.state().round
 
     @property
     def seed(self) -> Digest:
@@ -183,7 +183,7 @@ class ScheduledRounds:
 def scheduled_head(player: Player, *settings: str) -> bytes:
     with open_run(player.home, "run", configured(*settings), player.chain, player.blobs) as run:
         ScheduledRounds(run).play()
-        return run.simulation.head
+        return run.ledger.state().head
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from clients.adversaries.faults import MemberFault, TrainerFault
-from clients.training.workload import evaluate
+from clients.training.jobs import evaluate
 from ledger.audit.engine import audit
 from ledger.chain.contract.codec import DecideCall
 from ledger.protocol import ledger_state

@@ -21,7 +21,8 @@ from eth_keys.datatypes import PrivateKey, Signature
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.training.plain_trainer import LocalTraining, batches
+from clients.training.plain_trainer import batches
+from clients.training.port import LocalTraining
 from ledger.audit.checks.chain import step_of_field
 from ledger.audit.proofs.documents import BUNDLE, PROOF
 from ledger.audit.proofs.recorded import make_bundle, make_proof

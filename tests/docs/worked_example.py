@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from clients.datasets.federated_data import Samples
 from clients.datasets.own_samples import samples_digest_of
-from clients.training.plain_trainer import LocalTraining, batches
+from clients.training.plain_trainer import batches
+from clients.training.port import LocalTraining
 from ledger.protocol import encoding, merkle
 from ledger.protocol import inputs as bound_inputs
 from ledger.protocol.documents.envelope import (

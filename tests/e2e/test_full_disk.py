@@ -33,7 +33,7 @@ def played(home: Path) -> str:
         open_run(home, "run", configuration, chain, blobs) as run,
     ):
         run.go_on(lambda _: None)
-        return run.simulation.head.hex()
+        return run.ledger.state().head.hex()
 
 
 @pytest.fixture(scope="module")

@@ -55,7 +55,7 @@ def played(home: Path, disk: Disk = DISK, kind: type[FolderBlobs] = FolderBlobs)
         chain.disk = disk if isinstance(disk, FailingDisk) else None
         with open_run(home, "run", configuration, chain, blobs, disk=disk) as run:
             run.go_on(lambda _: None)
-            return run.simulation.head.hex()
+            return run.ledger.state().head.hex()
 
 
 @pytest.fixture(scope="module")

@@ -52,7 +52,7 @@ class Told:
     def ends(self, letter: str) -> None:
         number = len(self.contract.heads) + 1
         self.contract.heads.append(letter)
-        one = WatchedRound(number, 0.0, (0, 0), (), (), (), (), (), None, head(letter), 1)
+        one = WatchedRound(number, 0.0, (0, 0), (), (), (), (), (), None, head(letter))
         self.checks.ended(one, None)
         self.settle()
 

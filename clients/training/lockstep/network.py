@@ -1,4 +1,4 @@
-"""A chain of layers for all clients of a chunk, and one step of SGD through it."""
+"""The layers of all clients of a chunk, and one step of SGD through a chain of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ class Chunk:
             first = last
 
     def zeros(self, *shape: int) -> Tensor:
-        """Return a new buffer on the device."""
         return torch.zeros(*shape, device=self.device)
 
     def view(self, vector: Tensor, name: str) -> Tensor:
@@ -49,20 +48,23 @@ class Chunk:
         place, shape = self._places[name]
         return vector[place].view(shape)
 
+    def subtract(self, start: Tensor, name: str, end: Tensor, update: Tensor) -> None:
+        """Write the difference of a tensor in w_start and its end into an update."""
+        torch.sub(self.view(start, name), end, out=self.view(update, name))
+
 
 class Network:
     """The computation of a chunk's step, in fixed buffers.
 
     All shapes are those of a full chunk with full batches, whatever the clients: a product of other
-    shapes may sum in another order, and the bytes of an update would depend on the other clients.
-    Unused rows are zeros with weight 0; no row ever meets another client's.
+    shapes may sum in another order. Unused rows are zeros with weight 0.
 
     Attributes:
-        inputs: of the step, one row for each sample, client after client.
+        inputs: one row for each sample, client after client.
         targets: 1 at the class of each sample, shape (rows, classes).
-        weights: of each sample, shape (rows, 1): one over the size of its batch, or 0.
+        weights: one over the size of a sample's batch, or 0, shape (rows, 1).
         active: number of clients, from the first, that still have steps to take.
-        shifts: added to the outputs of each sample, shape (rows, classes); None for none.
+        shifts: added to the outputs, shape (rows, classes); None for none.
         probabilities: ring of the classes' probabilities, (rows, classes) a step; may be empty.
     """
 
@@ -82,7 +84,6 @@ class Network:
         self._parts += parts_of(chain[front:], kinds[front:], chunk, is_first=not has_parameters)
 
     def load(self, start: Tensor) -> None:
-        """Load the start w_t of all clients' training, shape (d,), unchanged until the next."""
         for part in self._parts:
             part.load(start)
 
@@ -102,16 +103,14 @@ class Network:
             gradient = part.backward(gradient, step)
 
     def write(self, update: Tensor, place: int, steps: int) -> None:
-        """Write the difference w_start − w_end of one client."""
         for part in self._parts:
             part.write(update, place, steps)
 
 
 class ChunkLayer(ABC):
-    """A layer, or several, with the parameters of each client of a chunk, if it has any.
+    """Some layers with the parameters of each client of a chunk.
 
-    Inputs and outputs have one row for each sample, client after client. Images are tensors (rows,
-    channels, height, width) in channels-last memory format.
+    Inputs and outputs have one row for each sample, client after client; images are channels-last.
     """
 
     def load(self, start: Tensor) -> None:  # noqa: B027 - most layers have no parameters
@@ -132,11 +131,7 @@ class ChunkLayer(ABC):
 def parts_of(
     links: Sequence[ShapedLayer], kinds: Sequence[LayerMethod], chunk: Chunk, *, is_first: bool
 ) -> list[ChunkLayer]:
-    """Return the implementations of consecutive layers by these methods.
-
-    Args:
-        is_first: whether no layer before them has parameters.
-    """
+    """Return the implementations of layers; the first ones have no parameters before them."""
     parts: list[ChunkLayer] = []
     for link, kind in zip(links, kinds, strict=True):
         layer = link.layer
@@ -161,11 +156,7 @@ def parts_of(
 
 
 class _ByClient(ChunkLayer):
-    """The first layers of a chain, computed for one client after another.
-
-    A client's data stay in the cache from layer to layer, and convolution kernels reach full speed
-    with one client's rows.
-    """
+    """The first layers of a chain, one client after another, whose data stay in the cache."""
 
     def __init__(self, network: Network, links: Sequence[ShapedLayer], chunk: Chunk) -> None:
         self._network = network
@@ -207,7 +198,7 @@ class _ByClient(ChunkLayer):
 
 
 class ReluPart(ChunkLayer):
-    """max(x, 0)."""
+    """max(x, 0), with gradient 0 at 0."""
 
     _y: Tensor
 
@@ -216,7 +207,6 @@ class ReluPart(ChunkLayer):
         return self._y
 
     def backward(self, dy: Tensor, step: int) -> Tensor:  # noqa: ARG002
-        """Return the gradient of the inputs; it is 0 at 0."""
         gradient: Tensor = torch.ops.aten.threshold_backward(dy, self._y, 0)
         return gradient
 
@@ -225,8 +215,7 @@ class ReshapePart(ChunkLayer):
     """Another shape of each sample; its elements stay in the order of channels, rows, columns."""
 
     def __init__(self, input_shape: tuple[int, ...], output_shape: tuple[int, ...]) -> None:
-        self._before = input_shape
-        self._after = output_shape
+        self._before, self._after = input_shape, output_shape
 
     def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
         return channels_last(x.reshape(-1, *self._after))
@@ -236,7 +225,7 @@ class ReshapePart(ChunkLayer):
 
 
 class MaxPoolPart(ChunkLayer):
-    """Max-pooling by torch's own kernel."""
+    """Max-pooling by torch's own kernel; a window's gradient goes to its first maximum."""
 
     _x: Tensor
     _chosen: Tensor
@@ -251,7 +240,6 @@ class MaxPoolPart(ChunkLayer):
         return y
 
     def backward(self, dy: Tensor, step: int) -> Tensor:  # noqa: ARG002
-        """Return the gradient of the inputs; a window's goes to its first maximum."""
         gradient: Tensor = torch.ops.aten.max_pool2d_with_indices_backward(
             dy, self._x, *self._windows, False, self._chosen
         )
@@ -280,7 +268,6 @@ class OrderedMaxPoolPart(ChunkLayer):
         return y
 
     def backward(self, dy: Tensor, step: int) -> Tensor:  # noqa: ARG002
-        """Return the gradient of the inputs; a window's goes to its first maximum."""
         padded = dy.new_zeros(self._padded_shape).contiguous(memory_format=torch.channels_last)
         for place, target in enumerate(self._offsets(padded)):
             target.add_(dy * (self._best == place))
@@ -302,11 +289,10 @@ class OrderedMaxPoolPart(ChunkLayer):
 class SharedLinear(ChunkLayer):
     """Linear layers whose matrices differ from a shared one by a product of two thin factors.
 
-    After s steps of SGD on batches of B rows a client's matrix is W_0 − rate · Uᵀ V, where the rows
-    of V are the layer's inputs of all steps and those of U the gradients of its outputs. W_0 is
-    stored once and multiplied by the rows of all clients at once; no client's matrix or its
-    gradient is formed before the end. In real arithmetic this equals plain SGD; in floating point
-    it is more exact, as the change is not rounded into the matrix at every step.
+    After s steps of SGD on batches of B rows a client's matrix is W_0 − rate · Uᵀ V: the rows of V
+    are the layer's inputs of all steps, those of U the gradients of its outputs. No client's matrix
+    is formed before the end. In floating point this is more exact than plain SGD, which rounds the
+    change into the matrix at every step.
     """
 
     _start: Tensor
@@ -358,8 +344,7 @@ class SharedLinear(ChunkLayer):
         inputs, gradients = self._inputs[place, rows], self._gradients[place, rows]
         torch.addmm(target, gradients.t(), inputs, beta=0, alpha=self._chunk.rate, out=target)
         if self._layer.bias is not None:
-            start, end = self._chunk.view(self._start, self._layer.bias), self._biases[place, 0]
-            torch.sub(start, end, out=self._chunk.view(update, self._layer.bias))
+            self._chunk.subtract(self._start, self._layer.bias, self._biases[place, 0], update)
 
     def _add_change(self, y: Tensor, x: Tensor, factors: tuple[Tensor, Tensor], step: int) -> None:
         if step:
@@ -401,17 +386,15 @@ class _Stacked(ChunkLayer):
     def write(self, update: Tensor, place: int, steps: int) -> None:  # noqa: ARG002
         end = self._matrices[place]
         torch.sub(self._weight(self._start), self._weights(end), out=self._weight(update))
-        if (bias := self._weighted.bias) is not None:
-            start, target = (self._chunk.view(v, bias) for v in (self._start, update))
-            torch.sub(start, end[:, self._inputs], out=target)
+        if self._weighted.bias is not None:
+            self._chunk.subtract(self._start, self._weighted.bias, end[:, self._inputs], update)
 
     @property
     def _input_columns(self) -> Tensor:
-        """The columns of the rows that may be overwritten."""
         return self._rows[:, :, : self._inputs]
 
     def _outputs(self) -> Tensor:
-        """Return x Wᵀ + b for the rows, shape (clients, rows, outputs)."""
+        """Return x Wᵀ + b, shape (clients, rows, outputs)."""
         return torch.bmm(self._rows, self._matrices.transpose(1, 2))
 
     def _descended(self, dy: Tensor) -> Tensor | None:
@@ -438,7 +421,6 @@ class StackedLinear(_Stacked):
         super().__init__(layer, chunk, chunk.plan.batch, is_first=is_first)
 
     def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
-        """Return x Wᵀ + b."""
         inputs = self._input_columns
         inputs.copy_(x.view(inputs.shape))
         return self._outputs().view(len(x), -1)
@@ -497,8 +479,7 @@ class ClientConvolution(ChunkLayer):
     def write(self, update: Tensor, place: int, steps: int) -> None:  # noqa: ARG002
         for name, end in ((self._layer.weight, self._weight), (self._layer.bias, self._bias)):
             if name is not None and end is not None:
-                start = self._chunk.view(self._start, name)
-                torch.sub(start, end, out=self._chunk.view(update, name))
+                self._chunk.subtract(self._start, name, end, update)
 
 
 class StackedConvolution(_Stacked):

@@ -26,8 +26,7 @@ from torch.nn import functional
 from clients.datasets.federated_data import DataForm, FederatedData
 from clients.devices import card_gib, device_named
 from clients.models.model import Model, trainable
-from clients.training.plain_trainer import LocalTraining, step_count
-from clients.training.port import TrainingPath
+from clients.training.port import LocalTraining, TrainingPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +40,18 @@ class Linear:
 
     @property
     def size(self) -> int:
-        """Number of elements of W."""
         return self.inputs * self.outputs
 
     @property
     def row_shape(self) -> tuple[int, ...]:
-        """Shape of one row of W."""
         return (self.inputs,)
 
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A convolution of images, without groups, padded with zeros.
+    """A convolution of images without groups, zero-padded.
 
-    Attributes:
-        kernels: shape (outputs, inputs, height, width).
-        dilation: steps between the elements under a kernel, down and right.
+    Kernels have the shape (outputs, inputs, height, width); dilation is the steps between elements.
     """
 
     weight: str
@@ -68,7 +63,6 @@ class Convolution:
 
     @property
     def size(self) -> int:
-        """Number of elements of all kernels."""
         return math.prod(self.kernels)
 
     @property
@@ -131,11 +125,7 @@ _LINE = 16  # float32 numbers in 64 bytes, torch's alignment
 
 
 def aligned(numbers: int) -> int:
-    """Round up a count of float32 numbers to the alignment of memory.
-
-    A kernel may sum in another order at another alignment: the bytes of an update would depend on
-    its client's index in the chunk.
-    """
+    """Round up a count of float32 numbers to memory alignment: sums may depend on it."""
     return math.ceil(numbers / _LINE) * _LINE
 
 
@@ -198,9 +188,7 @@ class _Follower(fx.Interpreter):
 
     def __init__(self, traced: fx.GraphModule) -> None:
         super().__init__(traced)
-        # An error here is a refusal of one line: to note down where it is from, torch imports its
-        # compiler, for seconds.
-        self.extra_traceback = False
+        self.extra_traceback = False  # for it, torch imports its compiler, for seconds
         self.values: dict[fx.Node, Any] = {}
 
     def run_node(self, n: fx.Node) -> Any:
@@ -364,7 +352,7 @@ NO_PROXIMAL = "training.proximal is set, and lockstep takes steps of plain SGD a
 SMALL = 100_000
 # Sharing a smaller matrix gains nothing: its products are short either way.
 _LARGE_MATRIX = 250_000
-# Rank of a client's change, relative to the smaller side, up to which factors are cheaper.
+# Rank of a change, relative to the smaller side of its matrix, up to which factors are cheaper.
 _LOW_RANK = 0.5
 # Rows with which a product runs at nearly the full speed of a core.
 _ROWS = 100
@@ -389,12 +377,7 @@ class LayerMethod(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ExecutionPlan:
-    """The computation of a chain.
-
-    Attributes:
-        batch: rows per client and step; a shorter batch is padded.
-        steps: most local steps of any client.
-    """
+    """The computation of a chain: batches are padded, and no client takes more steps."""
 
     kinds: tuple[LayerMethod, ...]
     chunk: int
@@ -405,13 +388,8 @@ class ExecutionPlan:
 def execution_plan(
     chain: Chain, samples: Sequence[int], settings: LocalTraining, card_gib: int | None = None
 ) -> ExecutionPlan:
-    """Return how a chain is computed.
-
-    Args:
-        samples: number of training samples of each client.
-        card_gib: memory of the card, in GiB; None on a processor.
-    """
-    batch, steps = min(settings.batch_size, max(samples)), step_count(max(samples), settings)
+    """Return how a chain is computed, given each client's samples and the memory of a card."""
+    batch, steps = min(settings.batch_size, max(samples)), settings.steps(max(samples))
     parameters = sum(_size(link.layer) for link in chain)
     is_stacked = parameters < SMALL or card_gib is not None
     kinds = [_kind(link.layer, steps * batch, is_stacked=is_stacked) for link in chain]
@@ -470,11 +448,7 @@ def _size(layer: Layer) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PathPlan:
-    """The training path of a run.
-
-    Attributes:
-        layers: how each layer with parameters is computed, in order; empty on the plain path.
-    """
+    """The training path of a run, and how each layer with parameters is computed."""
 
     path: TrainingPath
     reason: str
@@ -482,11 +456,7 @@ class PathPlan:
 
 
 def plan(model: Model, data: FederatedData, settings: LocalTraining, device: str) -> PathPlan:
-    """Return the training path of a run that does not set it.
-
-    Every module that is a chain of known layers takes the lockstep path: it was never slower in the
-    measurements.
-    """
+    """Return the training path of a run that does not set it: lockstep was never slower."""
     memory = card_gib(device_named(device))
     if settings.proximal is not None:
         return PathPlan("plain", NO_PROXIMAL)

@@ -1,13 +1,14 @@
 """The lockstep path: the clients of a chunk take each step together.
 
-It computes what `PlainTrainer` computes, line 3 of Algorithm 3, but sums in another order: its
-updates differ from plain ones in their last digits.
+It computes line 3 of Algorithm 3 like `PlainTrainer`, but sums in another order: the updates differ
+in their last digits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from clients.datasets.federated_data import Collate, Samples
-from clients.devices import card_gib, device_named, reproducible, without_filling
-from clients.models.model import Model, ParameterVector, class_shift, require_class_labels
+from clients.devices import card_gib, device_named, reproducible
+from clients.models.model import ParameterVector, class_shift, require_class_labels
 from clients.training.lockstep.network import Chunk, Network
 from clients.training.lockstep.plan import (
     NO_PROXIMAL,
@@ -26,8 +27,8 @@ from clients.training.lockstep.plan import (
     execution_plan,
     pooled_first,
 )
-from clients.training.plain_trainer import LocalTraining, batches
-from clients.training.port import TrainingJob
+from clients.training.plain_trainer import batches
+from clients.training.port import LocalTraining, TrainingJob, Workload
 from clients.training.updates import ResidentUpdates, update_writer
 from ledger.protocol.errors import ConfigurationError
 
@@ -36,12 +37,7 @@ _STAGED_BYTES = 32_000_000
 
 
 class Schedule:
-    """The samples of a client, step by step.
-
-    Attributes:
-        rows: indices of samples, shape (steps, batch); 0 where a batch is padded.
-        counts: number of samples of each step's batch, shape (steps,).
-    """
+    """The samples of a client by step: indices of shape (steps, batch), and counts per batch."""
 
     def __init__(
         self, job: TrainingJob, samples: Samples, settings: LocalTraining, batch: int
@@ -61,9 +57,7 @@ class Staging:
     """Buffers for the batches of a few steps of a chunk."""
 
     def __init__(self, network: Network, choice: ExecutionPlan, collate: Collate) -> None:
-        self._network = network
-        self._collate = collate
-        self._batch = choice.batch
+        self._network, self._collate, self._batch = network, collate, choice.batch
         step_bytes = 4 * (network.inputs.numel() + network.targets.numel())
         self.room = max(1, min(choice.steps, _STAGED_BYTES // step_bytes))
         shapes = (network.inputs.shape, network.targets.shape, network.weights.shape)
@@ -90,12 +84,8 @@ class Staging:
     def losses(self, probabilities: torch.Tensor) -> torch.Tensor:
         """Return the mean cross-entropy of each client's batches in the staged steps so far.
 
-        Args:
-            probabilities: of the classes in these steps, shape (steps, rows, classes).
-
-        Returns:
-            Shape (steps, chunk): infinite where the probability of a class is 0 in float32, without
-            meaning for clients that had no more steps to take.
+        The probabilities have the shape (steps, rows, classes), the losses (steps, chunk). A loss
+        is infinite if the probability of a class is 0 in float32.
         """
         steps = len(probabilities)
         targets, weights = self._targets[:steps], self._weights[:steps, :, :, 0]
@@ -135,11 +125,10 @@ class Recorder:
 
 
 class CudaGraphRecorder(Recorder):
-    """Captures the work in a CUDA graph.
+    """Captures the work in a CUDA graph, which launches all kernels of a step at once.
 
-    A step of a small model is a hundred kernels, each shorter than its launch; a graph launches all
-    of them at once. A recording reads and writes the same buffers every time. All steps allocate
-    from one pool: they are replayed in turn, and each writes its memory before it reads it.
+    A recording reads and writes the same buffers every time. All steps allocate from one pool: they
+    are replayed in turn, and each writes its memory before it reads it.
     """
 
     def __init__(self) -> None:
@@ -148,8 +137,10 @@ class CudaGraphRecorder(Recorder):
         self._stream = torch.cuda.Stream()
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Return the replay of the work, after a few warm-up runs."""
-        with without_filling():
+        mode: Any = torch.utils.deterministic  # whose attribute is made when it is imported
+        before = mode.fill_uninitialized_memory
+        mode.fill_uninitialized_memory = False  # no step reads what it has not written
+        try:
             self._stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self._stream):
                 for _ in range(_WARM_UPS):
@@ -158,28 +149,9 @@ class CudaGraphRecorder(Recorder):
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, pool=self._pool):
                 work()
+        finally:
+            mode.fill_uninitialized_memory = before
         return graph.replay
-
-
-class RecordedSteps:
-    """The steps of a network, each recorded before it is first taken.
-
-    The low-rank factors grow from step to step, so every step has its own recording.
-    """
-
-    def __init__(self, network: Network, recorder: Recorder) -> None:
-        self._network = network
-        self._recorder = recorder
-        self._steps: list[Callable[[], None]] = []
-
-    def prepare(self, steps: int, start: Tensor) -> None:
-        """Record the missing steps from any parameters, shape (d,); the network's are lost."""
-        for step in range(len(self._steps), steps):
-            self._network.load(start)
-            self._steps.append(self._recorder.record(partial(self._network.step, step)))
-
-    def take(self, step: int) -> None:
-        self._steps[step]()
 
 
 def recorder_for(device: torch.device) -> Recorder:
@@ -193,43 +165,31 @@ def recorder_for(device: torch.device) -> Recorder:
 class LockstepTrainer:
     """Trains the clients of one process, a chunk at a time; fewer clients take as long.
 
-    The bytes of an update depend on its client, its seed and the start alone, not on the other
-    clients of its chunk.
-
-    Args:
-        sizes: number of training samples of each client of the run; None for those of `train`. The
-            plan follows from all of them, and with it the bytes of every update.
+    The bytes of an update depend on its client, its seed, the start, and the plan, which follows
+    from the sizes of all clients of the run.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - data, settings, and where they are
-        self,
-        model: Model,
-        train: Sequence[Samples],
-        collate: Collate,
-        settings: LocalTraining,
-        device: str,
-        sizes: Sequence[int] | None = None,
-        resident: ResidentUpdates | None = None,
-    ) -> None:
+    def __init__(self, workload: Workload, resident: ResidentUpdates | None = None) -> None:
+        model, settings, self._train = workload.model, workload.training, workload.train
         if settings.proximal is not None:
             raise ConfigurationError(f"training.path = 'lockstep': {NO_PROXIMAL}")
         if settings.calibrated:
             require_class_labels(model.form.task)
-        self._train, self._settings, self._device = train, settings, device_named(device)
+        self._settings, self._device = settings, device_named(workload.device)
         try:
             chain = pooled_first(chain_of(model.module(), model.form))
         except UnknownLayerError as error:
             raise ConfigurationError(f"training.path = 'lockstep': {error}") from error
-        if sizes is None:
-            sizes = [len(samples.y) for samples in train]
+        sizes = workload.sizes or [len(samples.y) for samples in workload.train]
         choice = execution_plan(chain, sizes, settings, card_gib(self._device))
         self.chunk, self._batch = choice.chunk, choice.batch
         with torch.inference_mode():
             self._start = torch.empty(model.dimension, device=self._device)
             chunk = Chunk(choice, model.layout, settings.learning_rate, self._device)
             self._network = Network(chain, chunk, calibrated=settings.calibrated)
-            self._staging = Staging(self._network, choice, collate)
-        self._steps = RecordedSteps(self._network, recorder_for(self._device))
+            self._staging = Staging(self._network, choice, workload.collate)
+        # The low-rank factors grow from step to step, so that each has a recording.
+        self._recorder, self._steps = recorder_for(self._device), list[Callable[[], None]]()
         self._writer = update_writer(self._device, model.dimension, resident)
         self._probabilities: Tensor | None = None
 
@@ -247,7 +207,7 @@ class LockstepTrainer:
                 shape = (self._staging.room, *self._network.targets.shape)
                 self._probabilities = torch.zeros(shape, device=self._device)
                 self._network.probabilities = self._probabilities.unbind()
-            self._steps = RecordedSteps(self._network, recorder_for(self._device))
+            self._recorder, self._steps = recorder_for(self._device), []
         destinations: Sequence[NDArray[np.float32] | None] = losses or [None] * len(jobs)
         work = [
             (Schedule(job, self._train[job.client], self._settings, self._batch), row, loss)
@@ -276,7 +236,9 @@ class LockstepTrainer:
         """Write the updates of a chunk; return its losses so far by windows of steps, if any."""
         steps = schedules[0].steps
         losses: list[Tensor] = []
-        self._steps.prepare(steps, self._start)
+        for step in range(len(self._steps), steps):
+            self._network.load(self._start)
+            self._steps.append(self._recorder.record(partial(self._network.step, step)))
         self._network.load(self._start)
         if (shifts := self._network.shifts) is not None:
             for place, schedule in enumerate(schedules):
@@ -286,7 +248,7 @@ class LockstepTrainer:
         for step in range(steps):
             self._network.active = sum(step < schedule.steps for schedule in schedules)
             self._staging.begin(step, schedules)
-            self._steps.take(step)
+            self._steps[step]()
             # At once: a client that has diverged would go on changing.
             for place, schedule in enumerate(schedules):
                 if schedule.steps == step + 1:

@@ -25,9 +25,9 @@ from clients.models.huggingface import AdaptedModel, hf
 from clients.models.model import Model, folder_digest, load_vector, trainable
 from clients.models.model_check import check_model
 from clients.models.registry import bound_paths, model_named
-from clients.training.plain_trainer import LocalTraining, PlainTrainer
-from clients.training.port import TrainingJob
-from clients.training.workload import evaluate
+from clients.training.jobs import evaluate
+from clients.training.plain_trainer import PlainTrainer
+from clients.training.port import LocalTraining, TrainingJob
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.adapters.bases import (
     LENGTH,
@@ -40,6 +40,7 @@ from tests.clients.adapters.bases import (
     opened_in_peft,
     write_base,
 )
+from tests.clients.training.made import work_of
 from tests.cmfl.commands.conftest import refusal, succeeds
 from tests.patience import PATIENCE_SECONDS
 
@@ -64,7 +65,7 @@ def named(base: Path, task: Task = "causal-lm", **options: Any) -> Model:
 
 def trained(model: Model, vector: np.ndarray) -> np.ndarray:
     data = made_data(model.form)
-    trainer = PlainTrainer(model, data.train, data.collate, SETTINGS, "cpu")
+    trainer = PlainTrainer(work_of(model, data.train, data.collate, SETTINGS, "cpu"))
     row = np.zeros(model.dimension, np.float32)
     trainer.train(vector, [TrainingJob(0, bytes(32))], [row])
     return row

@@ -36,9 +36,9 @@ from clients.random_streams import named_stream
 from clients.runs.metrics import ModelGauge, Quality
 from clients.runs.open_run import open_measure
 from clients.runs.population import populate, with_training_path
+from clients.training.jobs import majority_rate
 from clients.training.port import Engine, Evaluation, PendingEvaluation, TrainedUpdate, TrainingJob
 from clients.training.updates import payload_of
-from clients.training.workload import majority_rate
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.inputs import training_seed

@@ -16,9 +16,8 @@ from clients.models import model as tasks
 from clients.models.model import load_vector
 from clients.models.model_check import check_model
 from clients.models.registry import model_named
-from clients.training import workload
-from clients.training.port import Evaluation
-from clients.training.workload import (
+from clients.training import jobs
+from clients.training.jobs import (
     BLOCK,
     batches_of,
     blocks,
@@ -27,6 +26,7 @@ from clients.training.workload import (
     majority_rate,
     total,
 )
+from clients.training.port import Evaluation
 from ledger.protocol.errors import ConfigurationError
 
 SOFTMAX = model_named("softmax", DataForm((1, 1, 1), 2))
@@ -190,7 +190,7 @@ def test_evaluation_counts_tokens(nets: Path, monkeypatch: pytest.MonkeyPatch) -
     whole = evaluate(model, vector.reshape(-1), Samples(X, NEXT))
     assert (whole.correct, whole.samples) == (4, 4)
     assert whole.loss == pytest.approx(0, abs=1e-9)
-    monkeypatch.setattr(workload, "MOST_SCORES", 1)
+    monkeypatch.setattr(jobs, "MOST_SCORES", 1)
     assert evaluate(model, vector.reshape(-1), Samples(X, NEXT)) == whole
 
 

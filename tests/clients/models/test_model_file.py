@@ -81,7 +81,8 @@ def test_a_run_folder_gives_back_what_it_was_given(tmp_path: Path) -> None:
     folder = run_folder(tmp_path, "run")
     assert folder.read_model() is None
     vector = model.initial(np.random.default_rng(0))
-    folder.write_model(vector, model.layout, {"name": model.name})
+    data = encode_model(vector, model.layout, {"name": model.name})
+    folder.disk.write_whole(folder.paths.model, data)
     stored = folder.read_model()
     assert stored is not None
     assert np.array_equal(stored.vector, vector)

@@ -12,7 +12,7 @@ from clients.configuration.schema import EvaluationSection
 from clients.datasets.federated_data import DataForm, FederatedData, Samples, frozen_samples
 from clients.runs.metrics import TEST, TRAINING, client_set, measured_sets
 from clients.runs.open_run import open_memory_run
-from clients.training.workload import evaluate
+from clients.training.jobs import evaluate
 from ledger.claims import EarlyStopRule
 from ledger.protocol.documents.run import decode_run
 from ledger.protocol.errors import ConfigurationError

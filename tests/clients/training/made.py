@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,12 +10,16 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from clients.datasets.federated_data import DataForm, FederatedData, Samples, frozen_samples
+from clients.datasets.federated_data import (
+    Collate,
+    DataForm,
+    FederatedData,
+    Samples,
+    frozen_samples,
+)
 from clients.models.model import Model, model_of
 from clients.models.registry import model_named
-from clients.training.plain_trainer import LocalTraining
-from clients.training.port import TrainingJob
-from clients.training.workload import Workload
+from clients.training.port import LocalTraining, TrainingJob, Workload
 from ledger.protocol.encoding import sha256
 
 FORM = DataForm((1, 8, 8), 10)
@@ -43,6 +47,18 @@ DATA = FederatedData(
     collate=inked,
 )
 SETS = {"test": DATA.test, "client 0": samples(3, 203), "client 1": samples(9, 209)}
+
+
+def work_of(
+    model: Model,
+    train: Sequence[Samples],
+    collate: Collate,
+    training: LocalTraining,
+    device: str = "cpu",
+    sizes: tuple[int, ...] | None = None,
+) -> Workload:
+    """Return what a trainer needs, which evaluates nothing."""
+    return Workload(model, train, {}, collate, training, device, "plain", sizes)
 
 
 def jobs(*clients: int) -> list[TrainingJob]:

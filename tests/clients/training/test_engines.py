@@ -24,10 +24,9 @@ from clients.training.engine_factory import (
     require_engine,
     require_known,
 )
-from clients.training.plain_trainer import LocalTraining
+from clients.training.jobs import evaluate
 from clients.training.pool_engine import PoolEngine
-from clients.training.port import Engine, TrainingError, TrainingJob, TrainingPath
-from clients.training.workload import evaluate
+from clients.training.port import Engine, LocalTraining, TrainingError, TrainingJob, TrainingPath
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payloads import FLOAT32, NOT_ENCODABLE, Q8, Payload, PayloadForm

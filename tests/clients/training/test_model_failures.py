@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from clients.training.engine_factory import LocalEngine
+from clients.training.jobs import as_training_error
 from clients.training.port import TrainingError
-from clients.training.workload import as_training_error
 from ledger.protocol.rules.distance import plain_distances
 from tests.clients.training.made import CONVOLUTIONAL, JOBS, start_of, workload
 from tests.clients.training.on_devices import needs_card

@@ -18,8 +18,9 @@ from clients.models.model import Model, model_of
 from clients.models.registry import model_named
 from clients.training.engine_factory import LocalEngine
 from clients.training.lockstep.trainer import LockstepTrainer
-from clients.training.plain_trainer import LocalTraining, PlainTrainer
+from clients.training.plain_trainer import PlainTrainer
 from clients.training.pool_engine import PoolEngine
+from clients.training.port import LocalTraining
 from clients.training.updates import engine_distances
 from tests.clients.training import made
 from tests.clients.training.lockstep.support import (
@@ -32,6 +33,7 @@ from tests.clients.training.lockstep.support import (
     exact_update,
     updates,
 )
+from tests.clients.training.made import work_of
 from tests.clients.training.on_devices import ON_EACH_DEVICE
 
 if TYPE_CHECKING:
@@ -77,21 +79,21 @@ def require_repeated(
 def test_recorded_steps_of_ragged_clients_repeat(device: str, settings: LocalTraining) -> None:
     model = model_named("cnn", FORM)
     arguments = (model, TRAIN, as_stored, settings, device)
-    require_repeated([LockstepTrainer(*arguments) for _ in range(2)], model, settings)
+    require_repeated([LockstepTrainer(work_of(*arguments)) for _ in range(2)], model, settings)
 
 
 @ON_EACH_DEVICE
 def test_calibrated_steps_of_one_client_after_another_repeat(device: str) -> None:
     model = model_named("cnn", FORM)
     arguments = (model, TRAIN, as_stored, CALIBRATED, device)
-    require_repeated([PlainTrainer(*arguments) for _ in range(2)], model, CALIBRATED)
+    require_repeated([PlainTrainer(work_of(*arguments)) for _ in range(2)], model, CALIBRATED)
 
 
 @ON_EACH_DEVICE
 def test_a_users_overlapping_pools_repeat(device: str) -> None:
     model = model_of(pooled, FORM)
     arguments = (model, TRAIN, as_stored, EPOCHS, device)
-    require_repeated([PlainTrainer(*arguments) for _ in range(2)], model)
+    require_repeated([PlainTrainer(work_of(*arguments)) for _ in range(2)], model)
 
 
 @ON_EACH_DEVICE
@@ -105,9 +107,11 @@ def test_an_lstm_repeats_and_agrees_with_the_processor(device: str) -> None:
     model = model_named("shakespeare_lstm", form, {"hidden": 8})
     start, jobs = model.initial(np.random.default_rng(5)), JOBS[:3]
     arguments = (model, train, as_stored, EPOCHS)
-    first, again = (updates(PlainTrainer(*arguments, device), start, jobs) for _ in range(2))
+    first, again = (
+        updates(PlainTrainer(work_of(*arguments, device)), start, jobs) for _ in range(2)
+    )
     assert first.tobytes() == again.tobytes()
-    expected = updates(PlainTrainer(*arguments, "cpu"), start, jobs)
+    expected = updates(PlainTrainer(work_of(*arguments, "cpu")), start, jobs)
     assert max(error(a, b) for a, b in zip(first, expected, strict=True)) < 1e-4
 
 
@@ -131,10 +135,11 @@ def test_two_workers_train_what_one_does(device: str, forks: Forks) -> None:
 def test_many_steps_keep_no_more_memory_than_a_few(device: str) -> None:
     model = model_named("cnn", FORM)
     start, jobs = model.initial(np.random.default_rng(5)), JOBS[:4]
-    few = LockstepTrainer(model, TRAIN, as_stored, replace(MANY_STEPS, local_steps=20), device)
+    short = replace(MANY_STEPS, local_steps=20)
+    few = LockstepTrainer(work_of(model, TRAIN, as_stored, short, device))
     updates(few, start, jobs)
     before = memory_mib(device)
-    many = LockstepTrainer(model, TRAIN, as_stored, MANY_STEPS, device)
+    many = LockstepTrainer(work_of(model, TRAIN, as_stored, MANY_STEPS, device))
     first = updates(many, start, jobs)
     # The twenty steps have taken what one set of buffers takes; two hundred share another.
     assert memory_mib(device) - before < max(MORE_MIB, before if device == "cuda" else 0)

@@ -30,12 +30,11 @@ from clients.training.lockstep.plan import plan
 from clients.training.lockstep.trainer import LockstepTrainer
 from clients.training.plain_trainer import (
     CollatedBatches,
-    LocalTraining,
     PlainTrainer,
     ResidentBatches,
     batches,
 )
-from clients.training.port import TrainingJob
+from clients.training.port import LocalTraining, TrainingJob
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 from tests.clients.training.lockstep.support import error, exact_update, updates
@@ -49,6 +48,7 @@ from tests.clients.training.made import (
     inked,
     jobs,
     start_of,
+    work_of,
 )
 
 MODELS = pytest.mark.parametrize("model", [BRANCHED, CONVOLUTIONAL], ids=["branched", "cnn"])
@@ -56,7 +56,7 @@ BOTH = pytest.mark.parametrize("training", [SETTINGS, EPOCHS], ids=["steps", "ep
 
 
 def trainer(model: Model, training: LocalTraining = SETTINGS) -> PlainTrainer:
-    return PlainTrainer(model, DATA.train, DATA.collate, training, "cpu")
+    return PlainTrainer(work_of(model, DATA.train, DATA.collate, training, "cpu"))
 
 
 @MODELS
@@ -147,10 +147,10 @@ def test_diverging_training_yields_non_finite_numbers() -> None:
 
 @BOTH
 def test_batches_resident_on_a_device_equal_freshly_collated_ones(training: LocalTraining) -> None:
-    arguments = (DATA.train, DATA.collate, training)
-    resident = ResidentBatches(*arguments, torch.device("cpu"))
+    work = work_of(BRANCHED, DATA.train, DATA.collate, training)
+    resident = ResidentBatches(work, torch.device("cpu"))
     for job in JOBS:
-        pairs = zip(CollatedBatches(*arguments).of(job), resident.of(job), strict=True)
+        pairs = zip(CollatedBatches(work).of(job), resident.of(job), strict=True)
         for (x, y), (resident_x, resident_y) in pairs:
             assert torch.equal(x, resident_x)
             assert torch.equal(y, resident_y)
@@ -161,7 +161,9 @@ def test_batches_resident_on_a_device_equal_freshly_collated_ones(training: Loca
 def update(model: Model, training: LocalTraining, job: TrainingJob) -> NDArray[np.float32]:
     row = np.empty(model.dimension, dtype=np.float32)
     start = start_of(model)
-    PlainTrainer(model, DATA.train, DATA.collate, training, "cpu").train(start, [job], [row])
+    PlainTrainer(work_of(model, DATA.train, DATA.collate, training, "cpu")).train(
+        start, [job], [row]
+    )
     return row
 
 
@@ -171,7 +173,7 @@ def pencil_update(steps: int, proximal: float | None) -> NDArray[np.float32]:
     model = model_named("softmax", DataForm((1, 1, 1), 2), {})
     training = LocalTraining(learning_rate=0.5, batch_size=8, local_steps=steps, proximal=proximal)
     row = np.empty(4, dtype=np.float32)
-    trainer = PlainTrainer(model, [sample], as_stored, training, "cpu")
+    trainer = PlainTrainer(work_of(model, [sample], as_stored, training, "cpu"))
     trainer.train(np.zeros(4, dtype=np.float32), [TrainingJob(0, bytes(32))], [row])
     return row
 
@@ -206,7 +208,7 @@ def test_only_the_plain_path_takes_such_steps() -> None:
     assert (found.path, found.layers) == ("plain", ())
     assert found.reason == "training.proximal is set, and lockstep takes steps of plain SGD alone"
     with pytest.raises(ConfigurationError, match=f"training.path = 'lockstep': {found.reason}"):
-        LockstepTrainer(CONVOLUTIONAL, DATA.train, DATA.collate, near, "cpu")
+        LockstepTrainer(work_of(CONVOLUTIONAL, DATA.train, DATA.collate, near, "cpu"))
 
 
 def test_the_term_is_recorded_only_where_set() -> None:
@@ -233,7 +235,7 @@ def test_a_chain_of_known_layers_trains_in_lockstep() -> None:
         "convolution 8 to 16, 3 × 3: one matrix for each client, in one call",
         "linear 256 to 10: one matrix for each client, in one call",
     )
-    trainer = LockstepTrainer(CONVOLUTIONAL, DATA.train, DATA.collate, SETTINGS, "cpu")
+    trainer = LockstepTrainer(work_of(CONVOLUTIONAL, DATA.train, DATA.collate, SETTINGS, "cpu"))
     assert trainer.chunk == 10
 
 
@@ -273,7 +275,7 @@ def test_calibrated_one_step_by_pencil(trainer: Trainer) -> None:
     inputs = np.array([1, 2, 3], dtype=np.float32).reshape(3, 1, 1, 1)
     model = model_named("softmax", DataForm((1, 1, 1), 2), {})
     step = LocalTraining(learning_rate=0.5, batch_size=3, local_steps=1, calibrated=True)
-    one = trainer(model, [frozen_samples(inputs, np.array([0, 0, 1]))], as_stored, step, "cpu")
+    one = trainer(work_of(model, [frozen_samples(inputs, np.array([0, 0, 1]))], as_stored, step))
     (found,) = updates(one, np.zeros(4, dtype=np.float32), [TrainingJob(0, bytes(32))])
     expected = [5 / 32, -5 / 32, -1 / 192, 1 / 192]
     assert np.allclose(found, expected, rtol=0, atol=1e-7)
@@ -283,7 +285,7 @@ def test_calibrated_one_step_by_pencil(trainer: Trainer) -> None:
 def test_an_update_descends_the_calibrated_loss_in_float64(trainer: Trainer) -> None:
     start = start_of(CONVOLUTIONAL)
     train = tuple(frozen_samples(DATA.collate(x), y) for x, y in DATA.train)
-    found = updates(trainer(CONVOLUTIONAL, train, as_stored, CALIBRATED, "cpu"), start, JOBS)
+    found = updates(trainer(work_of(CONVOLUTIONAL, train, as_stored, CALIBRATED)), start, JOBS)
     for job, update in zip(JOBS, found, strict=True):
         exact = exact_update(CONVOLUTIONAL, start, job, CALIBRATED, train)
         assert error(update, exact) < 1e-4
@@ -316,7 +318,7 @@ def test_the_tokens_with_a_target_are_counted_for_classes_of_tokens() -> None:
     shifted[-3:] += np.log(np.array([2.1, 3.1, 1.1], dtype=np.float32))  # the bias comes last
     found, plain = (
         updates(
-            PlainTrainer(model, [samples], as_stored, training, "cpu"),
+            PlainTrainer(work_of(model, [samples], as_stored, training, "cpu")),
             begin,
             [TrainingJob(0, bytes(32))],
         )
@@ -330,7 +332,7 @@ def test_poisoned_labels_are_counted_as_trained(trainer: Trainer) -> None:
     data = poisoned(DATA, [ClientId(0)], LABEL_FLIP, AttackParameters(), seed=0)
     model = model_named("softmax", DATA.form, {})
     start = start_of(model)
-    one = trainer(model, data.train, DATA.collate, CALIBRATED, "cpu")
+    one = trainer(work_of(model, data.train, DATA.collate, CALIBRATED))
     (found,) = updates(one, start, [TrainingJob(0, bytes(32))])
     train = [frozen_samples(DATA.collate(x), y) for x, y in data.train]
     exact = exact_update(model, start, TrainingJob(0, bytes(32)), CALIBRATED, train)
@@ -342,4 +344,4 @@ def test_poisoned_labels_are_counted_as_trained(trainer: Trainer) -> None:
 def test_a_task_without_class_labels_is_refused_by_name(trainer: Trainer, task: Task) -> None:
     model = replace(BRANCHED, form=replace(BRANCHED.form, task=task))
     with pytest.raises(ConfigurationError, match=rf"training\.calibrated = true: .* {task}$"):
-        trainer(model, DATA.train, DATA.collate, CALIBRATED, "cpu")
+        trainer(work_of(model, DATA.train, DATA.collate, CALIBRATED))

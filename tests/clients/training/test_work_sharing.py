@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.training.workload import (
+from clients.training.jobs import (
     BLOCK,
     EvaluationBlock,
     Evaluator,

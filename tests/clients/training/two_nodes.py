@@ -15,10 +15,8 @@ from ray.cluster_utils import Cluster
 
 from clients.models.model import ParameterVector
 from clients.training.engine_factory import LocalEngine
-from clients.training.plain_trainer import LocalTraining
-from clients.training.port import TrainingError
+from clients.training.port import LocalTraining, TrainingError, Workload
 from clients.training.ray_engine import RayEngine
-from clients.training.workload import Workload
 from ledger.protocol.payloads import Q8
 from ledger.protocol.rules.distance import plain_distances
 from tests.clients.training.made import CONVOLUTIONAL, JOBS, SETS, start_of, workload

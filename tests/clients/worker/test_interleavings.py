@@ -18,8 +18,7 @@ from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate, run_document, with_training_path
 from clients.training.engine_factory import environment_here, open_engine
 from clients.training.port import Engine
-from clients.worker.background import FailureTracker, Moment
-from clients.worker.training import LocalUpdates
+from clients.worker.background import FailureTracker, LocalUpdates, Moment
 from clients.worker.worker import HostedClients, Worker
 from ledger.actors.journal import FileJournal
 from ledger.actors.steps import ActorContext

@@ -28,10 +28,15 @@ from clients.training.port import (
 )
 from clients.worker.background import (
     BACKOFF,
+    MOST_FAILURES,
     FailureTracker,
+    LocalUpdates,
     Moment,
+    RestartingEngine,
+    RoundTraining,
     SingleThreadExecutor,
     TaskInterrupt,
+    TrainingAssignment,
     TransactionSender,
     WorkPart,
 )
@@ -45,13 +50,6 @@ from clients.worker.status import (
     read_status,
     serve_metrics,
     worker_status,
-)
-from clients.worker.training import (
-    MOST_FAILURES,
-    LocalUpdates,
-    RestartingEngine,
-    RoundTraining,
-    TrainingAssignment,
 )
 from ledger.chain.ports import NotServedError
 from ledger.io.home import Disk

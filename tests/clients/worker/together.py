@@ -17,8 +17,7 @@ import numpy as np
 
 from clients.training.engine_factory import environment_here
 from clients.training.port import Engine, Evaluation, PendingEvaluation, TrainedUpdate, TrainingJob
-from clients.worker.background import FailureTracker, Moment
-from clients.worker.training import LocalUpdates
+from clients.worker.background import FailureTracker, LocalUpdates, Moment
 from clients.worker.worker import HostedClients, Worker
 from ledger.actors.steps import ActorContext
 from ledger.io.home import Disk

@@ -31,7 +31,7 @@ from clients.runs.metrics import BACKDOOR as BACKDOOR_SET
 from clients.runs.metrics import TEST, TRAINING, measured_sets
 from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate, run_document
-from clients.training.workload import evaluate
+from clients.training.jobs import evaluate
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 

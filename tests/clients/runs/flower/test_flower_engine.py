@@ -59,12 +59,12 @@ class ConnectedNodes:
         self._waiting[name] = node, message
         return name
 
-    def answers(self, names: Collection[str]) -> dict[str, bytes | nodes_module.UnansweredMessage]:
-        answers: dict[str, bytes | nodes_module.UnansweredMessage] = {}
+    def answers(self, names: Collection[str]) -> dict[str, bytes | nodes_module.UnansweredError]:
+        answers: dict[str, bytes | nodes_module.UnansweredError] = {}
         for name in names:
             node, message = self._waiting[name]
             if node not in self.nodes:
-                answers[name] = nodes_module.UnansweredMessage("the node is gone")
+                answers[name] = nodes_module.UnansweredError("the node is gone")
             elif (answer := self.nodes[node](message)) is not None:
                 answers[name] = answer
         for name in answers:
@@ -101,7 +101,7 @@ def flower(request: pytest.FixtureRequest) -> Iterator[Flower]:
     calibrated = str(request.param == FLOAT32.name).lower()
     settings = (f"protocol.payload={request.param}", f"training.calibrated={calibrated}", PLAIN)
     configuration = load("smoke", settings=settings)
-    population, node = populate(configuration), TrainingNode.open(configuration)
+    population, node = populate(configuration), TrainingNode(configuration)
     with open_measure(configuration, population, 4) as measure:
         yield Flower(configuration, population.initial, measure.gauge.engine, node)
     node.close()
@@ -168,7 +168,7 @@ def test_a_node_that_says_why_ends_the_call(flower: Flower) -> None:
 
 def test_other_settings_at_a_node_are_refused(flower: Flower) -> None:
     settings = (f"protocol.payload={flower.configuration.protocol.payload}", "training.path=plain")
-    other = TrainingNode.open(load("smoke", settings=(*settings, "training.local_steps=3")))
+    other = TrainingNode(load("smoke", settings=(*settings, "training.local_steps=3")))
     with pytest.raises(TrainingError, match="settings of the run differ"):
         flower.trained(ConnectedNodes({1: lambda m: other.answer(m, 0, 1)}))
     other.close()

@@ -16,9 +16,10 @@ from clients.datasets.federated_data import DataForm, Samples, as_stored, frozen
 from clients.devices import reproducible
 from clients.models.model import Model, load_vector, model_of, trainable
 from clients.training.lockstep.trainer import LockstepTrainer
-from clients.training.plain_trainer import LocalTraining, PlainTrainer, batches
-from clients.training.port import TrainingJob
+from clients.training.plain_trainer import PlainTrainer, batches
+from clients.training.port import LocalTraining, TrainingJob
 from ledger.protocol.encoding import sha256
+from tests.clients.training.made import work_of
 
 FORM = DataForm((1, 8, 8), 10)
 STEPS = LocalTraining(learning_rate=0.1, batch_size=4, local_steps=3)
@@ -64,7 +65,7 @@ def both(
     model: Model, settings: LocalTraining, train: Sequence[Samples] = TRAIN
 ) -> tuple[LockstepTrainer, PlainTrainer]:
     arguments = (model, train, as_stored, settings, "cpu")
-    return LockstepTrainer(*arguments), PlainTrainer(*arguments)
+    return LockstepTrainer(work_of(*arguments)), PlainTrainer(work_of(*arguments))
 
 
 def exact_update(

@@ -37,8 +37,8 @@ from clients.training.lockstep.plan import (
     pooled_first,
 )
 from clients.training.lockstep.trainer import LockstepTrainer
-from clients.training.plain_trainer import LocalTraining, PlainTrainer, step_count
-from clients.training.port import TrainingJob, TrainingPath
+from clients.training.plain_trainer import PlainTrainer
+from clients.training.port import LocalTraining, TrainingJob, TrainingPath
 from clients.training.updates import DownloadWriter
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.training.lockstep.support import (
@@ -56,7 +56,7 @@ from tests.clients.training.lockstep.support import (
     sequential,
     updates,
 )
-from tests.clients.training.made import DATA, SETTINGS
+from tests.clients.training.made import DATA, SETTINGS, work_of
 from tests.clients.training.made import JOBS as MADE_JOBS
 
 IMAGES = DataForm((1, 28, 28), 62)
@@ -245,10 +245,10 @@ def test_recording_leaves_nothing_behind_in_an_update(monkeypatch: pytest.Monkey
     model = model_named("cnn", FORM)
     start = model.initial(np.random.default_rng(5))
     arguments = (model, TRAIN, as_stored, STEPS, "cpu")
-    expected = updates(LockstepTrainer(*arguments), start, JOBS)
+    expected = updates(LockstepTrainer(work_of(*arguments)), start, JOBS)
     recorder = WorksMeanwhile()
     monkeypatch.setattr(trainers, "recorder_for", lambda _: recorder)
-    recorded = LockstepTrainer(*arguments)
+    recorded = LockstepTrainer(work_of(*arguments))
     assert updates(recorded, start, JOBS).tobytes() == expected.tobytes()
     chunks = -(-len(SIZES) // recorded.chunk)
     assert recorder.replays == 3 * chunks
@@ -260,13 +260,13 @@ def test_the_path_of_a_card_takes_the_same_steps(monkeypatch: pytest.MonkeyPatch
     start = model.initial(np.random.default_rng(5))
     for settings in (STEPS, EPOCHS):
         arguments = (model, TRAIN, as_stored, settings, "cpu")
-        expected = updates(PlainTrainer(*arguments), start, JOBS)
+        expected = updates(PlainTrainer(work_of(*arguments)), start, JOBS)
         with monkeypatch.context() as patched:
             patched.setattr(trainers, "card_gib", lambda _: 16)
             patched.setattr(trainers, "recorder_for", lambda _: WorksMeanwhile())
             patched.setattr(trainers, "update_writer", DownloadWriter)
             patched.setattr(network, "MaxPoolPart", OrderedMaxPoolPart)
-            trainer = LockstepTrainer(*arguments)
+            trainer = LockstepTrainer(work_of(*arguments))
         assert trainer.chunk == 32
         found = updates(trainer, start, JOBS)
         assert max(error(a, b) for a, b in zip(found, expected, strict=True)) < 2e-5
@@ -363,14 +363,14 @@ def test_a_large_matrix_gives_the_same_bytes_in_any_chunk() -> None:
     train = [samples(12, seed, form) for seed in range(12)]
     model = model_of(_wide, form)
     settings = LocalTraining(learning_rate=0.1, batch_size=10, local_steps=2)
-    trainer = LockstepTrainer(model, train, as_stored, settings, "cpu")
+    trainer = LockstepTrainer(work_of(model, train, as_stored, settings, "cpu"))
     assert trainer.chunk == 10
     start = model.initial(np.random.default_rng(0))
     expected = updates(trainer, start, JOBS)
     for chunk in (1, 2, 5):
         trainer.chunk = chunk
         assert updates(trainer, start, JOBS[3:9]).tobytes() == expected[3:9].tobytes()
-    plain = updates(PlainTrainer(model, train, as_stored, settings, "cpu"), start, JOBS)
+    plain = updates(PlainTrainer(work_of(model, train, as_stored, settings, "cpu")), start, JOBS)
     # A ReLU whose input is nearly 0 may open on one path alone.
     assert np.median([error(a, b) for a, b in zip(expected, plain, strict=True)]) < 1e-5
 
@@ -418,7 +418,7 @@ def test_many_steps_are_staged_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) 
 def test_unknown_layer_of_a_module_is_named_in_the_refusal() -> None:
     model = sequential(nn.Flatten(), nn.Linear(64, 10), nn.Tanh())
     with pytest.raises(ConfigurationError, match="'lockstep': 2 is a Tanh"):
-        LockstepTrainer(model, TRAIN, as_stored, STEPS, "cpu")
+        LockstepTrainer(work_of(model, TRAIN, as_stored, STEPS, "cpu"))
 
 
 CNN = model_named("cnn", FORM)
@@ -430,7 +430,7 @@ def with_losses(
     trainer: LockstepTrainer | PlainTrainer, settings: LocalTraining, jobs: Sequence[TrainingJob]
 ) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
     rows = np.zeros((len(jobs), len(START)), dtype=np.float32)
-    sizes = [step_count(SIZES[job.client], settings) for job in jobs]
+    sizes = [settings.steps(SIZES[job.client]) for job in jobs]
     losses = [np.full(size, np.nan, np.float32) for size in sizes]
     trainer.train(START, jobs, list(rows), losses)
     return rows, losses
@@ -475,7 +475,7 @@ def test_an_engine_gives_losses_where_they_are_asked_for(path: TrainingPath) -> 
     (with_, losses), (without, none) = found
     assert with_ == without
     assert losses is not None
-    assert len(losses) == 4 * step_count(len(DATA.train[0].y), SETTINGS)
+    assert len(losses) == 4 * SETTINGS.steps(len(DATA.train[0].y))
     assert none is None
 
 
@@ -484,8 +484,8 @@ def test_an_update_depends_on_no_host_of_its_client() -> None:
     alone = [part if client == 3 else TRAIN[0]._replace(x=TRAIN[0].x[:0], y=TRAIN[0].y[:0])
              for client, part in enumerate(TRAIN)]  # fmt: skip
     arguments = (CNN, alone, lambda rows: rows, EPOCHS, "cpu")
-    hosted = LockstepTrainer(*arguments, SIZES)
+    hosted = LockstepTrainer(work_of(*arguments, SIZES))
     everybody, _ = both(CNN, EPOCHS)
     expected = updates(everybody, START, [JOBS[3]])
     assert updates(hosted, START, [JOBS[3]]).tobytes() == expected.tobytes()
-    assert LockstepTrainer(*arguments).chunk == hosted.chunk
+    assert LockstepTrainer(work_of(*arguments)).chunk == hosted.chunk

@@ -1,4 +1,4 @@
-"""The work of an engine: model, data and settings, its jobs in order, and how a process does them.
+"""The jobs of an engine: their order, and how a process trains and evaluates.
 
 A parameter vector is evaluated in blocks that any process may take. Blocks begin at multiples of
 `BLOCK`, and are summed exactly: the result has the same bytes whichever process evaluates each
@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cached_property
 from itertools import accumulate, islice, pairwise
 from typing import NamedTuple
 
@@ -34,110 +35,42 @@ from clients.devices import card_failure, device_named, reproducible
 from clients.models.model import Model, ParameterVector, load_vector, score
 from clients.training.plain_trainer import (
     Batch,
-    LocalTraining,
     PlainTrainer,
-    samples_gone_through,
-    step_count,
 )
 from clients.training.port import (
     Evaluation,
     TrainingError,
     TrainingJob,
-    TrainingPath,
     UpdateTrainer,
+    Workload,
 )
 from clients.training.updates import EncodedRow, ResidentUpdates, RowPayloads, UpdateMatrix
 from ledger.io.user_code import message_of
 from ledger.protocol.errors import CmflError
-from ledger.protocol.payloads import FLOAT32, PayloadForm
 
-_SEED_BYTES = 32
-# Size of a piece as a fraction of a worker's share of the remaining cost: the others never wait for
-# a late large piece, and small jobs are still sent many at a time.
+# Part of a worker's share of the remaining cost that it takes: the others never wait for a late
+# large piece, and small jobs are still sent many at a time.
 _SHARE = 0.5
 _LONGEST = 500
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Workload:
-    """Everything that a process needs for training and evaluation.
+def trainer_of(workload: Workload, resident: ResidentUpdates | None = None) -> UpdateTrainer:
+    """Return a new trainer for this process; `resident` keeps the updates on a GPU as well."""
+    if workload.path == "plain":
+        return PlainTrainer(workload, resident)
+    # The imports for tracing are only needed on this path.
+    from clients.training.lockstep.trainer import LockstepTrainer  # noqa: PLC0415
 
-    Attributes:
-        sizes: number of training samples of each client of the run, also of those whose samples
-            are not here; None where all are.
-        records_losses: whether updates come with the loss of every local step.
-    """
-
-    model: Model
-    train: Sequence[Samples]
-    sets: Mapping[str, Samples]
-    collate: Collate
-    training: LocalTraining
-    device: str
-    path: TrainingPath
-    sizes: tuple[int, ...] | None = None
-    records_losses: bool = False
-    form: PayloadForm = FLOAT32
-
-    def trainer(self, resident: ResidentUpdates | None = None) -> UpdateTrainer:
-        """Return a new trainer for this process; `resident` keeps the updates on a GPU as well."""
-        arguments = (self.model, self.train, self.collate, self.training, self.device)
-        if self.path == "plain":
-            return PlainTrainer(*arguments, resident)
-        # The imports for tracing are only needed on this path.
-        from clients.training.lockstep.trainer import LockstepTrainer  # noqa: PLC0415
-
-        return LockstepTrainer(*arguments, self.sizes, resident)
-
-    def costs(self, jobs: Sequence[TrainingJob]) -> list[int]:
-        sizes = [len(self.train[job.client].y) for job in jobs]
-        return [samples_gone_through(size, self.training) for size in sizes]
-
-    def blocks(self, sets: Sequence[str]) -> list[EvaluationBlock]:
-        return blocks_of([len(self.sets[name].y) for name in sets])
-
-    def require_jobs(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> None:
-        require_jobs(start, jobs, self.model.dimension, len(self.train))
-
-    def require_sets(self, vector: ParameterVector, sets: Sequence[str]) -> None:
-        _require_vector("vector", vector, self.model.dimension)
-        for name in sets:
-            if name not in self.sets:
-                raise ValueError(f"no set of samples {name!r}; there are {', '.join(self.sets)}")
-
-
-def require_jobs(
-    start: ParameterVector, jobs: Sequence[TrainingJob], dimension: int, clients: int
-) -> None:
-    """Validate the arguments of a training of some clients; raises ValueError."""
-    _require_vector("start", start, dimension)
-    for job in jobs:
-        if not 0 <= job.client < clients:
-            raise ValueError(f"client {job.client} of {clients}")
-        if len(job.seed) != _SEED_BYTES:
-            raise ValueError(f"seed of {len(job.seed)} bytes for client {job.client}")
-    if len({job.client for job in jobs}) < len(jobs):
-        raise ValueError("two jobs of one client in the same call")
-
-
-def _require_vector(what: str, vector: ParameterVector, d: int) -> None:
-    if vector.shape != (d,) or vector.dtype != np.float32:
-        raise ValueError(f"{what}: {vector.dtype} {vector.shape}, not float32 ({d},)")
+    return LockstepTrainer(workload, resident)
 
 
 class JobQueue:
-    """The jobs of one round that no worker has taken yet: the longest come first.
-
-    The order affects the duration of a round, never an update. A worker prefers to take `chunk` at
-    once.
-    """
+    """The jobs of a round that no worker has taken yet, longest first, in chunks of this size."""
 
     def __init__(self, costs: Sequence[int], workers: int, chunk: int) -> None:
         # Equal jobs stay in order, so repeated runs behave alike.
         self._remaining = deque(sorted(range(len(costs)), key=lambda job: (-costs[job], job)))
-        self._costs = costs
-        self._remaining_cost = sum(costs)
-        self._workers = workers
+        self._costs, self._workers, self._remaining_cost = costs, workers, sum(costs)
         # A trainer of many clients at once takes whole chunks, as many as the other workers.
         pieces = workers * math.ceil(len(costs) / (workers * chunk))
         self._chunk = math.ceil(len(costs) / max(pieces, 1))
@@ -272,6 +205,11 @@ def blocks_of(sizes: Sequence[int]) -> list[EvaluationBlock]:
     ]
 
 
+def blocks_of_sets(workload: Workload, sets: Sequence[str]) -> list[EvaluationBlock]:
+    """Return all blocks of some sample sets, set by set."""
+    return blocks_of([len(workload.sets[name].y) for name in sets])
+
+
 def totals_by_set(
     sets: int, blocks_: Sequence[EvaluationBlock], parts: Sequence[Evaluation]
 ) -> tuple[Evaluation, ...]:
@@ -291,10 +229,7 @@ def shares(blocks: Sequence[EvaluationBlock], workers: int) -> list[slice]:
 
 
 class Evaluator:
-    """Evaluates in this process, with a separate module.
-
-    On a GPU a set's collated samples stay there from its first evaluation on.
-    """
+    """Evaluates with a separate module; a GPU keeps the samples of each set."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload, self._device = workload, device_named(workload.device)
@@ -305,7 +240,7 @@ class Evaluator:
         self, vector: ParameterVector, sets: Sequence[str], chosen: slice
     ) -> list[Evaluation]:
         """Return the evaluation of each chosen one of the blocks in the order of `blocks_of`."""
-        form, blocks_ = self._workload.model.form, self._workload.blocks(sets)[chosen]
+        form, blocks_ = self._workload.model.form, blocks_of_sets(self._workload, sets)[chosen]
         with reproducible(self._device):
             load_vector(self._module, torch.tensor(vector))
             return [
@@ -330,9 +265,12 @@ class JobRunner:
         self, workload: Workload, updates: UpdateMatrix, resident: ResidentUpdates | None = None
     ) -> None:
         self._workload, self._updates = workload, updates
-        self._trainer = workload.trainer(resident)
+        self._trainer = trainer_of(workload, resident)
         self.chunk = self._trainer.chunk
-        self._evaluator: Evaluator | None = None
+
+    @cached_property
+    def evaluator(self) -> Evaluator:
+        return Evaluator(self._workload)
 
     def train(
         self,
@@ -343,17 +281,15 @@ class JobRunner:
         *,
         hashes_meanwhile: bool,
     ) -> list[EncodedRow]:
-        """Write the update of each job into its row, and return the payloads of these rows.
+        """Write the update of each job into its row of `count`, and return their payloads.
 
-        Args:
-            count: number of rows that the call needs, of which these jobs may be a part.
-            hashes_meanwhile: whether rows are encoded while others are trained.
+        With `hashes_meanwhile` rows are encoded while others are trained.
         """
         workload, matrix = self._workload, self._updates.rows(count)
         losses: list[NDArray[np.float32]] | None = None
         if workload.records_losses:
             sizes = (len(workload.train[job.client].y) for job in jobs)
-            losses = [np.empty(step_count(n, workload.training), np.float32) for n in sizes]
+            losses = [np.empty(workload.training.steps(n), np.float32) for n in sizes]
         rows = [matrix[place] for place in places]
         with RowPayloads(self._updates, count, places, workload.device) as payloads:
             begin = payloads.begin if hashes_meanwhile else None
@@ -364,11 +300,3 @@ class JobRunner:
         # PyTorch only runs on little-endian machines.
         pairs = zip(encoded, losses, strict=True)
         return [replace(row, losses=part.tobytes()) for row, part in pairs]
-
-    def evaluate(
-        self, vector: ParameterVector, sets: Sequence[str], chosen: slice
-    ) -> list[Evaluation]:
-        """Return the evaluation of each chosen block; see `Evaluator.parts`."""
-        if self._evaluator is None:
-            self._evaluator = Evaluator(self._workload)
-        return self._evaluator.parts(vector, sets, chosen)
