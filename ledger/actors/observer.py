@@ -32,11 +32,8 @@ from ledger.chain.round_ledger import LedgerSnapshot, RoundHistory, ends_after
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import BlobError, BlobUnreachableError
-from ledger.protocol.inputs import Inputs, needs_displacement
-from ledger.protocol.ledger_state import LedgerStage, LedgerView, RoundDecided
-from ledger.protocol.fold import LedgerView
 from ledger.protocol.inputs import Evidence, Inputs, needs_displacement
-from ledger.protocol.ledger_state import LedgerStage, RoundDecided
+from ledger.protocol.ledger_state import LedgerStage, LedgerView, RoundDecided
 from ledger.protocol.payloads import Payload
 from ledger.protocol.rules.direction import WINDOW, displacement, window_start
 from ledger.protocol.types import ClientId, Digest

@@ -26,13 +26,14 @@ from ledger.protocol.documents.envelope import (
     PublishedScores,
     Reply,
 )
-from ledger.protocol.documents.record import RoundRecord, encode_record, encode_vector
-from ledger.protocol.documents.record import RoundRecord, decode_record, encode_record
-from ledger.protocol.documents.vector import (
+from ledger.protocol.documents.record import (
     Incident,
     Incidents,
+    RoundRecord,
     ScoreVector,
+    decode_record,
     encode_incidents,
+    encode_record,
     encode_vector,
 )
 from ledger.protocol.encoding import set_digest, sha256

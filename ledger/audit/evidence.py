@@ -44,10 +44,6 @@ from ledger.protocol.ledger_state import (
     MinedCommitment,
     RoundDecided,
 )
-from ledger.protocol.fold import LedgerState
-from ledger.protocol.inputs import Evidence, Inputs, MinedCommitment, primary_seat
-from ledger.protocol.judgement import Judgement, Ranking, counted_vectors, judge, rank_trainers
-from ledger.protocol.ledger_state import Deployment, Event, RoundDecided
 from ledger.protocol.payloads import Payload
 from ledger.protocol.rules.distance import Distances, OwnRuleName, plain_distances
 from ledger.protocol.signing import is_signed_by

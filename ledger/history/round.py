@@ -23,11 +23,11 @@ from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.record import (
     Incident,
     Incidents,
+    RefusedScores,
     RoundRecord,
     decode_incidents,
     decode_record,
 )
-from ledger.protocol.documents.record import RefusedScores, RoundRecord, decode_record
 from ledger.protocol.documents.run import RunDocument, decode_run
 from ledger.protocol.encoding import word_client
 from ledger.protocol.errors import BlobError, EncodingError
@@ -48,7 +48,6 @@ from ledger.protocol.ledger_state import (
     mined_commitments,
     registry_with_bans,
 )
-from ledger.protocol.ledger_state import ClientBanned, Deployment, RoundAbandoned, RoundDecided
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,
