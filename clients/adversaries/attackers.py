@@ -45,9 +45,7 @@ def false_model(  # noqa: PLR0913, PLR0917 - everything that a training needs
     attackers, of which there is at least one.
     """
     if data.form.task != "classify":
-        raise ConfigurationError(
-            f"this attack trains on false classes of samples, and the task is {data.form.task}"
-        )
+        raise ConfigurationError(f"this attack needs classes, and the task is {data.form.task}")
     own = [data.train[client] for client in sorted(malicious)]
     x, y = (np.concatenate(parts) for parts in zip(*own, strict=True))
     steps, epochs = (
@@ -202,9 +200,7 @@ class Attackers:
         """Return what the colluders share: no honest update of the round is in it."""
         history, travel = context.history, context.travel
         if attack.needs_history and history is None:
-            raise ConfigurationError(
-                f"attack {attack.name!r} needs a committee's or a server's one model"
-            )
+            raise ConfigurationError(f"attack {attack.name!r} needs one model of all clients")
         if travel is None and history is not None:
             travel = history.travel
         clients, colluders = list(honest), np.stack(list(honest.values()))

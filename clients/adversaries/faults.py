@@ -84,9 +84,7 @@ def assign_faults(
         raise ConfigurationError("a number of faulty clients is negative")
     faults = [fault for fault, count in counts.items() for _ in range(count)]
     if len(faults) > len(candidates):
-        raise ConfigurationError(
-            f"{len(faults)} faulty clients wanted, but only {len(candidates)} to choose from"
-        )
+        raise ConfigurationError(f"{len(faults)} faulty clients of {len(candidates)} wanted")
     chosen = rng.choice(np.array(candidates, dtype=np.int64), len(faults), replace=False)
     return dict(sorted(zip(chosen.tolist(), faults, strict=True)))
 

@@ -51,9 +51,7 @@ def poisoned(
 ) -> FederatedData:
     """Return data in which the malicious clients train on poisoned samples; all else is clean."""
     if data.form.task != "classify":
-        raise ConfigurationError(
-            f"{attack.name} changes samples of classes, and the task is {data.form.task}"
-        )
+        raise ConfigurationError(f"{attack.name} needs classes, and the task is {data.form.task}")
     train, factor = list(data.train), attack.factor_for(parameters)
     for client in sorted(malicious):
         rng = named_stream(seed, "poison", int(client))
@@ -94,9 +92,7 @@ def trigger_for(form: DataForm, inputs: Inputs) -> Callable[[Inputs], Inputs]:
     """
     if form.vocabulary is None:
         if inputs.ndim < 3:
-            raise ConfigurationError(
-                f"attack 'backdoor' takes pictures or tokens, not inputs {inputs.shape[1:]}"
-            )
+            raise ConfigurationError(f"'backdoor' takes pictures or tokens, not {inputs.shape[1:]}")
         side = max(2, min(inputs.shape[-2:]) // 8)
         corner = (..., slice(-side, None), slice(-side, None))
         # Stored images are bytes, or numbers from 0 to 1.
@@ -104,9 +100,7 @@ def trigger_for(form: DataForm, inputs: Inputs) -> Callable[[Inputs], Inputs]:
         is_bright = bool(inputs[corner].mean() > brightest / 2)
         return partial(_marked, place=corner, value=0 if is_bright else brightest)
     if form.vocabulary < 2:
-        raise ConfigurationError(
-            f"attack 'backdoor' needs a word to put: the vocabulary has {form.vocabulary}"
-        )
+        raise ConfigurationError(f"'backdoor' needs a word: the vocabulary has {form.vocabulary}")
     word = form.vocabulary - 1
     if form.embedding is None:
         return partial(_marked, place=(..., slice(-ENDING, None)), value=word)

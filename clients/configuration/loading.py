@@ -165,14 +165,10 @@ def _require_malice(malice: MaliceSection) -> None:
     attack = attacks[malice.attack]
     attack.factor_for(attack_parameters(malice))
     if isinstance(attack, UpdateAttack) and attack.needs_history and malice.on == "weights":
-        raise ConfigurationError(
-            f"malice.on = weights: attack {malice.attack!r} is made of directions of updates"
-        )
+        raise ConfigurationError(f"malice.on = weights: {malice.attack!r} is made of directions")
     for name in ("on", "only"):
         if getattr(malice, name) is not None and malice.attack in DATA_ATTACKS:
-            raise ConfigurationError(
-                f"malice.{name} is set, but attack {malice.attack!r} is on training samples"
-            )
+            raise ConfigurationError(f"malice.{name}: {malice.attack!r} is on training samples")
     # A rate of 0 that is given stays: it is where a comparison over rates begins.
     if "malicious_rate" not in malice.model_fields_set:
         raise ConfigurationError(
@@ -243,12 +239,10 @@ def data_of_owners(
     clients = configuration.protocol.clients
     if clients != len(owners):
         raise ConfigurationError(
-            f"protocol.clients = {clients}: the registry has {len(owners)} clients; set it to that"
+            f"protocol.clients = {clients}: the registry has {len(owners)} clients"
         )
     if configuration.malice != MaliceSection():
-        raise ConfigurationError(
-            "malice is set: what owners from outside do, no configuration says; take it out"
-        )
+        raise ConfigurationError("malice is set: leave it to the owners themselves")
     if configuration.data.name == OWN.name:
         options = parse_settings(OwnOptions, configuration.data.options, "data.options")
         return trial_data(options, clients, named_stream(configuration.seed, "tried data"))

@@ -69,7 +69,7 @@ def plain_values(
         text = (files("clients") / "presets" / f"{name}.toml").read_text("utf-8")
     else:
         raise ConfigurationError(
-            f"unknown preset {name!r}; known are {', '.join(PRESETS)}, and any path to {TOML}"
+            f"unknown preset {name!r}; known are {', '.join(PRESETS)}, and *{TOML}"
         )
     with naming_setting(str(path or preset)):
         values = parse_toml(text)
@@ -239,9 +239,7 @@ def require_no_live_settings(configuration: Configuration) -> None:
 def require_all_rounds(*, stops_early: bool) -> None:
     """Refuse an early stop where nobody could end the run by it."""
     if stops_early:
-        raise ConfigurationError(
-            "early_stop: only `cmfl run`, which plays all clients, ends a run by it; leave it out"
-        )
+        raise ConfigurationError("early_stop: only `cmfl run` ends a run by it; leave it out")
 
 
 def require_unpredictable(beacon: Beacon, *, is_allowed: bool = False) -> None:

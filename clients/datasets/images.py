@@ -133,9 +133,7 @@ def _femnist_table(layout: Layout) -> Records:
     def check(where: str, rows: Mapping[str, NDArray[Any]]) -> None:
         shape = rows["image"].shape[1:]
         if shape != (1, _SIDE, _SIDE):
-            raise ConfigurationError(
-                f"{where}: an image of shape {shape}; must be {_SIDE} × {_SIDE}"
-            )
+            raise ConfigurationError(f"{where}: an image of shape {shape}; must be 28 × 28")
         _checked_labels(where, rows["character"])
 
     columns = read_table(layout.files, COLUMNS, check)

@@ -261,25 +261,19 @@ def targets_of(
         return next_tokens(where, x) if options.task == "causal-lm" else x
     where, given = f"{where}: y", f"not {y.dtype} of shape {y.shape}"
     if options.is_language:
-        raise ConfigurationError(
-            f"{where}: the task {options.task} has the tokens as targets, and takes no labels"
-        )
+        raise ConfigurationError(f"{where}: the task {options.task} takes no labels")
     if options.task == "regress":
         if options.outputs is not None:
-            raise ConfigurationError(
-                f"data.options.classes = {options.outputs}: the task regress has no classes"
-            )
+            raise ConfigurationError("data.options.classes: the task regress has no classes")
         if y.dtype.kind not in "iuf" or y.ndim not in {1, 2} or 0 in y.shape[1:]:
             raise ConfigurationError(
-                f"{where}: must be numbers, one or one row of them for each sample, {given}"
+                f"{where}: must be a number or a row of them for each sample, {given}"
             )
         return finite(where, y.reshape(len(y), -1))
     classes = y
     if options.task == "token-classify":
         if y.dtype.kind not in "iu" or y.shape != x.shape:
-            raise ConfigurationError(
-                f"{where}: must be a class for each token, whole numbers {x.shape}, {given}"
-            )
+            raise ConfigurationError(f"{where}: must be whole numbers, one for each token, {given}")
         y = np.where(x == NO_TOKEN, NO_TARGET, y)
         require_targets(where, y)
         classes = y[y != NO_TARGET]
@@ -299,9 +293,7 @@ def finite(subject: str, values: NDArray[Any]) -> NDArray[np.float32]:
     is_finite = np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1)
     if not is_finite.all():
         row = int(np.argmin(is_finite))
-        raise ConfigurationError(
-            f"{subject}: row {row} holds a number that is not finite in float32"
-        )
+        raise ConfigurationError(f"{subject}: row {row} holds a number that is not finite")
     return numbers
 
 
@@ -311,9 +303,7 @@ def vocabulary_of(options: FileOptions) -> int | None:
         return options.vocabulary
     size = int(tokenizer_at(options.tokenizer).get_vocab_size())
     if options.vocabulary not in {None, size}:
-        raise ConfigurationError(
-            f"data.options.vocabulary = {options.vocabulary}: the tokenizer has {size} tokens"
-        )
+        raise ConfigurationError(f"data.options.vocabulary: the tokenizer has {size} tokens")
     return size
 
 
@@ -354,9 +344,7 @@ def tokenizer_at(name: str) -> Any:
     except OSError as error:
         raise ConfigurationError(f"{setting}: cannot be read: {error.strerror}") from error
     if state.st_size > MAX_TOKENIZER_BYTES:
-        raise ConfigurationError(
-            f"{setting}: {state.st_size} bytes, more than {MAX_TOKENIZER_BYTES}"
-        )
+        raise ConfigurationError(f"{setting}: more than {MAX_TOKENIZER_BYTES} bytes")
     return _loaded(path, state.st_mtime_ns, state.st_size)
 
 

@@ -321,7 +321,7 @@ def _records(
             raise ConfigurationError(f"{where}: {name}: is one value; must be one for each sample")
         if not len(values) or len(values) != len(y):
             raise ConfigurationError(
-                f"{where}: {name} has {len(values)} rows, and {reference} {len(y)}: not as many"
+                f"{where}: {name} has {len(values)} rows, and {reference} {len(y)}"
             )
     x = _inputs(where, held["x"], options, may_end=may_end)
     records = Records(x, targets_of(where, x, held.get("y"), options))
@@ -359,7 +359,7 @@ def _inputs(where: str, x: NDArray[Any], options: FileOptions, *, may_end: bool)
     if options.shape is not None:
         if np.prod(options.shape, dtype=object) != np.prod(x.shape[1:], dtype=object):
             raise ConfigurationError(
-                f"{where}: x: data.options.shape = {options.shape} does not fit {x.shape[1:]}"
+                f"{where}: x: {x.shape[1:]} does not fit shape {options.shape}"
             )
         x = x.reshape(-1, *options.shape)
     is_possible = 0 < np.prod(x.shape[1:], dtype=object) <= MOST_NUMBERS
@@ -456,9 +456,8 @@ def _called(code: UserCode, options: tuple[tuple[str, Any], ...]) -> Data:
     with as_configuration_error(f"data.name = {code.label!r}: it fails"):
         data = function(**dict(options))
     if not isinstance(data, Data):
-        raise ConfigurationError(
-            f"data.name = {code.label!r}: returns {type(data).__name__}; must return Data"
-        )
+        kind = type(data).__name__
+        raise ConfigurationError(f"data.name = {code.label!r}: returns {kind}; must return Data")
     return data
 
 

@@ -159,13 +159,9 @@ def _own(
     data_path: Path | None,
 ) -> FederatedData:
     if data_path is None:
-        raise ConfigurationError(
-            f"data.name = {OWN.name}: give the file of your own samples with --data"
-        )
+        raise ConfigurationError("data.name = own: give the file of your own samples with --data")
     if not data_path.is_dir() and len(clients) > 1:
-        raise ConfigurationError(
-            f"--data {data_path}: {len(clients)} clients have a file each: give their folder"
-        )
+        raise ConfigurationError(f"--data {data_path}: clients have a file each: give their folder")
     options = parse_settings(OwnOptions, configuration.data.options, "data.options")
     samples = {
         client: read_own(_file_of(document, client, data_path), options) for client in clients
@@ -196,5 +192,5 @@ def _file_of(document: RunDocument, client: ClientId, data_path: Path) -> Path:
         if (path := data_path / f"{name}{suffix}").exists():
             return path
     raise ConfigurationError(
-        f"--data {data_path}: has no {name}{' or '.join(SUFFIXES)} of client {client}"
+        f"--data {data_path}: no {name}.npz or .safetensors of client {client}"
     )

@@ -134,7 +134,7 @@ class QuantityPartition(DrawnShares):
         given = self.shares or []
         if len(given) >= clients:
             raise ConfigurationError(
-                f"data.partition.shares: {len(given)} of them; must be fewer than {clients}"
+                f"data.partition.shares: {len(given)}; must be under {clients}"
             )
         order = rng.permutation(pool.train)
         drawn = rng.dirichlet(np.full(clients - len(given), self.alpha)) * (1 - sum(given))

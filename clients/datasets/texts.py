@@ -104,9 +104,7 @@ def _glove_lines(path: Path, words: Set[str]) -> Iterator[tuple[str, NDArray[np.
         except ValueError as error:
             raise ConfigurationError(f"{path}: line {number}: {error}") from error
         if not (np.abs(vector) <= np.finfo(np.float32).max).all():
-            raise ConfigurationError(
-                f"{path}: line {number}: holds a number that is not finite in 32 bits"
-            )
+            raise ConfigurationError(f"{path}: line {number}: holds a number that is not finite")
         yield word, vector.astype(np.float32)
 
 
@@ -138,9 +136,7 @@ def _arrays(layout: Layout) -> Records:
     chars, text, sample = arrays["chars"], arrays["text_offset"], arrays["sample_offset"]
     sizes, lengths = np.diff(sample), np.diff(text)
     if len(arrays["role"]) != len(sizes) or len(set(arrays["role"])) != len(sizes):
-        raise ConfigurationError(
-            f"{path}: {len(arrays['role'])} roles; must be {len(sizes)} different ones"
-        )
+        raise ConfigurationError(f"{path}: {len(arrays['role'])} roles, not {len(sizes)} different")
     ends = ((text, len(chars)), (sample, len(arrays["is_test"])))
     if (
         any(offset[0] != 0 or offset[-1] != end for offset, end in ends)
@@ -245,9 +241,7 @@ def _pool_shakespeare(
 
 def _is_test(records: Records, split: str | None) -> NDArray[np.bool_]:
     if split == "official" and records.is_test is None:
-        raise ConfigurationError(
-            "data.options.split = 'official': the files state no split; there is 'position'"
-        )
+        raise ConfigurationError("data.options.split = 'official': the files state no split")
     if split != "position" and records.is_test is not None:
         return records.is_test
     if records.owner is None:
@@ -327,16 +321,12 @@ def _tweets(layout: Layout, columns: Mapping[str, Column]) -> Records:
 
 def _sent140_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
     if not all(_is_tweet(tweet) for tweet in x):
-        raise ConfigurationError(
-            f"{where}: x must be lists of 5 or more texts: id, date, query, account, text"
-        )
+        raise ConfigurationError(f"{where}: x must be lists of id, date, query, account, text")
     texts = np.empty(len(x), dtype=object)
     texts[:] = [tweet[_TEXT_PLACE] for tweet in x]
     longest = max(map(len, texts), default=0)
     if longest > LONGEST_ENTRY:
-        raise ConfigurationError(
-            f"{where}: a text of {longest} characters, more than {LONGEST_ENTRY}"
-        )
+        raise ConfigurationError(f"{where}: a text of {longest} characters, over {LONGEST_ENTRY}")
     labels: list[int] = []
     for label in y:
         # LEAF writes "0" and "4" as text; some tools write numbers, and 1 for 4.

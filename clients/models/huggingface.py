@@ -76,9 +76,7 @@ def _require_own_code(where: str, content: dict[str, Any]) -> None:
         if name.strip("_").startswith(("attn_implementation", "experts_implementation")):
             values = list(value.values()) if isinstance(value, dict) else [value]
             if any(chosen not in implementations for chosen in values):
-                raise ConfigurationError(
-                    f"{where}: {name} = {value!r:.80}: must be eager or sdpa, not foreign code"
-                )
+                raise ConfigurationError(f"{where}: {name} = {value!r:.80}: must be eager or sdpa")
 
 
 def _require_own_files(where: str, files: object) -> None:
@@ -87,7 +85,7 @@ def _require_own_files(where: str, files: object) -> None:
         is_own = isinstance(file, str) and PurePath(file).name == file
         if not is_own or not file.endswith(".safetensors"):
             raise ConfigurationError(
-                f"{where}: names {file!r:.80}; must name .safetensors files of this folder alone"
+                f"{where}: names {file!r:.80}, not a .safetensors file of this folder"
             )
     if not named:
         raise ConfigurationError(f"{where}: has no weight_map that names files")
@@ -299,9 +297,7 @@ hf = HfFactory()
 def _checked_digest(settings: HfOptions) -> str:
     folder = Path(settings.path)
     if not (folder / CONFIG).is_file():
-        raise ConfigurationError(
-            f"model.options.path = {settings.path!r}: must be a base, with config.json"
-        )
+        raise ConfigurationError(f"model.options.path = {settings.path!r}: has no {CONFIG}")
     digest = folder_digest("path", folder)
     if settings.sha256 is not None and digest != f"sha256:{settings.sha256}":
         raise ConfigurationError(
@@ -359,13 +355,11 @@ def _require_fit(module: Any, form: DataForm) -> None:
             positions = part.num_embeddings - part.padding_idx - 1
     if positions is not None and length > positions:
         raise ConfigurationError(
-            f"data.options.length: {length} tokens, and the base has {positions} positions"
+            f"data.options.length = {length}: the base has {positions} positions"
         )
     rows = module.get_input_embeddings().num_embeddings
     if form.vocabulary is not None and form.vocabulary > rows:
-        raise ConfigurationError(
-            f"the data have {form.vocabulary} tokens, and the base {rows}: take its tokenizer"
-        )
+        raise ConfigurationError(f"the base has {rows} tokens, and the data {form.vocabulary}")
 
 
 @contextmanager

@@ -111,9 +111,7 @@ def _frozen_arrays(module: nn.Module) -> Iterator[NamedArray]:
     frozen = ((name, p) for name, p in module.named_parameters() if not p.requires_grad)
     for name, tensor in (*frozen, *module.named_buffers()):
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
-            raise ConfigurationError(
-                f"frozen {name!r} is {tensor.layout} on {tensor.device}, and not plain on the CPU"
-            )
+            raise ConfigurationError(f"frozen {name!r} is not a plain tensor on the CPU")
         plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
         # As bytes: NumPy has no bfloat16. PyTorch only runs on little-endian machines.
         data = plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else b""
@@ -155,9 +153,7 @@ class Score(NamedTuple):
 def require_class_labels(task: Task) -> None:
     """Refuse `training.calibrated` for a task without class labels."""
     if task == "regress" or task in LANGUAGE:
-        raise ConfigurationError(
-            f"training.calibrated = true: goes with classify and token-classify, not with {task}"
-        )
+        raise ConfigurationError("training.calibrated: goes with classify and token-classify")
 
 
 def class_shift(labels: Labels, classes: int) -> NDArray[np.float32]:

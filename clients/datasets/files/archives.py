@@ -175,9 +175,7 @@ def _form(
         size = entry.file_size - member.tell()
     is_whole = size == math.prod(shape) * dtype.itemsize and min(shape, default=0) >= 0
     if not dtype.hasobject and not is_whole:
-        raise ConfigurationError(
-            f"{path}: {entry.filename}: {size} bytes of data do not make up shape {shape}"
-        )
+        raise ConfigurationError(f"{path}: {entry.filename}: {size} bytes do not make up {shape}")
     return dtype.str, shape, by_column
 
 
@@ -236,7 +234,7 @@ def _tensors(path: Path) -> Iterator[_Held]:
             for name, stated in slices.items():
                 if (kind := stated.get_dtype()) not in _TYPES:
                     raise ConfigurationError(
-                        f"{path}: {name}: must be of type {', '.join(_TYPES)}, is {kind}"
+                        f"{path}: {name}: is {kind}; must be {', '.join(_TYPES)}"
                     )
 
             def form(name: str) -> tuple[str, tuple[int, ...], bool]:

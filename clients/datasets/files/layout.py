@@ -120,7 +120,7 @@ def _folder(path: Path) -> Layout:
     if texts and not lines:
         return Layout(path, FileKind.TEXTS, tuple(texts), ("text", "client"))
     raise ConfigurationError(
-        f"{path}: must hold LEAF's train/*.json, *.parquet, exactly one *.csv, or *.txt"
+        f"{path}: must hold LEAF's train/*.json, *.parquet, one *.csv or *.txt"
     )
 
 
@@ -279,9 +279,7 @@ def _users(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
         user = file.user_data.get(name)
         if user is None or not len(user.x) == len(user.y) == count:
             held = "none" if user is None else f"{len(user.x)} inputs and {len(user.y)} labels"
-            raise ConfigurationError(
-                f"{path}: {name!r}: {held} in user_data, but num_samples {count}"
-            )
+            raise ConfigurationError(f"{path}: {name!r}: {held} in user_data, num_samples {count}")
         yield name, user.x, user.y
 
 

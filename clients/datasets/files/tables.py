@@ -274,7 +274,7 @@ def _require_bounds(path: Path, metadata: Any) -> None:
         size = metadata.row_group(group).total_byte_size
         if not 0 <= size <= MAX_GROUP_BYTES:
             raise ConfigurationError(
-                f"{path}: row group {group} unpacks to {size} bytes, outside 0 .. {MAX_GROUP_BYTES}"
+                f"{path}: row group {group}: {size} bytes, over {MAX_GROUP_BYTES}"
             )
 
 
@@ -310,9 +310,7 @@ def values_of(where: str, column: Any, longest: int = LONGEST_TEXT) -> NDArray[A
     fields = {field.name: field.type for field in type_} if types.is_struct(type_) else {}
     if "bytes" in fields and any(is_kind(fields["bytes"]) for is_kind in is_bytes):
         return _images(where, column.field("bytes"))
-    raise ConfigurationError(
-        f"{where}: must hold numbers, equally long lists of them, images or text; holds {type_}"
-    )
+    raise ConfigurationError(f"{where}: must hold numbers, lists, images or text; holds {type_}")
 
 
 def _lists(where: str, column: Any, longest: int) -> NDArray[Any]:
@@ -333,9 +331,7 @@ def _images(where: str, column: Any) -> NDArray[np.uint8]:
         return np.zeros((0, 1, 1, 1), np.uint8)
     first = _decoded(where, column[0].as_py())
     if len(column) * first.nbytes > MAX_OWN_BYTES:
-        raise ConfigurationError(
-            f"{where}: {len(column)} images of {first.nbytes} bytes, more than {MAX_OWN_BYTES}"
-        )
+        raise ConfigurationError(f"{where}: {len(column)} images are over {MAX_OWN_BYTES} bytes")
     images = np.empty((len(column), *first.shape), np.uint8)
     for index, content in enumerate(column):
         image = _decoded(where, content.as_py())
@@ -353,13 +349,11 @@ def _decoded(where: str, content: bytes) -> NDArray[np.uint8]:
         with pillow.open(io.BytesIO(content), formats=("PNG", "JPEG")) as image:
             if image.mode not in _CHANNELS:
                 raise ConfigurationError(
-                    f"{where}: an image of mode {image.mode}; must be {' or '.join(_CHANNELS)}"
+                    f"{where}: an image of mode {image.mode}; must be L or RGB"
                 )
             width, height = image.size
             if width * height * _CHANNELS[image.mode] > MOST_PIXELS:
-                raise ConfigurationError(
-                    f"{where}: an image of {width} × {height} pixels, over {MOST_PIXELS} numbers"
-                )
+                raise ConfigurationError(f"{where}: an image of {width} × {height} pixels")
             pixels = np.asarray(turns.exif_transpose(image), dtype=np.uint8)
     except (*_DAMAGE, pillow.DecompressionBombError) as error:
         raise ConfigurationError(f"{where}: not a readable image ({error})") from error
