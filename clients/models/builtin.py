@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from clients.datasets.federated_data import DataForm
-from clients.models.model import Option, trainable
+from clients.models.model import Option, model_error, trainable
 from ledger.protocol.errors import ConfigurationError
 
 LARGEST_WIDTH = 65_536
@@ -57,9 +57,7 @@ def widths(model: str, options: Mapping[str, Option], **usual: int) -> list[int]
 def require_numbers(model: str, form: DataForm) -> None:
     """Reject tokens where a model needs numbers."""
     if form.input_dtype != "float32":
-        raise ConfigurationError(
-            f"model.name = {model!r}: needs numbers, and these inputs are tokens"
-        )
+        raise model_error(model, "needs numbers, and these inputs are tokens")
 
 
 def require_images(
@@ -70,21 +68,15 @@ def require_images(
     shape = form.input_shape
     if len(shape) != 3 or (sides is not None and shape[1:] != sides):
         size = "height, width" if sides is None else f"{sides[0]}, {sides[1]}"
-        raise ConfigurationError(
-            f"model.name = {model!r}: needs images (channels, {size}), not shape {shape}"
-        )
+        raise model_error(model, f"needs images (channels, {size}), not shape {shape}")
     if min(shape[1:]) < least:
-        raise ConfigurationError(
-            f"model.name = {model!r}: needs images of at least {least} x {least}, not shape {shape}"
-        )
+        raise model_error(model, f"needs images of at least {least} x {least}, not shape {shape}")
 
 
 def require_tokens(model: str, form: DataForm) -> int:
     """Return the number of distinct tokens; reject inputs that are not rows of tokens."""
     if form.input_dtype != "int64" or form.vocabulary is None or len(form.input_shape) != 1:
-        raise ConfigurationError(
-            f"model.name = {model!r}: needs tokens, not {form.input_dtype} {form.input_shape}"
-        )
+        raise model_error(model, f"needs tokens, not {form.input_dtype} {form.input_shape}")
     return form.vocabulary
 
 
@@ -361,13 +353,9 @@ def sent140_lstm(form: DataForm, options: Mapping[str, Option]) -> Sent140Lstm:
     hidden, required = widths(model, options, hidden=100, width=actual)
     require_tokens(model, form)
     if form.embedding is None:
-        raise ConfigurationError(
-            f"model.name = {model!r}: needs a vector of each word; these data have none"
-        )
+        raise model_error(model, "needs a vector of each word; these data have none")
     if form.classes != 2:
-        raise ConfigurationError(
-            f"model.name = {model!r}: distinguishes two classes, not {form.classes}"
-        )
+        raise model_error(model, f"distinguishes two classes, not {form.classes}")
     if actual != required:
         raise ConfigurationError(
             f"model.options.width = {required}: the word vectors of these data have {actual}"

@@ -136,6 +136,11 @@ def _exists(path: Path) -> bool:
         return False
 
 
+def model_error(name: str, rule: str) -> ConfigurationError:
+    """Return the refusal of a model that breaks a rule."""
+    return ConfigurationError(f"model.name = {name!r}: {rule}")
+
+
 def require_same(subject: str, bound: str, here: str) -> None:
     """Reject a part of a model, named by `subject`, whose digest differs from the bound one."""
     if here != bound:
