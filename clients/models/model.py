@@ -158,7 +158,9 @@ class Score(NamedTuple):
 def require_class_labels(task: Task) -> None:
     """Refuse `training.calibrated` for a task without class labels."""
     if task == "regress" or task in LANGUAGE:
-        raise ConfigurationError("training.calibrated: goes with classify and token-classify")
+        raise ConfigurationError(
+            f"training.calibrated = true: goes with classify and token-classify, not with {task}"
+        )
 
 
 def class_shift(labels: Labels, classes: int) -> NDArray[np.float32]:
