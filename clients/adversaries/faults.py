@@ -191,9 +191,7 @@ class FavouringMember(LyingMember):
 class ColludingMember(LyingMember):
     """Publishes what all colluding members have agreed on: the favoured near, the others far.
 
-    Its distances from other members stay true. Far is so large that under a mean one such member
-    puts the favoured first, and no larger than needed to exceed any distance of updates of a model
-    that still learns.
+    Far puts the favoured first even under a mean, beyond any distance of a model that learns.
     """
 
     def lie(self, view: RoundView, vector: ScoreVector) -> ScoreVector:  # noqa: ARG002

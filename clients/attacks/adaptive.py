@@ -34,9 +34,8 @@ def combined(distances: NDArray[np.float64]) -> float:
 def accepted_up_to(attacker: AttackInput, distances: NDArray[np.float64]) -> float:
     """Return the largest score that the colluders expect to be accepted.
 
-    Under strategy I all attackers have one score, and are accepted if at most m − f of the n − f
-    honest trainers are nearer: the score at that share of the colluders' own, whose distances are
-    member by trainer, shape (colluders, colluders).
+    Attackers are accepted if at most m − f of the n − f honest trainers are nearer: the score at
+    that share of the colluders' own, whose distances have shape (colluders, colluders).
     """
     parameters = attacker.parameters
     assert parameters is not None, "only a committee scores"
@@ -53,11 +52,7 @@ FARTHEST = 100.0
 
 
 def against(attacker: AttackInput) -> NDArray[np.float64]:
-    """Return −s Δ̄ with the largest s in [−1, 100] that is expected to be accepted.
-
-    s = −1 is the mean itself, the nearest possible update; it is sent even if that is expected to
-    be refused.
-    """
+    """Return −s Δ̄ with the largest s in [−1, 100] that is expected to be accepted, or s = −1."""
     products = inner_products(attacker.colluders)
     limit = accepted_up_to(attacker, pair_distances(products))
     line = Line.of(products)
@@ -83,10 +78,7 @@ def largest(is_accepted: Callable[[float], bool], least: float, most: float) -> 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Squared distances of −s Δ̄ from each colluder's update, Δ̄ the mean of all the others.
-
-    `own` are ‖Δ_c‖², `mean` ‖Δ̄‖², both of shape (colluders,).
-    """
+    """Squared distances of −s Δ̄ from each update Δ_c, Δ̄ the mean of all the others."""
 
     own: NDArray[np.float64]
     across: NDArray[np.float64]
@@ -133,13 +125,11 @@ def across(attacker: AttackInput) -> NDArray[np.float64]:
     """Return 2 t (cos θ r + sin θ a), with the widest angle θ that is expected to be accepted.
 
     t is the median length of the colluders' updates, r the unit mean of their references: of unit
-    updates u_c, or of u_c + b h if references follow a travel h. a is the unit vector of the
-    attackers' aim, orthogonal to r: against the mean of the colluders' unit updates, and along one
-    direction that is the same in every round. An accepted update is therefore honest in the
-    direction that the committee measures, harmful at a right angle to it, and turns the travel
-    slowly. A member, which is not scored, returns −2 t times the unit mean of the colluders' unit
-    updates: honest updates are far from it, and a right angle is no farther than from any other
-    reference.
+    updates u_c, or of u_c + b h if references follow a travel h. a is orthogonal to r: against the
+    mean of the u_c, and along one direction that is the same in every round. An accepted update is
+    therefore honest in the direction that the committee measures, harmful at a right angle to it,
+    and turns the travel slowly. A member, which is not scored, returns −2 t times the unit mean of
+    the u_c, from which honest updates are far.
     """
     parameters = attacker.parameters
     assert parameters is not None, "only a committee scores"
@@ -179,10 +169,7 @@ def _fan(
 
 
 def _basis(attacker: AttackInput) -> tuple[NDArray[np.float64], float]:
-    """Return unit vectors (zero if there is no direction), and twice the median length.
-
-    The colluders' updates come first, then the travel, last the fixed direction.
-    """
+    """Return unit vectors of colluders, travel and fixed direction, and twice the median length."""
     updates = attacker.colluders.astype(np.float64)
     lengths = np.sqrt((updates * updates).sum(axis=1))
     dimension = updates.shape[1]
@@ -204,9 +191,8 @@ def adaptive(attacker: AttackInput) -> Update:
     """Return the most harmful update that the colluders expect to be accepted, the same from all.
 
     Under a distance between updates that is `against`, under one between directions `across`; under
-    strategy II, which accepts the farthest, −100 times the colluders' mean; without a committee,
-    whose rules are needed, Min-Max. A single attacker has nothing to estimate by, and sends its own
-    update.
+    strategy II −100 times the colluders' mean; without a committee Min-Max. A single attacker sends
+    its own update.
     """
     if len(attacker.colluders) == 1:
         return np.array(attacker.colluders[0])

@@ -33,8 +33,7 @@ class DataAttack(Attack):
     """An attack on training samples.
 
     Attributes:
-        poison: returns samples to train on instead of the attacker's own, of the same form and
-            number, which is the weight of its update.
+        poison: returns as many samples to train on instead of the attacker's own.
         backdoor: returns test samples with the trigger and the attacker's target class.
     """
 
@@ -138,10 +137,7 @@ def backdoor(attacker: PoisonInput) -> Samples:
 
 
 def triggered(data: FederatedData, test: Samples) -> Samples:
-    """Return test samples of other classes with the trigger, labelled with the target class.
-
-    The accuracy on them is the attack's success rate.
-    """
+    """Return test samples of other classes with the trigger, labelled with the target class."""
     others = test.y != TARGET
     if not others.any():
         raise ConfigurationError(

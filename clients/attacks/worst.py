@@ -141,13 +141,7 @@ _DISTANCES = fast_distances()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Game:
-    """A round with stand-ins for the honest clients.
-
-    Attributes:
-        coordinates: of the frame's vectors, shape (k, ·).
-        travel: the displacement, as an update points.
-        honest: coefficients of the stand-ins, shape (honest, k).
-    """
+    """A round with stand-ins for the honest clients, whose coefficients have shape (honest, k)."""
 
     attacker: AttackInput
     coordinates: NDArray[np.float64]
@@ -254,7 +248,6 @@ class Candidate:
     """What colluders may do in a round.
 
     Attributes:
-        base: what the direction starts from.
         angle: θ from the base to the aim, in degrees.
         share: of the attacking trainers that act; the others are honest.
         part: λ, of the travel.

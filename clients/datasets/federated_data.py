@@ -92,7 +92,6 @@ class DataForm:
     Attributes:
         input_shape: of one collated input: (channels, height, width), or (tokens,).
         classes: labels are 0 .. classes - 1. Of `regress` the number of outputs.
-        vocabulary: number of distinct tokens; None if inputs are not tokens.
         embedding: fixed vector of each token, shape (vocabulary, width).
     """
 
@@ -114,10 +113,8 @@ class FederatedData:
     """A data set divided among clients.
 
     Attributes:
-        train: training samples of client i at index i, never empty.
-        client_tests: likewise, if the data have natural clients.
-        registered: number of each client's training samples by the registry; None where the samples
-            of all clients are here.
+        train: training samples of client i at index i, never empty; client_tests likewise.
+        registered: numbers of training samples by the registry, where those of some are elsewhere.
         about: sentences about how a user's own data were read.
     """
 
@@ -156,7 +153,6 @@ class Reading:
     """How a user's own data were read.
 
     Attributes:
-        features: names of the columns or the array of the inputs.
         outputs: of a model; None where tokens are the targets.
         lines: sentences about features, labels and clients.
         notes: sentences about what may be another thing than the user meant.
@@ -177,7 +173,6 @@ class Records:
         owner: owner of each sample, as an index into `owners`; None without natural clients.
         owners: names of the natural clients, in client order.
         is_test: whether each sample is for the test; None if the files do not say.
-        reading: None of a data set of this project.
     """
 
     x: NDArray[Any]
@@ -244,10 +239,7 @@ def require_trained(
 def held_out(
     records: Records, share: float | None, rng: np.random.Generator, usual: float = 0.2
 ) -> NDArray[np.bool_]:
-    """Return whether each sample is for the test: from the files, else a share per owner.
-
-    The share is rounded, and an owner's last sample is always for training.
-    """
+    """Return which samples are for the test: by the files, else a share that leaves each owner one."""
     if records.is_test is not None:
         if share is not None:
             raise ConfigurationError(

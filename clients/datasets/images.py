@@ -59,11 +59,7 @@ def bundled_digits() -> Records:
 
 
 def _file() -> Path:
-    """Return where scikit-learn keeps the digits.
-
-    `load_digits` reads the same file, but its import takes more than a second, for scipy's
-    statistics and pandas.
-    """
+    """Return the file that `load_digits` reads, whose import takes more than a second."""
     package = find_spec("sklearn")
     if package is None or package.origin is None:
         raise ModuleNotFoundError("No module named 'sklearn'", name="sklearn")

@@ -172,11 +172,9 @@ class Data:
     """A user's own samples as arrays, for a simulated run; checked on construction.
 
     Attributes:
-        x: inputs, shape (n, ...): floats are numbers, bytes (uint8) pixels, other whole numbers
-            tokens.
-        y: labels, shape (n,), whole numbers from 0 on, or names of `classes`; of `task`, (n,
-            tokens) with -100 for a token that does not count, or numbers, or None where the tokens
-            themselves are the targets.
+        x: inputs, shape (n, ...): floats are numbers, bytes pixels, other whole numbers tokens.
+        y: labels, shape (n,), from 0 on, or names of `classes`; of a task (n, tokens) with -100 for
+            a token that does not count, or numbers, or None where the tokens are the targets.
         client: owner of each sample, shape (n,), whole numbers or text; None to divide the samples
             by a partition.
         is_test: whether each sample is for the test, shape (n,); None to hold out a share.
@@ -221,12 +219,9 @@ class Data:
         client: str | None = None,
         classes: int | Sequence[str] | None = None,
     ) -> Data:
-        """Return the samples of a Hugging Face `Dataset`, or of a `DatasetDict` with a split.
+        """Return the samples of a Hugging Face `Dataset`, or of a `DatasetDict` with a `train`.
 
-        Args:
-            dataset: anything with `with_format("numpy")`, or a mapping of such with `train` and, if
-                there is one, `test`.
-            features: columns of the inputs; all that have no other role by default.
+        `features` are the columns of the inputs; all that have no other role by default.
         """
         splits = dataset if hasattr(dataset, "keys") else {"train": dataset}
         if "train" not in splits:
@@ -258,10 +253,7 @@ class Data:
         return dict(self._options)
 
     def save(self, folder: Path) -> Path:
-        """Write the arrays to a file that is named by its digest, and return its path.
-
-        The same arrays give the same bytes.
-        """
+        """Write the arrays to a file that is named by its digest, and return its path."""
         columns = {"x": self.x, "y": self.y, "client": self.client, "is_test": self.is_test}
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w") as archive:

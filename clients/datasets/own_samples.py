@@ -95,16 +95,12 @@ def own_parts(
     data_path: Path | None = None,
     salts: Mapping[ClientId, bytes] | None = None,
 ) -> FederatedData:
-    """Return the part of a run's data that one worker needs.
+    """Return the samples of a worker's clients at their index, and with `own` empty ones of others.
 
     Args:
         data_path: location of the files: of the data set, or, with `own`, the client's file or a
             folder with a file `0xADDRESS.npz` (or `.safetensors`), in small letters, of each.
         salts: to compare `own` samples with their registered digests; None without keys.
-
-    Returns:
-        Training samples of client i at index i; with `own` those of others are empty, and the test
-        set is that of the hosted clients' files, possibly empty.
     """
     if not clients:
         raise ConfigurationError("there is no client whose samples could be loaded")

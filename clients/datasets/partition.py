@@ -158,10 +158,7 @@ class DirichletPartition(DrawnShares):
 def dirichlet_shares(
     labels: Labels, clients: int, alpha: float, rng: np.random.Generator, minimum: int = 1
 ) -> tuple[Indices, ...]:
-    """Return the ascending indices of each client's samples; every sample goes to exactly one.
-
-    A small alpha gives a class to few clients, a large one divides it evenly.
-    """
+    """Return the ascending indices of each client's samples; a small alpha gives a class to few."""
     if not (math.isfinite(alpha) and alpha > 0):
         raise ConfigurationError(f"data.partition.alpha = {alpha}: must be finite and above 0")
     require_enough(len(labels), clients, minimum)

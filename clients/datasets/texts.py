@@ -178,10 +178,7 @@ def _shakespeare_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
 
 
 def _in_text_order(user: LeafUser) -> UserSamples:
-    """Return training and test windows merged into the text that they were cut from.
-
-    Both are in text order. Where neither continues the last window, training comes first.
-    """
+    """Return training and test windows merged into their text; where none continues, training first."""
     samples = train_first(user)
     windows = [window.tobytes() for window in samples.x]
     successors = [
@@ -348,10 +345,7 @@ def _is_tweet(value: object) -> bool:
 def _pool_sent140(
     records: Records, options: Sent140Options, rng: np.random.Generator
 ) -> PooledData:
-    """Return tokens of the texts, and the vectors of the known words that occur.
-
-    Token 0 is padding and unknown words; the others are words in ascending order.
-    """
+    """Return tokens, 0 for unknown words and padding, and the vectors of the words that occur."""
     is_test = held_out(records, options.test_share, rng)
     texts = (text.lower() if options.lower else text for text in records.x)
     rows = [re.findall(r"[\w']+|[.,!?;]", text)[:TOKENS] for text in texts]

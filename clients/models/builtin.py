@@ -35,10 +35,7 @@ LARGEST_WIDTH = 65_536
 
 
 def widths(model: str, options: Mapping[str, Option], **usual: int) -> list[int]:
-    """Return the width of each layer that options may set; refuse unknown and impossible options.
-
-    `usual` has the default of each option.
-    """
+    """Return the width of each layer by an option or its usual one; refuse other options."""
     for name, value in options.items():
         if name not in usual:
             has = f"has {', '.join(usual)}" if usual else "has no options"
@@ -103,10 +100,7 @@ class BuiltIn(nn.Module):
 def glorot_uniform(
     rng: np.random.Generator, shape: tuple[int, ...], fans: int | None = None
 ) -> NDArray[np.float64]:
-    """Return uniform weights of variance 2 / (inputs + outputs), TensorFlow's default.
-
-    `fans` is inputs + outputs of the layer, if the tensor is only a part of it.
-    """
+    """Return uniform weights of variance 2 / fans, by default inputs + outputs, as TensorFlow."""
     limit = math.sqrt(6 / (fans or (shape[0] + shape[1]) * math.prod(shape[2:])))
     return rng.uniform(-limit, limit, shape)
 
@@ -198,10 +192,7 @@ def cnn(form: DataForm, options: Mapping[str, Option]) -> ConvolutionalNetwork:
 
 
 class LeafCnn(BuiltIn):
-    """Two 5 × 5 convolutions, each with ReLU and 2 × 2 max-pooling, then two linear layers.
-
-    `hidden` is 2,048 in LEAF, 512 in many later papers.
-    """
+    """Two 5 × 5 convolutions, each with ReLU and 2 × 2 max-pooling, then two linear layers."""
 
     def __init__(self, input_shape: tuple[int, ...], classes: int, hidden: int) -> None:
         super().__init__()
@@ -270,8 +261,7 @@ class TextModel(BuiltIn):
     """Vectors of words or characters, and two LSTM layers: TensorFlow's BasicLSTMCell.
 
     `nn.LSTM` has two biases per gate. The second one is frozen here and holds the cell's constant:
-    1 in the forget gate, 0 elsewhere. It is not in the vector, and the number of parameters is the
-    authors'.
+    1 in the forget gate, 0 elsewhere. So the number of parameters is the authors'.
     """
 
     def __init__(self, embedding: nn.Embedding, hidden: int) -> None:
@@ -286,10 +276,7 @@ class TextModel(BuiltIn):
                 constant[hidden : 2 * hidden] = 1.0  # gates are input, forget, cell, output
 
     def last(self, x: Tensor) -> Tensor:
-        """Return the states after the last step, which is read even for short texts.
-
-        Their padding is at the end, as in the authors' code.
-        """
+        """Return the states after the last step, of padding too, as in the authors' code."""
         states: Tensor = self.lstm(self.embedding(x))[0]
         return states[:, -1]
 
@@ -305,10 +292,7 @@ class TextModel(BuiltIn):
 
 
 class ShakespeareLstm(TextModel):
-    """A trained vector of 8 numbers per character, two LSTM layers, one linear layer.
-
-    `hidden` is 256 in the authors' code, 100 in the paper.
-    """
+    """A trained vector of 8 numbers per character, two LSTM layers, one linear layer."""
 
     def __init__(self, vocabulary: int, classes: int, hidden: int) -> None:
         super().__init__(nn.Embedding(vocabulary, 8), hidden)
@@ -326,11 +310,7 @@ def shakespeare_lstm(form: DataForm, options: Mapping[str, Option]) -> Shakespea
 
 
 class Sent140Lstm(TextModel):
-    """Fixed word vectors, two LSTM layers, a linear layer of 30 without activation, one logit.
-
-    The word vectors, shape (vocabulary, width), are not in the vector that is trained and sent.
-    `hidden` is 100 in the authors' code, 256 in the paper.
-    """
+    """Fixed word vectors, two LSTM layers, a linear layer of 30 without activation, one logit."""
 
     def __init__(self, embedding: NDArray[np.float32], hidden: int) -> None:
         super().__init__(nn.Embedding.from_pretrained(torch.tensor(embedding), freeze=True), hidden)

@@ -118,10 +118,7 @@ def _members(content: object) -> Iterator[tuple[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A loaded base, in evaluation mode and without gradients, which nothing writes to.
-
-    `drawn` are those of its heads that the folder has no weights of.
-    """
+    """A loaded base in evaluation mode; the folder has no weights of the heads in `drawn`."""
 
     module: Any
     heads: tuple[str, ...]

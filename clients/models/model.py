@@ -47,10 +47,7 @@ RECORDED_FILE = "sha256:"
 
 
 def folder_digest(name: str, folder: Path) -> str:
-    """Return the recorded digest of the folder that an option names.
-
-    It is read again only if the name, size or time of a file has changed.
-    """
+    """Return the digest of an option's folder, read again only if names, sizes or times change."""
     try:
         states = [(path, path.stat()) for path in sorted(folder.rglob("*"))[: MAX_FOLDER_FILES * 2]]
     except OSError as error:
@@ -301,10 +298,7 @@ class Model:
         return module
 
     def initial(self, rng: np.random.Generator) -> ParameterVector:
-        """Return starting parameters, shape (d,), that follow from `rng` alone.
-
-        A module with a method `draw_start(rng)` sets them itself, independently of torch's state.
-        """
+        """Return starting parameters, shape (d,), which follow from `rng` alone."""
         module = self.module()
         draw_start = getattr(module, "draw_start", None)
         if draw_start is not None:

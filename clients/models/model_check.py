@@ -32,8 +32,8 @@ def check_model(model: Model, data: FederatedData) -> None:
     """Reject a model that cannot be trained on these data by the protocol's rules.
 
     An update has to follow from the global model, the client's data and its batch order alone, so
-    that its owner can repeat it and every worker computes the same. Randomness in the forward pass
-    (dropout) is therefore rejected, and so is state outside the vector (batch normalisation).
+    that its owner can repeat it: without chance in the forward pass (dropout), and without state
+    outside the vector (batch normalisation).
     """
     cpu = torch.device("cpu")
     # Without the digest of its first module: random state is reported more precisely below.

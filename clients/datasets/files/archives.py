@@ -49,7 +49,6 @@ class ArrayRule:
     Attributes:
         dtype: in NumPy's notation; "<U" for text of up to `LONGEST_TEXT`.
         shape: None for any length.
-        low: least value of numbers; they must be finite in any case.
         rows: group name; arrays of one group have equally many rows.
     """
 
@@ -71,10 +70,7 @@ def require_file(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """An open file of arrays, of `size` bytes in all; nothing is read before it is asked for.
-
-    `form` returns the stated type and shape of an array, and whether it lies by column.
-    """
+    """An open file of arrays, of `size` bytes in all; nothing is read before it is asked for."""
 
     names: list[str]
     size: int
@@ -99,10 +95,7 @@ def stated_forms(
 def read_arrays(
     path: Path, rules: Mapping[str, ArrayRule], max_bytes: int | None = None
 ) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a file; it must hold those that have a rule, and no other.
-
-    `max_bytes` limits an `.npz` file and its arrays; tensors have the usual limit.
-    """
+    """Return the arrays of a file; it must hold those that have a rule, and no other."""
     with _opened(path, max_bytes) as held:
         if sorted(held.names) != sorted(rules):
             found, wanted = ", ".join(sorted(held.names)[:9]), ", ".join(sorted(rules))

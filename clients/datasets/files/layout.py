@@ -210,10 +210,7 @@ def train_first(user: LeafUser) -> UserSamples:
 def read_leaf(
     layout: Layout, convert: Convert, ordered: Callable[[LeafUser], UserSamples] = train_first
 ) -> Records:
-    """Return the samples of a LEAF folder, users by ascending name, with the folder's split.
-
-    `ordered` puts a user's samples into their final order.
-    """
+    """Return the samples of a LEAF folder, with its split; `ordered` orders those of a user."""
     users: dict[str, LeafUser] = {}
     total = 0
     for path in layout.files:

@@ -279,11 +279,7 @@ def _require_bounds(path: Path, metadata: Any) -> None:
 
 
 def values_of(where: str, column: Any, longest: int = LONGEST_TEXT) -> NDArray[Any]:
-    """Return a column's entries, shape (rows, ...).
-
-    Numbers and truth values keep their type. Lists become one more dimension, images bytes of shape
-    (channels, height, width), and texts of over `LONGEST_TEXT` characters objects.
-    """
+    """Return a column's entries, shape (rows, ...); images have shape (channels, height, width)."""
     types = import_module("pyarrow.types")
     type_ = column.type
     if column.null_count:
