@@ -36,17 +36,16 @@ _NOBODY = Address(bytes(20))
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Unit vectors known in a round; a zero vector stays zero. All other fields are rows of them.
+    """Unit vectors known in a round; a zero vector stays zero. Other fields are rows of them.
 
     Attributes:
         vectors: shape (k, d): the colluders' updates, the updates published in the two rounds
             before, noise of each colluder, p, h, e, and the server's last aggregate.
         norms: lengths of the vectors before they were divided by them, shape (k,).
-        published: honest clients' updates of each of the two rounds before, the later first.
         goal: p, the direction of w_t − w_bad.
         travel: h, the displacement of the model.
-        drift: e, the direction that honest clients took in the rounds before; before anything is
-            published it is that of the colluders' own mean.
+        drift: e, the direction that honest clients took in the rounds before, at first that of the
+            colluders' own mean.
     """
 
     vectors: NDArray[np.float64]
@@ -153,10 +152,7 @@ class Game:
 
     @classmethod
     def of(cls, attacker: AttackInput, frame: Frame, first: int = 0) -> Game:
-        """Return the game of a round; who stands in for whom is drawn.
-
-        The stand-ins are taken from the `first` of the published rounds before all others.
-        """
+        """Return the game of a round; the `first` of the published rounds stand in before others."""
         honest_members = max(attacker.members - len(attacker.seats), 0)
         honest_trainers = max(attacker.trainers - attacker.attacking_trainers, 0)
         rounds = [*frame.published[first:], *frame.published[:first]]
@@ -274,12 +270,8 @@ def searched(
 ) -> NDArray[np.float32]:
     """Return the updates of all colluders, (colluders, d), that move the model most along an aim.
 
-    The first of the best candidates is taken; they differ by rounding alone. The honest updates are
-    returned where one of them is not finite.
-
-    Args:
-        pull: returns the direction that each colluder sends, unit combinations (colluders, k).
-        length: s, of what is sent, in median lengths of the colluders' updates.
+    The best candidates differ by rounding alone, and the first is taken. `pull` returns the
+    directions that colluders send, unit combinations (colluders, k); `length` is in median lengths.
     """
     if not np.isfinite(attacker.colluders).all():
         return attacker.colluders.copy()
@@ -414,9 +406,8 @@ def _worst(aim: Aim, attacker: AttackInput, **more: Any) -> NDArray[np.float32]:
 def half(attacker: AttackInput) -> NDArray[np.float32]:
     """Return honest updates until colluders send half of a round's, and then far too long ones.
 
-    Half of a round's updates have the others rejected, and so set the bound of a length, where it
-    follows from the accepted ones. Then it is the search of `worst_full` at 10,000 lengths: one
-    round destroys a model.
+    Half of a round's updates set the bound of a length that follows from the accepted ones. Then it
+    is the search of `worst_full` at 10,000 lengths: one round destroys a model.
     """
     sending = len(attacker.colluders) - len(attacker.idle)
     if 2 * sending < attacker.members + attacker.trainers:

@@ -178,10 +178,7 @@ def _require_malice(malice: MaliceSection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """Clients with keys of their own, addresses ascending, and the digests of their samples.
-
-    A digest is zeros where its owner discloses none.
-    """
+    """Clients with keys of their own, addresses ascending, and their samples' digests, or zeros."""
 
     clients: tuple[RegisteredClient, ...]
     data: tuple[Digest, ...]
@@ -194,10 +191,7 @@ def shared_configuration(
     *,
     allow_predictable: bool = False,
 ) -> Configuration:
-    """Return the configuration, as `load`, of a run that several owners share.
-
-    The beacon is a block's hash, unless given.
-    """
+    """Return the configuration, as `load`, of several owners, with a block's hash as beacon."""
     values = plain_values(preset, path, settings)
     set_block_beacon(values)
     configuration = checked(values)

@@ -79,10 +79,7 @@ def plain_values(
 
 
 def with_settings(values: dict[str, Any], settings: tuple[str, ...]) -> None:
-    """Put settings of the command line, `section.key=value`, into plain values.
-
-    An empty value takes a setting of the preset back.
-    """
+    """Put `section.key=value` into plain values; an empty value takes a preset's setting back."""
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals or not key.strip():

@@ -239,7 +239,7 @@ def require_trained(
 def held_out(
     records: Records, share: float | None, rng: np.random.Generator, usual: float = 0.2
 ) -> NDArray[np.bool_]:
-    """Return which samples are for the test: by the files, else a share that leaves each owner one."""
+    """Return which samples are for the test: by the files, else a share, never an owner's last."""
     if records.is_test is not None:
         if share is not None:
             raise ConfigurationError(

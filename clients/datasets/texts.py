@@ -178,7 +178,7 @@ def _shakespeare_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
 
 
 def _in_text_order(user: LeafUser) -> UserSamples:
-    """Return training and test windows merged into their text; where none continues, training first."""
+    """Return training and test windows merged into the text that they were cut from."""
     samples = train_first(user)
     windows = [window.tobytes() for window in samples.x]
     successors = [
