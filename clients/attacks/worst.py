@@ -152,7 +152,7 @@ class Game:
 
     @classmethod
     def of(cls, attacker: AttackInput, frame: Frame, first: int = 0) -> Game:
-        """Return the game of a round; the `first` of the published rounds stand in before others."""
+        """Return the game of a round; the `first` published rounds stand in before others."""
         honest_members = max(attacker.members - len(attacker.seats), 0)
         honest_trainers = max(attacker.trainers - attacker.attacking_trainers, 0)
         rounds = [*frame.published[first:], *frame.published[:first]]
