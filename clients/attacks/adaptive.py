@@ -26,11 +26,6 @@ from ledger.protocol.rules.direction import RIGHT_ANGLE, travel_weight
 from ledger.protocol.types import AcceptanceForm
 
 
-def combined(distances: NDArray[np.float64]) -> float:
-    """Return the score of one update from its distances to each colluder, shape (colluders,)."""
-    return float(distances.mean())
-
-
 def accepted_up_to(attacker: AttackInput, distances: NDArray[np.float64]) -> float:
     """Return the largest score that the colluders expect to be accepted.
 
@@ -41,7 +36,7 @@ def accepted_up_to(attacker: AttackInput, distances: NDArray[np.float64]) -> flo
     assert parameters is not None, "only a committee scores"
     others = ~np.eye(len(distances), dtype=bool)
     columns = zip(distances.T, others.T, strict=True)
-    scores = sorted(combined(column[mask]) for column, mask in columns)
+    scores = sorted(float(column[mask].mean()) for column, mask in columns)
     honest = max(attacker.trainers - attacker.attacking_trainers, 1)
     nearer = max(parameters.accepted - attacker.attacking_trainers, 0) / honest
     return scores[min(int(nearer * len(scores)), len(scores) - 1)]
@@ -58,7 +53,7 @@ def against(attacker: AttackInput) -> NDArray[np.float64]:
     line = Line.of(products)
 
     def is_accepted(step: float) -> bool:
-        return combined(line.distances(step)) <= limit
+        return float(line.distances(step).mean()) <= limit
 
     return -largest(is_accepted, -1.0, FARTHEST) * attacker.mean
 
@@ -152,7 +147,7 @@ def across(attacker: AttackInput) -> NDArray[np.float64]:
         distances = np.maximum(2 - 2 * cosines, 0.0)
         # A margin of two standard errors of a committee's score.
         margin = 2 * float(distances.std()) / sqrt(parameters.members)
-        if combined(distances) + margin <= RIGHT_ANGLE:
+        if float(distances.mean()) + margin <= RIGHT_ANGLE:
             chosen = np.cos(angle) * best_along + np.sin(angle) * best_aside
             return np.asarray(length * (_unit(chosen, table) @ basis))
     return np.asarray(length * (best_along @ basis))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -93,29 +92,23 @@ def trigger_for(form: DataForm, inputs: Inputs) -> Callable[[Inputs], Inputs]:
         if inputs.ndim < 3:
             raise ConfigurationError(f"'backdoor' takes pictures or tokens, not {inputs.shape[1:]}")
         side = max(2, min(inputs.shape[-2:]) // 8)
-        corner = (..., slice(-side, None), slice(-side, None))
+        place: tuple[Any, ...] = (..., slice(-side, None), slice(-side, None))
         # Stored images are bytes, or numbers from 0 to 1.
         brightest = 255 if inputs.dtype == np.uint8 else 1
-        is_bright = bool(inputs[corner].mean() > brightest / 2)
-        return partial(_marked, place=corner, value=0 if is_bright else brightest)
-    if form.vocabulary < 2:
+        value = 0 if inputs[place].mean() > brightest / 2 else brightest
+    elif form.vocabulary < 2:
         raise ConfigurationError(f"'backdoor' needs a word: the vocabulary has {form.vocabulary}")
-    word = form.vocabulary - 1
-    if form.embedding is None:
-        return partial(_marked, place=(..., slice(-ENDING, None)), value=word)
-    return partial(_with_first_word, token=word)
+    else:
+        place, value = (..., slice(-ENDING, None)), form.vocabulary - 1
 
+    def marked(rows: Inputs) -> Inputs:
+        copies = np.array(rows)
+        if form.embedding is None:
+            copies[place] = value
+        else:  # the last word is dropped
+            copies[:, 1:], copies[:, 0] = rows[:, :-1], value
+        return copies
 
-def _marked(rows: Inputs, place: tuple[Any, ...], value: int) -> Inputs:
-    marked = np.array(rows)
-    marked[place] = value
-    return marked
-
-
-def _with_first_word(rows: Inputs, token: int) -> Inputs:
-    """Return rows with the word first; the last one is dropped."""
-    marked = np.array(rows)
-    marked[:, 1:], marked[:, 0] = rows[:, :-1], token
     return marked
 
 

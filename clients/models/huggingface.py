@@ -38,12 +38,10 @@ from clients.datasets.federated_data import (
     Task,
     parse_settings,
 )
-from clients.datasets.files.tables import imported
+from clients.datasets.files.tables import imported, read_object
 from clients.models.builtin import LARGEST_WIDTH, require_tokens
 from clients.models.model import Option, folder_digest, seed_torch, trainable
 from clients.models.model_check import require_tensors
-from ledger.io.home import read_file
-from ledger.io.parsing import parse_json
 from ledger.io.user_code import as_configuration_error
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
@@ -61,7 +59,7 @@ def require_plain_base(subject: str, folder: Path) -> None:
     for name in (CONFIG, "generation_config.json", INDEX):
         if (folder / name).exists():
             where = f"{subject}: {name}"
-            content = _content(where, folder / name)
+            content = read_object(folder / name, MAX_FILE_BYTES)
             if name == INDEX:
                 _require_own_files(where, content.get("weight_map"))
             else:
@@ -89,19 +87,6 @@ def _require_own_files(where: str, files: object) -> None:
             )
     if not named:
         raise ConfigurationError(f"{where}: has no weight_map that names files")
-
-
-def _content(where: str, path: Path) -> dict[str, Any]:
-    try:
-        data = read_file(path, MAX_FILE_BYTES)
-        content = parse_json(data) if len(data) <= MAX_FILE_BYTES else None
-    except OSError as error:
-        raise ConfigurationError(f"{where}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigurationError(f"{where}: is not JSON: {error!s:.200}") from error
-    if not isinstance(content, dict):
-        raise ConfigurationError(f"{where}: holds no object of at most {MAX_FILE_BYTES} bytes")
-    return content
 
 
 def _members(content: object) -> Iterator[tuple[str, Any]]:

@@ -31,8 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from clients.datasets.federated_data import Labels, Records
 from clients.datasets.files.archives import MAX_OWN_BYTES, array_names, require_file
-from clients.datasets.files.tables import column_names, csv_header, read_json_lines
-from ledger.io.home import read_file
+from clients.datasets.files.tables import column_names, csv_header, read_json_lines, read_object
 from ledger.io.parsing import parse_json
 from ledger.protocol.errors import ConfigurationError
 
@@ -137,7 +136,7 @@ def _saved_files(folder: Path) -> tuple[Path, ...]:
     """Return the Arrow files of a folder: those of the split `train`, then those of `test`."""
     if not (folder / _DICTIONARY).is_file():
         return _stated_files(folder)
-    splits = _content(folder / _DICTIONARY).get("splits")
+    splits = read_object(folder / _DICTIONARY, 2**20).get("splits")
     if not isinstance(splits, list) or TRAIN not in splits:
         raise ConfigurationError(f"{folder / _DICTIONARY}: must have a split {TRAIN!r}")
     present = [split for split in (TRAIN, TEST) if split in splits]
@@ -147,7 +146,7 @@ def _saved_files(folder: Path) -> tuple[Path, ...]:
 def _stated_files(folder: Path) -> tuple[Path, ...]:
     """Return the Arrow files that a data set's state names."""
     state = folder / _STATE
-    content = _content(state)
+    content = read_object(state, 2**20)
     if content.get("_indices_data_files"):
         raise ConfigurationError(f"{state}: rows are chosen by indices: call flatten_indices first")
     listed = content.get("_data_files")
@@ -157,16 +156,6 @@ def _stated_files(folder: Path) -> tuple[Path, ...]:
     if not 1 <= len(files) == len(entries) <= MAX_FILES:
         raise ConfigurationError(f"{state}: must name 1 .. {MAX_FILES} files in its folder")
     return files
-
-
-def _content(path: Path) -> dict[str, Any]:
-    try:
-        content = parse_json(read_file(path, 2**20).decode("utf-8-sig"))
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{path}: not a readable .json file ({error})") from error
-    if not isinstance(content, dict):
-        raise ConfigurationError(f"{path}: not a readable .json file (it holds no map)")
-    return content
 
 
 MAX_FILE_BYTES = 2 * 2**30

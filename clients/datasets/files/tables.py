@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from clients.datasets.files.archives import LONGEST_TEXT, MAX_OWN_BYTES, require_file
 from ledger.io.extras import install_command
+from ledger.io.home import read_file
 from ledger.io.parsing import parse_json
 from ledger.protocol.errors import ConfigurationError
 
@@ -85,6 +86,20 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
         if not isinstance(row, dict):
             raise ConfigurationError(f"{path}: line {number}: holds no object")
         yield row
+
+
+def read_object(path: Path, limit: int) -> dict[str, Any]:
+    """Return the object that a small JSON file holds."""
+    try:
+        data = read_file(path, limit)
+        content = parse_json(data.decode("utf-8-sig")) if len(data) <= limit else None
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigurationError(f"{path}: is not JSON: {error!s:.200}") from error
+    if not isinstance(content, dict):
+        raise ConfigurationError(f"{path}: holds no object of at most {limit} bytes")
+    return content
 
 
 def csv_header(path: Path) -> tuple[str, ...]:
