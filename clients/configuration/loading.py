@@ -232,9 +232,7 @@ def data_of_owners(
     """Return the data that prepare a run of several owners: a few drawn ones if private."""
     clients = configuration.protocol.clients
     if clients != len(owners):
-        raise ConfigurationError(
-            f"protocol.clients = {clients}: the registry has {len(owners)} clients"
-        )
+        raise ConfigurationError(f"protocol.clients = {clients}: the registry has {len(owners)}")
     if configuration.malice != MaliceSection():
         raise ConfigurationError("malice is set: leave it to the owners themselves")
     if configuration.data.name == OWN.name:

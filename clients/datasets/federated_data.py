@@ -242,9 +242,7 @@ def held_out(
     """Return which samples are for the test: by the files, else a share, never an owner's last."""
     if records.is_test is not None:
         if share is not None:
-            raise ConfigurationError(
-                f"data.options.test_share = {share} has no effect: the files have a split"
-            )
+            raise ConfigurationError(f"test_share = {share} has no effect: the files have a split")
         return records.is_test
     if records.owner is None:
         raise ValueError("records without owners and without a split")
@@ -264,7 +262,7 @@ def require_ends(where: str, x: NDArray[Any]) -> None:
     bad = ~is_token[:, 0] | (is_token[:, 1:] & ~is_token[:, :-1]).any(axis=1)
     if bad.any():
         raise ConfigurationError(
-            f"{where}: x: row {np.argmax(bad)} has no token, or one after its end"
+            f"{where}: row {np.argmax(bad)} has no token, or one after its end"
         )
 
 

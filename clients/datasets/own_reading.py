@@ -90,9 +90,7 @@ def joined(where: str, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return arrays one after the other."""
     shapes = sorted({part.shape[1:] for part in parts})
     if len(shapes) > 1:
-        raise ConfigurationError(
-            f"{where}: rows of shapes {', '.join(map(str, shapes))}; must be of one"
-        )
+        raise ConfigurationError(f"{where}: rows of shapes {', '.join(map(str, shapes))}, not one")
     return np.concatenate(parts)
 
 
@@ -129,9 +127,7 @@ def _from_arrays(layout: Layout, options: FileOptions) -> OwnColumns:
 def _from_lines(layout: Layout, options: FileOptions) -> OwnColumns:
     (path,) = layout.files
     if options.task in PER_TOKEN or options.tokenizer is not None:
-        raise ConfigurationError(
-            f"{path}: texts and tokens are in .jsonl, .txt, .parquet or .arrow"
-        )
+        raise ConfigurationError(f"{path}: texts and tokens are in .jsonl, .txt, .parquet, .arrow")
     roles = column_roles(str(path), layout.names, options)
     width, row = len(roles.features), 0
     numbers = compact_array("f")
@@ -263,9 +259,7 @@ def _rows(layout: Layout, roles: ColumnRoles) -> Iterator[tuple[Mapping[str, Any
                 for number, row in enumerate(read_json_lines(file), start=1):
                     for name in {*CLIENTS, *TESTS} & row.keys() - layout.fields:
                         # Otherwise it would be passed over in silence.
-                        raise ConfigurationError(
-                            f"{file}: row {number}: has {name!r}, unlike the first"
-                        )
+                        raise ConfigurationError(f"{file}: row {number}: {name!r} is not in row 1")
                     yield row, None
             case FileKind.TEXTS:
                 for line in read_lines(file, LONGEST_TEXT_LINE):
@@ -290,9 +284,7 @@ def _tokens(
     if not is_words and not isinstance(value, str):
         raise _refused(where, "a text, a list of words, or a list of tokens", value)
     if tokenizer is None:
-        raise ConfigurationError(
-            f"{where}: is text; set data.options.tokenizer to a tokenizer.json"
-        )
+        raise ConfigurationError(f"{where}: is text; set data.options.tokenizer, a tokenizer.json")
     encode = tokenizer_at(tokenizer).encode
     with as_configuration_error(f"{where}: the tokenizer fails"):
         encoded = encode(value, is_pretokenized=is_words)
@@ -307,9 +299,7 @@ def _pieces(where: str, tokens: list[int], options: FileOptions) -> list[list[in
     if most is None or len(tokens) <= most:
         return [tokens]
     if not options.is_language:
-        raise ConfigurationError(
-            f"{where}: {len(tokens)} tokens, over data.options.length = {most}"
-        )
+        raise ConfigurationError(f"{where}: {len(tokens)} tokens, over data.options.length {most}")
     pieces = [tokens[start : start + most] for start in range(0, len(tokens), most)]
     return [piece for piece in pieces if len(piece) >= least]
 

@@ -187,6 +187,4 @@ def _file_of(document: RunDocument, client: ClientId, data_path: Path) -> Path:
     for suffix in SUFFIXES:
         if (path := data_path / f"{name}{suffix}").exists():
             return path
-    raise ConfigurationError(
-        f"--data {data_path}: no {name}.npz or .safetensors of client {client}"
-    )
+    raise ConfigurationError(f"--data {data_path}: no {name}.npz or .safetensors")

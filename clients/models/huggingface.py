@@ -82,9 +82,7 @@ def _require_own_files(where: str, files: object) -> None:
     for file in named:
         is_own = isinstance(file, str) and PurePath(file).name == file
         if not is_own or not file.endswith(".safetensors"):
-            raise ConfigurationError(
-                f"{where}: names {file!r:.80}, not a .safetensors file of this folder"
-            )
+            raise ConfigurationError(f"{where}: names {file!r:.80}, not a .safetensors file here")
     if not named:
         raise ConfigurationError(f"{where}: has no weight_map that names files")
 
@@ -340,7 +338,7 @@ def _require_fit(module: Any, form: DataForm) -> None:
     rows = module.get_input_embeddings().num_embeddings
     if form.vocabulary is not None and form.vocabulary > rows:
         raise ConfigurationError(
-            f"{form.vocabulary} tokens, the base has {rows}: take its tokenizer"
+            f"{form.vocabulary} tokens, the base has {rows}: use its tokenizer"
         )
 
 

@@ -146,9 +146,7 @@ def _require_repeatable_start(model: Model) -> None:
     if not np.isfinite(first).all():
         raise model_error(model.name, "its start holds numbers that are not finite")
     if not np.array_equal(first, second):
-        raise model_error(
-            model.name, f"its start {rule}, or by the generator that draw_start(rng) gets"
-        )
+        raise model_error(model.name, f"its start {rule}, or by the rng of draw_start")
 
 
 MAX_NAMES = 100_000

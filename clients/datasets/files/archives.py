@@ -226,9 +226,7 @@ def _tensors(path: Path) -> Iterator[_Held]:
             slices = {name: file.get_slice(name) for name in names}
             for name, stated in slices.items():
                 if (kind := stated.get_dtype()) not in _TYPES:
-                    raise ConfigurationError(
-                        f"{path}: {name}: is {kind}; must be {', '.join(_TYPES)}"
-                    )
+                    raise ConfigurationError(f"{path}: {name}: is {kind}, not {', '.join(_TYPES)}")
 
             def form(name: str) -> tuple[str, tuple[int, ...], bool]:
                 return _TYPES[slices[name].get_dtype()], tuple(slices[name].get_shape()), False

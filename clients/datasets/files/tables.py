@@ -198,7 +198,7 @@ def read_rows(path: Path, columns: Mapping[str, Column]) -> Iterator[dict[str, N
             is_image = rows[name].ndim > 1
             if rows[name].dtype.kind not in _KINDS[kind] or is_image != (kind is Column.IMAGE):
                 raise ConfigurationError(
-                    f"{where}: must hold {kind.value}, holds {batch.column(name).type}"
+                    f"{where}: holds {batch.column(name).type}, not {kind.value}"
                 )
             if kind is Column.WHOLE:
                 numbers = rows[name].astype(np.int64)
@@ -288,9 +288,7 @@ def _require_bounds(path: Path, metadata: Any) -> None:
         # Not per column: with a damaged footer Arrow's `column` crashes the process.
         size = metadata.row_group(group).total_byte_size
         if not 0 <= size <= MAX_GROUP_BYTES:
-            raise ConfigurationError(
-                f"{path}: row group {group}: {size} bytes, over {MAX_GROUP_BYTES}"
-            )
+            raise ConfigurationError(f"{path}: group {group}: {size} bytes, over {MAX_GROUP_BYTES}")
 
 
 def values_of(where: str, column: Any, longest: int = LONGEST_TEXT) -> NDArray[Any]:
@@ -308,11 +306,10 @@ def values_of(where: str, column: Any, longest: int = LONGEST_TEXT) -> NDArray[A
     if types.is_boolean(type_) or types.is_integer(type_) or types.is_floating(type_):
         return np.asarray(column.to_numpy(zero_copy_only=False))
     if types.is_string(type_) or types.is_large_string(type_):
-        most = import_module("pyarrow.compute").utf8_length(column).to_numpy(zero_copy_only=False)
-        if len(most) and most.max() > longest:
-            raise ConfigurationError(
-                f"{where}: a text of {most.max()} characters, more than {longest}"
-            )
+        compute = import_module("pyarrow.compute")
+        most = compute.max(compute.utf8_length(column)).as_py() or 0
+        if most > longest:
+            raise ConfigurationError(f"{where}: a text of {most} characters, more than {longest}")
         return np.array(column.to_pylist(), dtype=np.str_ if longest == LONGEST_TEXT else object)
     if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
         return _lists(where, column, longest)
@@ -359,9 +356,7 @@ def _decoded(where: str, content: bytes) -> NDArray[np.uint8]:
     try:
         with pillow.open(io.BytesIO(content), formats=("PNG", "JPEG")) as image:
             if image.mode not in _CHANNELS:
-                raise ConfigurationError(
-                    f"{where}: an image of mode {image.mode}; must be L or RGB"
-                )
+                raise ConfigurationError(f"{where}: an image of mode {image.mode}, not L or RGB")
             width, height = image.size
             if width * height * _CHANNELS[image.mode] > MOST_PIXELS:
                 raise ConfigurationError(f"{where}: an image of {width} × {height} pixels")

@@ -243,7 +243,7 @@ def test_data_that_do_not_fit_a_base_are_refused(base: Path) -> None:
     path = str(base)
     refused(r"13 tokens, the base has 12", form_of("causal-lm", 13), path=path)
     larger = form_of("causal-lm", LENGTH, VOCABULARY + 1)
-    refused(r"51 tokens, the base has 50: take its tokenizer", larger, path=path)
+    refused(r"51 tokens, the base has 50: use its tokenizer", larger, path=path)
     refused(r"needs tokens", DataForm((4,), 2), path=path)
 
 

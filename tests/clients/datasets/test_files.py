@@ -434,7 +434,7 @@ def test_columns_are_read_however_they_are_written(tmp_path: Path, options: Any,
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"n": ([1.5, 2, 3],)}, "n, from row 0: must hold whole numbers, holds double"),
+        ({"n": ([1.5, 2, 3],)}, "n, from row 0: holds double, not whole numbers"),
         ({"i": ([b"a", b"b", b"c"],)}, "i, from row 0: must hold .*images.*holds binary"),
         ({"n": ([1, None, 3],)}, "n, from row 0: 1 entries are missing"),
         ({"i": ([None, {"bytes": None, "path": "a.png"}, None], IMAGES)}, "entries are missing"),

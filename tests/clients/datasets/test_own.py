@@ -277,7 +277,7 @@ def test_one_client_reads_one_file_and_several_a_folder(document: Any, tmp_path:
     sizes = [len(part.y) for part in found.train]
     assert sizes == [0, rows(document, 1), rows(document, 2), 0, 0, 0]
     assert len(found.test.y) == 4
-    with pytest.raises(ConfigurationError, match=r"no 0x\w+\.npz or \.safetensors of client 0"):
+    with pytest.raises(ConfigurationError, match=r"no 0x\w+\.npz or \.safetensors"):
         own_parts(told, document, (ClientId(0),), folder)
 
 
