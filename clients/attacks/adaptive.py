@@ -25,8 +25,10 @@ from clients.random_streams import named_stream
 from ledger.protocol.rules.direction import RIGHT_ANGLE, travel_weight
 from ledger.protocol.types import AcceptanceForm
 
+Floats = NDArray[np.float64]
 
-def accepted_up_to(attacker: AttackInput, distances: NDArray[np.float64]) -> float:
+
+def accepted_up_to(attacker: AttackInput, distances: Floats) -> float:
     """Return the largest score that the colluders expect to be accepted.
 
     Attackers are accepted if at most m − f of the n − f honest trainers are nearer: the score at
@@ -46,7 +48,7 @@ FARTHEST = 100.0
 """Largest multiple of the mean."""
 
 
-def against(attacker: AttackInput) -> NDArray[np.float64]:
+def against(attacker: AttackInput) -> Floats:
     """Return −s Δ̄ with the largest s in [−1, 100] that is expected to be accepted, or s = −1."""
     products = inner_products(attacker.colluders)
     limit = accepted_up_to(attacker, pair_distances(products))
@@ -75,31 +77,31 @@ def largest(is_accepted: Callable[[float], bool], least: float, most: float) -> 
 class Line:
     """Squared distances of −s Δ̄ from each update Δ_c, Δ̄ the mean of all the others."""
 
-    own: NDArray[np.float64]
-    across: NDArray[np.float64]
-    mean: NDArray[np.float64]
+    own: Floats
+    across: Floats
+    mean: Floats
 
     @classmethod
-    def of(cls, products: NDArray[np.float64]) -> Line:
+    def of(cls, products: Floats) -> Line:
         """Return the line through the colluders' mean, from the products of two or more updates."""
         others = len(products) - 1
         own, rows = np.diagonal(products), products.sum(axis=1)
         mean = (rows.sum() - 2 * rows + own) / others**2
         return cls(own, (rows - own) / others, mean)
 
-    def distances(self, step: float) -> NDArray[np.float64]:
+    def distances(self, step: float) -> Floats:
         """Return the squared distance of −s Δ̄ from each colluder's update for a step s."""
         squares = step * step * self.mean + 2 * step * self.across + self.own
         return np.maximum(squares, 0.0)  # rounding may make it negative for equal updates
 
 
-def inner_products(updates: NDArray[np.float32]) -> NDArray[np.float64]:
+def inner_products(updates: NDArray[np.float32]) -> Floats:
     """Return the inner products of updates of shape (k, d), shape (k, k)."""
     wide = updates.astype(np.float64)
     return np.asarray(wide @ wide.T)
 
 
-def pair_distances(products: NDArray[np.float64]) -> NDArray[np.float64]:
+def pair_distances(products: Floats) -> Floats:
     """Return the squared distances between updates from their inner products, shape (k, k)."""
     own = np.diagonal(products)
     return np.maximum(own[:, None] + own[None, :] - 2 * products, 0.0)
@@ -108,15 +110,12 @@ def pair_distances(products: NDArray[np.float64]) -> NDArray[np.float64]:
 LENGTH = 2.0
 """Multiple of the median length, beyond which the distance of directions grows."""
 
-_NOTHING = 1e-7
-"""Length below which a combination of unit vectors is rounding error."""
-
 _ANGLES = np.radians(np.arange(89, 0, -1))
 """Candidate angles from the references, the widest first: beyond a right angle acceptance is
 chance, and slightly below it an update is hardly less harmful."""
 
 
-def across(attacker: AttackInput) -> NDArray[np.float64]:
+def across(attacker: AttackInput) -> Floats:
     """Return 2 t (cos θ r + sin θ a), with the widest angle θ that is expected to be accepted.
 
     t is the median length of the colluders' updates, r the unit mean of their references: of unit
@@ -153,9 +152,7 @@ def across(attacker: AttackInput) -> NDArray[np.float64]:
     return np.asarray(length * (best_along @ basis))
 
 
-def _fan(
-    units: NDArray[np.float64], references: NDArray[np.float64], table: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _fan(units: Floats, references: Floats, table: Floats) -> tuple[Floats, Floats]:
     """Return r, the mean of references, and a, the aim at a right angle to it, as coefficients."""
     along = _unit(references.mean(axis=0), table)
     aim = -_unit(units.mean(axis=0), table)
@@ -163,7 +160,7 @@ def _fan(
     return along, _unit(aim - (aim @ table @ along) * along, table)
 
 
-def _basis(attacker: AttackInput) -> tuple[NDArray[np.float64], float]:
+def _basis(attacker: AttackInput) -> tuple[Floats, float]:
     """Return unit vectors of colluders, travel and fixed direction, and twice the median length."""
     updates = attacker.colluders.astype(np.float64)
     lengths = np.sqrt((updates * updates).sum(axis=1))
@@ -176,10 +173,10 @@ def _basis(attacker: AttackInput) -> tuple[NDArray[np.float64], float]:
     return divided, LENGTH * float(np.median(lengths))
 
 
-def _unit(vector: NDArray[np.float64], table: NDArray[np.float64]) -> NDArray[np.float64]:
+def _unit(vector: Floats, table: Floats) -> Floats:
     """Return the coefficients of a unit vector; zeros if only rounding error is left."""
     norm = sqrt(max(float(vector @ table @ vector), 0.0))
-    return vector / norm if norm > _NOTHING else np.zeros_like(vector)
+    return vector / norm if norm > 1e-7 else np.zeros_like(vector)
 
 
 def adaptive(attacker: AttackInput) -> Update:

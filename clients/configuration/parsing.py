@@ -3,10 +3,9 @@
 Names of attacks and faults are left to `loading`: a production worker reads configurations too, and
 imports no adversary.
 
-A run of several owners needs seeds that no participant can choose. With `beacon = none` a seed
-follows from the revealed updates alone. k trainers that come late and the primary that names the
-usable updates choose among 2^k seeds, and so the next committee and its primary. That is for
-simulation; none of them knows a block's hash.
+A run of several owners needs seeds that no participant can choose. With `beacon = none`, k trainers
+that come late and the primary that names the usable updates choose among 2^k seeds, and so the next
+committee. None of them knows a block's hash.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 The text under a setting is what `cmfl settings` prints. Rules that join several settings, and names
 in registries, are checked by `parsing`, those of attacks and faults by `loading`.
 
-What changes the result is recorded on the chain by digest; how fast and where a run is computed
-(`machine`), and what is measured of it (`evaluation`), is not, so that the same run on more workers
-has the same configuration. What is measured is recorded where it ends the run (`early_stop`).
+What changes the result is recorded on the chain by digest. `machine` and `evaluation` are not, so
+that the same run on more workers has the same configuration, unless `early_stop` uses them.
 """
 
 from __future__ import annotations

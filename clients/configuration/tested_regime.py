@@ -1,11 +1,7 @@
 """The settings in which the rules of `docs/presets.md` held, and the risk of a committee.
 
-Outside of them the accuracy that those tables promise under an attack is not to be expected, as
-`cmfl experiment run robustness-worst-settings` shows.
-
-A committee of C is drawn from K clients, of which some are malicious. That is the law of the first
-committee alone: later ones are elected from the accepted, and attackers whose updates are accepted
-can be more of them.
+Accuracy under attack is lower outside of them, as `cmfl experiment run robustness-worst-settings`
+shows. The risk is of the first committee alone, which is drawn: later ones are elected.
 """
 
 from __future__ import annotations

@@ -42,11 +42,7 @@ from clients.datasets.federated_data import (
 from clients.datasets.files.archives import MAX_OWN_BYTES
 from clients.datasets.files.layout import TEST, FileKind, Layout, layout_of
 from clients.datasets.files.tables import MOST_SHOWN, quoted
-from clients.datasets.own import (
-    class_numbers,
-    names_setting,
-    plain_name,
-)
+from clients.datasets.own import class_numbers, names_setting, plain_name
 from clients.datasets.own_columns import (
     CHANNELS,
     CLIENTS,

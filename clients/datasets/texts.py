@@ -4,14 +4,12 @@ Only the vectors of requested words are kept: usual files have 400,000 words and
 
 A sample is a window of 80 characters and the next one; windows start at every character.
 
-* `split = "official"` is that of the files: random over overlapping windows, so that test
-  characters occur in training windows. The paper's figures were made with it.
+* `split = "official"` is that of the files, and of the paper: test characters occur in training.
 * `split = "position"` is the last fifth of each role: no training window overlaps the test.
 
-As in the authors' code: words and marks by `[\w']+|[.,!?;]`, the first 25 of them, padded on the
-right; untrained GloVe vectors, zeros for unknown words and padding. Unlike there, text is lowered
-first, because GloVe 6B has no capitals: without that every sixth word is unknown (`lower = false`
-does as the authors did).
+As in the authors' code: the first 25 words and marks, padded on the right; untrained GloVe vectors,
+zeros for unknown words and padding. Unlike there, text is lowered first, because GloVe 6B has no
+capitals: without that every sixth word is unknown.
 """
 
 from __future__ import annotations

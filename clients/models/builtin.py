@@ -1,17 +1,10 @@
 """The built-in models: softmax, MLP, CNNs, AlexNet and a text LSTM.
 
-The layers are those of Krizhevsky's second AlexNet ("One weird trick", arXiv 1404.5997: 64, 192,
-384, 256, 256 channels and no response normalisation), also torchvision's. Its kernels and strides
-are for 224 × 224 images; here every kernel is 3 × 3 and every pool 2 × 2, after the first, second
-and fifth convolution, so that 28 × 28 becomes 3 × 3.
+AlexNet is Krizhevsky's second ("One weird trick", arXiv 1404.5997), also torchvision's, with 3 × 3
+kernels and 2 × 2 pools, so that 28 × 28 becomes 3 × 3. There is no dropout, so that an owner can
+repeat its update. `shakespeare_lstm` names the next character, `sent140_lstm` a tweet's sentiment.
 
-There is no dropout: an update has to follow from the client's data and its batch order alone, so
-that its owner can repeat it.
-
-`shakespeare_lstm` names the next character, `sent140_lstm` a tweet's sentiment.
-
-Initial weights are drawn here: torch's own follow from a global state that everything else in the
-process draws from.
+Initial weights are drawn here: torch's own follow from a global state of the whole process.
 """
 
 from __future__ import annotations
@@ -29,6 +22,8 @@ from torch.nn import functional
 from clients.datasets.federated_data import DataForm
 from clients.models.model import Option, model_error, trainable
 from ledger.protocol.errors import ConfigurationError
+
+Weights = NDArray[np.float64]
 
 LARGEST_WIDTH = 65_536
 """Limit of a layer's width: a typo must not exhaust the memory."""
@@ -90,16 +85,14 @@ class BuiltIn(nn.Module):
                     weights = self.drawn(rng, name, tuple(tensor.shape))
                     tensor.copy_(torch.from_numpy(weights.astype(np.float32)))
 
-    def drawn(
-        self, rng: np.random.Generator, _: str, shape: tuple[int, ...]
-    ) -> NDArray[np.float64]:
+    def drawn(self, rng: np.random.Generator, _: str, shape: tuple[int, ...]) -> Weights:
         """Return He-normal weights, of variance 2 / inputs, which keep the scale of ReLU layers."""
         return rng.standard_normal(shape) * math.sqrt(2 / math.prod(shape[1:]))
 
 
 def glorot_uniform(
     rng: np.random.Generator, shape: tuple[int, ...], fans: int | None = None
-) -> NDArray[np.float64]:
+) -> Weights:
     """Return uniform weights of variance 2 / fans, by default inputs + outputs, as TensorFlow."""
     limit = math.sqrt(6 / (fans or (shape[0] + shape[1]) * math.prod(shape[2:])))
     return rng.uniform(-limit, limit, shape)
@@ -116,9 +109,7 @@ class SoftmaxRegression(BuiltIn):
     def forward(self, x: Tensor) -> Tensor:
         return functional.linear(x.flatten(1), self.weights, self.biases)
 
-    def drawn(
-        self, rng: np.random.Generator, _: str, shape: tuple[int, ...]
-    ) -> NDArray[np.float64]:
+    def drawn(self, rng: np.random.Generator, _: str, shape: tuple[int, ...]) -> Weights:
         return rng.standard_normal(shape) * 0.01
 
 
@@ -210,9 +201,7 @@ class LeafCnn(BuiltIn):
         scores: Tensor = self.linear2(self.relu(self.linear1(hidden.flatten(1))))
         return scores
 
-    def drawn(
-        self, rng: np.random.Generator, _: str, shape: tuple[int, ...]
-    ) -> NDArray[np.float64]:
+    def drawn(self, rng: np.random.Generator, _: str, shape: tuple[int, ...]) -> Weights:
         return glorot_uniform(rng, shape)  # as LEAF's TensorFlow layers
 
 
@@ -280,9 +269,7 @@ class TextModel(BuiltIn):
         states: Tensor = self.lstm(self.embedding(x))[0]
         return states[:, -1]
 
-    def drawn(
-        self, rng: np.random.Generator, name: str, shape: tuple[int, ...]
-    ) -> NDArray[np.float64]:
+    def drawn(self, rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> Weights:
         """Return Glorot-uniform weights, as the authors' TensorFlow layers draw them."""
         if not name.startswith("lstm."):
             return glorot_uniform(rng, shape)

@@ -1,7 +1,7 @@
 """Hugging Face models with adapters, and rules for the folder of their base.
 
-transformers lets the folder's own files name what else is loaded: attention kernels, which are code
-from a network, and files of weights, which may be pickles or lie elsewhere.
+transformers lets the folder's files name attention kernels, which are code from a network, and
+files of weights, which may be pickles or lie elsewhere.
 
 The vector is the adapters and, of a classifier, its head: float32, some hundred thousand numbers.
 The base is frozen. Each process loads it once, from safetensors alone, and all modules of the

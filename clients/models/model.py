@@ -1,9 +1,8 @@
 """Models, their tasks, and what binds a model to a run.
 
-The vector is trained, sent, scored, averaged and digested: the parameters that require a gradient,
-as float32, in the order of `named_parameters`. Everything else in a module (frozen word vectors,
-constant biases) is the same for everybody and not in the vector. A module maps collated inputs to
-scores, whose shape and loss are those of the data's task (`clients/models/model.py`).
+The vector has the parameters that require a gradient, as float32, in the order of
+`named_parameters`. Everything else in a module is the same for all and not in the vector. A module
+maps collated inputs to scores, whose shape and loss are those of the data's task.
 
 | task | scores | targets | loss | correct |
 | --- | --- | --- | --- | --- |
@@ -22,7 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -101,11 +100,8 @@ def _file_digest(path: Path) -> bytes:
 
 def frozen_state_of(module: nn.Module) -> Digest:
     """Return the digest of a module's frozen parameters and buffers."""
-    return frozen_state(_frozen_arrays(module))
-
-
-def _frozen_arrays(module: nn.Module) -> Iterator[NamedArray]:
     frozen = ((name, p) for name, p in module.named_parameters() if not p.requires_grad)
+    arrays = []
     for name, tensor in (*frozen, *module.named_buffers()):
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
             raise ConfigurationError(f"frozen {name!r} is not a plain tensor on the CPU")
@@ -113,7 +109,8 @@ def _frozen_arrays(module: nn.Module) -> Iterator[NamedArray]:
         # As bytes: NumPy has no bfloat16. PyTorch only runs on little-endian machines.
         data = plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else b""
         dtype = str(tensor.dtype).removeprefix("torch.")
-        yield NamedArray(name, dtype, tuple(tensor.shape), data)
+        arrays.append(NamedArray(name, dtype, tuple(tensor.shape), data))
+    return frozen_state(arrays)
 
 
 def option_files(options: Mapping[str, object]) -> dict[str, str]:
