@@ -242,7 +242,7 @@ def held_out(
     """Return which samples are for the test: by the files, else a share, never an owner's last."""
     if records.is_test is not None:
         if share is not None:
-            raise ConfigurationError(f"test_share = {share} has no effect: the files have a split")
+            raise ConfigurationError(f"data.options.test_share = {share}: the files have a split")
         return records.is_test
     if records.owner is None:
         raise ValueError("records without owners and without a split")

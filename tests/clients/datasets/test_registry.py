@@ -99,7 +99,7 @@ def test_a_share_is_held_out_only_without_a_split() -> None:
     }
     divided = Records(records.x, records.y, owner, records.owners, is_test)
     assert held_out(divided, None, rng(5)) is is_test
-    with pytest.raises(ConfigurationError, match=r"test_share = 0\.5 has no effect"):
+    with pytest.raises(ConfigurationError, match=r"test_share = 0\.5: the files have a split"):
         held_out(divided, 0.5, rng())
 
 
