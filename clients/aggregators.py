@@ -393,7 +393,7 @@ class OwnAggregator(Aggregator):
             vector = np.asarray(self.function(updates.view(), **self.options))
         if vector.shape != (mixture.dimension,) or vector.dtype.kind != "f":
             raise ConfigurationError(
-                f"{subject}: returns {vector.dtype} {vector.shape}, not floats (d,)"
+                f"{subject}: returns {vector.dtype} {vector.shape}, not {mixture.dimension} floats"
             )
         if not np.isfinite(vector).all():
             raise ConfigurationError(f"{subject}: returns numbers that are not finite")

@@ -90,9 +90,7 @@ def _one_value(value: object) -> object:
 class Section(BaseModel):
     """A table of the TOML file: no unknown keys, no guessing of types."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     @classmethod
     def names(cls, place: str = "") -> Iterator[str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -24,12 +27,30 @@ class SettingsTable(BaseModel):
     The text under a setting is what `cmfl settings` prints.
     """
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 T = TypeVar("T", bound=SettingsTable)
+
+
+def sentence_of(table: type[BaseModel], key: str) -> str:
+    """Return a setting's description, or the text under it; empty without one."""
+    if description := table.model_fields[key].description:
+        return description
+    # Not by pydantic, which would look for each text at each start of the program.
+    owner = next(base for base in table.__mro__ if key in inspect.get_annotations(base))
+    (node,) = ast.parse(inspect.getsource(owner)).body
+    assert isinstance(node, ast.ClassDef), "a table is a class"
+    for field, text in pairwise(node.body):
+        match field, text:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(sentence))),
+            ) if name == key:
+                return " ".join(sentence.split())
+            case _:
+                pass
+    return ""
 
 
 def parse_settings(table: type[T], values: Mapping[str, Any], where: str) -> T:
@@ -40,7 +61,7 @@ def parse_settings(table: type[T], values: Mapping[str, Any], where: str) -> T:
         first = error.errors()[0]
         key = str(first["loc"][0])[:80]
         if first["type"] == "missing":
-            description = table.model_fields[key].description or "it has no default"
+            description = sentence_of(table, key) or "it has no default"
             raise ConfigurationError(f"{where}.{key}: must be given: {description}") from error
         rule = first["msg"] if first["type"] != "extra_forbidden" else "there is no such setting"
         raise ConfigurationError(
