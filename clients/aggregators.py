@@ -126,10 +126,7 @@ class Mixture:
         return np.sqrt(squares)
 
     def squared_distances(self) -> NDArray[np.float64]:
-        """Return the squared Euclidean distance of every two vectors, shape (vectors, vectors).
-
-        Direct differences, each pair once: a Gram matrix would lose the distance of near ones.
-        """
+        """Return the squared distance of every two vectors; a Gram matrix would round more."""
         if self.coefficients is None:
             clients = [ClientId(place) for place in range(len(self))]
             return _squares(SQUARED, None, dict(zip(clients, self.updates, strict=True)), clients)
@@ -223,9 +220,8 @@ class Aggregator(AggregationStage):
     def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
         """Return one vector of many, at least `least`.
 
-        Args:
-            weights: of each, above 0: the samples behind an update, 1 behind a mean of updates.
-            last: what was aggregated in the round before, zeros in the first, shape (d,).
+        `weights` are above 0: the samples behind an update, 1 behind a mean. `last` is the
+        aggregate of the round before, zeros in the first, shape (d,).
         """
 
 
@@ -261,7 +257,7 @@ class FedAvg(Aggregator):
 class Krum(Aggregator):
     """The update with the smallest sum of squared distances to its n - f - 2 nearest others.
 
-    ByzFL 0.0.11 takes n - f - 1 of them, so that its Krum(f + 1) is this Krum(f).
+    ByzFL's Krum(f + 1) is this Krum(f).
     """
 
     rule: ClassVar[str] = "2f + 2 < n"
@@ -286,10 +282,7 @@ class Krum(Aggregator):
 
 
 def krum_scores(squared: NDArray[np.float64], f: int) -> Vector:
-    """Return Krum's score of each vector, shape (n,): its sum of |x_i - x_j|² over nearest others.
-
-    Smaller is denser. n - f - 2 others count, at least 1.
-    """
+    """Return the sum of |x_i - x_j|² over the n - f - 2 nearest others, at least 1, shape (n,)."""
     n = len(squared)
     # Not by dropping the smallest: a repeated vector is its own nearest neighbour.
     others = squared[~np.eye(n, dtype=bool)].reshape(n, n - 1)
@@ -317,11 +310,7 @@ class MultiKrum(Krum):
 
 
 class Median(Aggregator):
-    """In each coordinate the middle one, or half the sum of the two in the middle.
-
-    Unweighted, as in the paper and in the authors' code. Fewer than half of the updates cannot
-    move a coordinate beyond what the honest have there.
-    """
+    """In each coordinate the middle one, or half the sum of the two in the middle, unweighted."""
 
     def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
         half = len(mixture) // 2
@@ -330,10 +319,7 @@ class Median(Aggregator):
 
 
 class TrMean(Aggregator):
-    """In each coordinate the mean without the f smallest and the f largest.
-
-    The paper has a share beta, f = beta n.
-    """
+    """In each coordinate the mean without the f smallest and f largest; f is the paper's beta n."""
 
     rule: ClassVar[str] = "2f < n"
 
@@ -372,8 +358,7 @@ class GeometricMedian(Aggregator):
 class CenteredClipping(Aggregator):
     """The last aggregate, moved by what the updates differ from it, each difference clipped.
 
-    Each step takes v = v + (1/n) Σ_k (x_k - v) min(1, τ / |x_k - v|), and begins at the aggregate
-    of the round before, at zero in the first round.
+    Each step takes v = v + (1/n) Σ_k (x_k - v) min(1, τ / |x_k - v|), from the last aggregate.
     """
 
     tau: Positive
@@ -524,13 +509,8 @@ class Aggregation:
     ) -> AggregatorSelection | None:
         """Return the aggregated update and the rows of the updates that it uses.
 
-        Updates that are not finite are excluded first, as by a committee. None is returned if too
-        few remain for the options.
-
-        Args:
-            updates: Δ of each client, by ascending client, each of shape (d,).
-            samples: n_k of each.
-            last: the previous round's aggregate, zeros in the first, shape (d,).
+        Updates, by ascending client, that are not finite are excluded, as by a committee. None is
+        returned if too few remain for the options.
         """
         usable = [row for row, update in enumerate(updates) if np.isfinite(update).all()]
         if not self.takes(len(usable)):

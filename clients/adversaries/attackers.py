@@ -38,15 +38,9 @@ def false_model(  # noqa: PLR0913, PLR0917 - everything that a training needs
     device: str,
     seed: int,
 ) -> ParameterVector:
-    """Return w_bad, trained on the attackers' samples with label y + 1, modulo the classes.
-
-    Plain SGD from w_1 as in a client's training, but 40 times as long, on the samples of all
-    attackers, of which there is at least one.
-    """
+    """Return w_bad, 40 times as long trained as a client, on all attackers' samples of y + 1."""
     if data.form.task != "classify":
-        raise ConfigurationError(
-            f"this attack trains on false classes of samples, and the task is {data.form.task}"
-        )
+        raise ConfigurationError(f"this attack needs classes, and the task is {data.form.task}")
     own = [data.train[client] for client in sorted(malicious)]
     x, y = (np.concatenate(parts) for parts in zip(*own, strict=True))
     steps, epochs = (
@@ -80,10 +74,7 @@ WINDOW = 10
 
 @dataclass(slots=True, eq=False)
 class AttackMemory:
-    """What attackers remember: two models, the honest updates of two rounds, and their drift.
-
-    `attackers` are clients whose updates are known not to be honest.
-    """
+    """What attackers remember: two models, the honest updates of two rounds, and their drift."""
 
     bad_model: ParameterVector
     attackers: frozenset[ClientId] = frozenset()
@@ -122,13 +113,7 @@ class AttackMemory:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttackRound:
-    """The public state of a round, which attackers know too; see `AttackInput`.
-
-    Attributes:
-        seed: of the round; each attacker's stream follows from it.
-        starts: the model that each client has trained from, shape (d,): the same array for all,
-            unless models differ by client.
-    """
+    """The public state of a round; `starts` has the model that each client has trained from."""
 
     seed: bytes
     starts: Mapping[ClientId, ParameterVector]
@@ -169,11 +154,7 @@ class Attackers:
     def corrupt(
         self, updates: Mapping[ClientId, Update], context: AttackRound
     ) -> dict[ClientId, Update]:
-        """Return the updates that the clients of a round send, in the order of `updates`.
-
-        The attackers among them collude, and `context` has a start for each. An honest client's
-        update is the very array that was passed.
-        """
+        """Return what the clients of a round send, in their order; honest updates stay the same."""
         sent = dict(updates)
         active = sorted(self.clients.intersection(updates))
         if self.attack is None or not active:
@@ -201,9 +182,7 @@ class Attackers:
         """Return what the colluders share: no honest update of the round is in it."""
         history, travel = context.history, context.travel
         if attack.needs_history and history is None:
-            raise ConfigurationError(
-                f"attack {attack.name!r} needs a committee's or a server's one model"
-            )
+            raise ConfigurationError(f"attack {attack.name!r} needs one model of all clients")
         if travel is None and history is not None:
             travel = history.travel
         clients, colluders = list(honest), np.stack(list(honest.values()))

@@ -88,9 +88,7 @@ def assign_faults(
         raise ConfigurationError("a number of faulty clients is negative")
     faults = [fault for fault, count in counts.items() for _ in range(count)]
     if len(faults) > len(candidates):
-        raise ConfigurationError(
-            f"{len(faults)} faulty clients wanted, but only {len(candidates)} to choose from"
-        )
+        raise ConfigurationError(f"{len(faults)} faulty clients of {len(candidates)} wanted")
     chosen = rng.choice(np.array(candidates, dtype=np.int64), len(faults), replace=False)
     return dict(sorted(zip(chosen.tolist(), faults, strict=True)))
 
@@ -197,9 +195,7 @@ class FavouringMember(LyingMember):
 class ColludingMember(LyingMember):
     """Publishes what all colluding members have agreed on: the favoured near, the others far.
 
-    Its distances from other members stay true. Far is so large that under a mean one such member
-    puts the favoured first, and no larger than needed to exceed any distance of updates of a model
-    that still learns.
+    Far puts the favoured first even under a mean, beyond any distance of a model that learns.
     """
 
     def lie(self, view: RoundView, vector: ScoreVector) -> ScoreVector:  # noqa: ARG002

@@ -25,24 +25,20 @@ from clients.random_streams import named_stream
 from ledger.protocol.rules.direction import RIGHT_ANGLE, travel_weight
 from ledger.protocol.types import AcceptanceForm
 
-
-def combined(distances: NDArray[np.float64]) -> float:
-    """Return the score of one update from its distances to each colluder, shape (colluders,)."""
-    return float(distances.mean())
+Floats = NDArray[np.float64]
 
 
-def accepted_up_to(attacker: AttackInput, distances: NDArray[np.float64]) -> float:
+def accepted_up_to(attacker: AttackInput, distances: Floats) -> float:
     """Return the largest score that the colluders expect to be accepted.
 
-    Under strategy I all attackers have one score, and are accepted if at most m − f of the n − f
-    honest trainers are nearer: the score at that share of the colluders' own, whose distances are
-    member by trainer, shape (colluders, colluders).
+    Attackers are accepted if at most m − f of the n − f honest trainers are nearer: the score at
+    that share of the colluders' own, whose distances have shape (colluders, colluders).
     """
     parameters = attacker.parameters
     assert parameters is not None, "only a committee scores"
     others = ~np.eye(len(distances), dtype=bool)
     columns = zip(distances.T, others.T, strict=True)
-    scores = sorted(combined(column[mask]) for column, mask in columns)
+    scores = sorted(float(column[mask].mean()) for column, mask in columns)
     honest = max(attacker.trainers - attacker.attacking_trainers, 1)
     nearer = max(parameters.accepted - attacker.attacking_trainers, 0) / honest
     return scores[min(int(nearer * len(scores)), len(scores) - 1)]
@@ -52,18 +48,14 @@ FARTHEST = 100.0
 """Largest multiple of the mean."""
 
 
-def against(attacker: AttackInput) -> NDArray[np.float64]:
-    """Return −s Δ̄ with the largest s in [−1, 100] that is expected to be accepted.
-
-    s = −1 is the mean itself, the nearest possible update; it is sent even if that is expected to
-    be refused.
-    """
+def against(attacker: AttackInput) -> Floats:
+    """Return −s Δ̄ with the largest s in [−1, 100] that is expected to be accepted, or s = −1."""
     products = inner_products(attacker.colluders)
     limit = accepted_up_to(attacker, pair_distances(products))
     line = Line.of(products)
 
     def is_accepted(step: float) -> bool:
-        return combined(line.distances(step)) <= limit
+        return float(line.distances(step).mean()) <= limit
 
     return -largest(is_accepted, -1.0, FARTHEST) * attacker.mean
 
@@ -83,36 +75,33 @@ def largest(is_accepted: Callable[[float], bool], least: float, most: float) -> 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Squared distances of −s Δ̄ from each colluder's update, Δ̄ the mean of all the others.
+    """Squared distances of −s Δ̄ from each update Δ_c, Δ̄ the mean of all the others."""
 
-    `own` are ‖Δ_c‖², `mean` ‖Δ̄‖², both of shape (colluders,).
-    """
-
-    own: NDArray[np.float64]
-    across: NDArray[np.float64]
-    mean: NDArray[np.float64]
+    own: Floats
+    across: Floats
+    mean: Floats
 
     @classmethod
-    def of(cls, products: NDArray[np.float64]) -> Line:
+    def of(cls, products: Floats) -> Line:
         """Return the line through the colluders' mean, from the products of two or more updates."""
         others = len(products) - 1
         own, rows = np.diagonal(products), products.sum(axis=1)
         mean = (rows.sum() - 2 * rows + own) / others**2
         return cls(own, (rows - own) / others, mean)
 
-    def distances(self, step: float) -> NDArray[np.float64]:
+    def distances(self, step: float) -> Floats:
         """Return the squared distance of −s Δ̄ from each colluder's update for a step s."""
         squares = step * step * self.mean + 2 * step * self.across + self.own
         return np.maximum(squares, 0.0)  # rounding may make it negative for equal updates
 
 
-def inner_products(updates: NDArray[np.float32]) -> NDArray[np.float64]:
+def inner_products(updates: NDArray[np.float32]) -> Floats:
     """Return the inner products of updates of shape (k, d), shape (k, k)."""
     wide = updates.astype(np.float64)
     return np.asarray(wide @ wide.T)
 
 
-def pair_distances(products: NDArray[np.float64]) -> NDArray[np.float64]:
+def pair_distances(products: Floats) -> Floats:
     """Return the squared distances between updates from their inner products, shape (k, k)."""
     own = np.diagonal(products)
     return np.maximum(own[:, None] + own[None, :] - 2 * products, 0.0)
@@ -121,25 +110,20 @@ def pair_distances(products: NDArray[np.float64]) -> NDArray[np.float64]:
 LENGTH = 2.0
 """Multiple of the median length, beyond which the distance of directions grows."""
 
-_NOTHING = 1e-7
-"""Length below which a combination of unit vectors is rounding error."""
-
 _ANGLES = np.radians(np.arange(89, 0, -1))
 """Candidate angles from the references, the widest first: beyond a right angle acceptance is
 chance, and slightly below it an update is hardly less harmful."""
 
 
-def across(attacker: AttackInput) -> NDArray[np.float64]:
+def across(attacker: AttackInput) -> Floats:
     """Return 2 t (cos θ r + sin θ a), with the widest angle θ that is expected to be accepted.
 
     t is the median length of the colluders' updates, r the unit mean of their references: of unit
-    updates u_c, or of u_c + b h if references follow a travel h. a is the unit vector of the
-    attackers' aim, orthogonal to r: against the mean of the colluders' unit updates, and along one
-    direction that is the same in every round. An accepted update is therefore honest in the
-    direction that the committee measures, harmful at a right angle to it, and turns the travel
-    slowly. A member, which is not scored, returns −2 t times the unit mean of the colluders' unit
-    updates: honest updates are far from it, and a right angle is no farther than from any other
-    reference.
+    updates u_c, or of u_c + b h if references follow a travel h. a is orthogonal to r: against the
+    mean of the u_c, and along one direction that is the same in every round. An accepted update is
+    therefore honest in the direction that the committee measures, harmful at a right angle to it,
+    and turns the travel slowly. A member, which is not scored, returns −2 t times the unit mean of
+    the u_c, from which honest updates are far.
     """
     parameters = attacker.parameters
     assert parameters is not None, "only a committee scores"
@@ -162,15 +146,13 @@ def across(attacker: AttackInput) -> NDArray[np.float64]:
         distances = np.maximum(2 - 2 * cosines, 0.0)
         # A margin of two standard errors of a committee's score.
         margin = 2 * float(distances.std()) / sqrt(parameters.members)
-        if combined(distances) + margin <= RIGHT_ANGLE:
+        if float(distances.mean()) + margin <= RIGHT_ANGLE:
             chosen = np.cos(angle) * best_along + np.sin(angle) * best_aside
             return np.asarray(length * (_unit(chosen, table) @ basis))
     return np.asarray(length * (best_along @ basis))
 
 
-def _fan(
-    units: NDArray[np.float64], references: NDArray[np.float64], table: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _fan(units: Floats, references: Floats, table: Floats) -> tuple[Floats, Floats]:
     """Return r, the mean of references, and a, the aim at a right angle to it, as coefficients."""
     along = _unit(references.mean(axis=0), table)
     aim = -_unit(units.mean(axis=0), table)
@@ -178,11 +160,8 @@ def _fan(
     return along, _unit(aim - (aim @ table @ along) * along, table)
 
 
-def _basis(attacker: AttackInput) -> tuple[NDArray[np.float64], float]:
-    """Return unit vectors (zero if there is no direction), and twice the median length.
-
-    The colluders' updates come first, then the travel, last the fixed direction.
-    """
+def _basis(attacker: AttackInput) -> tuple[Floats, float]:
+    """Return unit vectors of colluders, travel and fixed direction, and twice the median length."""
     updates = attacker.colluders.astype(np.float64)
     lengths = np.sqrt((updates * updates).sum(axis=1))
     dimension = updates.shape[1]
@@ -194,19 +173,18 @@ def _basis(attacker: AttackInput) -> tuple[NDArray[np.float64], float]:
     return divided, LENGTH * float(np.median(lengths))
 
 
-def _unit(vector: NDArray[np.float64], table: NDArray[np.float64]) -> NDArray[np.float64]:
+def _unit(vector: Floats, table: Floats) -> Floats:
     """Return the coefficients of a unit vector; zeros if only rounding error is left."""
     norm = sqrt(max(float(vector @ table @ vector), 0.0))
-    return vector / norm if norm > _NOTHING else np.zeros_like(vector)
+    return vector / norm if norm > 1e-7 else np.zeros_like(vector)
 
 
 def adaptive(attacker: AttackInput) -> Update:
     """Return the most harmful update that the colluders expect to be accepted, the same from all.
 
     Under a distance between updates that is `against`, under one between directions `across`; under
-    strategy II, which accepts the farthest, −100 times the colluders' mean; without a committee,
-    whose rules are needed, Min-Max. A single attacker has nothing to estimate by, and sends its own
-    update.
+    strategy II −100 times the colluders' mean; without a committee Min-Max. A single attacker sends
+    its own update.
     """
     if len(attacker.colluders) == 1:
         return np.array(attacker.colluders[0])

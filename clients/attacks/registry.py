@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,33 +25,8 @@ ARGUMENTS = ("own", "colluders", "rng")
 FACTOR = "factor"
 
 
-@dataclass(frozen=True, slots=True)
-class OwnAttack:
-    """The function behind an own attack, checked at each call."""
-
-    setting: str
-    function: Callable[..., Any]
-    takes_factor: bool
-    takes_input: bool
-
-    def forge(self, attacker: AttackInput) -> Update:
-        """Return the update to send instead of the attacker's own."""
-        own, colluders = _read_only(attacker.own), _read_only(attacker.colluders)
-        arguments: tuple[Any, ...] = (own, colluders, attacker.rng)
-        if self.takes_input:
-            arguments = (replace(attacker, own=own, colluders=colluders),)
-        named = {FACTOR: attacker.factor} if self.takes_factor else {}
-        with as_configuration_error(f"{self.setting}: it fails, or changes its input"):
-            update = np.asarray(self.function(*arguments, **named))
-        if update.shape != own.shape or update.dtype.kind != "f":
-            raise ConfigurationError(
-                f"{self.setting}: returns {update.dtype} {update.shape}; must be floats {own.shape}"
-            )
-        return update.astype(np.float32)
-
-
 def own_attack(code: UserCode) -> UpdateAttack:
-    """Return the attack of a user's function."""
+    """Return the attack of a user's function, which is checked at each call."""
     setting = f"malice.attack = {code.label!r}"
     function = code.load_function("malice.attack")
     parameters = inspect.signature(function).parameters
@@ -65,9 +39,22 @@ def own_attack(code: UserCode) -> UpdateAttack:
     usual = parameters[FACTOR].default if FACTOR in parameters else None
     if FACTOR in parameters and type(usual) not in {int, float}:
         raise ConfigurationError(f"{setting}: its argument factor must have a number as default")
-    attack = OwnAttack(setting, function, FACTOR in parameters, len(names) == 1)
+
+    def forge(attacker: AttackInput) -> Update:
+        own, colluders = _read_only(attacker.own), _read_only(attacker.colluders)
+        arguments: tuple[Any, ...] = (own, colluders, attacker.rng)
+        if len(names) == 1:
+            arguments = (replace(attacker, own=own, colluders=colluders),)
+        factor = {} if usual is None else {FACTOR: attacker.factor}
+        with as_configuration_error(f"{setting}: it fails, or changes its input"):
+            update = np.asarray(function(*arguments, **factor))
+        if update.shape != own.shape or update.dtype.kind != "f":
+            kind = f"{update.dtype} {update.shape}"
+            raise ConfigurationError(f"{setting}: returns {kind}; must be floats {own.shape}")
+        return update.astype(np.float32)
+
     range_ = None if usual is None else Factor(float(usual), -math.inf, math.inf)
-    return UpdateAttack(code.label, attack.forge, factor=range_)
+    return UpdateAttack(code.label, forge, factor=range_)
 
 
 def try_attack(attack: UpdateAttack, dimension: int) -> None:

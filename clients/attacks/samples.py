@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,8 +32,7 @@ class DataAttack(Attack):
     """An attack on training samples.
 
     Attributes:
-        poison: returns samples to train on instead of the attacker's own, of the same form and
-            number, which is the weight of its update.
+        poison: returns as many samples to train on instead of the attacker's own.
         backdoor: returns test samples with the trigger and the attacker's target class.
     """
 
@@ -51,9 +49,7 @@ def poisoned(
 ) -> FederatedData:
     """Return data in which the malicious clients train on poisoned samples; all else is clean."""
     if data.form.task != "classify":
-        raise ConfigurationError(
-            f"{attack.name} changes samples of classes, and the task is {data.form.task}"
-        )
+        raise ConfigurationError(f"{attack.name} needs classes, and the task is {data.form.task}")
     train, factor = list(data.train), attack.factor_for(parameters)
     for client in sorted(malicious):
         rng = named_stream(seed, "poison", int(client))
@@ -94,35 +90,25 @@ def trigger_for(form: DataForm, inputs: Inputs) -> Callable[[Inputs], Inputs]:
     """
     if form.vocabulary is None:
         if inputs.ndim < 3:
-            raise ConfigurationError(
-                f"attack 'backdoor' takes pictures or tokens, not inputs {inputs.shape[1:]}"
-            )
+            raise ConfigurationError(f"'backdoor' takes pictures or tokens, not {inputs.shape[1:]}")
         side = max(2, min(inputs.shape[-2:]) // 8)
-        corner = (..., slice(-side, None), slice(-side, None))
+        place: tuple[Any, ...] = (..., slice(-side, None), slice(-side, None))
         # Stored images are bytes, or numbers from 0 to 1.
         brightest = 255 if inputs.dtype == np.uint8 else 1
-        is_bright = bool(inputs[corner].mean() > brightest / 2)
-        return partial(_marked, place=corner, value=0 if is_bright else brightest)
-    if form.vocabulary < 2:
-        raise ConfigurationError(
-            f"attack 'backdoor' needs a word to put: the vocabulary has {form.vocabulary}"
-        )
-    word = form.vocabulary - 1
-    if form.embedding is None:
-        return partial(_marked, place=(..., slice(-ENDING, None)), value=word)
-    return partial(_with_first_word, token=word)
+        value = 0 if inputs[place].mean() > brightest / 2 else brightest
+    elif form.vocabulary < 2:
+        raise ConfigurationError(f"'backdoor' needs a word: the vocabulary has {form.vocabulary}")
+    else:
+        place, value = (..., slice(-ENDING, None)), form.vocabulary - 1
 
+    def marked(rows: Inputs) -> Inputs:
+        copies = np.array(rows)
+        if form.embedding is None:
+            copies[place] = value
+        else:  # the last word is dropped
+            copies[:, 1:], copies[:, 0] = rows[:, :-1], value
+        return copies
 
-def _marked(rows: Inputs, place: tuple[Any, ...], value: int) -> Inputs:
-    marked = np.array(rows)
-    marked[place] = value
-    return marked
-
-
-def _with_first_word(rows: Inputs, token: int) -> Inputs:
-    """Return rows with the word first; the last one is dropped."""
-    marked = np.array(rows)
-    marked[:, 1:], marked[:, 0] = rows[:, :-1], token
     return marked
 
 
@@ -144,10 +130,7 @@ def backdoor(attacker: PoisonInput) -> Samples:
 
 
 def triggered(data: FederatedData, test: Samples) -> Samples:
-    """Return test samples of other classes with the trigger, labelled with the target class.
-
-    The accuracy on them is the attack's success rate.
-    """
+    """Return test samples of other classes with the trigger, labelled with the target class."""
     others = test.y != TARGET
     if not others.any():
         raise ConfigurationError(

@@ -41,7 +41,6 @@ class ServerRule:
 
     Attributes:
         aggregate: returns the step of a round, shape (d,), of updates, last step and chance.
-        last: the step of the round before, zeros in the first, shape (d,).
         is_of_angles: whether the step turns with the updates if all are turned alike.
     """
 
@@ -57,9 +56,8 @@ class AttackHistory:
     """What attackers know of the rounds before.
 
     Attributes:
-        bad_model: w_bad, shape (d,).
-        published: usable updates that honest clients published in the last two rounds that have
-            any, the later round first, each ascending by client.
+        published: usable updates of honest clients in the last two rounds that have any, the later
+            round first, each ascending by client.
         drift: e = .85 e + unit(mean of the usable honest updates) after each round.
         travel: displacement of the model over the last 10 to 19 rounds, as an update points.
     """
@@ -81,13 +79,11 @@ class AttackInput:
         colluders: the honest updates of all attackers that are active in the round, its own
             included, ascending by client, shape (attackers, d).
         trainers: number of clients whose updates may enter the model of the round, n.
-        parameters: the rules of the run; None without a committee.
+        parameters: the rules of the run; None without a committee, where `server` has the rule.
         travel: recent displacement of the model, as an update points, if the rules have one.
         seats: rows of the colluders that are on the committee.
         idle: rows of the colluders that are honest in the round, by `malice.only`.
-        model: w_t, shape (d,), with a history.
-        history: of an attack that `needs_history`, where clients start from one model.
-        server: the rule of a run without a committee.
+        model: w_t, shape (d,), where an attack needs the history.
     """
 
     own: Update
@@ -152,8 +148,7 @@ class UpdateAttack(Attack):
 
     Attributes:
         forge: returns the update to send instead of the attacker's own, shape (d,).
-        is_common: whether all attackers of a round, or all of its members and all of its trainers,
-            send the same: it is then forged once, without `own` and `rng`.
+        is_common: whether all members, and all trainers, send the same, without `own` and `rng`.
         forge_all: returns the updates of all colluders, shape (colluders, d), if found together.
         needs_history: whether it needs the rounds before, and a model of false labels.
         multiplies_samples: whether its attackers register `factor` times their number of samples.
@@ -197,26 +192,19 @@ def gradient_scaling(attacker: AttackInput) -> Update:
 
 
 def same_value(attacker: AttackInput) -> Update:
-    """Return a zero vector, the value in the authors' code.
-
-    Squared distance calls it near: short vectors are near to everyone.
-    """
+    """Return a zero vector, the value in the authors' code."""
     return np.zeros_like(attacker.own)
 
 
 def back_gradient(attacker: AttackInput) -> Update:
-    """Return −s Δ, the update in the opposite direction.
-
-    The paper has no factor s.
-    """
+    """Return −s Δ, the update in the opposite direction."""
     return (-attacker.factor * attacker.own).astype(np.float32)
 
 
 def gaussian(attacker: AttackInput) -> Update:
     """Return noise instead of the update: each element drawn from N(0, s² ‖Δ‖² / d).
 
-    With s = 1 noise has the length of an honest update. Blanchard et al. use a standard deviation
-    of 200, whatever the updates' scale.
+    With s = 1 noise has the length of an honest update.
     """
     own = attacker.own.astype(np.float64)
     deviation = attacker.factor * float(np.sqrt(np.mean(own * own)))
@@ -226,8 +214,7 @@ def gaussian(attacker: AttackInput) -> Update:
 def ipm(attacker: AttackInput) -> Update:
     """Return −s times the mean of the colluders' honest updates, the same from each of them.
 
-    With a small s it is near to everyone by squared distance, and still points backwards. A single
-    attacker sends −s times its own update.
+    With a small s it is near to everyone by squared distance, and still points backwards.
     """
     return (-attacker.factor * attacker.mean).astype(np.float32)
 
@@ -260,8 +247,7 @@ def largest_z(clients: int, attackers: int) -> float:
 def mimic(attacker: AttackInput) -> Update:
     """Return the honest update of one fixed colluder, Δ_i*, the same from each of them.
 
-    No rule can call it dishonest; it counts one client's data many times. The paper mimics an
-    honest client chosen by all honest updates, which attackers do not see here.
+    The paper mimics an honest client chosen by all honest updates, which attackers do not see here.
     """
     return np.array(attacker.colluders[0])
 
@@ -281,10 +267,7 @@ def min_max(attacker: AttackInput) -> Update:
 def largest_step(
     honest: NDArray[np.float64], start: NDArray[np.float64], direction: NDArray[np.float64]
 ) -> float:
-    """Return the largest γ for which start + γ direction keeps to the widest distance.
-
-    No search: for each update γ is a root of |γ p + r|² = D². It is 0 for a zero direction.
-    """
+    """Return the largest γ, a root, for which start + γ direction keeps to the widest distance."""
     slope = float(direction @ direction)
     if slope == 0:
         return 0.0
@@ -296,10 +279,7 @@ def largest_step(
 
 
 def false_reference(attacker: AttackInput) -> Update:
-    """Return −s Δ̄ as a trainer (`ipm`), and −F Δ as a member: the update reversed, F times.
-
-    Δ̄ is the mean of the colluders' honest updates, s = 0.5; one attacker alone is its own mean.
-    """
+    """Return −s Δ̄ as a trainer (`ipm`), and −F Δ as a member: the update reversed, F times."""
     if attacker.is_member:
         return (-attacker.factor * attacker.own.astype(np.float64)).astype(np.float32)
     return (-0.5 * attacker.mean).astype(np.float32)

@@ -31,26 +31,28 @@ from ledger.protocol.types import NO_DIGEST, Address, ClientId, Domain, Register
 LENGTH = 2.0
 """s: multiple of the median length, beyond which distances of directions grow."""
 
+Floats = NDArray[np.float64]
+"""Vectors, or coefficients of a frame's vectors, shape (rows, k)."""
+
 _NOBODY = Address(bytes(20))
 
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Unit vectors known in a round; a zero vector stays zero. All other fields are rows of them.
+    """Unit vectors known in a round; a zero vector stays zero. Other fields are rows of them.
 
     Attributes:
         vectors: shape (k, d): the colluders' updates, the updates published in the two rounds
             before, noise of each colluder, p, h, e, and the server's last aggregate.
         norms: lengths of the vectors before they were divided by them, shape (k,).
-        published: honest clients' updates of each of the two rounds before, the later first.
         goal: p, the direction of w_t − w_bad.
         travel: h, the displacement of the model.
-        drift: e, the direction that honest clients took in the rounds before; before anything is
-            published it is that of the colluders' own mean.
+        drift: e, the direction that honest clients took in the rounds before, at first that of the
+            colluders' own mean.
     """
 
-    vectors: NDArray[np.float64]
-    norms: NDArray[np.float64]
+    vectors: Floats
+    norms: Floats
     own: NDArray[np.int64]
     published: tuple[NDArray[np.int64], ...]
     noise: NDArray[np.int64]
@@ -95,7 +97,7 @@ class Frame:
         )
 
     @cached_property
-    def table(self) -> NDArray[np.float64]:
+    def table(self) -> Floats:
         """Inner products of the vectors, shape (k, k)."""
         return np.asarray(self.vectors @ self.vectors.T)
 
@@ -108,10 +110,10 @@ class Frame:
         """Rows of all known honest updates of others, else of the colluders' own."""
         return np.concatenate(self.published or (self.own,))
 
-    def row(self, rows: NDArray[np.int64] | int) -> NDArray[np.float64]:
+    def row(self, rows: NDArray[np.int64] | int) -> Floats:
         return np.asarray(np.eye(len(self.vectors))[np.atleast_1d(rows)])
 
-    def unit(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
+    def unit(self, coefficients: Floats) -> Floats:
         """Return each combination divided by its length; zeros if only rounding error is left."""
         squares = np.einsum("ij,jk,ik->i", coefficients, self.table, coefficients)[:, None]
         lengths = np.sqrt(np.maximum(squares, 0.0))
@@ -119,16 +121,16 @@ class Frame:
         zeros, is_something = np.zeros_like(coefficients), squares > 1e-12
         return np.asarray(np.divide(coefficients, lengths, out=zeros, where=is_something))
 
-    def mean(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    def mean(self, rows: NDArray[np.int64]) -> Floats:
         return self.unit(self.row(rows).mean(axis=0, keepdims=True))
 
-    def residual(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
+    def residual(self, coefficients: Floats) -> Floats:
         """Return unit combinations without their part along the travel, shape (rows, k)."""
         along = coefficients @ self.table[:, self.travel]
         return self.unit(coefficients - along[:, None] * self.row(self.travel))
 
     @cached_property
-    def coordinates(self) -> NDArray[np.float64]:
+    def coordinates(self) -> Floats:
         """The vectors in as few dimensions as they span, with the same inner products."""
         if len(self.vectors) >= self.vectors.shape[1]:
             return self.vectors
@@ -141,28 +143,19 @@ _DISTANCES = fast_distances()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Game:
-    """A round with stand-ins for the honest clients.
-
-    Attributes:
-        coordinates: of the frame's vectors, shape (k, ·).
-        travel: the displacement, as an update points.
-        honest: coefficients of the stand-ins, shape (honest, k).
-    """
+    """A round with stand-ins for the honest clients, whose coefficients have shape (honest, k)."""
 
     attacker: AttackInput
-    coordinates: NDArray[np.float64]
+    coordinates: Floats
     travel: Update | None
-    last: NDArray[np.float64]
-    honest: NDArray[np.float64]
+    last: Floats
+    honest: Floats
     clients: tuple[ClientId, ...]
     members: tuple[ClientId, ...]
 
     @classmethod
     def of(cls, attacker: AttackInput, frame: Frame, first: int = 0) -> Game:
-        """Return the game of a round; who stands in for whom is drawn.
-
-        The stand-ins are taken from the `first` of the published rounds before all others.
-        """
+        """Return the game of a round; the `first` published rounds stand in before others."""
         honest_members = max(attacker.members - len(attacker.seats), 0)
         honest_trainers = max(attacker.trainers - attacker.attacking_trainers, 0)
         rounds = [*frame.published[first:], *frame.published[:first]]
@@ -190,7 +183,7 @@ class Game:
             members=tuple(map(ClientId, sorted(clients[:honest_members] + seated))),
         )
 
-    def step(self, sent: NDArray[np.float64]) -> NDArray[np.float64]:
+    def step(self, sent: Floats) -> Floats:
         """Return how the model would move, as an update points, in coordinates."""
         rows = (np.concatenate([self.honest, sent]) @ self.coordinates).astype(np.float32)
         updates = dict(sorted(zip(self.clients, rows, strict=True)))
@@ -202,9 +195,7 @@ class Game:
             return np.zeros(rows.shape[1]) if step is None else step
         return np.asarray(rows.mean(axis=0, dtype=np.float64))
 
-    def _committee_step(
-        self, parameters: Parameters, updates: Mapping[ClientId, Update]
-    ) -> NDArray[np.float64]:
+    def _committee_step(self, parameters: Parameters, updates: Mapping[ClientId, Update]) -> Floats:
         members = set(self.members)
         trainers = tuple(client for client in updates if client not in members)
         inputs = Inputs(
@@ -226,7 +217,7 @@ class Game:
 
 def score_vectors(
     number: int,
-    distances: NDArray[np.float64],
+    distances: Floats,
     clients: Sequence[ClientId],
     trainers: tuple[ClientId, ...],
     members: tuple[ClientId, ...],
@@ -254,7 +245,6 @@ class Candidate:
     """What colluders may do in a round.
 
     Attributes:
-        base: what the direction starts from.
         angle: θ from the base to the aim, in degrees.
         share: of the attacking trainers that act; the others are honest.
         part: λ, of the travel.
@@ -267,26 +257,22 @@ class Candidate:
     part: float = 0.0
 
 
-Aim = Callable[[Frame], NDArray[np.float64]]
+Aim = Callable[[Frame], Floats]
 """Makes the aim, as an update points, of shape (1, k)."""
 
 
 def searched(
     attacker: AttackInput,
     candidates: Sequence[Candidate],
-    pull: Callable[[Frame, Candidate], NDArray[np.float64]],
+    pull: Callable[[Frame, Candidate], Floats],
     aim: Aim,
     rounds: int = 2,
     length: float = LENGTH,
 ) -> NDArray[np.float32]:
     """Return the updates of all colluders, (colluders, d), that move the model most along an aim.
 
-    The first of the best candidates is taken; they differ by rounding alone. The honest updates are
-    returned where one of them is not finite.
-
-    Args:
-        pull: returns the direction that each colluder sends, unit combinations (colluders, k).
-        length: s, of what is sent, in median lengths of the colluders' updates.
+    The best candidates differ by rounding alone, and the first is taken. `pull` returns the
+    directions that colluders send, unit combinations (colluders, k); `length` is in median lengths.
     """
     if not np.isfinite(attacker.colluders).all():
         return attacker.colluders.copy()
@@ -294,8 +280,8 @@ def searched(
     # A game with each of the published rounds first; one before there are any.
     played = [Game.of(attacker, frame, first) for first in range(len(frame.published) or 1)]
     direction = (aim(frame) @ played[0].coordinates)[0]
-    pulls: dict[tuple[str, float, float], NDArray[np.float64]] = {}
-    sent: list[NDArray[np.float64]] = []
+    pulls: dict[tuple[str, float, float], Floats] = {}
+    sent: list[Floats] = []
     for candidate in candidates:
         key = (candidate.base, candidate.angle, candidate.part)
         if key not in pulls:
@@ -311,9 +297,9 @@ def updates_of(
     attacker: AttackInput,
     frame: Frame,
     candidate: Candidate,
-    directions: NDArray[np.float64],
+    directions: Floats,
     length: float = LENGTH,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return the coefficients of what each colluder sends along its direction."""
     sent = frame.norms[frame.own][:, None] * frame.row(frame.own)
     members = [row for row in attacker.seats if row not in attacker.idle]
@@ -328,9 +314,7 @@ def updates_of(
     return sent
 
 
-def turned(
-    frame: Frame, base: NDArray[np.float64], aim: NDArray[np.float64], degrees: float
-) -> NDArray[np.float64]:
+def turned(frame: Frame, base: Floats, aim: Floats, degrees: float) -> Floats:
     """Return unit(cos θ b + sin θ p), shape (colluders, k), for each base b or one for all."""
     angle = np.radians(degrees)
     combined = np.cos(angle) * base + np.sin(angle) * aim
@@ -340,10 +324,7 @@ def turned(
 TARGET_CANDIDATES = tuple(
     Candidate(base, angle, share, members)
     for base, angle, share, members in product(
-        ("own", "reference", "travel"),
-        (20, 30, 40, 50, 60, 70, 80, 90),
-        (1.0, 0.5),
-        Behaviour,
+        ("own", "reference", "travel"), (20, 30, 40, 50, 60, 70, 80, 90), (1.0, 0.5), Behaviour
     )
 )
 
@@ -357,18 +338,16 @@ def target(attacker: AttackInput) -> NDArray[np.float32]:
     return searched(attacker, TARGET_CANDIDATES, _target_pull, goal, rounds=1)
 
 
-def goal(frame: Frame) -> NDArray[np.float64]:
+def goal(frame: Frame) -> Floats:
     """Return p, shape (1, k)."""
     return frame.row(frame.goal)
 
 
-def _target_pull(frame: Frame, candidate: Candidate) -> NDArray[np.float64]:
-    own = frame.row(frame.own)
-    base = {
-        "own": own,
-        "reference": frame.mean(frame.own),
-        "travel": frame.row(frame.travel),
-    }[candidate.base]
+def _target_pull(frame: Frame, candidate: Candidate) -> Floats:
+    if candidate.base == "reference":
+        base = frame.mean(frame.own)
+    else:
+        base = frame.row(frame.own if candidate.base == "own" else frame.travel)
     return turned(frame, base, goal(frame), candidate.angle)
 
 
@@ -398,13 +377,13 @@ WORST_CANDIDATES = tuple(
 )
 
 
-def back(frame: Frame) -> NDArray[np.float64]:
+def back(frame: Frame) -> Floats:
     """Return the reverse of the unit mean of honest updates, shape (1, k)."""
     rows = frame.honest
     return -frame.unit((frame.norms[rows] @ frame.row(rows))[None, :])
 
 
-def drift(frame: Frame) -> NDArray[np.float64]:
+def drift(frame: Frame) -> Floats:
     """Return the reverse of e, shape (1, k)."""
     return -frame.row(frame.drift)
 
@@ -421,9 +400,8 @@ def _worst(aim: Aim, attacker: AttackInput, **more: Any) -> NDArray[np.float32]:
 def half(attacker: AttackInput) -> NDArray[np.float32]:
     """Return honest updates until colluders send half of a round's, and then far too long ones.
 
-    Half of a round's updates have the others rejected, and so set the bound of a length, where it
-    follows from the accepted ones. Then it is the search of `worst_full` at 10,000 lengths: one
-    round destroys a model.
+    Half of a round's updates set the bound of a length that follows from the accepted ones. Then it
+    is the search of `worst_full` at 10,000 lengths: one round destroys a model.
     """
     sending = len(attacker.colluders) - len(attacker.idle)
     if 2 * sending < attacker.members + attacker.trainers:
@@ -431,7 +409,7 @@ def half(attacker: AttackInput) -> NDArray[np.float32]:
     return _worst(goal, attacker, length=1e4)
 
 
-def _worst_pull(aim: Aim, frame: Frame, candidate: Candidate) -> NDArray[np.float64]:
+def _worst_pull(aim: Aim, frame: Frame, candidate: Candidate) -> Floats:
     if candidate.base == "stolen":
         rows = frame.honest[np.arange(len(frame.own)) % len(frame.honest)]
         base = frame.residual(frame.row(rows))
@@ -449,9 +427,7 @@ ATTACKS: tuple[UpdateAttack, ...] = (
         source="Target: a model of false labels, approached as fast as the rule lets it (ours)",
     ),
     joint_attack(
-        noise,
-        factor=Factor(30.0, 0.0, 90.0),
-        source="Noise: a pull hidden in noise (ours)",
+        noise, factor=Factor(30.0, 0.0, 90.0), source="Noise: a pull hidden in noise (ours)"
     ),
     joint_attack(
         partial(_worst, back),

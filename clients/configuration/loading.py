@@ -165,14 +165,10 @@ def _require_malice(malice: MaliceSection) -> None:
     attack = attacks[malice.attack]
     attack.factor_for(attack_parameters(malice))
     if isinstance(attack, UpdateAttack) and attack.needs_history and malice.on == "weights":
-        raise ConfigurationError(
-            f"malice.on = weights: attack {malice.attack!r} is made of directions of updates"
-        )
+        raise ConfigurationError(f"malice.on = weights: {malice.attack!r} is made of directions")
     for name in ("on", "only"):
         if getattr(malice, name) is not None and malice.attack in DATA_ATTACKS:
-            raise ConfigurationError(
-                f"malice.{name} is set, but attack {malice.attack!r} is on training samples"
-            )
+            raise ConfigurationError(f"malice.{name}: {malice.attack!r} is on training samples")
     # A rate of 0 that is given stays: it is where a comparison over rates begins.
     if "malicious_rate" not in malice.model_fields_set:
         raise ConfigurationError(
@@ -182,10 +178,7 @@ def _require_malice(malice: MaliceSection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """Clients with keys of their own, addresses ascending, and the digests of their samples.
-
-    A digest is zeros where its owner discloses none.
-    """
+    """Clients with keys of their own, addresses ascending, and their samples' digests, or zeros."""
 
     clients: tuple[RegisteredClient, ...]
     data: tuple[Digest, ...]
@@ -198,10 +191,7 @@ def shared_configuration(
     *,
     allow_predictable: bool = False,
 ) -> Configuration:
-    """Return the configuration, as `load`, of a run that several owners share.
-
-    The beacon is a block's hash, unless given.
-    """
+    """Return the configuration, as `load`, of several owners, with a block's hash as beacon."""
     values = plain_values(preset, path, settings)
     set_block_beacon(values)
     configuration = checked(values)
@@ -242,13 +232,9 @@ def data_of_owners(
     """Return the data that prepare a run of several owners: a few drawn ones if private."""
     clients = configuration.protocol.clients
     if clients != len(owners):
-        raise ConfigurationError(
-            f"protocol.clients = {clients}: the registry has {len(owners)} clients; set it to that"
-        )
+        raise ConfigurationError(f"protocol.clients = {clients}: the registry has {len(owners)}")
     if configuration.malice != MaliceSection():
-        raise ConfigurationError(
-            "malice is set: what owners from outside do, no configuration says; take it out"
-        )
+        raise ConfigurationError("malice is set: leave it to the owners themselves")
     if configuration.data.name == OWN.name:
         options = parse_settings(OwnOptions, configuration.data.options, "data.options")
         return trial_data(options, clients, named_stream(configuration.seed, "tried data"))

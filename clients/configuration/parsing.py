@@ -3,10 +3,9 @@
 Names of attacks and faults are left to `loading`: a production worker reads configurations too, and
 imports no adversary.
 
-A run of several owners needs seeds that no participant can choose. With `beacon = none` a seed
-follows from the revealed updates alone. k trainers that come late and the primary that names the
-usable updates choose among 2^k seeds, and so the next committee and its primary. That is for
-simulation; none of them knows a block's hash.
+A run of several owners needs seeds that no participant can choose. With `beacon = none`, k trainers
+that come late and the primary that names the usable updates choose among 2^k seeds, and so the next
+committee. None of them knows a block's hash.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def plain_values(
         text = (files("clients") / "presets" / f"{name}.toml").read_text("utf-8")
     else:
         raise ConfigurationError(
-            f"unknown preset {name!r}; known are {', '.join(PRESETS)}, and any path to {TOML}"
+            f"unknown preset {name!r}; known are {', '.join(PRESETS)}, *{TOML}"
         )
     with naming_setting(str(path or preset)):
         values = parse_toml(text)
@@ -79,10 +78,7 @@ def plain_values(
 
 
 def with_settings(values: dict[str, Any], settings: tuple[str, ...]) -> None:
-    """Put settings of the command line, `section.key=value`, into plain values.
-
-    An empty value takes a setting of the preset back.
-    """
+    """Put `section.key=value` into plain values; an empty value takes a preset's setting back."""
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals or not key.strip():
@@ -239,9 +235,7 @@ def require_no_live_settings(configuration: Configuration) -> None:
 def require_all_rounds(*, stops_early: bool) -> None:
     """Refuse an early stop where nobody could end the run by it."""
     if stops_early:
-        raise ConfigurationError(
-            "early_stop: only `cmfl run`, which plays all clients, ends a run by it; leave it out"
-        )
+        raise ConfigurationError("early_stop: only `cmfl run` ends a run by it; leave it out")
 
 
 def require_unpredictable(beacon: Beacon, *, is_allowed: bool = False) -> None:

@@ -34,11 +34,7 @@ _LOCAL = ("data.path", "model.name", "machine", "evaluation")
 def configuration_from_document(
     document: RunDocument, data_path: Path | None = None, settings: tuple[str, ...] = ()
 ) -> Configuration:
-    """Return the configuration of a run document; its parameters are the document's.
-
-    `settings` are of this machine: `machine`, `evaluation`, paths of files, and the user's copy of
-    the owner's own model, data set or distance.
-    """
+    """Return the configuration of a run document, with paths and own code by `settings` alone."""
     experiment = document.experiment
     data, model = _table(experiment, "data"), _table(experiment, "model")
     # The value of an option that is a path is a file's digest; a path could be any file here.

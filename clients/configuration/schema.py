@@ -3,9 +3,8 @@
 The text under a setting is what `cmfl settings` prints. Rules that join several settings, and names
 in registries, are checked by `parsing`, those of attacks and faults by `loading`.
 
-What changes the result is recorded on the chain by digest; how fast and where a run is computed
-(`machine`), and what is measured of it (`evaluation`), is not, so that the same run on more workers
-has the same configuration. What is measured is recorded where it ends the run (`early_stop`).
+What changes the result is recorded on the chain by digest. `machine` and `evaluation` are not, so
+that the same run on more workers has the same configuration, unless `early_stop` uses them.
 """
 
 from __future__ import annotations
@@ -91,9 +90,7 @@ def _one_value(value: object) -> object:
 class Section(BaseModel):
     """A table of the TOML file: no unknown keys, no guessing of types."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     @classmethod
     def names(cls, place: str = "") -> Iterator[str]:
@@ -217,8 +214,7 @@ class ModelSection(Section):
 class TrainingSection(Section):
     """Training of each client; see `clients.training.port.LocalTraining`.
 
-    Updates of two paths differ in their last digits, so the choice of "auto" is made when a run is
-    prepared, and recorded.
+    Updates of two paths differ in their last digits, so what "auto" chooses is recorded.
     """
 
     learning_rate: float = 0.1
@@ -238,10 +234,7 @@ class TrainingSection(Section):
 
 
 class EvaluationSection(Section):
-    """Evaluations of a run in addition to accuracy and loss on the test set.
-
-    Rounds between two evaluated ones have neither; the last round is always evaluated.
-    """
+    """Evaluations of a run in addition to accuracy and loss on the test set."""
 
     every: Annotated[int, Field(ge=1, le=2**31 - 1)] = 1
     """Rounds from one measured model to the next; the last is always measured."""
@@ -279,9 +272,8 @@ class MaliceSection(Section):
 class MachineSection(Section):
     """Execution of the run; only `isa` and `device` change the result, by its last bits.
 
-    So do processors with other instruction sets, where no cap makes them alike. On Ray, workers are
-    actors of the cluster at the address, or of one that starts with the run. On Flower, each client
-    has a SuperNode of a simulation that starts with the run, and the workers are its actors.
+    On Ray, workers are actors of the cluster at the address, or of one that starts with the run. On
+    Flower, each client has a SuperNode of a simulation that starts with the run.
     """
 
     device: Annotated[str, Field(pattern=r"^(cpu|auto|cuda(:[0-9]{1,2})?)$")] = "cpu"
@@ -310,10 +302,7 @@ class MachineSection(Section):
 
 
 class EarlyStopSection(Section):
-    """End of a run before its last round, by what is measured; see `ledger.claims`.
-
-    The rule and `evaluation` are recorded on the chain where it is used.
-    """
+    """End of a run before its last round, by what is measured; see `ledger.claims`."""
 
     metric: Literal["accuracy", "loss"] = "accuracy"
     """What counts: accuracy on the test set, or the loss there."""
@@ -329,10 +318,7 @@ class EarlyStopSection(Section):
 
 
 class TrackSection(Section):
-    """Experiment trackers that a run is also logged to, none of which can make it fail.
-
-    A tracker is used if its location is given; nothing of this changes the result.
-    """
+    """Experiment trackers that a run is also logged to, none of which can make it fail."""
 
     mlflow: Annotated[str, Field(min_length=1)] | None = None
     """Folder of MLflow's database and files, or a tracking URI."""

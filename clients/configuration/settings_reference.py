@@ -22,6 +22,7 @@ from clients.attacks.registry import ATTACKS
 from clients.attacks.samples import DATA_ATTACKS
 from clients.configuration.parsing import PRESETS
 from clients.configuration.schema import Configuration, Section
+from clients.datasets.federated_data import sentence_of
 from clients.datasets.partition import PARTITIONS
 from clients.datasets.registry import DATASETS
 from clients.models.registry import MODELS
@@ -84,7 +85,7 @@ def data_settings() -> list[Row]:
         summary = _first_line(table.__doc__).removeprefix("What can be chosen: ")
         for key, field in table.model_fields.items():
             if key != "name":
-                sentence = " ".join((field.description or summary).split())
+                sentence = sentence_of(table, key) or summary
                 rows.append(_setting(f"{place}: {key}", field, _default(field), sentence))
     return rows
 
@@ -149,7 +150,7 @@ def _settings_of(section: type[Section], place: str, whole: Section | None = Non
             yield from _settings_of(below, f"{key}.", default)
         else:
             usual = default if whole is None else getattr(whole, key)
-            yield _setting(f"{place}{key}", field, usual, field.description or "")
+            yield _setting(f"{place}{key}", field, usual, sentence_of(section, key))
 
 
 def _default(field: FieldInfo) -> Any:

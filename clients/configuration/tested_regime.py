@@ -1,17 +1,13 @@
 """The settings in which the rules of `docs/presets.md` held, and the risk of a committee.
 
-Outside of them the accuracy that those tables promise under an attack is not to be expected, as
-`cmfl experiment run robustness-worst-settings` shows.
-
-A committee of C is drawn from K clients, of which some are malicious. That is the law of the first
-committee alone: later ones are elected from the accepted, and attackers whose updates are accepted
-can be more of them.
+Accuracy under attack is lower outside of them, as `cmfl experiment run robustness-worst-settings`
+shows. The risk is of the first committee alone, which is drawn: later ones are elected.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
-from math import comb
+from math import comb, inf
 from typing import TYPE_CHECKING
 
 from clients.datasets.partition import DirichletPartition
@@ -70,46 +66,29 @@ MODELS = frozenset({"softmax", "cnn"})
 
 
 def regime_warnings(configuration: Configuration) -> list[str]:
-    """Return a sentence on each setting outside the tested regime, whether the run is attacked."""
-    warnings = []
-    malice, training = configuration.malice, configuration.training
-    if malice.malicious_rate > MOST_MALICIOUS:
-        warnings.append(
-            f"malice.malicious_rate = {malice.malicious_rate:g}: beyond {MOST_MALICIOUS:g} "
-            f"attackers often hold half of a committee, and every rule fails"
-        )
-    if training.local_steps is not None and training.local_steps < LEAST_LOCAL_STEPS:
-        warnings.append(
-            f"training.local_steps = {training.local_steps}: updates of a single step tell honest "
-            f"clients and attackers apart too badly"
-        )
-    alpha = _dirichlet_alpha(configuration)
-    if alpha is not None and alpha < LEAST_ALPHA:
-        warnings.append(
-            f"data.partition.alpha = {alpha:g}: below {LEAST_ALPHA:g} honest updates differ too "
-            f"much from one another"
-        )
-    members = configuration.parameters(dimension=1).members
-    if members < LEAST_MEMBERS:
-        warnings.append(
-            f"a committee of {members}: the rules were tested with {LEAST_MEMBERS} members and "
-            f"more; attackers hold half of a smaller one more often"
-        )
-    if configuration.model.name not in MODELS:
-        held = " and ".join(sorted(MODELS))
-        warnings.append(
-            f"model.name = {configuration.model.name}: the rules held with {held}; with "
-            f"a perceptron some runs under searched attacks were lost"
-        )
-    return warnings
+    """Return a sentence on each setting outside the tested regime, of every run."""
+    rate, steps = configuration.malice.malicious_rate, configuration.training.local_steps
+    alpha, members = _dirichlet_alpha(configuration), configuration.parameters(dimension=1).members
+    model, held = configuration.model.name, " and ".join(sorted(MODELS))
+    warnings = {
+        f"malice.malicious_rate = {rate:g}: beyond {MOST_MALICIOUS:g} attackers often hold half of "
+        f"a committee, and every rule fails": rate > MOST_MALICIOUS,
+        f"training.local_steps = {steps}: updates of a single step tell honest clients and "
+        f"attackers apart too badly": steps is not None and steps < LEAST_LOCAL_STEPS,
+        f"data.partition.alpha = {alpha:g}: below {LEAST_ALPHA:g} honest updates differ too much "
+        f"from one another": alpha < LEAST_ALPHA,
+        f"a committee of {members}: the rules were tested with {LEAST_MEMBERS} members and more; "
+        f"attackers hold half of a smaller one more often": members < LEAST_MEMBERS,
+        f"model.name = {model}: the rules held with {held}; with a perceptron some runs under "
+        f"searched attacks were lost": model not in MODELS,
+    }
+    return [sentence for sentence, is_outside in warnings.items() if is_outside]
 
 
-def _dirichlet_alpha(configuration: Configuration) -> float | None:
-    """Return the concentration of a Dirichlet division into classes; None for another."""
+def _dirichlet_alpha(configuration: Configuration) -> float:
+    """Return the concentration of a Dirichlet division into classes; infinity for another."""
     partition = configuration.data.partition
-    is_default = (
-        "name" not in partition and data_set_named(configuration.data.name).owned_by is None
-    )
-    if partition.get("name") != "dirichlet" and not is_default:
-        return None
+    has_owners = data_set_named(configuration.data.name).owned_by is not None
+    if partition.get("name", "natural" if has_owners else "dirichlet") != "dirichlet":
+        return inf
     return float(partition.get("alpha", DirichletPartition.model_fields["alpha"].default))

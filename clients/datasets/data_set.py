@@ -50,11 +50,7 @@ class FileFormat:
 
 @dataclass(frozen=True, slots=True)
 class HubFiles:
-    """A data set's files on the Hugging Face hub.
-
-    Attributes:
-        places: revision and pattern of whole file names; the first revision with matches is used.
-    """
+    """A data set's files on the Hugging Face hub: revisions with a pattern of names, best first."""
 
     repository: str
     places: tuple[tuple[str, str], ...]
@@ -133,10 +129,7 @@ MAX_FILES = 1000
 
 
 def fetch(source: HubFiles, destination: Path) -> tuple[Path, ...]:
-    """Download a data set's files into a new folder, all of them or nothing.
-
-    The hub is that of HF_ENDPOINT, if it is set; no token is sent.
-    """
+    """Download all files of the hub of HF_ENDPOINT into a new folder, without a token, or none."""
     if destination.exists():
         raise ConfigurationError(f"{destination} is there already")
     hub = imported("huggingface_hub", "fetch", "downloads")

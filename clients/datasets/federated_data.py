@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -24,12 +27,30 @@ class SettingsTable(BaseModel):
     The text under a setting is what `cmfl settings` prints.
     """
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 T = TypeVar("T", bound=SettingsTable)
+
+
+def sentence_of(table: type[BaseModel], key: str) -> str:
+    """Return a setting's description, or the text under it; empty without one."""
+    if description := table.model_fields[key].description:
+        return description
+    # Not by pydantic, which would look for each text at each start of the program.
+    owner = next(base for base in table.__mro__ if key in inspect.get_annotations(base))
+    (node,) = ast.parse(inspect.getsource(owner)).body
+    assert isinstance(node, ast.ClassDef), "a table is a class"
+    for field, text in pairwise(node.body):
+        match field, text:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(sentence))),
+            ) if name == key:
+                return " ".join(sentence.split())
+            case _:
+                pass
+    return ""
 
 
 def parse_settings(table: type[T], values: Mapping[str, Any], where: str) -> T:
@@ -40,7 +61,7 @@ def parse_settings(table: type[T], values: Mapping[str, Any], where: str) -> T:
         first = error.errors()[0]
         key = str(first["loc"][0])[:80]
         if first["type"] == "missing":
-            description = table.model_fields[key].description or "it has no default"
+            description = sentence_of(table, key) or "it has no default"
             raise ConfigurationError(f"{where}.{key}: must be given: {description}") from error
         rule = first["msg"] if first["type"] != "extra_forbidden" else "there is no such setting"
         raise ConfigurationError(
@@ -92,7 +113,6 @@ class DataForm:
     Attributes:
         input_shape: of one collated input: (channels, height, width), or (tokens,).
         classes: labels are 0 .. classes - 1. Of `regress` the number of outputs.
-        vocabulary: number of distinct tokens; None if inputs are not tokens.
         embedding: fixed vector of each token, shape (vocabulary, width).
     """
 
@@ -114,10 +134,8 @@ class FederatedData:
     """A data set divided among clients.
 
     Attributes:
-        train: training samples of client i at index i, never empty.
-        client_tests: likewise, if the data have natural clients.
-        registered: number of each client's training samples by the registry; None where the samples
-            of all clients are here.
+        train: training samples of client i at index i, never empty; client_tests likewise.
+        registered: numbers of training samples by the registry, where those of some are elsewhere.
         about: sentences about how a user's own data were read.
     """
 
@@ -156,7 +174,6 @@ class Reading:
     """How a user's own data were read.
 
     Attributes:
-        features: names of the columns or the array of the inputs.
         outputs: of a model; None where tokens are the targets.
         lines: sentences about features, labels and clients.
         notes: sentences about what may be another thing than the user meant.
@@ -177,7 +194,6 @@ class Records:
         owner: owner of each sample, as an index into `owners`; None without natural clients.
         owners: names of the natural clients, in client order.
         is_test: whether each sample is for the test; None if the files do not say.
-        reading: None of a data set of this project.
     """
 
     x: NDArray[Any]
@@ -244,15 +260,10 @@ def require_trained(
 def held_out(
     records: Records, share: float | None, rng: np.random.Generator, usual: float = 0.2
 ) -> NDArray[np.bool_]:
-    """Return whether each sample is for the test: from the files, else a share per owner.
-
-    The share is rounded, and an owner's last sample is always for training.
-    """
+    """Return which samples are for the test: by the files, else a share, never an owner's last."""
     if records.is_test is not None:
         if share is not None:
-            raise ConfigurationError(
-                f"data.options.test_share = {share} has no effect: the files have a split"
-            )
+            raise ConfigurationError(f"data.options.test_share = {share}: the files have a split")
         return records.is_test
     if records.owner is None:
         raise ValueError("records without owners and without a split")
@@ -272,7 +283,7 @@ def require_ends(where: str, x: NDArray[Any]) -> None:
     bad = ~is_token[:, 0] | (is_token[:, 1:] & ~is_token[:, :-1]).any(axis=1)
     if bad.any():
         raise ConfigurationError(
-            f"{where}: x: row {int(np.argmax(bad))} has no token, or one after its end, {NO_TOKEN}"
+            f"{where}: row {np.argmax(bad)} has no token, or one after its end"
         )
 
 
@@ -282,9 +293,7 @@ def next_tokens(where: str, x: NDArray[Any]) -> NDArray[np.int64]:
     y[:, :-1] = np.where(x[:, 1:] == NO_TOKEN, NO_TARGET, x[:, 1:])
     alone = (y == NO_TARGET).all(axis=1)
     if alone.any():
-        raise ConfigurationError(
-            f"{where}: x: row {int(np.argmax(alone))} has one token; there must be two or more"
-        )
+        raise ConfigurationError(f"{where}: x: row {np.argmax(alone)} has one token; must be two")
     return y
 
 

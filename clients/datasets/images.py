@@ -59,11 +59,7 @@ def bundled_digits() -> Records:
 
 
 def _file() -> Path:
-    """Return where scikit-learn keeps the digits.
-
-    `load_digits` reads the same file, but its import takes more than a second, for scipy's
-    statistics and pandas.
-    """
+    """Return the file that `load_digits` reads, whose import takes more than a second."""
     package = find_spec("sklearn")
     if package is None or package.origin is None:
         raise ModuleNotFoundError("No module named 'sklearn'", name="sklearn")
@@ -133,9 +129,7 @@ def _femnist_table(layout: Layout) -> Records:
     def check(where: str, rows: Mapping[str, NDArray[Any]]) -> None:
         shape = rows["image"].shape[1:]
         if shape != (1, _SIDE, _SIDE):
-            raise ConfigurationError(
-                f"{where}: an image of shape {shape}; must be {_SIDE} × {_SIDE}"
-            )
+            raise ConfigurationError(f"{where}: an image of shape {shape}; must be 28 × 28")
         _checked_labels(where, rows["character"])
 
     columns = read_table(layout.files, COLUMNS, check)

@@ -66,9 +66,7 @@ def require_class_names(names: Sequence[str]) -> None:
     """Reject names of classes that are fewer than two, empty or equal."""
     distinct = {plain_name(name) for name in names}
     if not 2 <= len(names) <= MOST_CLASSES or len(distinct) < len(names) or "" in distinct:
-        raise PydanticCustomError(
-            "classes", "must be a number from 2 on, or a list of two or more different names"
-        )
+        raise PydanticCustomError("classes", "must be two or more different names")
 
 
 def class_numbers(where: str, labels: NDArray[Any], names: Sequence[str]) -> NDArray[np.int64]:
@@ -185,9 +183,7 @@ class OwnOptions(SettingsTable):
             y = class_numbers(f"{where}: y", y, self.classes)
         if self.task in PER_TOKEN:
             if ((x == NO_TOKEN) & (y != NO_TARGET)).any():
-                raise ConfigurationError(
-                    f"{where}: y: must be {NO_TARGET} where x is {NO_TOKEN}, which is no token"
-                )
+                raise ConfigurationError(f"{where}: y: must be {NO_TARGET} where x is {NO_TOKEN}")
             require_targets(f"{where}: y", y)
         return frozen_samples(x, y)
 
@@ -205,9 +201,7 @@ def read_own(path: Path, options: OwnOptions) -> OwnSamples:
         given = path.suffix or "no extension"
         raise ConfigurationError(f"{path}: {given}; own samples are in an .npz or a .safetensors")
     if path.suffix == TENSORS and isinstance(options.classes, list):
-        raise ConfigurationError(
-            f"{path}: data.options.classes are names, and tensors hold no text: use an .npz file"
-        )
+        raise ConfigurationError(f"{path}: classes have names, and tensors hold no text: use .npz")
     rules = options.rules(TRAINING, "samples")
     if not array_names(path).isdisjoint(TEST):
         rules |= options.rules(TEST, "test samples")

@@ -28,12 +28,14 @@ from clients.datasets.federated_data import (
     LANGUAGE,
     NO_TARGET,
     NO_TOKEN,
+    PER_TOKEN,
     Count,
     FilePath,
     SettingsTable,
     Share,
     Task,
     next_tokens,
+    require_ends,
     require_targets,
 )
 from clients.datasets.files.archives import require_file
@@ -158,7 +160,7 @@ class ColumnRoles:
             for name in self.features:
                 if held[name].ndim != 1 or held[name].dtype.kind not in "biuf":
                     raise ConfigurationError(
-                        f"{where}: {name}: must hold numbers, or be the only feature"
+                        f"{where}: {name}: must be numbers, or the only feature"
                     )
             with np.errstate(over="ignore"):  # what is too large is refused with its row
                 x = np.stack([held[n].astype(np.float32) for n in self.features], axis=1)
@@ -250,7 +252,56 @@ def _features_setting(names: Sequence[str]) -> str:
 
 MAX_TOKENIZER_BYTES = 1 << 26
 """Of a file with a vocabulary of a quarter of a million: 33 million bytes."""
+CHANNELS = (1, 3, 4)
 _HIDDEN, _MASKED, _REPLACED = 0.15, 0.8, 0.9
+
+
+def inputs_of(where: str, x: NDArray[Any], options: FileOptions, *, may_end: bool) -> NDArray[Any]:
+    """Return inputs as float32 numbers, bytes of pixels or int64 tokens."""
+    require(x.dtype.kind in "biuf" and x.ndim > 1, f"{where}: x", "numbers (samples, ...)", x)
+    content = options.inputs
+    if content is None:
+        is_row = x.dtype.kind in "iu" and x.ndim == 2
+        content = "pixels" if x.dtype == np.uint8 else "tokens" if is_row else "numbers"
+    if options.task in PER_TOKEN:
+        rule = f"tokens, whole numbers (samples, tokens), for the task {options.task}"
+        require(content == "tokens", f"{where}: x", rule, x)
+    if content == "pixels" and x.ndim == 3 and options.shape is None:
+        x = x[:, None]  # grey images
+    if options.shape is not None:
+        if np.prod(options.shape, dtype=object) != np.prod(x.shape[1:], dtype=object):
+            raise ConfigurationError(f"{where}: x: {x.shape[1:]} does not fit {options.shape}")
+        x = x.reshape(-1, *options.shape)
+    is_possible = 0 < np.prod(x.shape[1:], dtype=object) <= MOST_NUMBERS
+    rule = f"inputs of 1 to 3 sizes and at most {MOST_NUMBERS} numbers"
+    require(x.ndim <= 4 and is_possible, f"{where}: x", rule, x)
+    if content == "pixels":
+        is_byte = x.dtype.kind in "iu" and x.min() >= 0 and x.max() <= 255
+        require(is_byte, f"{where}: x", "pixels, whole numbers 0 .. 255", x)
+        is_last = x.ndim == 4 and x.shape[3] in CHANNELS and x.shape[1] not in CHANNELS
+        require(not is_last, f"{where}: x", "images (channels, height, width)", x)
+        return np.ascontiguousarray(x, dtype=np.uint8)
+    if content == "numbers":
+        return finite(f"{where}: x", x)
+    # A model has a row for each token: one wild token must not ask for 2^31 of them.
+    most, least = (vocabulary_of(options) or MOST_CLASSES) - 1, NO_TOKEN if may_end else 0
+    is_token = x.dtype.kind in "iu" and x.ndim == 2 and x.min() >= least and x.max() <= most
+    rule = f"tokens, whole numbers {least} .. {most} (data.options.vocabulary says how many)"
+    require(is_token, f"{where}: x", rule, x)
+    tokens = np.ascontiguousarray(x, dtype=np.int64)
+    if may_end:
+        require_ends(where, tokens)
+    return tokens
+
+
+def require(keeps: object, subject: str, rule: str, values: NDArray[Any]) -> None:
+    """Refuse an array that does not keep a rule, with its type, shape and range."""
+    if not keeps:
+        has_range = values.size and values.dtype.kind in "biuf"
+        span = f", {values.min()} .. {values.max()}" if has_range else ""
+        raise ConfigurationError(
+            f"{subject}: must be {rule}, not {values.dtype} of shape {values.shape}{span}"
+        )
 
 
 def targets_of(
@@ -261,25 +312,17 @@ def targets_of(
         return next_tokens(where, x) if options.task == "causal-lm" else x
     where, given = f"{where}: y", f"not {y.dtype} of shape {y.shape}"
     if options.is_language:
-        raise ConfigurationError(
-            f"{where}: the task {options.task} has the tokens as targets, and takes no labels"
-        )
+        raise ConfigurationError(f"{where}: the task {options.task} takes no labels")
     if options.task == "regress":
         if options.outputs is not None:
-            raise ConfigurationError(
-                f"data.options.classes = {options.outputs}: the task regress has no classes"
-            )
+            raise ConfigurationError("data.options.classes: the task regress has no classes")
         if y.dtype.kind not in "iuf" or y.ndim not in {1, 2} or 0 in y.shape[1:]:
-            raise ConfigurationError(
-                f"{where}: must be numbers, one or one row of them for each sample, {given}"
-            )
+            raise ConfigurationError(f"{where}: must be a number or a row for each sample, {given}")
         return finite(where, y.reshape(len(y), -1))
     classes = y
     if options.task == "token-classify":
         if y.dtype.kind not in "iu" or y.shape != x.shape:
-            raise ConfigurationError(
-                f"{where}: must be a class for each token, whole numbers {x.shape}, {given}"
-            )
+            raise ConfigurationError(f"{where}: must be whole numbers, one for each token, {given}")
         y = np.where(x == NO_TOKEN, NO_TARGET, y)
         require_targets(where, y)
         classes = y[y != NO_TARGET]
@@ -299,9 +342,7 @@ def finite(subject: str, values: NDArray[Any]) -> NDArray[np.float32]:
     is_finite = np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1)
     if not is_finite.all():
         row = int(np.argmin(is_finite))
-        raise ConfigurationError(
-            f"{subject}: row {row} holds a number that is not finite in float32"
-        )
+        raise ConfigurationError(f"{subject}: row {row} holds a number that is not finite")
     return numbers
 
 
@@ -311,9 +352,7 @@ def vocabulary_of(options: FileOptions) -> int | None:
         return options.vocabulary
     size = int(tokenizer_at(options.tokenizer).get_vocab_size())
     if options.vocabulary not in {None, size}:
-        raise ConfigurationError(
-            f"data.options.vocabulary = {options.vocabulary}: the tokenizer has {size} tokens"
-        )
+        raise ConfigurationError(f"data.options.vocabulary: the tokenizer has {size} tokens")
     return size
 
 
@@ -354,9 +393,7 @@ def tokenizer_at(name: str) -> Any:
     except OSError as error:
         raise ConfigurationError(f"{setting}: cannot be read: {error.strerror}") from error
     if state.st_size > MAX_TOKENIZER_BYTES:
-        raise ConfigurationError(
-            f"{setting}: {state.st_size} bytes, more than {MAX_TOKENIZER_BYTES}"
-        )
+        raise ConfigurationError(f"{setting}: more than {MAX_TOKENIZER_BYTES} bytes")
     return _loaded(path, state.st_mtime_ns, state.st_size)
 
 

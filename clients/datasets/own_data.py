@@ -25,8 +25,6 @@ from clients.datasets.data_set import DataSet
 from clients.datasets.federated_data import (
     LANGUAGE,
     NO_TARGET,
-    NO_TOKEN,
-    PER_TOKEN,
     DataForm,
     PooledData,
     Reading,
@@ -40,19 +38,13 @@ from clients.datasets.federated_data import (
     numbered,
     parse_settings,
     pooled,
-    require_ends,
 )
 from clients.datasets.files.archives import MAX_OWN_BYTES
 from clients.datasets.files.layout import TEST, FileKind, Layout, layout_of
 from clients.datasets.files.tables import MOST_SHOWN, quoted
-from clients.datasets.own import (
-    MOST_CLASSES,
-    MOST_NUMBERS,
-    class_numbers,
-    names_setting,
-    plain_name,
-)
+from clients.datasets.own import class_numbers, names_setting, plain_name
 from clients.datasets.own_columns import (
+    CHANNELS,
     CLIENTS,
     LABELS,
     ColumnRoles,
@@ -60,9 +52,10 @@ from clients.datasets.own_columns import (
     FileOptions,
     X,
     column_roles,
-    finite,
     hidden,
+    inputs_of,
     mask_of,
+    require,
     targets_of,
     vocabulary_of,
 )
@@ -165,18 +158,13 @@ def _client_notes(owners: Sequence[str]) -> Iterator[str]:
         )
 
 
-CHANNELS = (1, 3, 4)
-
-
 class Data:
     """A user's own samples as arrays, for a simulated run; checked on construction.
 
     Attributes:
-        x: inputs, shape (n, ...): floats are numbers, bytes (uint8) pixels, other whole numbers
-            tokens.
-        y: labels, shape (n,), whole numbers from 0 on, or names of `classes`; of `task`, (n,
-            tokens) with -100 for a token that does not count, or numbers, or None where the tokens
-            themselves are the targets.
+        x: inputs, shape (n, ...): floats are numbers, bytes pixels, other whole numbers tokens.
+        y: labels, shape (n,), from 0 on, or names of `classes`; of a task (n, tokens) with -100 for
+            a token that does not count, or numbers, or None where the tokens are the targets.
         client: owner of each sample, shape (n,), whole numbers or text; None to divide the samples
             by a partition.
         is_test: whether each sample is for the test, shape (n,); None to hold out a share.
@@ -221,12 +209,9 @@ class Data:
         client: str | None = None,
         classes: int | Sequence[str] | None = None,
     ) -> Data:
-        """Return the samples of a Hugging Face `Dataset`, or of a `DatasetDict` with a split.
+        """Return the samples of a Hugging Face `Dataset`, or of a `DatasetDict` with a `train`.
 
-        Args:
-            dataset: anything with `with_format("numpy")`, or a mapping of such with `train` and, if
-                there is one, `test`.
-            features: columns of the inputs; all that have no other role by default.
+        `features` are the columns of the inputs; all that have no other role by default.
         """
         splits = dataset if hasattr(dataset, "keys") else {"train": dataset}
         if "train" not in splits:
@@ -258,10 +243,7 @@ class Data:
         return dict(self._options)
 
     def save(self, folder: Path) -> Path:
-        """Write the arrays to a file that is named by its digest, and return its path.
-
-        The same arrays give the same bytes.
-        """
+        """Write the arrays to a file that is named by its digest, and return its path."""
         columns = {"x": self.x, "y": self.y, "client": self.client, "is_test": self.is_test}
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w") as archive:
@@ -313,7 +295,7 @@ def _records(
         is_text = y.ndim == 1 and y.dtype.kind == "U"
         hint = f" (text is numbered by {names_setting(y.tolist())})" if is_text else ""
         is_label = y.ndim == 1 and y.dtype.kind in ("iu" if names is None else "iuU")
-        _require(is_label, f"{where}: y", f"whole numbers, one for each sample{hint}", y)
+        require(is_label, f"{where}: y", f"whole numbers, one for each sample{hint}", y)
         if names is not None:
             held = {**held, "y": class_numbers(f"{where}: y", y, names)}
     for name, values in held.items():
@@ -321,13 +303,13 @@ def _records(
             raise ConfigurationError(f"{where}: {name}: is one value; must be one for each sample")
         if not len(values) or len(values) != len(y):
             raise ConfigurationError(
-                f"{where}: {name} has {len(values)} rows, and {reference} {len(y)}: not as many"
+                f"{where}: {name} has {len(values)} rows, {reference} {len(y)}"
             )
-    x = _inputs(where, held["x"], options, may_end=may_end)
+    x = inputs_of(where, held["x"], options, may_end=may_end)
     records = Records(x, targets_of(where, x, held.get("y"), options))
     if (clients := held.get("client")) is not None:
         is_name = clients.ndim == 1 and clients.dtype.kind in "iuU"
-        _require(is_name, f"{where}: client", "whole numbers or text, one for each sample", clients)
+        require(is_name, f"{where}: client", "whole numbers or text, one for each sample", clients)
         if clients.dtype.kind == "U" and not np.char.str_len(clients).all():
             row = int(np.argmin(clients != ""))
             raise ConfigurationError(f"{where}: client: row {row} is empty")
@@ -336,62 +318,12 @@ def _records(
     if (flags := held.get("is_test")) is not None:
         is_flag = flags.ndim == 1 and flags.dtype.kind in "biu" and np.isin(flags, (0, 1)).all()
         rule = "true or false, or 1 or 0, one for each sample"
-        _require(is_flag, f"{where}: is_test", rule, flags)
+        require(is_flag, f"{where}: is_test", rule, flags)
         if flags.all():
             raise ConfigurationError(f"{where}: has no training samples")
         records = replace(records, is_test=flags.astype(np.bool_))
     reading = reading_of(held["x"], records, options, roles, may_end=may_end)
     return replace(records, reading=reading)
-
-
-def _inputs(where: str, x: NDArray[Any], options: FileOptions, *, may_end: bool) -> NDArray[Any]:
-    """Return inputs as float32 numbers, bytes of pixels or int64 tokens."""
-    _require(x.dtype.kind in "biuf" and x.ndim > 1, f"{where}: x", "numbers (samples, ...)", x)
-    content = options.inputs
-    if content is None:
-        is_row = x.dtype.kind in "iu" and x.ndim == 2
-        content = "pixels" if x.dtype == np.uint8 else "tokens" if is_row else "numbers"
-    if options.task in PER_TOKEN:
-        rule = f"tokens, whole numbers (samples, tokens), for the task {options.task}"
-        _require(content == "tokens", f"{where}: x", rule, x)
-    if content == "pixels" and x.ndim == 3 and options.shape is None:
-        x = x[:, None]  # grey images
-    if options.shape is not None:
-        if np.prod(options.shape, dtype=object) != np.prod(x.shape[1:], dtype=object):
-            raise ConfigurationError(
-                f"{where}: x: data.options.shape = {options.shape} does not fit {x.shape[1:]}"
-            )
-        x = x.reshape(-1, *options.shape)
-    is_possible = 0 < np.prod(x.shape[1:], dtype=object) <= MOST_NUMBERS
-    rule = f"inputs of 1 to 3 sizes and at most {MOST_NUMBERS} numbers"
-    _require(x.ndim <= 4 and is_possible, f"{where}: x", rule, x)
-    if content == "pixels":
-        is_byte = x.dtype.kind in "iu" and x.min() >= 0 and x.max() <= 255
-        _require(is_byte, f"{where}: x", "pixels, whole numbers 0 .. 255", x)
-        is_last = x.ndim == 4 and x.shape[3] in CHANNELS and x.shape[1] not in CHANNELS
-        _require(not is_last, f"{where}: x", "images (channels, height, width)", x)
-        return np.ascontiguousarray(x, dtype=np.uint8)
-    if content == "numbers":
-        return finite(f"{where}: x", x)
-    # A model has a row for each token: one wild token must not ask for 2^31 of them.
-    most, least = (vocabulary_of(options) or MOST_CLASSES) - 1, NO_TOKEN if may_end else 0
-    is_token = x.dtype.kind in "iu" and x.ndim == 2 and x.min() >= least and x.max() <= most
-    rule = f"tokens, whole numbers {least} .. {most} (data.options.vocabulary says how many)"
-    _require(is_token, f"{where}: x", rule, x)
-    tokens = np.ascontiguousarray(x, dtype=np.int64)
-    if may_end:
-        require_ends(where, tokens)
-    return tokens
-
-
-def _require(keeps: object, subject: str, rule: str, values: NDArray[Any]) -> None:
-    """Refuse an array that does not keep a rule, with its type, shape and range."""
-    if not keeps:
-        has_range = values.size and values.dtype.kind in "biuf"
-        span = f", {values.min()} .. {values.max()}" if has_range else ""
-        raise ConfigurationError(
-            f"{subject}: must be {rule}, not {values.dtype} of shape {values.shape}{span}"
-        )
 
 
 def _pool(records: Records, options: FileOptions, rng: np.random.Generator) -> PooledData:
@@ -456,9 +388,8 @@ def _called(code: UserCode, options: tuple[tuple[str, Any], ...]) -> Data:
     with as_configuration_error(f"data.name = {code.label!r}: it fails"):
         data = function(**dict(options))
     if not isinstance(data, Data):
-        raise ConfigurationError(
-            f"data.name = {code.label!r}: returns {type(data).__name__}; must return Data"
-        )
+        kind = type(data).__name__
+        raise ConfigurationError(f"data.name = {code.label!r}: returns {kind}; must return Data")
     return data
 
 

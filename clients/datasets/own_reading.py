@@ -75,9 +75,7 @@ def read_samples(path: Path, options: FileOptions) -> OwnColumns:
         case FileKind.TABLE | FileKind.SAVED:
             return _from_arrow(layout, options)
         case _:
-            raise ConfigurationError(
-                f"{path}: a folder of LEAF is read as femnist, shakespeare or sent140"
-            )
+            raise ConfigurationError(f"{path}: LEAF is read as femnist, shakespeare or sent140")
 
 
 def holds_sequences(layout: Layout, options: FileOptions) -> bool:
@@ -92,9 +90,7 @@ def joined(where: str, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return arrays one after the other."""
     shapes = sorted({part.shape[1:] for part in parts})
     if len(shapes) > 1:
-        raise ConfigurationError(
-            f"{where}: rows of shapes {', '.join(map(str, shapes))}; must be of one"
-        )
+        raise ConfigurationError(f"{where}: rows of shapes {', '.join(map(str, shapes))}, not one")
     return np.concatenate(parts)
 
 
@@ -102,9 +98,7 @@ def _from_arrays(layout: Layout, options: FileOptions) -> OwnColumns:
     path, names = layout.path, layout.fields
     for name in ("features", "label"):
         if getattr(options, name) is not None:
-            raise ConfigurationError(
-                f"data.options.{name}: is for tables; the arrays of {path} are {X} and y"
-            )
+            raise ConfigurationError(f"data.options.{name}: is for tables, and {path} holds arrays")
     roles = column_roles(str(path), sorted(names - {X_TEST, Y_TEST}), options, ARRAYS)
     has_test = not names.isdisjoint({X_TEST, Y_TEST})
     pairs = [(X, X_TEST)] if options.is_language else [(X, X_TEST), ("y", Y_TEST)]
@@ -118,9 +112,7 @@ def _from_arrays(layout: Layout, options: FileOptions) -> OwnColumns:
     for name, (dtype, shape) in stated_forms(path, MAX_OWN_BYTES).items():
         kind = np.dtype(dtype).kind
         if kind not in "biufU":
-            raise ConfigurationError(
-                f"{path}: {name}: must hold numbers or text, holds {dtype} (nothing is unpickled)"
-            )
+            raise ConfigurationError(f"{path}: {name}: holds {dtype}; nothing is unpickled")
         group = "test samples" if name in {X_TEST, Y_TEST} else "samples"
         stated = "<U" if kind == "U" else dtype
         rules[name] = ArrayRule(stated, (None,) * len(shape), rows=group, by_column=True)
@@ -135,9 +127,7 @@ def _from_arrays(layout: Layout, options: FileOptions) -> OwnColumns:
 def _from_lines(layout: Layout, options: FileOptions) -> OwnColumns:
     (path,) = layout.files
     if options.task in PER_TOKEN or options.tokenizer is not None:
-        raise ConfigurationError(
-            f"{path}: texts and tokens are in .jsonl, .txt, .parquet or Arrow files"
-        )
+        raise ConfigurationError(f"{path}: texts and tokens are in .jsonl, .txt, .parquet, .arrow")
     roles = column_roles(str(path), layout.names, options)
     width, row = len(roles.features), 0
     numbers = compact_array("f")
@@ -158,9 +148,7 @@ def _from_lines(layout: Layout, options: FileOptions) -> OwnColumns:
     x = np.frombuffer(numbers, dtype=np.float32).reshape(row, width)
     if not np.isfinite(x).all():
         at, column = np.argwhere(~np.isfinite(x))[0].tolist()
-        raise ConfigurationError(
-            f"{path}: row {at + 1}: {roles.features[column]}: is not finite in float32"
-        )
+        raise ConfigurationError(f"{path}: row {at + 1}: {roles.features[column]}: is not finite")
     is_regress, name_kind = options.task == "regress", (_name, _NAME_RULE)
     label = (float, "a number") if is_regress else (_whole, _label_rule(texts["y"]))
     kinds: dict[str, tuple[Callable[[str], Any], str]] = {
@@ -217,9 +205,7 @@ def _from_arrow(layout: Layout, options: FileOptions) -> OwnColumns:
                 size += held[name][-1].nbytes
             is_test += [layout.is_for_test(file)] * batch.num_rows
             if size > MAX_OWN_BYTES:
-                raise ConfigurationError(
-                    f"{layout.path}: more than {MAX_OWN_BYTES} bytes of values"
-                )
+                raise ConfigurationError(f"{layout.path}: more than {MAX_OWN_BYTES} bytes")
     if not is_test:
         raise ConfigurationError(f"{layout.path}: has no rows")
     columns = {name: joined(f"{layout.path}: {name}", parts) for name, parts in held.items()}
@@ -273,9 +259,7 @@ def _rows(layout: Layout, roles: ColumnRoles) -> Iterator[tuple[Mapping[str, Any
                 for number, row in enumerate(read_json_lines(file), start=1):
                     for name in {*CLIENTS, *TESTS} & row.keys() - layout.fields:
                         # Otherwise it would be passed over in silence.
-                        raise ConfigurationError(
-                            f"{file}: row {number}: has {name!r}, and the first row has none"
-                        )
+                        raise ConfigurationError(f"{file}: row {number}: {name!r} is not in row 1")
                     yield row, None
             case FileKind.TEXTS:
                 for line in read_lines(file, LONGEST_TEXT_LINE):
@@ -300,9 +284,7 @@ def _tokens(
     if not is_words and not isinstance(value, str):
         raise _refused(where, "a text, a list of words, or a list of tokens", value)
     if tokenizer is None:
-        raise ConfigurationError(
-            f"{where}: is text; set data.options.tokenizer to the path of a tokenizer.json"
-        )
+        raise ConfigurationError(f"{where}: is text; set data.options.tokenizer, a tokenizer.json")
     encode = tokenizer_at(tokenizer).encode
     with as_configuration_error(f"{where}: the tokenizer fails"):
         encoded = encode(value, is_pretokenized=is_words)
@@ -317,9 +299,7 @@ def _pieces(where: str, tokens: list[int], options: FileOptions) -> list[list[in
     if most is None or len(tokens) <= most:
         return [tokens]
     if not options.is_language:
-        raise ConfigurationError(
-            f"{where}: {len(tokens)} tokens, more than data.options.length = {most}"
-        )
+        raise ConfigurationError(f"{where}: {len(tokens)} tokens, over data.options.length {most}")
     pieces = [tokens[start : start + most] for start in range(0, len(tokens), most)]
     return [piece for piece in pieces if len(piece) >= least]
 
@@ -360,9 +340,7 @@ def _token_targets(
         raise _refused(where, f"a list of whole numbers from 0 on, or {NO_TARGET}", value)
     count = len(set(words) - {None})
     if len(labels) != count:
-        raise ConfigurationError(
-            f"{where}: {len(labels)} labels; must be {count}, one for each word or token"
-        )
+        raise ConfigurationError(f"{where}: {len(labels)} labels for {count} words or tokens")
     return [
         NO_TARGET if word is None or word == previous else labels[word]
         for previous, word in zip(chain([None], words), words, strict=False)

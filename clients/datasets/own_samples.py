@@ -95,16 +95,12 @@ def own_parts(
     data_path: Path | None = None,
     salts: Mapping[ClientId, bytes] | None = None,
 ) -> FederatedData:
-    """Return the part of a run's data that one worker needs.
+    """Return the samples of a worker's clients at their index, and with `own` empty ones of others.
 
     Args:
         data_path: location of the files: of the data set, or, with `own`, the client's file or a
             folder with a file `0xADDRESS.npz` (or `.safetensors`), in small letters, of each.
         salts: to compare `own` samples with their registered digests; None without keys.
-
-    Returns:
-        Training samples of client i at index i; with `own` those of others are empty, and the test
-        set is that of the hosted clients' files, possibly empty.
     """
     if not clients:
         raise ConfigurationError("there is no client whose samples could be loaded")
@@ -159,13 +155,9 @@ def _own(
     data_path: Path | None,
 ) -> FederatedData:
     if data_path is None:
-        raise ConfigurationError(
-            f"data.name = {OWN.name}: give the file of your own samples with --data"
-        )
+        raise ConfigurationError("data.name = own: give the file of your own samples with --data")
     if not data_path.is_dir() and len(clients) > 1:
-        raise ConfigurationError(
-            f"--data {data_path}: {len(clients)} clients have a file each: give their folder"
-        )
+        raise ConfigurationError(f"--data {data_path}: clients have a file each: give their folder")
     options = parse_settings(OwnOptions, configuration.data.options, "data.options")
     samples = {
         client: read_own(_file_of(document, client, data_path), options) for client in clients
@@ -195,6 +187,4 @@ def _file_of(document: RunDocument, client: ClientId, data_path: Path) -> Path:
     for suffix in SUFFIXES:
         if (path := data_path / f"{name}{suffix}").exists():
             return path
-    raise ConfigurationError(
-        f"--data {data_path}: has no {name}{' or '.join(SUFFIXES)} of client {client}"
-    )
+    raise ConfigurationError(f"--data {data_path}: no {name}.npz or .safetensors")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -133,9 +132,7 @@ class QuantityPartition(DrawnShares):
         require_enough(len(pool.train), clients, self.minimum)
         given = self.shares or []
         if len(given) >= clients:
-            raise ConfigurationError(
-                f"data.partition.shares: {len(given)} of them; must be fewer than {clients}"
-            )
+            raise ConfigurationError(f"data.partition.shares: {len(given)}, not under {clients}")
         order = rng.permutation(pool.train)
         drawn = rng.dirichlet(np.full(clients - len(given), self.alpha)) * (1 - sum(given))
         bounds = cut_points(np.array([*given, *drawn]), len(order))
@@ -158,12 +155,7 @@ class DirichletPartition(DrawnShares):
 def dirichlet_shares(
     labels: Labels, clients: int, alpha: float, rng: np.random.Generator, minimum: int = 1
 ) -> tuple[Indices, ...]:
-    """Return the ascending indices of each client's samples; every sample goes to exactly one.
-
-    A small alpha gives a class to few clients, a large one divides it evenly.
-    """
-    if not (math.isfinite(alpha) and alpha > 0):
-        raise ConfigurationError(f"data.partition.alpha = {alpha}: must be finite and above 0")
+    """Return the ascending indices of each client's samples; a small alpha gives a class to few."""
     require_enough(len(labels), clients, minimum)
     shares: list[list[int]] = [[] for _ in range(clients)]
     for label in np.unique(labels):

@@ -67,10 +67,7 @@ def verify_choice(choice: DataChoice) -> None:
 
 
 def load_dataset(choice: DataChoice, clients: int, rng: np.random.Generator) -> FederatedData:
-    """Return a data set divided among clients, deterministic in its arguments and stream.
-
-    The data are read-only, and each client has at least one training sample.
-    """
+    """Return read-only data divided among clients, which follow from the arguments and chance."""
     data_set, options, partition = _settings(choice)
     source = str(choice.path or f"data set {choice.name!r}")
     records = data_set.records(choice.path, options)
@@ -211,10 +208,7 @@ class DataContents:
         clients: number of natural clients; None without any.
         shape: of one sample in the files; empty for a text.
         per_class: number of samples, or of tokens, by label, labels ascending.
-        features: columns or array of the inputs of own data; None of another data set.
-        outputs: number of outputs that a model gets; None where the check does not compute it.
-        about: sentences about how own data were read.
-        notes: sentences about what may be another thing than the user meant.
+        features: columns or array of the inputs of own data; see `Reading`.
     """
 
     dataset: str
@@ -236,10 +230,7 @@ def verify_files(
     glove: Path | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> DataContents:
-    """Verify files as a run with all their natural clients would; return what they contain.
-
-    The data set is recognised from the files if it is not named; of `own` it is one owner's file.
-    """
+    """Return what valid files contain; the data set is recognised from them if not named."""
     data_set = data_set_named(name) if name else recognise(path, settings)
     if data_set is OWN:
         if glove is not None:

@@ -4,14 +4,12 @@ Only the vectors of requested words are kept: usual files have 400,000 words and
 
 A sample is a window of 80 characters and the next one; windows start at every character.
 
-* `split = "official"` is that of the files: random over overlapping windows, so that test
-  characters occur in training windows. The paper's figures were made with it.
+* `split = "official"` is that of the files, and of the paper: test characters occur in training.
 * `split = "position"` is the last fifth of each role: no training window overlaps the test.
 
-As in the authors' code: words and marks by `[\w']+|[.,!?;]`, the first 25 of them, padded on the
-right; untrained GloVe vectors, zeros for unknown words and padding. Unlike there, text is lowered
-first, because GloVe 6B has no capitals: without that every sixth word is unknown (`lower = false`
-does as the authors did).
+As in the authors' code: the first 25 words and marks, padded on the right; untrained GloVe vectors,
+zeros for unknown words and padding. Unlike there, text is lowered first, because GloVe 6B has no
+capitals: without that every sixth word is unknown.
 """
 
 from __future__ import annotations
@@ -104,9 +102,7 @@ def _glove_lines(path: Path, words: Set[str]) -> Iterator[tuple[str, NDArray[np.
         except ValueError as error:
             raise ConfigurationError(f"{path}: line {number}: {error}") from error
         if not (np.abs(vector) <= np.finfo(np.float32).max).all():
-            raise ConfigurationError(
-                f"{path}: line {number}: holds a number that is not finite in 32 bits"
-            )
+            raise ConfigurationError(f"{path}: line {number}: holds a number that is not finite")
         yield word, vector.astype(np.float32)
 
 
@@ -138,9 +134,7 @@ def _arrays(layout: Layout) -> Records:
     chars, text, sample = arrays["chars"], arrays["text_offset"], arrays["sample_offset"]
     sizes, lengths = np.diff(sample), np.diff(text)
     if len(arrays["role"]) != len(sizes) or len(set(arrays["role"])) != len(sizes):
-        raise ConfigurationError(
-            f"{path}: {len(arrays['role'])} roles; must be {len(sizes)} different ones"
-        )
+        raise ConfigurationError(f"{path}: {len(arrays['role'])} roles, not {len(sizes)} different")
     ends = ((text, len(chars)), (sample, len(arrays["is_test"])))
     if (
         any(offset[0] != 0 or offset[-1] != end for offset, end in ends)
@@ -182,10 +176,7 @@ def _shakespeare_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
 
 
 def _in_text_order(user: LeafUser) -> UserSamples:
-    """Return training and test windows merged into the text that they were cut from.
-
-    Both are in text order. Where neither continues the last window, training comes first.
-    """
+    """Return training and test windows merged into the text that they were cut from."""
     samples = train_first(user)
     windows = [window.tobytes() for window in samples.x]
     successors = [
@@ -245,9 +236,7 @@ def _pool_shakespeare(
 
 def _is_test(records: Records, split: str | None) -> NDArray[np.bool_]:
     if split == "official" and records.is_test is None:
-        raise ConfigurationError(
-            "data.options.split = 'official': the files state no split; there is 'position'"
-        )
+        raise ConfigurationError("data.options.split = 'official': the files state no split")
     if split != "position" and records.is_test is not None:
         return records.is_test
     if records.owner is None:
@@ -327,16 +316,12 @@ def _tweets(layout: Layout, columns: Mapping[str, Column]) -> Records:
 
 def _sent140_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
     if not all(_is_tweet(tweet) for tweet in x):
-        raise ConfigurationError(
-            f"{where}: x must be lists of 5 or more texts: id, date, query, account, text"
-        )
+        raise ConfigurationError(f"{where}: x must be lists of id, date, query, account, text")
     texts = np.empty(len(x), dtype=object)
     texts[:] = [tweet[_TEXT_PLACE] for tweet in x]
     longest = max(map(len, texts), default=0)
     if longest > LONGEST_ENTRY:
-        raise ConfigurationError(
-            f"{where}: a text of {longest} characters, more than {LONGEST_ENTRY}"
-        )
+        raise ConfigurationError(f"{where}: a text of {longest} characters, over {LONGEST_ENTRY}")
     labels: list[int] = []
     for label in y:
         # LEAF writes "0" and "4" as text; some tools write numbers, and 1 for 4.
@@ -358,10 +343,7 @@ def _is_tweet(value: object) -> bool:
 def _pool_sent140(
     records: Records, options: Sent140Options, rng: np.random.Generator
 ) -> PooledData:
-    """Return tokens of the texts, and the vectors of the known words that occur.
-
-    Token 0 is padding and unknown words; the others are words in ascending order.
-    """
+    """Return tokens, 0 for unknown words and padding, and the vectors of the words that occur."""
     is_test = held_out(records, options.test_share, rng)
     texts = (text.lower() if options.lower else text for text in records.x)
     rows = [re.findall(r"[\w']+|[.,!?;]", text)[:TOKENS] for text in texts]

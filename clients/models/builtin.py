@@ -1,17 +1,10 @@
 """The built-in models: softmax, MLP, CNNs, AlexNet and a text LSTM.
 
-The layers are those of Krizhevsky's second AlexNet ("One weird trick", arXiv 1404.5997: 64, 192,
-384, 256, 256 channels and no response normalisation), also torchvision's. Its kernels and strides
-are for 224 × 224 images; here every kernel is 3 × 3 and every pool 2 × 2, after the first, second
-and fifth convolution, so that 28 × 28 becomes 3 × 3.
+AlexNet is Krizhevsky's second ("One weird trick", arXiv 1404.5997), also torchvision's, with 3 × 3
+kernels and 2 × 2 pools, so that 28 × 28 becomes 3 × 3. There is no dropout, so that an owner can
+repeat its update. `shakespeare_lstm` names the next character, `sent140_lstm` a tweet's sentiment.
 
-There is no dropout: an update has to follow from the client's data and its batch order alone, so
-that its owner can repeat it.
-
-`shakespeare_lstm` names the next character, `sent140_lstm` a tweet's sentiment.
-
-Initial weights are drawn here: torch's own follow from a global state that everything else in the
-process draws from.
+Initial weights are drawn here: torch's own follow from a global state of the whole process.
 """
 
 from __future__ import annotations
@@ -27,18 +20,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from clients.datasets.federated_data import DataForm
-from clients.models.model import Option, trainable
+from clients.models.model import Option, model_error, trainable
 from ledger.protocol.errors import ConfigurationError
+
+Weights = NDArray[np.float64]
 
 LARGEST_WIDTH = 65_536
 """Limit of a layer's width: a typo must not exhaust the memory."""
 
 
 def widths(model: str, options: Mapping[str, Option], **usual: int) -> list[int]:
-    """Return the width of each layer that options may set; refuse unknown and impossible options.
-
-    `usual` has the default of each option.
-    """
+    """Return the width of each layer by an option or its usual one; refuse other options."""
     for name, value in options.items():
         if name not in usual:
             has = f"has {', '.join(usual)}" if usual else "has no options"
@@ -57,9 +49,7 @@ def widths(model: str, options: Mapping[str, Option], **usual: int) -> list[int]
 def require_numbers(model: str, form: DataForm) -> None:
     """Reject tokens where a model needs numbers."""
     if form.input_dtype != "float32":
-        raise ConfigurationError(
-            f"model.name = {model!r}: needs numbers, and these inputs are tokens"
-        )
+        raise model_error(model, "needs numbers, and these inputs are tokens")
 
 
 def require_images(
@@ -70,21 +60,15 @@ def require_images(
     shape = form.input_shape
     if len(shape) != 3 or (sides is not None and shape[1:] != sides):
         size = "height, width" if sides is None else f"{sides[0]}, {sides[1]}"
-        raise ConfigurationError(
-            f"model.name = {model!r}: needs images (channels, {size}), not shape {shape}"
-        )
+        raise model_error(model, f"needs images (channels, {size}), not shape {shape}")
     if min(shape[1:]) < least:
-        raise ConfigurationError(
-            f"model.name = {model!r}: needs images of at least {least} x {least}, not shape {shape}"
-        )
+        raise model_error(model, f"needs images of at least {least} x {least}, not shape {shape}")
 
 
 def require_tokens(model: str, form: DataForm) -> int:
     """Return the number of distinct tokens; reject inputs that are not rows of tokens."""
     if form.input_dtype != "int64" or form.vocabulary is None or len(form.input_shape) != 1:
-        raise ConfigurationError(
-            f"model.name = {model!r}: needs tokens, not {form.input_dtype} {form.input_shape}"
-        )
+        raise model_error(model, f"needs tokens, not {form.input_dtype} {form.input_shape}")
     return form.vocabulary
 
 
@@ -101,20 +85,15 @@ class BuiltIn(nn.Module):
                     weights = self.drawn(rng, name, tuple(tensor.shape))
                     tensor.copy_(torch.from_numpy(weights.astype(np.float32)))
 
-    def drawn(
-        self, rng: np.random.Generator, _: str, shape: tuple[int, ...]
-    ) -> NDArray[np.float64]:
+    def drawn(self, rng: np.random.Generator, _: str, shape: tuple[int, ...]) -> Weights:
         """Return He-normal weights, of variance 2 / inputs, which keep the scale of ReLU layers."""
         return rng.standard_normal(shape) * math.sqrt(2 / math.prod(shape[1:]))
 
 
 def glorot_uniform(
     rng: np.random.Generator, shape: tuple[int, ...], fans: int | None = None
-) -> NDArray[np.float64]:
-    """Return uniform weights of variance 2 / (inputs + outputs), TensorFlow's default.
-
-    `fans` is inputs + outputs of the layer, if the tensor is only a part of it.
-    """
+) -> Weights:
+    """Return uniform weights of variance 2 / fans, by default inputs + outputs, as TensorFlow."""
     limit = math.sqrt(6 / (fans or (shape[0] + shape[1]) * math.prod(shape[2:])))
     return rng.uniform(-limit, limit, shape)
 
@@ -130,9 +109,7 @@ class SoftmaxRegression(BuiltIn):
     def forward(self, x: Tensor) -> Tensor:
         return functional.linear(x.flatten(1), self.weights, self.biases)
 
-    def drawn(
-        self, rng: np.random.Generator, _: str, shape: tuple[int, ...]
-    ) -> NDArray[np.float64]:
+    def drawn(self, rng: np.random.Generator, _: str, shape: tuple[int, ...]) -> Weights:
         return rng.standard_normal(shape) * 0.01
 
 
@@ -206,10 +183,7 @@ def cnn(form: DataForm, options: Mapping[str, Option]) -> ConvolutionalNetwork:
 
 
 class LeafCnn(BuiltIn):
-    """Two 5 × 5 convolutions, each with ReLU and 2 × 2 max-pooling, then two linear layers.
-
-    `hidden` is 2,048 in LEAF, 512 in many later papers.
-    """
+    """Two 5 × 5 convolutions, each with ReLU and 2 × 2 max-pooling, then two linear layers."""
 
     def __init__(self, input_shape: tuple[int, ...], classes: int, hidden: int) -> None:
         super().__init__()
@@ -227,9 +201,7 @@ class LeafCnn(BuiltIn):
         scores: Tensor = self.linear2(self.relu(self.linear1(hidden.flatten(1))))
         return scores
 
-    def drawn(
-        self, rng: np.random.Generator, _: str, shape: tuple[int, ...]
-    ) -> NDArray[np.float64]:
+    def drawn(self, rng: np.random.Generator, _: str, shape: tuple[int, ...]) -> Weights:
         return glorot_uniform(rng, shape)  # as LEAF's TensorFlow layers
 
 
@@ -278,8 +250,7 @@ class TextModel(BuiltIn):
     """Vectors of words or characters, and two LSTM layers: TensorFlow's BasicLSTMCell.
 
     `nn.LSTM` has two biases per gate. The second one is frozen here and holds the cell's constant:
-    1 in the forget gate, 0 elsewhere. It is not in the vector, and the number of parameters is the
-    authors'.
+    1 in the forget gate, 0 elsewhere. So the number of parameters is the authors'.
     """
 
     def __init__(self, embedding: nn.Embedding, hidden: int) -> None:
@@ -294,16 +265,11 @@ class TextModel(BuiltIn):
                 constant[hidden : 2 * hidden] = 1.0  # gates are input, forget, cell, output
 
     def last(self, x: Tensor) -> Tensor:
-        """Return the states after the last step, which is read even for short texts.
-
-        Their padding is at the end, as in the authors' code.
-        """
+        """Return the states after the last step, of padding too, as in the authors' code."""
         states: Tensor = self.lstm(self.embedding(x))[0]
         return states[:, -1]
 
-    def drawn(
-        self, rng: np.random.Generator, name: str, shape: tuple[int, ...]
-    ) -> NDArray[np.float64]:
+    def drawn(self, rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> Weights:
         """Return Glorot-uniform weights, as the authors' TensorFlow layers draw them."""
         if not name.startswith("lstm."):
             return glorot_uniform(rng, shape)
@@ -313,10 +279,7 @@ class TextModel(BuiltIn):
 
 
 class ShakespeareLstm(TextModel):
-    """A trained vector of 8 numbers per character, two LSTM layers, one linear layer.
-
-    `hidden` is 256 in the authors' code, 100 in the paper.
-    """
+    """A trained vector of 8 numbers per character, two LSTM layers, one linear layer."""
 
     def __init__(self, vocabulary: int, classes: int, hidden: int) -> None:
         super().__init__(nn.Embedding(vocabulary, 8), hidden)
@@ -334,11 +297,7 @@ def shakespeare_lstm(form: DataForm, options: Mapping[str, Option]) -> Shakespea
 
 
 class Sent140Lstm(TextModel):
-    """Fixed word vectors, two LSTM layers, a linear layer of 30 without activation, one logit.
-
-    The word vectors, shape (vocabulary, width), are not in the vector that is trained and sent.
-    `hidden` is 100 in the authors' code, 256 in the paper.
-    """
+    """Fixed word vectors, two LSTM layers, a linear layer of 30 without activation, one logit."""
 
     def __init__(self, embedding: NDArray[np.float32], hidden: int) -> None:
         super().__init__(nn.Embedding.from_pretrained(torch.tensor(embedding), freeze=True), hidden)
@@ -361,13 +320,9 @@ def sent140_lstm(form: DataForm, options: Mapping[str, Option]) -> Sent140Lstm:
     hidden, required = widths(model, options, hidden=100, width=actual)
     require_tokens(model, form)
     if form.embedding is None:
-        raise ConfigurationError(
-            f"model.name = {model!r}: needs a vector of each word; these data have none"
-        )
+        raise model_error(model, "needs a vector of each word; these data have none")
     if form.classes != 2:
-        raise ConfigurationError(
-            f"model.name = {model!r}: distinguishes two classes, not {form.classes}"
-        )
+        raise model_error(model, f"distinguishes two classes, not {form.classes}")
     if actual != required:
         raise ConfigurationError(
             f"model.options.width = {required}: the word vectors of these data have {actual}"

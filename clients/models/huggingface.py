@@ -1,7 +1,7 @@
 """Hugging Face models with adapters, and rules for the folder of their base.
 
-transformers lets the folder's own files name what else is loaded: attention kernels, which are code
-from a network, and files of weights, which may be pickles or lie elsewhere.
+transformers lets the folder's files name attention kernels, which are code from a network, and
+files of weights, which may be pickles or lie elsewhere.
 
 The vector is the adapters and, of a classifier, its head: float32, some hundred thousand numbers.
 The base is frozen. Each process loads it once, from safetensors alone, and all modules of the
@@ -38,12 +38,10 @@ from clients.datasets.federated_data import (
     Task,
     parse_settings,
 )
-from clients.datasets.files.tables import imported
+from clients.datasets.files.tables import imported, read_object
 from clients.models.builtin import LARGEST_WIDTH, require_tokens
 from clients.models.model import Option, folder_digest, seed_torch, trainable
 from clients.models.model_check import require_tensors
-from ledger.io.home import read_file
-from ledger.io.parsing import parse_json
 from ledger.io.user_code import as_configuration_error
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
@@ -61,7 +59,7 @@ def require_plain_base(subject: str, folder: Path) -> None:
     for name in (CONFIG, "generation_config.json", INDEX):
         if (folder / name).exists():
             where = f"{subject}: {name}"
-            content = _content(where, folder / name)
+            content = read_object(folder / name, MAX_FILE_BYTES)
             if name == INDEX:
                 _require_own_files(where, content.get("weight_map"))
             else:
@@ -76,9 +74,7 @@ def _require_own_code(where: str, content: dict[str, Any]) -> None:
         if name.strip("_").startswith(("attn_implementation", "experts_implementation")):
             values = list(value.values()) if isinstance(value, dict) else [value]
             if any(chosen not in implementations for chosen in values):
-                raise ConfigurationError(
-                    f"{where}: {name} = {value!r:.80}: must be eager or sdpa, not foreign code"
-                )
+                raise ConfigurationError(f"{where}: {name} = {value!r:.80}: must be eager or sdpa")
 
 
 def _require_own_files(where: str, files: object) -> None:
@@ -86,24 +82,9 @@ def _require_own_files(where: str, files: object) -> None:
     for file in named:
         is_own = isinstance(file, str) and PurePath(file).name == file
         if not is_own or not file.endswith(".safetensors"):
-            raise ConfigurationError(
-                f"{where}: names {file!r:.80}; must name .safetensors files of this folder alone"
-            )
+            raise ConfigurationError(f"{where}: names {file!r:.80}, not a .safetensors file here")
     if not named:
         raise ConfigurationError(f"{where}: has no weight_map that names files")
-
-
-def _content(where: str, path: Path) -> dict[str, Any]:
-    try:
-        data = read_file(path, MAX_FILE_BYTES)
-        content = parse_json(data) if len(data) <= MAX_FILE_BYTES else None
-    except OSError as error:
-        raise ConfigurationError(f"{where}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigurationError(f"{where}: is not JSON: {error!s:.200}") from error
-    if not isinstance(content, dict):
-        raise ConfigurationError(f"{where}: holds no object of at most {MAX_FILE_BYTES} bytes")
-    return content
 
 
 def _members(content: object) -> Iterator[tuple[str, Any]]:
@@ -120,10 +101,7 @@ def _members(content: object) -> Iterator[tuple[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A loaded base, in evaluation mode and without gradients, which nothing writes to.
-
-    `drawn` are those of its heads that the folder has no weights of.
-    """
+    """A loaded base in evaluation mode; the folder has no weights of the heads in `drawn`."""
 
     module: Any
     heads: tuple[str, ...]
@@ -299,9 +277,7 @@ hf = HfFactory()
 def _checked_digest(settings: HfOptions) -> str:
     folder = Path(settings.path)
     if not (folder / CONFIG).is_file():
-        raise ConfigurationError(
-            f"model.options.path = {settings.path!r}: must be a base, with config.json"
-        )
+        raise ConfigurationError(f"model.options.path = {settings.path!r}: has no {CONFIG}")
     digest = folder_digest("path", folder)
     if settings.sha256 is not None and digest != f"sha256:{settings.sha256}":
         raise ConfigurationError(
@@ -358,13 +334,11 @@ def _require_fit(module: Any, form: DataForm) -> None:
         if name.endswith("position_embeddings") and getattr(part, "padding_idx", None) is not None:
             positions = part.num_embeddings - part.padding_idx - 1
     if positions is not None and length > positions:
-        raise ConfigurationError(
-            f"data.options.length: {length} tokens, and the base has {positions} positions"
-        )
+        raise ConfigurationError(f"data.options.length: {length} tokens, the base has {positions}")
     rows = module.get_input_embeddings().num_embeddings
     if form.vocabulary is not None and form.vocabulary > rows:
         raise ConfigurationError(
-            f"the data have {form.vocabulary} tokens, and the base {rows}: take its tokenizer"
+            f"{form.vocabulary} tokens, the base has {rows}: use its tokenizer"
         )
 
 

@@ -1,9 +1,8 @@
 """Models, their tasks, and what binds a model to a run.
 
-The vector is trained, sent, scored, averaged and digested: the parameters that require a gradient,
-as float32, in the order of `named_parameters`. Everything else in a module (frozen word vectors,
-constant biases) is the same for everybody and not in the vector. A module maps collated inputs to
-scores, whose shape and loss are those of the data's task (`clients/models/model.py`).
+The vector has the parameters that require a gradient, as float32, in the order of
+`named_parameters`. Everything else in a module is the same for all and not in the vector. A module
+maps collated inputs to scores, whose shape and loss are those of the data's task.
 
 | task | scores | targets | loss | correct |
 | --- | --- | --- | --- | --- |
@@ -22,7 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -47,10 +46,7 @@ RECORDED_FILE = "sha256:"
 
 
 def folder_digest(name: str, folder: Path) -> str:
-    """Return the recorded digest of the folder that an option names.
-
-    It is read again only if the name, size or time of a file has changed.
-    """
+    """Return the digest of an option's folder, read again only if names, sizes or times change."""
     try:
         states = [(path, path.stat()) for path in sorted(folder.rglob("*"))[: MAX_FOLDER_FILES * 2]]
     except OSError as error:
@@ -104,21 +100,17 @@ def _file_digest(path: Path) -> bytes:
 
 def frozen_state_of(module: nn.Module) -> Digest:
     """Return the digest of a module's frozen parameters and buffers."""
-    return frozen_state(_frozen_arrays(module))
-
-
-def _frozen_arrays(module: nn.Module) -> Iterator[NamedArray]:
     frozen = ((name, p) for name, p in module.named_parameters() if not p.requires_grad)
+    arrays = []
     for name, tensor in (*frozen, *module.named_buffers()):
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
-            raise ConfigurationError(
-                f"frozen {name!r} is {tensor.layout} on {tensor.device}, and not plain on the CPU"
-            )
+            raise ConfigurationError(f"frozen {name!r} is not a plain tensor on the CPU")
         plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
         # As bytes: NumPy has no bfloat16. PyTorch only runs on little-endian machines.
         data = plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else b""
         dtype = str(tensor.dtype).removeprefix("torch.")
-        yield NamedArray(name, dtype, tuple(tensor.shape), data)
+        arrays.append(NamedArray(name, dtype, tuple(tensor.shape), data))
+    return frozen_state(arrays)
 
 
 def option_files(options: Mapping[str, object]) -> dict[str, str]:
@@ -136,6 +128,11 @@ def _exists(path: Path) -> bool:
         return path.is_file() or (len(path.parts) > 1 and path.is_dir())
     except (OSError, ValueError):  # too long for a path, or with a null byte
         return False
+
+
+def model_error(name: str, rule: str) -> ConfigurationError:
+    """Return the refusal of a model that breaks a rule."""
+    return ConfigurationError(f"model.name = {name!r}: {rule}")
 
 
 def require_same(subject: str, bound: str, here: str) -> None:
@@ -298,10 +295,7 @@ class Model:
         return module
 
     def initial(self, rng: np.random.Generator) -> ParameterVector:
-        """Return starting parameters, shape (d,), that follow from `rng` alone.
-
-        A module with a method `draw_start(rng)` sets them itself, independently of torch's state.
-        """
+        """Return starting parameters, shape (d,), which follow from `rng` alone."""
         module = self.module()
         draw_start = getattr(module, "draw_start", None)
         if draw_start is not None:

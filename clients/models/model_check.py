@@ -17,13 +17,13 @@ from clients.models.model import (
     ForeignFactory,
     Model,
     fits,
+    model_error,
     score_shape,
     trainable,
     training_loss,
 )
 from ledger.io.user_code import as_configuration_error
 from ledger.protocol.documents.run import MAX_SIZES
-from ledger.protocol.errors import ConfigurationError
 
 _ROWS = 8
 
@@ -32,8 +32,8 @@ def check_model(model: Model, data: FederatedData) -> None:
     """Reject a model that cannot be trained on these data by the protocol's rules.
 
     An update has to follow from the global model, the client's data and its batch order alone, so
-    that its owner can repeat it and every worker computes the same. Randomness in the forward pass
-    (dropout) is therefore rejected, and so is state outside the vector (batch normalisation).
+    that its owner can repeat it: without chance in the forward pass (dropout), and without state
+    outside the vector (batch normalisation).
     """
     cpu = torch.device("cpu")
     # Without the digest of its first module: random state is reported more precisely below.
@@ -43,9 +43,7 @@ def check_model(model: Model, data: FederatedData) -> None:
         if isinstance(model.factory, ForeignFactory):
             _require_repeatable_start(model)
     if not math.isfinite(loss):
-        raise ConfigurationError(
-            f"model.name = {model.name!r}: its loss on the first inputs is {loss}; must be finite"
-        )
+        raise model_error(model.name, f"its loss on the first inputs is {loss}; must be finite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,75 +53,67 @@ class _Trial:
 
     def loss(self, data: FederatedData) -> float:
         """Return the loss on a few inputs of the first clients; refuse what breaks a rule."""
-        few = data.train[:_ROWS]
-        rows, y = (
-            np.concatenate([part[:_ROWS] for part in of])[:_ROWS] for of in zip(*few, strict=True)
-        )
+        name, few = self.model.name, data.train[:_ROWS]
+        rows, y = (np.concatenate([p[:_ROWS] for p in of])[:_ROWS] for of in zip(*few, strict=True))
         x = torch.tensor(data.collate(rows))
         self.module.train()
         before = _state(self.module)
         scores = self._scores(x, "training")
         self._require_unchanged(before, "training")
-        self._require_no_chance(x, scores)
+        drawn = next((part for part, module in self.module.named_modules() if _draws(module)), None)
+        again = (self._scores(x, "training") for _ in range(2))
+        if drawn is not None or not all(_equal(each, scores) for each in again):
+            location = "" if drawn is None else f" in {drawn!r}"
+            raise model_error(
+                name,
+                f"its forward pass in training is not the same twice: there is chance{location} "
+                f"(such as dropout, whose p can be 0), and its updates could not be repeated",
+            )
         self._scores(x[:1], "training")
-        loss = self._require_gradients(scores, torch.tensor(y))
+        with as_configuration_error(f"model.name = {name!r}: its backward pass fails"):
+            loss = training_loss(self.model.form.task, scores, torch.tensor(y))
+            loss.backward()
+        unused = next((part for part, p in trainable(self.module) if p.grad is None), None)
+        if unused is not None:
+            raise model_error(
+                name,
+                f"its parameter {unused!r} takes no part in the forward pass, and would be sent "
+                f"and voted on: take it out, or freeze it by requires_grad_(False)",
+            )
         self.module.eval()
         before = _state(self.module)
         with torch.no_grad():
             self._scores(x, "evaluation")
         self._require_unchanged(before, "evaluation")
-        return loss
+        return loss.item()
 
     def _scores(self, x: Tensor, mode: str) -> Tensor:
+        name, form = self.model.name, self.model.form
         tried = f"its forward pass in {mode} fails on inputs of shape {tuple(x.shape)}"
-        with as_configuration_error(f"model.name = {self.model.name!r}: {tried}"):
+        with as_configuration_error(f"model.name = {name!r}: {tried}"):
             scores = self.module(x.clone())
         if not isinstance(scores, Tensor):
-            raise self._refused(f"its forward pass returns {type(scores).__name__}, and no tensor")
-        form = self.model.form
+            kind = type(scores).__name__
+            raise model_error(name, f"its forward pass returns {kind}, and no tensor")
         if not fits(form, len(x), tuple(scores.shape)) or not scores.is_floating_point():
             each = "each of its tokens" if form.task in PER_TOKEN else f"each of {len(x)} inputs"
             column = "output" if form.task == "regress" else "class"
-            raise self._refused(
+            raise model_error(
+                name,
                 f"its forward pass returns {str(scores.dtype).removeprefix('torch.')} of shape "
                 f"{tuple(scores.shape)}; must be scores of shape {score_shape(form, len(x))}, one "
-                f"row for {each} and one column for each {column}"
+                f"row for {each} and one column for each {column}",
             )
         return scores
 
     def _require_unchanged(self, before: dict[str, Tensor], mode: str) -> None:
         for name, tensor in _state(self.module).items():
             if name not in before or not _equal(tensor, before[name]):
-                raise self._refused(
+                raise model_error(
+                    self.model.name,
                     f"its forward pass in {mode} changes {name!r}, which is not part of the vote "
-                    f"(as BatchNorm does; GroupNorm and LayerNorm do not)"
+                    f"(as BatchNorm does; GroupNorm and LayerNorm do not)",
                 )
-
-    def _require_no_chance(self, x: Tensor, scores: Tensor) -> None:
-        drawn = next((name for name, part in self.module.named_modules() if _draws(part)), None)
-        location = "" if drawn is None else f" in {drawn!r}"
-        if drawn is not None or any(
-            not _equal(self._scores(x, "training"), scores) for _ in range(2)
-        ):
-            raise self._refused(
-                f"its forward pass in training is not the same twice: there is chance{location} "
-                f"(such as dropout, whose p can be 0), and its updates could not be repeated"
-            )
-
-    def _require_gradients(self, scores: Tensor, y: Tensor) -> float:
-        with as_configuration_error(f"model.name = {self.model.name!r}: its backward pass fails"):
-            loss = training_loss(self.model.form.task, scores, y)
-            loss.backward()
-        unused = next((name for name, p in trainable(self.module) if p.grad is None), None)
-        if unused is not None:
-            raise self._refused(
-                f"its parameter {unused!r} takes no part in the forward pass, and would be sent "
-                f"and voted on: take it out, or freeze it by requires_grad_(False)"
-            )
-        return loss.item()
-
-    def _refused(self, rule: str) -> ConfigurationError:
-        return ConfigurationError(f"model.name = {self.model.name!r}: {rule}")
 
 
 def _state(module: nn.Module) -> dict[str, Tensor]:
@@ -146,20 +136,17 @@ def _draws(part: nn.Module) -> bool:
 
 def _require_repeatable_start(model: Model) -> None:
     """Reject a class whose initial values do not follow from the seed."""
-    subject = f"model.name = {model.name!r}"
     rule = "is not the same in two modules of one seed: draw it by torch's own generator"
     one, other = (_state(model.module()) for _ in range(2))
     for name in one.keys() - {name for name, _ in model.layout}:
         if name not in other or not _equal(one[name], other[name]):
-            raise ConfigurationError(f"{subject}: {name!r} {rule}")
-    with as_configuration_error(f"{subject}: its start cannot be drawn"):
+            raise model_error(model.name, f"{name!r} {rule}")
+    with as_configuration_error(f"model.name = {model.name!r}: its start cannot be drawn"):
         first, second = (model.initial(np.random.default_rng(0)) for _ in range(2))
     if not np.isfinite(first).all():
-        raise ConfigurationError(f"{subject}: its start holds numbers that are not finite")
+        raise model_error(model.name, "its start holds numbers that are not finite")
     if not np.array_equal(first, second):
-        raise ConfigurationError(
-            f"{subject}: its start {rule}, or by the generator that draw_start(rng) gets"
-        )
+        raise model_error(model.name, f"its start {rule}, or by the rng of draw_start")
 
 
 MAX_NAMES = 100_000
@@ -174,29 +161,26 @@ def require_tensors(model: str, module: nn.Module) -> None:
     """
     tensors = trainable(module)
     if not tensors:
-        raise ConfigurationError(f"model.name = {model!r}: has no trainable parameters")
+        raise model_error(model, "has no trainable parameters")
     for name, tensor in tensors:
         is_text = all(not "\ud800" <= character <= "\udfff" for character in name)
         rule = _broken_rule(tensor) if is_text else "has a name that is not Unicode text"
         if rule is not None:
-            raise ConfigurationError(f"model.name = {model!r}: parameter {name!r} {rule}")
+            raise model_error(model, f"parameter {name!r} {rule}")
     if sum(len(name.encode("utf-8", "replace")) for name, _ in tensors) > MAX_NAMES:
-        raise ConfigurationError(
-            f"model.name = {model!r}: the names of its parameters have over {MAX_NAMES} characters"
-        )
+        raise model_error(model, f"the names of its parameters have over {MAX_NAMES} characters")
     placed = sorted((*_extent(tensor), name) for name, tensor in tensors)
     for (_, end, before), (start, _, after) in pairwise(placed):
         if start < end:
-            raise ConfigurationError(
-                f"model.name = {model!r}: parameters {before!r} and {after!r} share memory: make "
-                f"them one parameter, under both names"
+            raise model_error(
+                model,
+                f"parameters {before!r} and {after!r} share memory: make "
+                f"them one parameter, under both names",
             )
     for name, tensor in tensors:
         start, end = _extent(tensor)
         if end - start < tensor.numel() * tensor.element_size():
-            raise ConfigurationError(
-                f"model.name = {model!r}: parameter {name!r} is one number in many places: clone it"
-            )
+            raise model_error(model, f"parameter {name!r} is one number in many places: clone it")
 
 
 def _broken_rule(tensor: nn.Parameter) -> str | None:

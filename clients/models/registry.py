@@ -29,12 +29,12 @@ from clients.models.model import (
     Model,
     ModuleFactory,
     Option,
+    model_error,
     model_of,
     option_files,
 )
 from clients.models.model_check import require_tensors
 from ledger.io.user_code import UserCode, as_configuration_error, user_code
-from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Digest
 
 
@@ -61,9 +61,7 @@ class UserModule:
         """Return a new module; only `check_model` compares it with the form of the data."""
         class_ = self.code.load("class")
         if not (isinstance(class_, type) and issubclass(class_, nn.Module)):
-            raise ConfigurationError(
-                f"model.name = {self.name!r}: is not a class of torch.nn.Module"
-            )
+            raise model_error(self.name, "is not a class of torch.nn.Module")
         with as_configuration_error(f"model.name = {self.name!r}: cannot be made"):
             module = class_(**options)
             list(module.parameters())  # fails if the constructor has not called super().__init__

@@ -49,7 +49,6 @@ class ArrayRule:
     Attributes:
         dtype: in NumPy's notation; "<U" for text of up to `LONGEST_TEXT`.
         shape: None for any length.
-        low: least value of numbers; they must be finite in any case.
         rows: group name; arrays of one group have equally many rows.
     """
 
@@ -71,10 +70,7 @@ def require_file(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """An open file of arrays, of `size` bytes in all; nothing is read before it is asked for.
-
-    `form` returns the stated type and shape of an array, and whether it lies by column.
-    """
+    """An open file of arrays, of `size` bytes in all; nothing is read before it is asked for."""
 
     names: list[str]
     size: int
@@ -99,10 +95,7 @@ def stated_forms(
 def read_arrays(
     path: Path, rules: Mapping[str, ArrayRule], max_bytes: int | None = None
 ) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a file; it must hold those that have a rule, and no other.
-
-    `max_bytes` limits an `.npz` file and its arrays; tensors have the usual limit.
-    """
+    """Return the arrays of a file; it must hold those that have a rule, and no other."""
     with _opened(path, max_bytes) as held:
         if sorted(held.names) != sorted(rules):
             found, wanted = ", ".join(sorted(held.names)[:9]), ", ".join(sorted(rules))
@@ -175,9 +168,7 @@ def _form(
         size = entry.file_size - member.tell()
     is_whole = size == math.prod(shape) * dtype.itemsize and min(shape, default=0) >= 0
     if not dtype.hasobject and not is_whole:
-        raise ConfigurationError(
-            f"{path}: {entry.filename}: {size} bytes of data do not make up shape {shape}"
-        )
+        raise ConfigurationError(f"{path}: {entry.filename}: {size} bytes do not make up {shape}")
     return dtype.str, shape, by_column
 
 
@@ -235,9 +226,7 @@ def _tensors(path: Path) -> Iterator[_Held]:
             slices = {name: file.get_slice(name) for name in names}
             for name, stated in slices.items():
                 if (kind := stated.get_dtype()) not in _TYPES:
-                    raise ConfigurationError(
-                        f"{path}: {name}: must be of type {', '.join(_TYPES)}, is {kind}"
-                    )
+                    raise ConfigurationError(f"{path}: {name}: is {kind}, not {', '.join(_TYPES)}")
 
             def form(name: str) -> tuple[str, tuple[int, ...], bool]:
                 return _TYPES[slices[name].get_dtype()], tuple(slices[name].get_shape()), False

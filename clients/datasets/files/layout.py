@@ -31,8 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from clients.datasets.federated_data import Labels, Records
 from clients.datasets.files.archives import MAX_OWN_BYTES, array_names, require_file
-from clients.datasets.files.tables import column_names, csv_header, read_json_lines
-from ledger.io.home import read_file
+from clients.datasets.files.tables import column_names, csv_header, read_json_lines, read_object
 from ledger.io.parsing import parse_json
 from ledger.protocol.errors import ConfigurationError
 
@@ -119,9 +118,7 @@ def _folder(path: Path) -> Layout:
     texts = _listed(path, "*.txt")
     if texts and not lines:
         return Layout(path, FileKind.TEXTS, tuple(texts), ("text", "client"))
-    raise ConfigurationError(
-        f"{path}: must hold LEAF's train/*.json, *.parquet, exactly one *.csv, or *.txt"
-    )
+    raise ConfigurationError(f"{path}: must hold LEAF's train/*.json, *.parquet, a *.csv or *.txt")
 
 
 def _listed(folder: Path, pattern: str) -> list[Path]:
@@ -137,7 +134,7 @@ def _saved_files(folder: Path) -> tuple[Path, ...]:
     """Return the Arrow files of a folder: those of the split `train`, then those of `test`."""
     if not (folder / _DICTIONARY).is_file():
         return _stated_files(folder)
-    splits = _content(folder / _DICTIONARY).get("splits")
+    splits = read_object(folder / _DICTIONARY, 2**20).get("splits")
     if not isinstance(splits, list) or TRAIN not in splits:
         raise ConfigurationError(f"{folder / _DICTIONARY}: must have a split {TRAIN!r}")
     present = [split for split in (TRAIN, TEST) if split in splits]
@@ -147,7 +144,7 @@ def _saved_files(folder: Path) -> tuple[Path, ...]:
 def _stated_files(folder: Path) -> tuple[Path, ...]:
     """Return the Arrow files that a data set's state names."""
     state = folder / _STATE
-    content = _content(state)
+    content = read_object(state, 2**20)
     if content.get("_indices_data_files"):
         raise ConfigurationError(f"{state}: rows are chosen by indices: call flatten_indices first")
     listed = content.get("_data_files")
@@ -157,16 +154,6 @@ def _stated_files(folder: Path) -> tuple[Path, ...]:
     if not 1 <= len(files) == len(entries) <= MAX_FILES:
         raise ConfigurationError(f"{state}: must name 1 .. {MAX_FILES} files in its folder")
     return files
-
-
-def _content(path: Path) -> dict[str, Any]:
-    try:
-        content = parse_json(read_file(path, 2**20).decode("utf-8-sig"))
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{path}: not a readable .json file ({error})") from error
-    if not isinstance(content, dict):
-        raise ConfigurationError(f"{path}: not a readable .json file (it holds no map)")
-    return content
 
 
 MAX_FILE_BYTES = 2 * 2**30
@@ -210,10 +197,7 @@ def train_first(user: LeafUser) -> UserSamples:
 def read_leaf(
     layout: Layout, convert: Convert, ordered: Callable[[LeafUser], UserSamples] = train_first
 ) -> Records:
-    """Return the samples of a LEAF folder, users by ascending name, with the folder's split.
-
-    `ordered` puts a user's samples into their final order.
-    """
+    """Return the samples of a LEAF folder, with its split; `ordered` orders those of a user."""
     users: dict[str, LeafUser] = {}
     total = 0
     for path in layout.files:
@@ -279,9 +263,7 @@ def _users(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
         user = file.user_data.get(name)
         if user is None or not len(user.x) == len(user.y) == count:
             held = "none" if user is None else f"{len(user.x)} inputs and {len(user.y)} labels"
-            raise ConfigurationError(
-                f"{path}: {name!r}: {held} in user_data, but num_samples {count}"
-            )
+            raise ConfigurationError(f"{path}: {name!r}: {held} in user_data, num_samples {count}")
         yield name, user.x, user.y
 
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from clients.datasets.files.archives import LONGEST_TEXT, MAX_OWN_BYTES, require_file
 from ledger.io.extras import install_command
+from ledger.io.home import read_file
 from ledger.io.parsing import parse_json
 from ledger.protocol.errors import ConfigurationError
 
@@ -85,6 +86,20 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
         if not isinstance(row, dict):
             raise ConfigurationError(f"{path}: line {number}: holds no object")
         yield row
+
+
+def read_object(path: Path, limit: int) -> dict[str, Any]:
+    """Return the object that a small JSON file holds."""
+    try:
+        data = read_file(path, limit)
+        content = parse_json(data.decode("utf-8-sig")) if len(data) <= limit else None
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigurationError(f"{path}: is not JSON: {error!s:.200}") from error
+    if not isinstance(content, dict):
+        raise ConfigurationError(f"{path}: holds no object of at most {limit} bytes")
+    return content
 
 
 def csv_header(path: Path) -> tuple[str, ...]:
@@ -183,7 +198,7 @@ def read_rows(path: Path, columns: Mapping[str, Column]) -> Iterator[dict[str, N
             is_image = rows[name].ndim > 1
             if rows[name].dtype.kind not in _KINDS[kind] or is_image != (kind is Column.IMAGE):
                 raise ConfigurationError(
-                    f"{where}: must hold {kind.value}, holds {batch.column(name).type}"
+                    f"{where}: holds {batch.column(name).type}, not {kind.value}"
                 )
             if kind is Column.WHOLE:
                 numbers = rows[name].astype(np.int64)
@@ -273,17 +288,11 @@ def _require_bounds(path: Path, metadata: Any) -> None:
         # Not per column: with a damaged footer Arrow's `column` crashes the process.
         size = metadata.row_group(group).total_byte_size
         if not 0 <= size <= MAX_GROUP_BYTES:
-            raise ConfigurationError(
-                f"{path}: row group {group} unpacks to {size} bytes, outside 0 .. {MAX_GROUP_BYTES}"
-            )
+            raise ConfigurationError(f"{path}: group {group}: {size} bytes, over {MAX_GROUP_BYTES}")
 
 
 def values_of(where: str, column: Any, longest: int = LONGEST_TEXT) -> NDArray[Any]:
-    """Return a column's entries, shape (rows, ...).
-
-    Numbers and truth values keep their type. Lists become one more dimension, images bytes of shape
-    (channels, height, width), and texts of over `LONGEST_TEXT` characters objects.
-    """
+    """Return a column's entries, shape (rows, ...); images have shape (channels, height, width)."""
     types = import_module("pyarrow.types")
     type_ = column.type
     if column.null_count:
@@ -297,11 +306,10 @@ def values_of(where: str, column: Any, longest: int = LONGEST_TEXT) -> NDArray[A
     if types.is_boolean(type_) or types.is_integer(type_) or types.is_floating(type_):
         return np.asarray(column.to_numpy(zero_copy_only=False))
     if types.is_string(type_) or types.is_large_string(type_):
-        most = import_module("pyarrow.compute").utf8_length(column).to_numpy(zero_copy_only=False)
-        if len(most) and most.max() > longest:
-            raise ConfigurationError(
-                f"{where}: a text of {most.max()} characters, more than {longest}"
-            )
+        compute = import_module("pyarrow.compute")
+        most = compute.max(compute.utf8_length(column)).as_py() or 0
+        if most > longest:
+            raise ConfigurationError(f"{where}: a text of {most} characters, more than {longest}")
         return np.array(column.to_pylist(), dtype=np.str_ if longest == LONGEST_TEXT else object)
     if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
         return _lists(where, column, longest)
@@ -310,9 +318,7 @@ def values_of(where: str, column: Any, longest: int = LONGEST_TEXT) -> NDArray[A
     fields = {field.name: field.type for field in type_} if types.is_struct(type_) else {}
     if "bytes" in fields and any(is_kind(fields["bytes"]) for is_kind in is_bytes):
         return _images(where, column.field("bytes"))
-    raise ConfigurationError(
-        f"{where}: must hold numbers, equally long lists of them, images or text; holds {type_}"
-    )
+    raise ConfigurationError(f"{where}: must hold numbers, lists, images or text; holds {type_}")
 
 
 def _lists(where: str, column: Any, longest: int) -> NDArray[Any]:
@@ -333,9 +339,7 @@ def _images(where: str, column: Any) -> NDArray[np.uint8]:
         return np.zeros((0, 1, 1, 1), np.uint8)
     first = _decoded(where, column[0].as_py())
     if len(column) * first.nbytes > MAX_OWN_BYTES:
-        raise ConfigurationError(
-            f"{where}: {len(column)} images of {first.nbytes} bytes, more than {MAX_OWN_BYTES}"
-        )
+        raise ConfigurationError(f"{where}: {len(column)} images are over {MAX_OWN_BYTES} bytes")
     images = np.empty((len(column), *first.shape), np.uint8)
     for index, content in enumerate(column):
         image = _decoded(where, content.as_py())
@@ -352,14 +356,10 @@ def _decoded(where: str, content: bytes) -> NDArray[np.uint8]:
     try:
         with pillow.open(io.BytesIO(content), formats=("PNG", "JPEG")) as image:
             if image.mode not in _CHANNELS:
-                raise ConfigurationError(
-                    f"{where}: an image of mode {image.mode}; must be {' or '.join(_CHANNELS)}"
-                )
+                raise ConfigurationError(f"{where}: an image of mode {image.mode}, not L or RGB")
             width, height = image.size
             if width * height * _CHANNELS[image.mode] > MOST_PIXELS:
-                raise ConfigurationError(
-                    f"{where}: an image of {width} × {height} pixels, over {MOST_PIXELS} numbers"
-                )
+                raise ConfigurationError(f"{where}: an image of {width} × {height} pixels")
             pixels = np.asarray(turns.exif_transpose(image), dtype=np.uint8)
     except (*_DAMAGE, pillow.DecompressionBombError) as error:
         raise ConfigurationError(f"{where}: not a readable image ({error})") from error

@@ -242,16 +242,16 @@ def test_wrong_settings_of_a_base_are_refused(base: Path, options: Any, sentence
 
 def test_data_that_do_not_fit_a_base_are_refused(base: Path) -> None:
     path = str(base)
-    refused(r"13 tokens, and the base has 12", form_of("causal-lm", 13), path=path)
+    refused(r"13 tokens, the base has 12", form_of("causal-lm", 13), path=path)
     larger = form_of("causal-lm", LENGTH, VOCABULARY + 1)
-    refused(r"the data have 51 tokens, and the base 50: take its tokenizer", larger, path=path)
+    refused(r"51 tokens, the base has 50: use its tokenizer", larger, path=path)
     refused(r"needs tokens", DataForm((4,), 2), path=path)
 
 
 def test_folders_that_hold_no_safe_base_are_refused(base: Path, tmp_path: Path) -> None:
     form = form_of("causal-lm")
     refused(r"model\.options\.path: must be given: the folder of the base", form)
-    refused(r"must be a base, with config\.json", form, path=str(tmp_path))
+    refused(r"has no config\.json", form, path=str(tmp_path))
     pickled = shutil.copytree(base, tmp_path / "pickled")
     (pickled / "model.safetensors").unlink()
     torch.save({}, pickled / "pytorch_model.bin")
@@ -336,7 +336,7 @@ def test_positions_of_padding_are_not_counted(tmp_path: Path) -> None:
     fitting = form_of("masked-lm", 10)
     model = model_named("hf", fitting, {"path": str(folder)})
     check_model(model, made_data(fitting))
-    refused("11 tokens, and the base has 10", form_of("masked-lm", 11), path=str(folder))
+    refused("11 tokens, the base has 10", form_of("masked-lm", 11), path=str(folder))
 
 
 _BARE = """
@@ -436,7 +436,7 @@ def test_the_digest_of_a_base_may_be_stated(folder: Path) -> None:
     ("settings", "sentence"),
     [
         (["training.path=lockstep"], "the task is causal-lm, and lockstep classifies alone"),
-        (["malice.attack=label-flip", "malice.malicious_rate=0.2"], "label-flip changes samples o"),
+        (["malice.attack=label-flip", "malice.malicious_rate=0.2"], "label-flip needs classes"),
     ],
 )
 def test_what_does_not_fit_is_refused(folder: Path, settings: list[str], sentence: str) -> None:

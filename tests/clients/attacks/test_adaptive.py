@@ -398,7 +398,7 @@ def test_a_task_without_classes_is_refused() -> None:
 def test_a_run_without_one_model_is_refused() -> None:
     updates = {ClientId(0): np.ones(3, dtype=np.float32)}
     context = AttackRound(SEED, updates)
-    with pytest.raises(ConfigurationError, match="'target' needs a committee's or a ser"):
+    with pytest.raises(ConfigurationError, match="'target' needs one model of all"):
         Attackers(frozenset({ClientId(0)}), "target").corrupt(updates, context)
 
 

@@ -334,7 +334,7 @@ def test_a_missing_file_a_folder_and_two_sources_are_refused(tmp_path: Path) -> 
     ("settings", "sentence"),
     [
         (["protocol.clients=1439", "protocol.active_rate=0.01"], "protocol.clients = 1439: more c"),
-        (["malice.members.silent=13"], "malice.members: 13 faulty clients wanted, but only 12"),
+        (["malice.members.silent=13"], "malice.members: 13 faulty clients of 12 wanted"),
         (["evaluation.samples=360"], "evaluation.samples = 360: the test set has 359 samples"),
         (["evaluation.per_client=true"], "evaluation.per_client is set, but the clients of"),
         (["data.path=x.npz", "data.name=digits"], "data.path = x.npz: data set 'digits' takes no"),

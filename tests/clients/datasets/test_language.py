@@ -127,8 +127,8 @@ def test_a_neutral_label_is_refused(
 @pytest.mark.parametrize(
     ("x", "y", "sentence"),
     [
-        (["text"], ["4"], "x must be lists of 5 or more texts"),
-        ([["1", "2", "3", "4", 5]], ["4"], "x must be lists of 5 or more texts"),
+        (["text"], ["4"], "x must be lists of id, date"),
+        ([["1", "2", "3", "4", 5]], ["4"], "x must be lists of id, date"),
         ([["1", "2", "3", "4", "t"]], ["2"], "label '2'; must be 0"),
         ([["1", "2", "3", "4", "t" * 10_001]], [0], "a text of 10001 characters"),
     ],
@@ -273,7 +273,7 @@ def test_windows_without_continuity_have_no_position(tmp_path: Path) -> None:
         ({"text_offset": np.array([0, 106, 196])}, "by 80 more characters than samples"),
         ({"sample_offset": np.array([0, 25, 35])}, "must rise from 0"),
         ({"is_test": np.zeros(35, dtype=np.uint8)}, "must rise from 0"),
-        ({"role": np.array(["A", "A"])}, "2 roles; must be 2 different ones"),
+        ({"role": np.array(["A", "A"])}, "2 roles, not 2 different"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, changed: Any, sentence: str) -> None:

@@ -292,7 +292,7 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path, options: Any, messa
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        ("[]", "holds no map"),
+        ("[]", "holds no object"),
         ('{"_data_files": [{"filename": "../x.arrow"}]}', "must name 1 .."),
         ('{"_data_files": [{"filename": "gone.arrow"}]}', "gone.arrow"),
         ('{"_data_files": [], "_indices_data_files": [1]}', "flatten_indices"),

@@ -129,7 +129,7 @@ def test_clients_that_no_feature_names_are_not_passed_over(tmp_path: Path) -> No
 def test_a_client_that_begins_in_a_later_row_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"tokens": [1], "label": 0}\n{"tokens": [2], "label": 1, "client": "a"}\n')
-    assert "row 2: has 'client'" in refused(path)
+    assert "row 2: 'client' is not in row 1" in refused(path)
     path.write_text('{"tokens": [1], "label": 0, "label": 1}\n')
     assert "twice" in refused(path)
 

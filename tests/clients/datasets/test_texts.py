@@ -100,9 +100,7 @@ def test_long_texts_of_language_are_cut_and_others_refused(tmp_path: Path, token
     data = loaded(path, {"tokenizer": tokenizer, "task": "causal-lm", "length": 4})
     # Six words become pieces of four and two; a piece of one would have no target.
     assert [row.tolist() for row in data.train[1].x[:2]] == [[2, 3, 4, 5], [6, 7, -1, -1]]
-    refused(
-        path, r"row 2: 6 tokens, more than data\.options\.length = 4", tokenizer=tokenizer, length=4
-    )
+    refused(path, r"row 2: 6 tokens, over data\.options\.length 4", tokenizer=tokenizer, length=4)
     cut = loaded(path, {"tokenizer": tokenizer, "task": "causal-lm", "length": 5})
     assert all((part.y != NO_TARGET).any(axis=1).all() for part in cut.train)
 

@@ -88,4 +88,4 @@ def source_of(settings: list[str]) -> ReplayRequest:
 def test_attacks_on_classes_refuse_other_tasks(tmp_path: Path, sequences: list[str]) -> None:
     attack = ("malice.attack=backdoor", "malice.malicious_rate=0.2", "machine.ledger=memory")
     configuration = load("smoke", settings=(*sequences, *attack))
-    require_refused(tmp_path, configuration, "backdoor changes samples of classes")
+    require_refused(tmp_path, configuration, "backdoor needs classes")

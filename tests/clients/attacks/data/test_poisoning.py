@@ -205,7 +205,7 @@ def test_a_window_ends_with_the_last_character_three_times() -> None:
 
 
 def test_other_data_and_a_one_word_vocabulary_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"pictures or tokens, not inputs \(4,\)"):
+    with pytest.raises(ConfigurationError, match=r"pictures or tokens, not \(4,\)"):
         trigger_for(DataForm((4,), 2), np.zeros((3, 4), np.float32))
     empty = DataForm((5,), 2, "int64", 1, EMBEDDING[:1])
     with pytest.raises(ConfigurationError, match="the vocabulary has 1"):
