@@ -92,9 +92,7 @@ def geometric_median(
 ) -> Vector:
     """Return nearly the point with the smallest sum of distances, by Weiszfeld's steps.
 
-    Args:
-        nu: the smallest distance that is divided by, above 0.
-        steps: how many, at least 1.
+    `nu`, above 0, is the smallest distance that is divided by.
     """
     require(NUMBER, nu=nu)
     options = {"nu": float(nu), "T": steps, "weighted": weights is not None}
@@ -106,10 +104,8 @@ def centered_clipping(
 ) -> Vector:
     """Return the last aggregate, moved by the clipped differences of the updates from it.
 
-    Args:
-        tau: how far one update can pull, above 0, in units of an update's length.
-        last: the aggregate of the round before, shape (d,); zeros if not given.
-        steps: how many, at least 1.
+    One update can pull as far as `tau`, above 0, in units of an update's length. `last` is the
+    aggregate of the round before, shape (d,); zeros if not given.
     """
     require(NUMBER, tau=tau)
     options = {"tau": float(tau), "L": steps}
@@ -150,25 +146,14 @@ def aggregate(
     aggregation.require(len(rows))
     if rng is None and any(type(stage).__name__ == "Bucketing" for stage in stages):
         raise ConfigurationError("Bucketing shuffles: give rng=np.random.default_rng(seed)")
-    selection = aggregation.aggregate(
-        list(rows),
-        _weights(weights, len(rows)),
-        _last(last, rows.shape[1]),
-        rng or np.random.default_rng(0),
-    )
+    count, dimension = rows.shape
+    weighed: Any = np.ones(count) if weights is None else numbers("weights", weights)
+    if weighed.shape != (count,) or not (np.isfinite(weighed).all() and (weighed > 0).all()):
+        raise ValueError(f"weights: must be {count} finite numbers above 0")
+    before = np.zeros(dimension) if last is None else numbers("last", last)
+    if before.shape != (dimension,):
+        raise ValueError(f"last: must have {dimension} numbers, not {before.shape}")
+    chance = rng or np.random.default_rng(0)
+    selection = aggregation.aggregate(list(rows), weighed, before, chance)
     assert selection is not None, "the number of updates was checked"
     return selection.vector
-
-
-def _weights(weights: ArrayLike | None, count: int) -> Any:
-    values = np.ones(count) if weights is None else numbers("weights", weights)
-    if values.shape != (count,) or not (np.isfinite(values).all() and (values > 0).all()):
-        raise ValueError(f"weights: must be {count} finite numbers above 0")
-    return values
-
-
-def _last(last: ArrayLike | None, dimension: int) -> Vector:
-    values = np.zeros(dimension) if last is None else numbers("last", last)
-    if values.shape != (dimension,):
-        raise ValueError(f"last: must have {dimension} numbers, not {values.shape}")
-    return values

@@ -20,7 +20,7 @@ from cmfl.inputs import (
     preset_text,
     put_parts,
 )
-from cmfl.opening import temporary_folder
+from cmfl.simulating import temporary_folder
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -15,8 +15,6 @@ from cmfl.arguments import CODE, reference
 from ledger.io.home import DISK
 from ledger.protocol.errors import ConfigurationError
 
-MOST_NEAR = 3
-
 
 @cache
 def setting_names() -> tuple[str, ...]:
@@ -29,25 +27,36 @@ def setting_names() -> tuple[str, ...]:
 def apply_keywords(values: dict[str, Any], keywords: Mapping[str, object]) -> set[str]:
     """Put keyword arguments into the values of a configuration, and return their full names.
 
-    Args:
-        values: by section and key, as TOML has them; changed in place.
-        keywords: by flat name (`malicious_rate`), by full name (`"malice.malicious_rate"`), or a
-            section with a table of its keys (`malice={"malicious_rate": 0.3}`). None takes a
-            setting of the preset back.
+    A keyword is a flat name (`malicious_rate`), a full name (`"malice.malicious_rate"`), or a
+    section with a table of its keys (`malice={"malicious_rate": 0.3}`). None takes a setting of the
+    preset back.
     """
     settings = full_names(keywords)
     for name, value in settings.items():
-        _put(values, name, value)
+        *sections, key = name.split(".")
+        table = values
+        for section in sections:
+            table = table.setdefault(section, {})
+        if value is None:
+            table.pop(key, None)
+        else:
+            table[key] = plain_value(value)
     return set(settings)
 
 
 def full_names(keywords: Mapping[str, object]) -> dict[str, object]:
     """Return the settings of keyword arguments by their full names, tables key by key."""
-    return {
-        full_name(key): single
-        for keyword, value in keywords.items()
-        for key, single in _expanded(keyword, value)
-    }
+    names: dict[str, object] = {}
+    for name, value in keywords.items():
+        if not any(each.startswith(f"{name}.") for each in setting_names()):
+            names[full_name(name)] = value
+        elif isinstance(value, Mapping):
+            names |= {full_name(f"{name}.{key}"): single for key, single in value.items()}
+        else:
+            raise ConfigurationError(
+                f"{name}: is a section of settings, and takes a dict of them (given: {value!r:.80})"
+            )
+    return names
 
 
 def full_name(name: str) -> str:
@@ -90,30 +99,8 @@ def plain_value(value: object) -> object:
     return item() if callable(item) and getattr(value, "shape", None) == () else value
 
 
-def _expanded(name: str, value: object) -> Iterable[tuple[str, object]]:
-    """Yield the settings of one keyword: those of a section's table, or itself."""
-    if any(each.startswith(f"{name}.") for each in setting_names()):
-        if not isinstance(value, Mapping):
-            raise ConfigurationError(
-                f"{name}: is a section of settings, and takes a dict of them (given: {value!r:.80})"
-            )
-        return [(f"{name}.{key}", single) for key, single in value.items()]
-    return [(name, value)]
-
-
-def _put(values: dict[str, Any], name: str, value: object) -> None:
-    *sections, key = name.split(".")
-    table = values
-    for section in sections:
-        table = table.setdefault(section, {})
-    if value is None:
-        table.pop(key, None)
-    else:
-        table[key] = plain_value(value)
-
-
 def _unknown(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name, list(dict.fromkeys(known)), MOST_NEAR)
+    near = get_close_matches(name, list(dict.fromkeys(known)), 3)
     hint = f"; near it: {', '.join(near)}" if near else ""
     return f"{name}: there is no such setting{hint} (cmfl settings lists all)"
 
@@ -150,17 +137,17 @@ class Parts:
 
 
 def put_parts(values: dict[str, Any], parts: Parts, folder: Path) -> None:
-    """Put the parts of a run into the values of its configuration.
-
-    Args:
-        values: by section and key; changed in place.
-        parts: as the caller gave them.
-    """
+    """Put the parts of a run into the values of its configuration, by section and key."""
     for name, part in (("malice.attack", parts.attack), ("protocol.distance", parts.distance)):
         if part is not None:
             apply_keywords(values, {name: reference(name, part, folder)})
-    if parts.model is not None:
-        _put_model(values, parts.model, folder)
+    model = parts.model
+    if isinstance(model, Mapping):
+        named = {"name": _model_reference(model["name"], folder)} if "name" in model else {}
+        apply_keywords(values, {"model": {**model, **named}})
+    elif model is not None:
+        # Options are of one model, and not of another that takes its place.
+        values["model"] = {"name": _model_reference(model, folder)}
     if parts.data is not None:
         _put_data(values, parts.data, folder)
 
@@ -168,9 +155,9 @@ def put_parts(values: dict[str, Any], parts: Parts, folder: Path) -> None:
 def preset_text(name: str, preset: object, folder: Path) -> str:
     """Return the text that an experiment has for a preset: a name, or the path of a TOML file.
 
-    Args:
-        preset: a name, a path that ends in .toml, or a dict of all settings.
+    The preset is a name, a path that ends in .toml, or a dict of all settings.
     """
+    from clients.configuration.loading import checked
     from clients.configuration.parsing import TOML
 
     if isinstance(preset, Path) and preset.suffix != TOML:
@@ -179,26 +166,12 @@ def preset_text(name: str, preset: object, folder: Path) -> str:
         return str(preset)
     if not isinstance(preset, Mapping):
         raise ConfigurationError(f"{name} = {preset!r:.80}: must be {PRESET_RULE}")
-
-    from clients.configuration.loading import checked
-
     values: dict[str, Any] = {}
     apply_keywords(values, preset)
     data = checked(values).to_toml().encode()
     path = folder.absolute() / CODE / f"preset-{sha256(data).hexdigest()[:12]}{TOML}"
     DISK.write_whole(path, data)
     return str(path)
-
-
-def _put_model(values: dict[str, Any], model: object, folder: Path) -> None:
-    if isinstance(model, Mapping):
-        table = dict(model)
-        if "name" in table:
-            table["name"] = _model_reference(table["name"], folder)
-        apply_keywords(values, {"model": table})
-        return
-    # Options are of one model, and not of another that takes its place.
-    values["model"] = {"name": _model_reference(model, folder)}
 
 
 def _model_reference(model: object, folder: Path) -> str:
@@ -214,18 +187,23 @@ def _put_data(values: dict[str, Any], data: object, folder: Path) -> None:
     from clients.configuration.parsing import imply_file
     from clients.datasets.own_data import Data
 
-    if isinstance(data, Mapping) and not _is_dataset(data):
+    if type(data).__module__.partition(".")[0] == "datasets":  # of Hugging Face, not imported
+        data = Data.from_dataset(data)
+    elif isinstance(data, Mapping):
         imply_file(values, apply_keywords(values, {"data": dict(data)}))
         return
-    if _is_dataset(data):
-        data = Data.from_dataset(data)
+    path = Path(data) if isinstance(data, str | Path) else None
+    # A text is a path of data, and neither a name nor `file.py:function`.
+    is_path = path is not None and (
+        isinstance(data, Path) or path.exists() or (":" not in str(data) and path.suffix != "")
+    )
     # Options and partition are of one data set, and not of another that takes its place.
     if isinstance(data, Data):
         path = data.save(folder.absolute() / DATA)
         values["data"] = {"name": "file", "path": str(path), "options": data.options()}
         if data.client is not None:
             apply_keywords(values, {"protocol.clients": len(set(data.client.tolist()))})
-    elif isinstance(data, Path) or (isinstance(data, str) and _is_path(data)):
+    elif is_path:
         values["data"] = {"name": "file", "path": str(data)}
     elif hasattr(data, "columns") and hasattr(data, "to_numpy"):
         raise ConfigurationError(
@@ -234,14 +212,3 @@ def _put_data(values: dict[str, Any], data: object, folder: Path) -> None:
         )
     else:
         values["data"] = {"name": reference("data.name", data, folder)}
-
-
-def _is_path(text: str) -> bool:
-    """Return whether a text is a path of data, and neither a name nor `file.py:function`."""
-    path = Path(text)
-    return path.exists() or (":" not in text and path.suffix != "")
-
-
-def _is_dataset(data: object) -> bool:
-    """Return whether data are of Hugging Face's `datasets`, which is not imported for it."""
-    return type(data).__module__.partition(".")[0] == "datasets"

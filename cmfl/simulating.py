@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from json import dumps
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cmfl.arguments import checked, reference
 from cmfl.display import tracking
 from cmfl.inputs import PRESET_RULE, USUAL_RATE, Parts, apply_keywords, put_parts
-from cmfl.opening import opened_home
 from cmfl.recorded import Run
 from cmfl.tracking import TrackingSession, audited_in_place, in_words, logged, require_apart
-from cmfl.where import RUN, Target, made_if_needed
+from cmfl.where import RUN, OpenNode, Target, made_if_needed
 from ledger.claims import EarlyStop
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError, ParametersError
@@ -29,16 +33,13 @@ if TYPE_CHECKING:
     from clients.runs.flower import Nodes
     from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import OpenedRun
-    from cmfl.commands.sender import SenderOptions
 
 
 @dataclass(frozen=True, slots=True)
 class PlayedRun:
     """A run after its last round.
 
-    Attributes:
-        address: of its contract; None on the memory ledger.
-        stop: the early stop that ended it; None if it has played all its rounds.
+    The `address` is None on the memory ledger, `stop` if the run has played all its rounds.
     """
 
     name: str
@@ -57,7 +58,7 @@ def play(
     warn: Callable[[str], None],
     *,
     create: bool = True,
-    sender: SenderOptions | None = None,
+    open_node: OpenNode | None = None,
     accept_rollback: bool = False,
     nodes: Nodes | None = None,
 ) -> PlayedRun:
@@ -71,35 +72,27 @@ def play(
     """
     from clients.runs.open_run import open_memory_run, open_run
 
-    name = target.run or RUN
-    require_apart(configuration.track, target.home)
+    name, home = target.run or RUN, target.home
+    require_apart(configuration.track, home)
     trackers, new_chain_id = TrackingSession(configuration.track, warn), configuration.chain_id()
     with ExitStack() as stack:
         if configuration.machine.ledger == "memory" and nodes is None:
             chain_id = new_chain_id if target.chain_id is None else target.chain_id
             stack.enter_context(target.own_folder())
             opened = stack.enter_context(
-                open_memory_run(target.home, name, configuration, chain_id=chain_id)
+                open_memory_run(home, name, configuration, chain_id=chain_id)
             )
-            tracked = stack.enter_context(logged(opened, target.home, trackers))
+            tracked = stack.enter_context(logged(opened, home, trackers))
         else:
-            blobs = target.blobs()
+            how: dict[str, Any] = {"accept_rollback": accept_rollback}
             chain = stack.enter_context(
-                target.writer(
-                    sender,
-                    create=create,
-                    new_chain_id=new_chain_id,
-                    accept_rollback=accept_rollback,
-                )
+                target.writer(open_node, create=create, new_chain_id=new_chain_id, **how)
             )
-            run = open_run(
-                *(target.home, name, configuration, chain, blobs),
-                accept_rollback=accept_rollback,
-                nodes=nodes,
-            )
+            blobs = target.blobs()
+            run = open_run(home, name, configuration, chain, blobs, nodes=nodes, **how)
             opened = stack.enter_context(run)
             verdict = partial(in_words, partial(audited_in_place, opened, chain, blobs))
-            tracked = stack.enter_context(logged(opened, target.home, trackers, verdict))
+            tracked = stack.enter_context(logged(opened, home, trackers, verdict))
         rows, state = tuple(go_on(tracked)), opened.ledger.state()
         address = None if opened.manifest is None else opened.manifest.address
         stop, places = tracked.stop_watch().stop, trackers.places
@@ -150,17 +143,12 @@ def run(
         **keywords: settings by the last part of their names where these are of one setting alone
             (`malicious_rate=0.3`, `rounds=10`, `seed=7`), or tables (`protocol={"rounds": 10}`).
 
-    Returns:
-        The run, from which rounds, explanations and figures are read.
-
     Raises:
         ConfigurationError: an argument is wrong: one sentence names it, and nothing is written.
         CmflError: the run cannot be played.
 
     Code and data that are Python objects are bound by digest like files. The code of objects that a
-
     script or notebook defines is written to the folder `code` of the home, data to `data`, so that
-
     run and audit can be repeated.
     """
     from clients.configuration.run_configuration import rule_sources
@@ -172,10 +160,10 @@ def run(
         target = Target(folder, name)
         Home(folder).run(name)  # refuses a wrong name first
         if resume:
-            configuration = _recorded(target, name, parts, preset, given)
+            configuration = _recorded(target, parts, preset, given)
             _play(target, configuration, create=False, progress=progress)
             return Run(target, name, rule_sources(configuration))
-        values = base_values(preset)
+        values = _base_values(preset)
         apply_keywords({}, given)  # refuses a wrong name before anything is written
         with made_if_needed(Home(folder)), _inputs_removed(folder, name):
             configuration = _checked(values, parts, folder, given)
@@ -184,19 +172,16 @@ def run(
         return Run(target, name, rule_sources(configuration))
 
 
-def base_values(preset: str | Path | Mapping[str, object] | None) -> dict[str, Any]:
-    """Return the plain values of a preset, of a TOML file or of a dict of settings."""
+def _base_values(preset: str | Path | Mapping[str, object] | None) -> dict[str, Any]:
     from clients.configuration.parsing import plain_values
 
     if isinstance(preset, Mapping):
         values: dict[str, Any] = {}
         apply_keywords(values, preset)
         return values
-    if isinstance(preset, Path):
-        return plain_values(path=preset)
-    if not isinstance(preset, str | None):
+    if not isinstance(preset, str | Path | None):
         raise ConfigurationError(f"preset = {preset!r:.80}: must be {PRESET_RULE}")
-    return plain_values(preset)
+    return plain_values(path=preset) if isinstance(preset, Path) else plain_values(preset)
 
 
 def _checked(
@@ -217,7 +202,6 @@ def _checked(
 
 def _recorded(
     target: Target,
-    name: str,
     parts: Parts,
     preset: str | Path | Mapping[str, object] | None,
     given: Mapping[str, object],
@@ -225,8 +209,7 @@ def _recorded(
     """Return the configuration of a run that is resumed."""
     from clients.runs.run_folder import recorded_configuration
 
-    others = [key for key in given if not key.startswith("machine.")]
-    if preset is not None or others:
+    if preset is not None or any(not key.startswith("machine.") for key in given):
         raise ConfigurationError(
             "resume=True takes the run's own settings, and no others but machine.* and its code"
         )
@@ -240,7 +223,7 @@ def _recorded(
         key: reference(key, part, target.home) for key, part in named.items() if part is not None
     }
     settings = tuple(f"{key}={dumps(value)}" for key, value in {**given, **values}.items())
-    return recorded_configuration(target.home, name, settings)
+    return recorded_configuration(target.home, target.run or RUN, settings)
 
 
 def _play(
@@ -273,3 +256,74 @@ def _inputs_removed(folder: Path, name: str) -> Iterator[None]:
                 if each.is_dir() and not any(each.iterdir()):
                     each.rmdir()
         raise
+
+
+_PREFIX = "cmfl-"
+_LOCK = "in-use"
+
+
+@contextmanager
+def opened_home(path: str | Path | None) -> Iterator[Path]:
+    """Yield the folder of a home; None for a new temporary one.
+
+    A temporary home is removed when the context fails, and else when this process ends; `Run.save`
+    copies it before.
+    """
+    if path is None:
+        folder = _new_folder()
+        try:
+            yield folder / "home"
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return
+    folder = Path(path)
+    # Not Path.exists, which fails for a name that is too long.
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise ConfigurationError(f"home {folder}: is there already, and is no folder")
+    yield folder
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Yield a new folder, which is removed with the context."""
+    folder = _new_folder()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _new_folder() -> Path:
+    return Path(tempfile.mkdtemp(dir=_folder_of_process(os.getpid(), tempfile.gettempdir())))
+
+
+@cache
+def _folder_of_process(process: int, place: str) -> Path:  # noqa: ARG001 - a key of the cache
+    """Make the folder of a process's temporary folders, and remove those of ended processes.
+
+    A pool ends its workers by a signal, which leaves them no time to clear up: the next process
+    does it.
+    """
+    for folder in Path(place).glob(f"{_PREFIX}*"):
+        if _is_abandoned(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+    new = folder / f"{_LOCK}.new"
+    # Held until the process ends, however it ends.
+    fcntl.flock(os.open(new, os.O_CREAT | os.O_WRONLY, 0o600), fcntl.LOCK_EX)
+    new.rename(folder / _LOCK)  # never to be seen unlocked
+    # Not atexit, which the processes of a pool do not heed. Not of a child that was forked later.
+    Finalize(None, shutil.rmtree, (folder,), {"ignore_errors": True}, exitpriority=0)
+    return folder
+
+
+def _is_abandoned(folder: Path) -> bool:
+    """Return whether a folder is this user's, and of a process that has ended."""
+    with suppress(OSError):
+        if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+            return False
+        with (folder / _LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    return False

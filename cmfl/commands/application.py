@@ -114,8 +114,7 @@ def _listed() -> Iterator[tuple[str, str, str, str]]:
 def application(only: str | None = None, *, is_listed: bool = False) -> typer.Typer:
     """Return the application with all commands, or with one of them, whose module is imported.
 
-    Args:
-        is_listed: whether the commands are only listed: then no module is imported.
+    With `is_listed` the commands are only listed, and no module is imported.
     """
     made = Commands(
         name="cmfl",
@@ -175,10 +174,8 @@ def cmfl(
 def main(behaviour: WorkerBehaviour | None = None) -> int:
     """Run one command and return its exit code.
 
-    A verdict keeps its exit code even if it could not be printed.
-
-    Args:
-        behaviour: of the clients of `cmfl worker`; None for honest ones.
+    A verdict keeps its exit code even if it could not be printed. `behaviour` is of the clients of
+    `cmfl worker`; None for honest ones.
     """
     with console.fresh(), shown_as_lines():
         return _run_command(behaviour)
@@ -226,6 +223,8 @@ def _run_command(behaviour: WorkerBehaviour | None) -> int:
 def _explained(error: Exception) -> tuple[int, str]:
     """Return the exit code and the message of an error; the only place of this mapping."""
     code, message = WRONG, str(error)
+    # An ImportError for lack of memory is most likely of torch.
+    lacks_memory = isinstance(error, MemoryError) or "failed to map segment" in message
     match error:
         case IncompleteLogsError(node=str()):
             code = INCOMPLETE  # another node may have them; from a file they are lost
@@ -234,15 +233,16 @@ def _explained(error: Exception) -> tuple[int, str]:
         case InterruptedCommand():
             code = interrupted_code()
         case UsageError():
-            message = _usage_message(error)
+            message = str(getattr(error, "message", error))
+            if message.lstrip().startswith("Usage:"):  # a group without a command prints its help
+                sys.stderr.write(f"{message}\n")
+                return WRONG, ""
+            message = f"{getattr(error, 'format_message', lambda: message)()} (see --help)"
         case typer.Abort():
             message = "aborted"
         case ModuleNotFoundError() if (sentence := missing_extra(error)) is not None:
             message = sentence
-        # An ImportError for lack of memory, most likely of torch.
-        case MemoryError():
-            message = too_little_memory(error)
-        case ImportError() if "failed to map segment" in str(error):
+        case MemoryError() | ImportError() if lacks_memory:
             message = too_little_memory(error)
         case OSError():
             # A full disk or a missing permission: a fault of the machine, not of this program.
@@ -254,13 +254,3 @@ def _explained(error: Exception) -> tuple[int, str]:
             limit = f"; {limit_in_words()}" if limit_in_words() else ""
             code, message = FAULT, f"{fault} (CMFL_DEBUG=1 shows where{limit})"
     return code, message
-
-
-def _usage_message(error: Exception) -> str:
-    """Return what is wrong with the command line; a group without a command prints its help."""
-    message = str(getattr(error, "message", error))
-    if message.lstrip().startswith("Usage:"):
-        sys.stderr.write(f"{message}\n")
-        return ""
-    shown = getattr(error, "format_message", lambda: message)()
-    return f"{shown} (see --help)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -14,14 +15,19 @@ from typer import Option
 from cmfl.auditing import (
     MOST_UNASKED,
     AuditRequest,
-    StopCheck,
     audit_target,
     check_stop,
     read_earlier,
 )
-from cmfl.commands import WRONG, code_of, console
-from cmfl.commands.options import EvidenceOptions, Head, ReportFile, Rules, WitnessOptions
-from cmfl.commands.verify import read_bounds
+from cmfl.commands import code_of, console
+from cmfl.commands.options import (
+    EvidenceOptions,
+    Head,
+    ReportFile,
+    Rules,
+    WitnessOptions,
+    rounds_between,
+)
 from cmfl.replaying import Coverage, coverage_of, drawn_training
 from cmfl.where import Target
 from ledger.audit.anchors import report_bytes
@@ -49,13 +55,7 @@ class HeadOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HeadComparison:
-    """A claimed head and the chain's.
-
-    Attributes:
-        round: after which both apply; None if nothing is claimed.
-        head: of the chain, 0x-hex; None if it has none, or was not asked.
-        claimed: by the run's files, 0x-hex; None if nothing is.
-    """
+    """A claimed head and the chain's, 0x-hex, after a round; None where there is none."""
 
     outcome: HeadOutcome
     round: int | None = None
@@ -106,37 +106,26 @@ def head_message(run: str, comparison: HeadComparison) -> str:
     }[comparison.outcome]
 
 
-MOST_JOBS = 256
-
-
 def audit(
     source: EvidenceOptions,
     head: Head = None,
-    strict: Annotated[
-        bool, Option("--strict", help="Take a remark for something that could not be checked.")
-    ] = False,
+    strict: Annotated[bool, "Take a remark for something that could not be checked."] = False,
     since: Annotated[
-        Path | None,
-        Option(help="The JSON report of an earlier audit that passed: trust it for its rounds."),
+        Path | None, "The JSON report of an earlier audit that passed: trust it for its rounds."
     ] = None,
     jobs: Annotated[
         int | None,
-        Option(
-            min=1,
-            max=MOST_JOBS,
-            help=f"Processes that check rounds, each with the blobs of one in memory; as many as "
-            f"there are cores, up to {MOST_UNASKED}, if not given. A short run begins none.",
-        ),
+        f"Processes that check rounds, each with the blobs of one in memory; as many as "
+        f"there are cores, up to {MOST_UNASKED}, if not given. A short run begins none.",
+        Option(min=1, max=256),
     ] = None,
     rules: Rules = None,
     training: Annotated[
         int | None,
-        Option(
-            min=1,
-            help="Also repeat the training of so many drawn updates, and report their number by "
-            "verdict beside the ten steps; no verdict of the audit changes. Needs torch and the "
-            "data: cmfl verify training names these.",
-        ),
+        "Also repeat the training of so many drawn updates, and report their number by "
+        "verdict beside the ten steps; no verdict of the audit changes. Needs torch and the "
+        "data: cmfl verify training names these.",
+        Option(min=1),
     ] = None,
     report: ReportFile = None,
     *,
@@ -160,46 +149,32 @@ def audit(
     where.require_chain_of_its_own()
     consulted = witnesses.witnesses()
     earlier = None if since is None else read_earlier(since, "--since")
-    result = audited_with_progress(
-        where, AuditRequest(head, strict, earlier, jobs, tuple(rules or ()), consulted)
-    )
-    repeated = None
+    request = AuditRequest(head, strict, earlier, jobs, tuple(rules or ()), consulted)
+    result = audited_with_progress(where, request)
+    apart: dict[str, Any] = {}
+    lines = []
     if training is not None:
         with console.counting("training, updates") as show:
-            repeated = drawn_training(where, training, show)
-    stop = _stop_of(where)
-    if json:
-        apart = {"training": repeated, "early_stop": None if stop is None else asdict(stop)}
-        console.print_json(result.as_dict() | {key: each for key, each in apart.items() if each})
-    else:
-        if repeated is not None:
-            console.print_line(_training_line(repeated))
-        if stop is not None:
-            console.print_line(f"early stop, apart from the ten steps: {stop.sentence}")
-        console.print_lines(readable(result))
-    written = report is None or console.wrote_report(report, report_bytes(result))
-    raise typer.Exit(code_of(result.outcome) or (0 if written else WRONG))
+            repeated = apart["training"] = drawn_training(where, training, show)
+        found = f"nothing was repeated: {repeated['reason']}"
+        if repeated["counts"] is not None:
+            counts = ", ".join(f"{number} {name}" for name, number in repeated["counts"].items())
+            found = f"{repeated['drawn']} updates drawn, {counts}"
+        lines.append(f"training, apart from the ten steps: {found}")
+    # What cannot be read is the audit's to name.
+    with suppress(CmflError, OSError):
+        if (stop := check_stop(where)) is not None:
+            apart["early_stop"] = asdict(stop)
+            lines.append(f"early stop, apart from the ten steps: {stop.sentence}")
+    console.print_result(result.as_dict() | apart, [*lines, *readable(result)], as_json=json)
+    written = console.write_report(report, report_bytes(result))
+    raise typer.Exit(code_of(result.outcome) or written)
 
 
 def audited_with_progress(where: Target, request: AuditRequest) -> AuditReport:
     """Audit a run, and show how far it is."""
     with console.counting("audit, rounds") as show:
         return audit_target(where, request, show)
-
-
-def _stop_of(where: Target) -> StopCheck | None:
-    """Return what is known of an early stop; what cannot be read is the audit's to name."""
-    try:
-        return check_stop(where)
-    except (CmflError, OSError):
-        return None
-
-
-def _training_line(repeated: dict[str, Any]) -> str:
-    if repeated["counts"] is None:
-        return f"training, apart from the ten steps: nothing was repeated: {repeated['reason']}"
-    counts = ", ".join(f"{number} {name}" for name, number in repeated["counts"].items())
-    return f"training, apart from the ten steps: {repeated['drawn']} updates drawn, {counts}"
 
 
 WIDEST = 100
@@ -218,16 +193,12 @@ def coverage(
     ] = None,
     mailbox: Annotated[
         str | None,
-        Option(
-            help="URL or folder with the attestations; else that of the blobs, or of the service."
-        ),
+        "URL or folder with the attestations; else that of the blobs, or of the service.",
     ] = None,
     auditor: Annotated[
         list[str] | None,
-        Option(
-            metavar="ADDRESS",
-            help="Count the attestations of this address; may be repeated; else everybody's.",
-        ),
+        "Count the attestations of this address; may be repeated; else everybody's.",
+        Option(metavar="ADDRESS"),
     ] = None,
     json: console.AsJson = False,
 ) -> None:
@@ -237,13 +208,12 @@ def coverage(
     auditor's word, and anybody can sign with a new key: name the auditors that you trust. Where
     auditors disagree, all of them are shown; whoever repeats the update finds out who is false.
     """
-    bounds = read_bounds(None, rounds)
+    bounds = rounds_between(None, rounds)
     result = Coverage(coverage_of(source.target(), bounds, auditor or (), mailbox))
-    console.print_result(result.as_dict(), _lines(result), as_json=json)
+    console.print_result(result.as_dict(), _coverage_lines(result), as_json=json)
 
 
-def _lines(result: Coverage) -> Iterator[str]:
-    """Yield the coverage for people."""
+def _coverage_lines(result: Coverage) -> Iterator[str]:
     yield result.sentence
     auditors = result.auditors
     yield from (f"auditor {address}" for address in auditors[:MOST_NAMED])

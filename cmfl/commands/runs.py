@@ -3,8 +3,7 @@
 Rounds and head are read from the chain. Accuracy and accepted attackers are claims of the runs' own
 files. `cmfl runs show` compares the claimed head of a run with the chain.
 
-A service knows of a run what its chain and blobs hold, and what the run's own files claim of
-accuracy and attackers if they are in the home that it serves. Unknown values are None.
+A service knows what chain and blobs hold, and what the files in its home claim.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from typer import Argument
 
 from api.schemas import DeploymentSummary
 from cmfl.commands import FAILED, WRONG, console, options
-from cmfl.opening import names_in
-from cmfl.where import RemoteService, Target, chain_at, require_no_node
+from cmfl.recorded import names_in
+from cmfl.where import HOME, RemoteService, Target, chain_at, require_no_node
 from ledger.chain.contract.ledger import (
     read_run_manifest,
     require_unplayed,
@@ -46,11 +45,9 @@ from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from api.client import Service
-    from cmfl.commands.audit import HeadComparison
 
 
-MAX_RUNS = 1_024
-"""That a service may serve."""
+MAX_RUNS = 1_024  # of a service
 
 COLUMNS = (
     *("run", "ledger", "rounds", "of", "accuracy", "floor", "accepted_attackers"),
@@ -58,7 +55,7 @@ COLUMNS = (
 )
 """Of a summary, as `cmfl runs --json` prints it; configuration and head are 0x-hex.
 
-Rounds and head are the chain's; `unread` is None, or the reason why they are unknown.
+Unknown values are None. `unread` is the reason why the chain's rounds and head are unknown.
 """
 
 RunSummary: TypeAlias = dict[str, Any]
@@ -73,7 +70,7 @@ def summary(name: str, **known: object) -> RunSummary:
 class PlaceOptions:
     """A home, and a node whose chain has some of its runs, or a service."""
 
-    home: options.HomeFolder = options.DEFAULT_HOME
+    home: options.HomeFolder = HOME
     rpc_url: options.RpcUrl = None
     chain_id: options.ChainId = None
     api: options.Api = None
@@ -113,7 +110,9 @@ class HomeRuns:
         claimed = claimed_run(paths)
         planned = self.settings(name).get("protocol.rounds", "")
         is_memory = not paths.manifest.exists() and was_in_memory(paths)
-        known = {"rounds": claimed.rounds, "head": claimed.head}
+        known: dict[str, object] = {"rounds": claimed.rounds, "head": claimed.head}
+        if not is_memory:
+            known = self._on_chain(paths)
         return summary(
             name,
             ledger="memory" if is_memory else "chain",
@@ -122,7 +121,7 @@ class HomeRuns:
             floor=claimed.floor,
             accepted_attackers=claimed.accepted_attackers,
             configuration=settings_digest(paths),
-            **(known if is_memory else self._on_chain(paths)),
+            **known,
         )
 
     def _on_chain(self, paths: RunPaths) -> dict[str, object]:
@@ -146,7 +145,8 @@ class HomeRuns:
         return ""
 
     def audit_of(self, name: str) -> str:
-        return console.command_line("audit", "--home", self._target.home, "--run", name)
+        """Return the command that audits a run."""
+        return console.command_line("audit", home=self._target.home, run=name)
 
     def _paths(self, name: str) -> RunPaths:
         paths = Home(self._target.home).run(name)
@@ -162,17 +162,17 @@ class ServiceRuns:
 
     def __init__(self, remote: RemoteService, service: Service, chain: str) -> None:
         self._remote, self._service, self._chain = remote, service, chain
-        self._series: dict[str, SeriesAnswer] = {}
+        self._known: dict[str, SeriesAnswer] = {}
         self.place = service.shown_url
 
     def names(self) -> list[str]:
+        """Return the names of all runs, sorted."""
         return sorted(deployment["run"] for deployment in self._all)
 
     def row(self, name: str) -> RunSummary:
         """Return the summary of a run."""
-        deployment = self._deployment(name)
+        deployment, series = self._deployment(name), self._series(name)
         details = self._service.deployment(self._chain, deployment["address"]).details()
-        series = self._series_of(name)
         claimed, numbers = series["claimed"], series["round"]
         return summary(
             name,
@@ -195,7 +195,7 @@ class ServiceRuns:
 
     def unknown(self, name: str) -> str:
         """Return why accuracy or attackers are unknown; nothing if they are known."""
-        series = self._series_of(name)
+        series = self._series(name)
         if series["claims"] == "absent":
             return f"{name}: the run's own files are not where the service runs: no accuracy"
         if series["claims"] == "unreadable":
@@ -209,10 +209,9 @@ class ServiceRuns:
 
     def audit_of(self, name: str) -> str:
         """Return the command that audits a run, with a node that the reader names."""
-        chain_id = self._chain.partition("-")[0]
-        node = ("--rpc-url", "URL", "--chain-id", chain_id)
-        address = self._deployment(name)["address"]
-        return console.command_line("audit", "--api", self.place, *node, "--address", address)
+        chain, address = self._chain.partition("-")[0], self._deployment(name)["address"]
+        on = {"rpc_url": "URL", "chain_id": chain, "address": address}
+        return console.command_line("audit", api=self.place, **on)
 
     def _deployment(self, name: str) -> DeploymentSummary:
         named = [deployment for deployment in self._all if deployment["run"] == name]
@@ -232,11 +231,11 @@ class ServiceRuns:
             raise ConfigurationError(f"{self.place} serves no run")
         return deployments
 
-    def _series_of(self, name: str) -> SeriesAnswer:
-        if name not in self._series:
+    def _series(self, name: str) -> SeriesAnswer:
+        if name not in self._known:
             address = self._deployment(name)["address"]
-            self._series[name] = self._service.deployment(self._chain, address).series()
-        return self._series[name]
+            self._known[name] = self._service.deployment(self._chain, address).series()
+        return self._known[name]
 
 
 def _is_sparse(series: SeriesAnswer) -> bool:
@@ -306,23 +305,27 @@ def show(name: Name, place: PlaceOptions, json: console.AsJson = False) -> None:
     The head that its files claim is compared with the chain; a difference is reported with a
     warning and exit code 1. The claims of a service are not compared.
     """
-    from cmfl.commands.audit import head_message
+    from cmfl.commands.audit import HeadComparison, HeadOutcome, compare_head, head_message
 
     target = place.target(name)
-    is_remote = target.remote is not None
+    is_remote, paths = target.remote is not None, Home(target.home).run(name)
     with open_run_summaries(target) as runs:
         row, settings = runs.row(name), runs.settings(name)
-        comparison = _head_of(target, row)
-        stop = None if is_remote else claimed_stop(Home(target.home).run(name))
+        if is_remote:
+            asked = {"round": row["rounds"], "claimed": row["head"]}
+            comparison = HeadComparison(HeadOutcome.NOT_ASKED, **asked)
+        else:
+            comparison = compare_head(target, claimed_run(paths))
+        stop = None if is_remote else claimed_stop(paths)
         verdict = "" if json else _verdict(runs, row)
     if json:
         ended = {} if stop is None else {"early_stop": asdict(stop)}
         console.print_json({**row, "chain": asdict(comparison), **ended, "settings": settings})
     else:
-        for key, value in row.items():
-            if key == "unread" and value is None:
-                continue
-            console.print_line(f"{key.replace('_', ' '):18} {_shown(value)}".rstrip())
+        known = {key: value for key, value in row.items() if (key, value) != ("unread", None)}
+        console.print_lines(
+            f"{key.replace('_', ' '):18} {_shown(value)}".rstrip() for key, value in known.items()
+        )
         console.print_line(verdict)
         if stop is not None:
             console.print_line(stop.sentence)
@@ -334,15 +337,6 @@ def show(name: Name, place: PlaceOptions, json: console.AsJson = False) -> None:
     if comparison.contradicts:
         console.complain(f"WARNING: {head_message(name, comparison)}")
         raise typer.Exit(FAILED)
-
-
-def _head_of(target: Target, row: RunSummary) -> HeadComparison:
-    """Return the comparison of a run's claimed head with the chain; a service is not asked."""
-    from cmfl.commands.audit import HeadComparison, HeadOutcome, compare_head
-
-    if target.remote is not None:
-        return HeadComparison(HeadOutcome.NOT_ASKED, row["rounds"], claimed=row["head"])
-    return compare_head(target, claimed_run(Home(target.home).run(row["run"])))
 
 
 def _print_list(runs: HomeRuns | ServiceRuns, rows: list[RunSummary]) -> None:
