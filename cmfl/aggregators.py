@@ -20,23 +20,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clients.aggregators import Aggregation, aggregator_named, pre_aggregator_named
-from cmfl.arguments import NUMBER, TABLE, TEXT, require, require_or_none
+from cmfl.arguments import TABLE, TEXT, require, require_or_none
 from cmfl.rules import matrix, numbers
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     Pre = Sequence[tuple[str, Mapping[str, object]]]
 
-__all__ = [
-    "aggregate",
-    "centered_clipping",
-    "fedavg",
-    "geometric_median",
-    "krum",
-    "median",
-    "multi_krum",
-    "trimmed_mean",
-]
+__all__ = ["aggregate", "fedavg", "krum", "median"]
 
 Vector = NDArray[np.float64]
 
@@ -57,59 +48,9 @@ def median(updates: ArrayLike, *, pre: Pre = ()) -> Vector:
     return aggregate("Median", updates, pre=pre)
 
 
-def trimmed_mean(updates: ArrayLike, f: int, *, pre: Pre = ()) -> Vector:
-    """Return the mean of each coordinate without the f smallest and the f largest, 2f < n."""
-    return aggregate("TrMean", updates, {"f": f}, pre=pre)
-
-
 def krum(updates: ArrayLike, f: int, *, pre: Pre = ()) -> Vector:
     """Return the update in the densest place, of which f may be anything, 2f + 2 < n."""
     return aggregate("Krum", updates, {"f": f}, pre=pre)
-
-
-def multi_krum(
-    updates: ArrayLike,
-    f: int,
-    m: int | None = None,
-    weights: ArrayLike | None = None,
-    *,
-    pre: Pre = (),
-) -> Vector:
-    """Return the mean of the m updates in the densest places, n − f of them if m is not given."""
-    options: dict[str, object] = {"f": f, "weighted": weights is not None}
-    if m is not None:
-        options["m"] = m
-    return aggregate("MultiKrum", updates, options, weights=weights, pre=pre)
-
-
-def geometric_median(
-    updates: ArrayLike,
-    weights: ArrayLike | None = None,
-    *,
-    nu: float = 0.1,
-    steps: int = 3,
-    pre: Pre = (),
-) -> Vector:
-    """Return nearly the point with the smallest sum of distances, by Weiszfeld's steps.
-
-    `nu`, above 0, is the smallest distance that is divided by.
-    """
-    require(NUMBER, nu=nu)
-    options = {"nu": float(nu), "T": steps, "weighted": weights is not None}
-    return aggregate("GeometricMedian", updates, options, weights=weights, pre=pre)
-
-
-def centered_clipping(
-    updates: ArrayLike, tau: float, *, last: ArrayLike | None = None, steps: int = 1, pre: Pre = ()
-) -> Vector:
-    """Return the last aggregate, moved by the clipped differences of the updates from it.
-
-    One update can pull as far as `tau`, above 0, in units of an update's length. `last` is the
-    aggregate of the round before, shape (d,); zeros if not given.
-    """
-    require(NUMBER, tau=tau)
-    options = {"tau": float(tau), "L": steps}
-    return aggregate("CenteredClipping", updates, options, last=last, pre=pre)
 
 
 def aggregate(
@@ -127,7 +68,8 @@ def aggregate(
     Args:
         name: one of FedAvg, Median, TrMean, Krum, MultiKrum, GeometricMedian, CenteredClipping.
         updates: shape (n, d), finite.
-        options: of the aggregator.
+        options: of the aggregator: f of TrMean and Krum; f and m of MultiKrum; nu and T of
+            GeometricMedian; tau and L of CenteredClipping.
         weights: of each update, above 0, shape (n,); equal ones if not given.
         last: the aggregate of the round before, shape (d,); zeros if not given.
         pre: pre-aggregators with their options, in order.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cmfl.arguments import LIST, TABLE, TEXT, checked, reference, require, require_or_none
 from cmfl.display import Table, tracking
-from cmfl.inputs import (
+from cmfl.simulating import (
     USUAL_RATE,
     Parts,
     full_name,
@@ -19,8 +19,8 @@ from cmfl.inputs import (
     plain_value,
     preset_text,
     put_parts,
+    temporary_folder,
 )
-from cmfl.simulating import temporary_folder
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

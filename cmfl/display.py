@@ -169,7 +169,6 @@ def _terminal_bar(label: str) -> Iterator[Tracker]:
 
 
 def _lines(label: str, *, shown: bool) -> Tracker:
-    """Return what prints a line for every tenth of the work, or nothing."""
     newest = -1
 
     def show(done: int, total: int, note: str = "") -> None:

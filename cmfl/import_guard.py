@@ -57,7 +57,6 @@ def _is_marked(path: str) -> bool:
 
 
 def _explained(name: str, path: str) -> str:
-    """Return what is wrong with a foreign module, and the remedy."""
     ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
     sentence = f"the module {name!r} at {path} is not that of cmfl-ledger"
     if os.path.abspath(path).startswith(os.path.join(ours, name) + os.sep):  # noqa: PTH100, PTH118

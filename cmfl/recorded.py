@@ -441,7 +441,6 @@ def _of_history(
 
 
 def _sentence(run: Run) -> str:
-    """Return what happened in a run, as one sentence."""
     snapshot = run.snapshot()
     ended = [each for each in snapshot.rounds if each.status != "open"]
     of = "" if snapshot.total is None else f" of {snapshot.total}"

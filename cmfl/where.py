@@ -20,21 +20,36 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from ledger.io.home import Home, RunPaths
+from ledger.chain.contract.deploy import connect, require_code
+from ledger.chain.contract.ledger import (
+    CommitteeLedger,
+    Manifest,
+    read_run_manifest,
+    require_current_home,
+    was_in_memory,
+)
+from ledger.chain.embedded.chain_store import ChainStore, verify_nothing_acknowledged
+from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.ports import (
+    ChainReader,
+    ChainRolledBackError,
+    ChainWriter,
+    ForeignCodeError,
+    UncheckableCreationError,
+)
+from ledger.history.history import FoldedHistory
+from ledger.history.local import LocalHistory
+from ledger.io.home import Home, RunPaths, read_file
+from ledger.protocol.encoding import checksum
 from ledger.protocol.errors import ChainError, ConfigurationError, EncodingError, ServiceError
 from ledger.protocol.types import ClientId
+from ledger.storage.blobs import BlobReader, FolderBlobs, ObjectBlobs
 
 if TYPE_CHECKING:
     from api.client import RemoteDeployment, Service
     from ledger.audit.proofs.container import BundleFile
     from ledger.audit.proofs.proof import ClientProof, RoundBasis, RoundBundle
-    from ledger.chain.contract.ledger import CommitteeLedger, Manifest
-    from ledger.chain.embedded.reader import EmbeddedReader
-    from ledger.chain.ports import ChainReader, ChainWriter
     from ledger.chain.rpc.node import RpcReader, RpcSettings
-    from ledger.history.history import FoldedHistory
-    from ledger.history.local import LocalHistory
-    from ledger.storage.blobs import BlobReader, FolderBlobs
 
 
 OpenNode: TypeAlias = "Callable[[str, int], AbstractContextManager[ChainWriter]]"
@@ -85,8 +100,6 @@ def _has_content(home: Home) -> bool:
         return True
     if not home.chain.exists():
         return False
-    from ledger.chain.embedded.chain_store import ChainStore
-    from ledger.chain.embedded.reader import EmbeddedReader
 
     if ChainStore.is_blank(home.chain):
         return False
@@ -121,8 +134,6 @@ class RemoteService:
             return None
         token = os.environ.get(API_TOKEN_VARIABLE) or None
         if token_file is not None:
-            from ledger.io.home import read_file
-
             try:
                 token = read_file(token_file, MAX_TOKEN_BYTES).decode("latin-1").strip()
             except OSError as error:
@@ -144,7 +155,6 @@ class RemoteService:
 
     def blobs(self) -> BlobReader:
         """Return its blobs, each of which is checked against its digest."""
-        from ledger.storage.blobs import ObjectBlobs
         from ledger.storage.http import static_server
 
         url = f"{self.url.rstrip('/')}/v1/blobs"
@@ -200,8 +210,6 @@ class Target:
     def __post_init__(self) -> None:
         """Reject a home of another protocol version."""
         if self.remote is None and (self.rpc_url is None or self.address is None):
-            from ledger.chain.contract.ledger import require_current_home
-
             require_current_home(Home(self.home))
 
     @property
@@ -221,8 +229,6 @@ class Target:
 
     def blobs(self) -> FolderBlobs:
         """Return the home's own blobs."""
-        from ledger.storage.blobs import FolderBlobs
-
         return FolderBlobs(Home(self.home).blobs)
 
     def mailbox_place(self) -> str | None:
@@ -241,8 +247,6 @@ class Target:
 
     def own_reader(self) -> EmbeddedReader:
         """Return the home's own chain, opened for reading."""
-        from ledger.chain.embedded.reader import EmbeddedReader
-
         chain_id = self.chain_id if self.rpc_url is None else None
         if not self.chain_file.exists():
             self._explain_no_chain()
@@ -305,9 +309,6 @@ class Target:
 
     def _explain_no_chain(self) -> None:
         """Reject a home whose chain is gone, or whose runs are on a node or the memory ledger."""
-        from ledger.chain.contract.ledger import was_in_memory
-        from ledger.chain.embedded.chain_store import verify_nothing_acknowledged
-
         verify_nothing_acknowledged(self.chain_file)
         home = Home(self.home)
         if not home.runs.is_dir():
@@ -329,9 +330,6 @@ class Target:
 
     def require_contract(self) -> None:
         """Reject a home whose chain lacks the named run's contract, before any write."""
-        from ledger.chain.contract.ledger import read_run_manifest
-        from ledger.chain.ports import ChainRolledBackError
-
         paths = Home(self.home).run(self.run or "")
         if not paths.manifest.exists():
             return  # it was never deployed
@@ -347,8 +345,6 @@ class Target:
 
     def history(self, chain: ChainReader) -> FoldedHistory:
         """Return the history of the contract."""
-        from ledger.history.history import FoldedHistory
-
         # A home's own file has no node between it and its reader.
         ledger = self.ledger(chain) if chain.node is None else self.complete_ledger(chain)
         return FoldedHistory.of(ledger, self.published())
@@ -365,10 +361,6 @@ class Target:
 
         An audit reports a contract with foreign code or unknown creation, so it gets that too.
         """
-        from ledger.chain.contract.deploy import connect, require_code
-        from ledger.chain.contract.ledger import CommitteeLedger, read_run_manifest
-        from ledger.chain.ports import ForeignCodeError, UncheckableCreationError
-
         address, block = self.address, 0
         try:
             if address is not None:
@@ -385,8 +377,6 @@ class Target:
     @contextmanager
     def ledger_of(self, manifest: Manifest) -> Iterator[CommitteeLedger | None]:
         """Open the contract of a manifest; yield None if its chain is not the one named here."""
-        from ledger.chain.contract.deploy import connect
-
         if self.rpc_url is None and not self.chain_file.exists():
             yield None
             return
@@ -457,7 +447,6 @@ def open_history(target: Target) -> Iterator[LocalHistory | RemoteDeployment]:
         with open_deployment(target) as deployment:
             yield deployment
         return
-    from ledger.history.local import LocalHistory
 
     with target.reader() as chain:
         yield LocalHistory(target.history(chain))
@@ -533,8 +522,6 @@ def _as_sent(what: str) -> Iterator[None]:
 
 def _require_meant(target: Target, basis: RoundBasis) -> None:
     """Reject a download of another contract or chain than the command names."""
-    from ledger.protocol.encoding import checksum
-
     if target.address not in {None, checksum(basis.address)}:
         raise ServiceError(
             f"what was sent is of contract {checksum(basis.address)}, not of {target.address}"

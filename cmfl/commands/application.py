@@ -23,7 +23,7 @@ from typer.core import TyperGroup
 
 from cmfl.commands import FAULT, INCOMPLETE, INTERRUPTED, WRONG, InterruptedCommand, console
 from cmfl.commands.console import Verbosity, complain, print_line, shown_as_lines
-from cmfl.commands.options import Commands
+from cmfl.commands.groups import Commands
 from cmfl.commands.process import interrupted_code, limit_in_words, too_little_memory, unprinted
 from ledger.chain.ports import IncompleteLogsError
 from ledger.io.extras import missing_extra
@@ -101,7 +101,6 @@ The module has a command under its own name, and a group of commands as NAME_app
 
 
 def _listed() -> Iterator[tuple[str, str, str, str]]:
-    """Yield panel, name, module and sentence of each command."""
     panel = ""
     for line in _COMMANDS.strip().splitlines():
         if line.startswith("  "):

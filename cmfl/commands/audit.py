@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 from typer import Option
 
-from cmfl.auditing import (
-    MOST_UNASKED,
-    AuditRequest,
-    audit_target,
-    check_stop,
-    read_earlier,
-)
+from cmfl.auditing import MOST_UNASKED, AuditRequest, audit_target, check_stop, read_earlier
 from cmfl.commands import code_of, console
 from cmfl.commands.options import (
     EvidenceOptions,
@@ -38,19 +31,11 @@ from ledger.claims import ClaimedRun
 from ledger.io.home import Home
 from ledger.protocol.errors import CmflError
 
-
-class HeadOutcome(StrEnum):
-    """Result of the comparison."""
-
-    MATCHES = "matches"
-    DIFFERS = "differs"
-    MISSING = "missing"
-    """The round has not ended on the chain."""
-    UNCLAIMED = "unclaimed"
-    IN_MEMORY = "in_memory"
-    """The run was on the memory ledger, without a chain."""
-    NOT_ASKED = "not_asked"
-    """The run is on a node's chain, and no node was named."""
+HeadOutcome: TypeAlias = Literal[
+    "matches", "differs", "missing", "unclaimed", "in_memory", "not_asked"
+]
+"""Of a comparison: the round of a `missing` head has not ended on the chain, and the run of one
+that is `not_asked` is on a node's chain, and no node was named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +50,7 @@ class HeadComparison:
     @property
     def contradicts(self) -> bool:
         """True if the run's files contradict the chain."""
-        return self.outcome in {HeadOutcome.DIFFERS, HeadOutcome.MISSING}
+        return self.outcome in {"differs", "missing"}
 
 
 def compare_head(target: Target, claimed: ClaimedRun) -> HeadComparison:
@@ -73,19 +58,19 @@ def compare_head(target: Target, claimed: ClaimedRun) -> HeadComparison:
     paths = Home(target.home).run(target.run or "")
     number = claimed.last_round
     if number is None:
-        return HeadComparison(HeadOutcome.UNCLAIMED)
+        return HeadComparison("unclaimed")
     if not paths.manifest.exists() and was_in_memory(paths):
-        return HeadComparison(HeadOutcome.IN_MEMORY, number, claimed=claimed.head)
+        return HeadComparison("in_memory", number, claimed=claimed.head)
     with target.ledger_of(read_run_manifest(paths)) as ledger:
         if ledger is None:
-            return HeadComparison(HeadOutcome.NOT_ASKED, number, claimed=claimed.head)
+            return HeadComparison("not_asked", number, claimed=claimed.head)
         history = target.history(ledger.chain)
         ended = history.rounds(number, number) if 0 < number <= history.newest() else []
     end = ended[0].end if ended else None
     if end is None:
-        return HeadComparison(HeadOutcome.MISSING, number, claimed=claimed.head)
+        return HeadComparison("missing", number, claimed=claimed.head)
     head = f"0x{end.head.hex()}"
-    same = HeadOutcome.MATCHES if head == claimed.head else HeadOutcome.DIFFERS
+    same: HeadOutcome = "matches" if head == claimed.head else "differs"
     return HeadComparison(same, number, head, claimed.head)
 
 
@@ -94,14 +79,14 @@ def head_message(run: str, comparison: HeadComparison) -> str:
     after = f"after round {comparison.round}"
     claims = f"{run} claims head {comparison.claimed} {after}"
     return {
-        HeadOutcome.MATCHES: f"{run}: the chain has the claimed head {after}",
-        HeadOutcome.DIFFERS: f"{claims}, and the chain has {comparison.head}: its files were "
+        "matches": f"{run}: the chain has the claimed head {after}",
+        "differs": f"{claims}, and the chain has {comparison.head}: its files were "
         f"altered, or are not of this chain",
-        HeadOutcome.MISSING: f"{claims}, and on the chain that round has not ended: its files were "
+        "missing": f"{claims}, and on the chain that round has not ended: its files were "
         f"altered, or the chain has lost its end",
-        HeadOutcome.UNCLAIMED: f"{run}: its metrics.jsonl has no row here, so it claims no head",
-        HeadOutcome.IN_MEMORY: f"{run}: it ran on the memory ledger, so no chain has its head",
-        HeadOutcome.NOT_ASKED: f"{run}: it is on a node's chain, which was not asked: --rpc-url "
+        "unclaimed": f"{run}: its metrics.jsonl has no row here, so it claims no head",
+        "in_memory": f"{run}: it ran on the memory ledger, so no chain has its head",
+        "not_asked": f"{run}: it is on a node's chain, which was not asked: --rpc-url "
         f"names the node",
     }[comparison.outcome]
 

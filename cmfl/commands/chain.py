@@ -8,10 +8,9 @@ import shlex
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer import Argument, Option
@@ -25,6 +24,7 @@ from cmfl.commands.console import (
     print_line,
     print_lines,
 )
+from cmfl.commands.groups import Commands
 from cmfl.commands.process import results, until_interrupted
 from cmfl.commands.sender import ETHER_DECIMALS, CappedSenderOptions, in_ether, wei_of
 from cmfl.where import HOME, Target
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ledger.chain.rpc.sender import InFlightTransaction
 
 
-chain_app = options.Commands()
+chain_app = Commands()
 
 
 @chain_app.command("serve")
@@ -109,8 +109,7 @@ def fund(
     the accounts that were paid, may have been paid, and were not paid. The home's own chain has
     test money only.
     """
-    wei = wei_of(amount, "--amount", ETHER_DECIMALS)
-    where = node.chain_of(home)
+    wei, where = wei_of(amount, "--amount", ETHER_DECIMALS), node.chain_of(home)
     accounts = recipients(addresses)
     payer: AbstractContextManager[ChainWriter] = where.writer(create=False)
     if where.rpc_url is not None:  # no home is needed
@@ -118,14 +117,11 @@ def fund(
     with payer as chain:
         payments = pay(chain, accounts, wei)
         if json:
-            paid = [asdict(payment) for payment in payments]
-            print_json({"chain_id": chain.chain_id, "sender": chain.sender, "paid": paid})
+            print_json({"chain_id": chain.chain_id, "sender": chain.sender, "paid": payments})
             return
     for payment in payments:
-        print_line(
-            f"{payment.address} received {in_ether(wei)} in block {payment.block}, and owns "
-            f"{in_ether(payment.balance_wei)}"
-        )
+        received = f"received {in_ether(wei)} in block {payment['block']}"
+        print_line(f"{payment['address']} {received}, and owns {in_ether(payment['balance_wei'])}")
 
 
 MOST_RECIPIENTS = 1_000
@@ -133,17 +129,6 @@ MOST_RECIPIENTS = 1_000
 GAS = 50_000
 _POLL_SECONDS = 0.05
 _AT_ONCE = 16  # geth accepts at least as many pending ones per account
-
-
-@dataclass(frozen=True, slots=True)
-class Payment:
-    """A payment to an account, and what that owns afterwards."""
-
-    address: str
-    wei: int
-    balance_wei: int
-    transaction: str
-    block: int
 
 
 def recipients(addresses: Sequence[str]) -> list[str]:
@@ -164,8 +149,8 @@ def recipients(addresses: Sequence[str]) -> list[str]:
     return accounts
 
 
-def pay(chain: ChainWriter, accounts: Sequence[str], wei: int) -> list[Payment]:
-    """Pay an amount to each account, and return the payments in that order.
+def pay(chain: ChainWriter, accounts: Sequence[str], wei: int) -> list[dict[str, Any]]:
+    """Pay an amount to each account; return the payments, and what each account then owns.
 
     The message of a failure or an interruption names who was paid, who may be, and who was not.
     """
@@ -213,7 +198,13 @@ def pay(chain: ChainWriter, accounts: Sequence[str], wei: int) -> list[Payment]:
         kind = ChainError if isinstance(error, ChainError) else InterruptedCommand
         raise kind(told) from error
     return [
-        Payment(address, wei, balance, f"0x{receipt.transaction_hash.hex()}", receipt.block_number)
+        {
+            "address": address,
+            "wei": wei,
+            "balance_wei": balance,
+            "transaction": f"0x{receipt.transaction_hash.hex()}",
+            "block": receipt.block_number,
+        }
         for address, balance, receipt in zip(accounts, balances, sent.values(), strict=True)
     ]
 
@@ -252,7 +243,7 @@ def _send_by_node(
         raise why
 
 
-contract_app = options.Commands()
+contract_app = Commands()
 
 
 @contract_app.command("abi")

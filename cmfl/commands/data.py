@@ -17,7 +17,7 @@ from clients.datasets.own_samples import salt_of
 from clients.datasets.registry import DataContents, data_set_named, verify_files
 from cmfl.commands import console, options
 from cmfl.commands.configuration_options import ConfigurationOptions
-from cmfl.commands.options import Commands
+from cmfl.commands.groups import Commands
 from cmfl.commands.sender import keystore_key, only_keystore
 from cmfl.where import HOME, Target
 from ledger.chain.contract.ledger import CommitteeLedger
@@ -131,7 +131,6 @@ def fetch(
 
 
 def _lines(contents: DataContents) -> list[str]:
-    """Return sentences about the samples, their split and their classes."""
     form = " x ".join(map(str, contents.shape))
     samples = f"{contents.samples:,} samples" + (f" of shape {form}" if form else "")
     if contents.clients is not None:
@@ -175,7 +174,7 @@ def new(
     )
 
 
-model_app = options.Commands()
+model_app = Commands()
 
 SAFETENSORS, PEFT = "safetensors", "peft"
 FORMATS = (SAFETENSORS, PEFT)
@@ -335,7 +334,6 @@ def _require_signable(out: Path, key: Path, average: int) -> None:
 
 
 def _last_models(ledger: CommitteeLedger, number: int, count: int) -> list[Digest]:
-    """Return the last models that rounds decided up to a round, the oldest first."""
     events = [recorded.event for recorded in ledger.outcomes(number, descending=False)]
     models = [event.model for event in events if isinstance(event, RoundDecided)]
     if len(models) < count:
@@ -349,7 +347,6 @@ def _last_models(ledger: CommitteeLedger, number: int, count: int) -> list[Diges
 def _write_signed(
     out: Path, key: Path, where: Target, document: RunDocument, write: Callable[[Path], None]
 ) -> None:
-    """Write a signed folder with a model, and with the base of one that is adapters."""
     from cmfl.provenance.verify import bound_base, copy_base, sign_folder
 
     bound = bound_base(document)
@@ -386,7 +383,6 @@ def _inputs_of(paths: RunPaths, document: RunDocument) -> Configuration:
 
 
 def _named(ledger: CommitteeLedger, round_number: int | None) -> tuple[int, Digest, Digest]:
-    """Return the round of the requested model, the model's digest, and the ledger's head then."""
     if round_number is None:
         state = ledger.state()
         for recorded in ledger.outcomes(1):

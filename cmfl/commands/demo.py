@@ -320,7 +320,6 @@ def _print_links(home: Path, address: str) -> None:
 
 
 def _deployments(address: str) -> int:
-    """Return how many runs a service has, once it is up."""
     for _ in range(50):
         try:
             with urllib.request.urlopen(f"{address}/v1/status", timeout=5) as answer:  # noqa: S310

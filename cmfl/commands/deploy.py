@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Option
@@ -54,25 +54,16 @@ if TYPE_CHECKING:
 
 _GWEI = 10**9
 
-CREATION, REGISTRATION = "creation", "registration"
-"""Kinds of transactions."""
-
-BY_NODE, REHEARSED = "node", "rehearsal"
-"""Sources of a transaction's gas."""
-
-COMMIT_WINDOW, CREATION_WAITS = "commit-window", "creation-waits"
-"""Foreseeable problems on a chain."""
-
 
 @dataclass(frozen=True, slots=True)
 class PlannedTransaction:
     """A transaction that would be sent: how many clients it registers, and its gas."""
 
-    kind: str
+    kind: Literal["creation", "registration"]
     clients: int
     gas: int
     gas_limit: int
-    counted: str
+    counted: Literal["node", "rehearsal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +92,7 @@ class DryRun:
     """A deployment that was not carried out: what remains of it to be sent.
 
     `contract` is that of an earlier deployment, with or without manifest. There is no price on the
-    home's own chain, whose money is worthless.
+    home's own chain, whose money is worthless. The hints name foreseeable problems on a chain.
     """
 
     run: str
@@ -112,7 +103,7 @@ class DryRun:
     price: Price | None
     active: int
     commit_blocks: int
-    hints: list[str]
+    hints: list[Literal["commit-window", "creation-waits"]]
 
 
 def dry_run(
@@ -153,14 +144,14 @@ def rehearsed(document: RunDocument) -> list[PlannedTransaction]:
     ):
         creation = chain.send(None, creation_data(deployment), DEPLOYMENT_GAS)
         assert creation.contract_address is not None, "a creation that succeeded has an address"
-        steps = [PlannedTransaction(CREATION, 0, creation.gas_used, DEPLOYMENT_GAS, REHEARSED)]
+        steps = [PlannedTransaction("creation", 0, creation.gas_used, DEPLOYMENT_GAS, "rehearsal")]
         ledger = LedgerWriter(chain, creation.contract_address)
         for batch in batches:
             receipt, count = ledger.register_clients(batch.words, batch.rest), len(batch.words)
             sent = chain.find(receipt.transaction_hash)
             assert sent is not None, "the chain holds what it has a receipt of"
             used, limit = receipt.gas_used, sent[2].gas
-            steps.append(PlannedTransaction(REGISTRATION, count, used, limit, REHEARSED))
+            steps.append(PlannedTransaction("registration", count, used, limit, "rehearsal"))
     return steps
 
 
@@ -192,7 +183,6 @@ def _deployed(where: Target, name: str, document: RunDocument) -> tuple[str | No
 def _price_on_node(
     where: Target, plan: DryRun, document: RunDocument, sender: SenderOptions
 ) -> None:
-    """Put into a deployment what a node says of its gas, and what it costs there."""
     from ledger.protocol.encoding import to_hex
 
     settings, account = sender.settings(), sender.address()
@@ -207,10 +197,10 @@ def _price_on_node(
                 f"gas costs {market.base_fee} wei now, and the tip, over the cap of {caps.fee}: "
                 "nothing would be sent"
             )
-        if plan.steps and plan.steps[0].kind == CREATION:
+        if plan.steps and plan.steps[0].kind == "creation":
             request = {"data": to_hex(creation_data(deployment_for(document)[0]))}
             estimate = node.gas_of(request if account is None else {**request, "from": account})
-            plan.steps[0] = replace(plan.steps[0], gas=estimate, counted=BY_NODE)
+            plan.steps[0] = replace(plan.steps[0], gas=estimate, counted="node")
         each, spent, needed = market.base_fee + offer.tip, 0, 0
         for step in plan.steps:
             # A node requires a balance for the whole gas limit.
@@ -221,22 +211,21 @@ def _price_on_node(
         # This program's own node gives each transaction a block.
         is_block_each = node.client_version().startswith("cmfl-ledger/")
         if is_block_each and plan.commit_blocks < plan.active:
-            plan.hints.append(COMMIT_WINDOW)
+            plan.hints.append("commit-window")
         paths = Home(where.home).run(plan.run)
         intent = None if plan.contract or paths.manifest.exists() else read_intent(paths)
         if intent is not None:
             mined, counted = (node.nonce(intent.deployer, pending=each) for each in (False, True))
-            plan.hints += [CREATION_WAITS] if mined <= intent.nonce < counted else []
+            plan.hints += ["creation-waits"] if mined <= intent.nonce < counted else []
     plan.sender = account
 
 
 def _lines(plan: DryRun) -> Iterator[str]:
-    """Yield a deployment that was not carried out, for people."""
     if plan.contract is not None:
         yield f"run {plan.run} is deployed already, as contract {plan.contract}"
     for step in plan.steps:
-        subject = "creation" if step.kind == CREATION else f"{step.clients} clients"
-        source = "the node's estimate" if step.counted == BY_NODE else "on a private chain"
+        subject = "creation" if step.kind == "creation" else f"{step.clients} clients"
+        source = "the node's estimate" if step.counted == "node" else "on a private chain"
         yield f"{subject:<14}{step.gas:>12,} gas ({source}; sent with {step.gas_limit:,})"
     yield f"{'all':<14}{plan.gas:>12,} gas in {len(plan.steps)} transactions"
     price = plan.price
@@ -255,13 +244,13 @@ def _lines(plan: DryRun) -> Iterator[str]:
                 f"{in_ether(price.needed)} (limits at {price.most / _GWEI:.6g} gwei): "
                 f"{'not enough' if price.is_short else 'enough'}"
             )
-    if COMMIT_WINDOW in plan.hints:
+    if "commit-window" in plan.hints:
         yield (
             f"each transaction has a block of its own there: where {plan.active} clients send "
             f"their own commitments, protocol.commit_blocks = {plan.commit_blocks} is too short "
             "for all of them"
         )
-    if CREATION_WAITS in plan.hints:
+    if "creation-waits" in plan.hints:
         yield (
             "an earlier attempt was cut off while its creation waited for a block: it would be "
             "sent again with the same nonce, so that one contract comes of both"

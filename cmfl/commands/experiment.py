@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +15,7 @@ from clients.experiments.figures import draw
 from clients.experiments.report import report as make_report
 from clients.experiments.rows import ExperimentRows, read_experiments
 from cmfl.commands import FAILED, INCOMPLETE, WRONG, InterruptedCommand, code_of, console
-from cmfl.commands.options import Commands
+from cmfl.commands.groups import Commands
 from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
 from ledger.io.extras import require_extra
@@ -62,12 +61,24 @@ def list_(
 ) -> None:
     """List the experiments, or the cells of one with their results."""
     if name is None or name == ALL:
-        console.print_rows("Experiments", list(_experiments()), as_json=json, as_csv=csv)
+        rows: list[dict[str, Any]] = [
+            {
+                "experiment": each,
+                "number": definition.number,
+                "title": definition.title,
+                "methods": len(definition.methods),
+                "conditions": len(definition.conditions),
+                "seeds": len(definition.seeds),
+                "files": " ".join(definition.files),
+            }
+            for each, definition in ((each, definition_named(each)) for each in names())
+        ]
+        console.print_rows("Experiments", rows, as_json=json, as_csv=csv)
         return
     plan, store = _planned(name, seeds, data, out, is_quick=quick)
-    rows, cells = {row.cell: row for row in store.rows().cells}, []
+    rows_by_cell, cells = {row.cell: row for row in store.rows().cells}, []
     for cell in plan.cells:
-        row = rows.get(cell.name)
+        row = rows_by_cell.get(cell.name)
         cells.append(
             {
                 "cell": cell.name,
@@ -79,7 +90,7 @@ def list_(
     there = sum(cell["current"] is True for cell in cells)
     title = f"{plan.definition.title}: {there} of {len(cells)} cells have their row"
     console.print_rows(title, cells, as_json=json, as_csv=csv)
-    others = sum(plan.row_digest(row) != row.digest for row in rows.values())
+    others = sum(plan.row_digest(row) != row.digest for row in rows_by_cell.values())
     if others and not (csv or json):
         console.print_line(
             f"{others} rows in {store.path} are of another version of this experiment, or of cells "
@@ -222,22 +233,7 @@ def _folder(out: Path, *, is_quick: bool) -> Path:
     return out / "quick" if is_quick else out
 
 
-def _experiments() -> Iterator[dict[str, Any]]:
-    for name in names():
-        definition = definition_named(name)
-        yield {
-            "experiment": name,
-            "number": definition.number,
-            "title": definition.title,
-            "methods": len(definition.methods),
-            "conditions": len(definition.conditions),
-            "seeds": len(definition.seeds),
-            "files": " ".join(definition.files),
-        }
-
-
 def _runnable(data: Path | None) -> list[str]:
-    """Return the experiments whose files are there, and print the others as left out."""
     from clients.experiments.plan import missing_files
 
     runnable, where = [], "--data is not given" if data is None else f"there is none in {data}"
@@ -252,7 +248,6 @@ def _runnable(data: Path | None) -> list[str]:
 def _run(
     plan: ExperimentPlan, store: RowStore, processes: TaskPool, place: str, *, quiet: bool
 ) -> dict[str, Any]:
-    """Run one experiment with a progress bar, and return its results."""
     from clients.experiments.run import run_experiment as run_all
 
     with console.progress_of_rounds() as bar:

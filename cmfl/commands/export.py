@@ -16,7 +16,8 @@ from typer import Argument, Option
 from cmfl.arguments import naming
 from cmfl.auditing import AuditRequest
 from cmfl.commands import code_of, console
-from cmfl.commands.options import Commands, EvidenceOptions, HistoryOptions, ProvenanceOptions
+from cmfl.commands.groups import Commands
+from cmfl.commands.options import EvidenceOptions, HistoryOptions, ProvenanceOptions
 from cmfl.commands.options import OutFile as Out
 from cmfl.commands.verify import ClientIndex, RoundNumber
 from cmfl.recorded import make
@@ -163,10 +164,7 @@ def bundle(
 
 @export_app.command("proof")
 def proof(
-    source: EvidenceOptions,
-    round_number: RoundNumber,
-    client_index: ClientIndex,
-    out: Out,
+    source: EvidenceOptions, round_number: RoundNumber, client_index: ClientIndex, out: Out
 ) -> None:
     """Write what became of a client in a round into a file, for cmfl verify client --proof."""
     console.require_writable(out)
@@ -234,7 +232,6 @@ def table(
 def _pages(
     history: LocalHistory | RemoteDeployment, name: TableName, columns: CsvTable[Any]
 ) -> Iterator[list[Row]]:
-    """Yield the rows of each page of rounds, oldest first."""
     cursor, query = None, RoundQuery(order=Order.OLDEST)
     while True:
         if name is TableName.EVIDENCE:

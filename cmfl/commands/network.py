@@ -155,7 +155,6 @@ def round_line(ended: WatchedRound) -> str:
 
 
 def _audited(federation: LocalNetwork) -> tuple[int, dict[str, Any]]:
-    """Return the exit code and the report of an audit by another process."""
     from clients.configuration.run_configuration import rule_sources
     from clients.testnet.network import RUN
 

@@ -3,38 +3,21 @@
 A typed option is never ignored: one that only a node needs is an error without a node, so that
 no user mistakes the home's own chain for one. Variables may be set permanently: CMFL_CHAIN_ID and
 CMFL_KEYSTORE only count if a node is named, and commands that use no node ignore them.
-
-A sentence in an annotation is the help of the option. A `bool` is a flag without a --no- form. A
-group is a frozen dataclass whose fields are annotated as a command's parameters are. A command
-names it as one parameter, and `Commands` shows its fields to Typer as options of their own:
-
-    @app.command("show")
-    def show(source: HistoryOptions, last: Annotated[bool, "Only the last round."] = False) -> None:
 """
 
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import re
-from collections.abc import Callable, Iterator
-from copy import copy
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Option
 
-from cmfl.where import (
-    API_SECONDS,
-    API_TOKEN_VARIABLE,
-    HOME,
-    URL_VARIABLE,
-    RemoteService,
-    Target,
-)
+from cmfl.where import API_SECONDS, API_TOKEN_VARIABLE, HOME, URL_VARIABLE, RemoteService, Target
 from ledger.protocol import types
 from ledger.protocol.errors import ChainError, ConfigurationError
 
@@ -42,85 +25,40 @@ if TYPE_CHECKING:
     from cmfl.auditing import Witnesses
 
 
-class Commands(typer.Typer):
-    """Commands whose parameters may be groups of options."""
-
-    def __init__(self, **how: Any) -> None:
-        super().__init__(no_args_is_help=True, **how)
-
-    def command(self, name: str | None = None, **how: Any) -> Callable[..., Any]:
-        """Register a command, with the fields of its groups in place of the groups."""
-        register = super().command(name, **how)
-        return lambda command: register(_expanded(command))
-
-
-def _expanded(command: Callable[..., None]) -> Callable[..., None]:
-    hints = get_type_hints(command, include_extras=True)
-    parameters = inspect.signature(command).parameters.values()
-    groups = {p.name: hints[p.name] for p in parameters if dataclasses.is_dataclass(hints[p.name])}
-
-    @wraps(command)
-    def expanded(**values: Any) -> None:
-        for name, group in groups.items():
-            fields = [field.name for field in dataclasses.fields(group)]
-            values[name] = group(**{field: values.pop(field) for field in fields})
-        command(**values)
-
-    options = [option for p in parameters for option in _options_of(p, hints[p.name])]
-    names = [option.name for option in options]
-    if len(set(names)) < len(names):
-        raise TypeError(f"{command.__name__}: two of the options {names} have one name")
-    expanded.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
-    expanded.__annotations__ = {option.name: option.annotation for option in options}
-    return expanded
-
-
-def _options_of(parameter: inspect.Parameter, kind: Any) -> Iterator[inspect.Parameter]:
-    """Yield a command's parameter as an option, or the fields of its group as options."""
-    fields: list[tuple[str, Any, Any]] = [(parameter.name, kind, parameter.default)]
-    if dataclasses.is_dataclass(kind):
-        hints = get_type_hints(kind, include_extras=True)
-        fields = [(each.name, hints[each.name], each.default) for each in dataclasses.fields(kind)]
-    for name, annotation, default in fields:
-        yield inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if default is dataclasses.MISSING else default,
-            annotation=_with_help(name, annotation),
-        )
-
-
-def _with_help(name: str, kind: Any) -> Any:
-    """Return an annotation in which a sentence has become the help of an option or argument."""
-    plain, *about = get_args(kind) if get_origin(kind) is Annotated else (kind,)
-    sentences = [each for each in about if isinstance(each, str)]
-    if not sentences:
-        return kind
-    flag = (f"--{name.replace('_', '-')}",) if plain is bool else ()
-    shown = next((copy(each) for each in about if not isinstance(each, str)), Option(*flag))
-    shown.help = sentences[0]
-    return Annotated[plain, shown]
-
-
 KEY_VARIABLE = "CMFL_PRIVATE_KEY"
 
-
-T = TypeVar("T")
 
 _HEAD = re.compile(types.PREFIXED_ANY_CASE)
 _RANGE = re.compile(r"([0-9]{1,9})\.\.([0-9]{1,9})")
 
 
-def for_a_node(context: typer.Context, parameter: typer.CallbackParam, value: T) -> T | None:
-    """Reject a typed option that needs a node if none is named; ignore its variable then."""
-    if context.params.get("rpc_url") is not None:
-        return value
-    if _is_typed(context, parameter):
-        raise ConfigurationError(
-            f"{parameter.opts[0]} has no effect without --rpc-url or {URL_VARIABLE}: the home's "
-            f"own chain needs none"
-        )
-    return None
+def _requires(
+    is_met: Callable[[Mapping[str, Any]], bool], why: str, *, else_none: bool = False
+) -> Callable[[typer.Context, typer.CallbackParam, Any], Any]:
+    """Return what rejects a typed option beside others that leave it without effect.
+
+    A value of the environment or a default stays then, or with `else_none` becomes None.
+    """
+
+    def check(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
+        if is_met(context.params):
+            return value
+        if _is_typed(context, parameter):
+            raise ConfigurationError(f"{parameter.opts[0]} has no effect {why}")
+        return None if else_none else value
+
+    return check
+
+
+for_a_node = _requires(
+    lambda given: given.get("rpc_url") is not None,
+    f"without --rpc-url or {URL_VARIABLE}: the home's own chain needs none",
+    else_none=True,
+)
+_of_a_home = _requires(
+    lambda given: given.get("api") is None, "with --api: nothing of a home is read then"
+)
+_for_a_service = _requires(lambda given: given.get("api") is not None, "without --api")
 
 
 def _chain_id(
@@ -129,22 +67,6 @@ def _chain_id(
     """Ignore the variable if no node is named; a typed id also applies to the home's own chain."""
     on_node = context.params.get("rpc_url") is not None
     return value if on_node or _is_typed(context, parameter) else None
-
-
-def _of_a_home(context: typer.Context, parameter: typer.CallbackParam, value: T) -> T:
-    """Reject an option of a home if a service is named."""
-    if context.params.get("api") is not None and _is_typed(context, parameter):
-        raise ConfigurationError(
-            f"{parameter.opts[0]} has no effect with --api: nothing of a home is read then"
-        )
-    return value
-
-
-def _for_a_service(context: typer.Context, parameter: typer.CallbackParam, value: T) -> T:
-    """Reject an option that needs a service if none is named."""
-    if context.params.get("api") is None and _is_typed(context, parameter):
-        raise ConfigurationError(f"{parameter.opts[0]} has no effect without --api")
-    return value
 
 
 def _is_typed(context: typer.Context, parameter: typer.CallbackParam) -> bool:

@@ -10,7 +10,8 @@ from typer import Argument, Option
 
 from cmfl.commands import console, sender
 from cmfl.commands.configuration_options import AgreedConfigurationOptions
-from cmfl.commands.options import Commands, RunToMake
+from cmfl.commands.groups import Commands
+from cmfl.commands.options import RunToMake
 from cmfl.where import RUN
 from ledger.io.home import is_written_into
 from ledger.protocol.encoding import checksum

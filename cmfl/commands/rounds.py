@@ -13,6 +13,7 @@ from typer import Argument, Option
 
 from api.schemas import FederationAnswer, OpenRound, PacedRound
 from cmfl.commands import console, options
+from cmfl.commands.groups import Commands
 from cmfl.commands.process import results
 from cmfl.where import RemoteService, deployment_at, open_history
 from ledger.history.answers_rounds import FullRound
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from api.client import RemoteDeployment
 
 
-rounds_app = options.Commands()
+rounds_app = Commands()
 
 Round = Annotated[int, Argument(min=1, max=2**32 - 1, help="Number of the round.")]
 _DIGEST = re.compile(types.EITHER_FORM_ANY_CASE)
@@ -163,7 +164,6 @@ def explain(
 
 
 def _summary(round_: FullRound) -> list[str]:
-    """Return a round in lines of a name and a value each."""
     members = round_["parts"]["committee"]
     primaries = [
         member["client"]
@@ -190,7 +190,6 @@ def _summary(round_: FullRound) -> list[str]:
 
 
 def _left_out(round_: FullRound) -> list[str]:
-    """Return the dropouts and the refused scores of a decision, with reasons."""
     if round_["record"] is None or not round_["record"]["available"]:
         return []
     parts = round_["parts"]
@@ -215,7 +214,7 @@ def _left_out(round_: FullRound) -> list[str]:
     return lines
 
 
-clients_app = options.Commands()
+clients_app = Commands()
 
 Client = Annotated[int, Argument(min=0, help="Index of the client.")]
 _COUNTS = ("sampled", "ranked", "accepted", "served", "scored", "refused", "voted", "incidents")
@@ -296,7 +295,6 @@ def rounds(
 
 
 def _cell(row: Mapping[str, Any], column: str) -> object:
-    """Return a table's value, with ranks counted from 1."""
     value = row[column]
     if column == "rank" and value is not None:
         return value + 1

@@ -106,7 +106,6 @@ def _configuration(
 
 
 def _continuing(where: Target, name: str, sender: SenderOptions) -> str:
-    """Return the command that continues a run; empty if the run has written nothing yet."""
     if not Home(where.home).run(name).configuration.exists():
         return ""
     command = resume_command(where, name, sender)
@@ -115,7 +114,6 @@ def _continuing(where: Target, name: str, sender: SenderOptions) -> str:
 
 
 def _report(where: Target, played: PlayedRun, task: str | None, *, as_json: bool) -> None:
-    """Print the result of a run, where its files are, and the commands that go on."""
     from clients.models.model import perplexity
 
     name, last = played.name, played.rows[-1] if played.rows else None
@@ -231,7 +229,6 @@ def settings(
 
 
 def _print(row: dict[str, Any]) -> None:
-    """Print an entry as a block: name, allowed values, description."""
     if "may_be" in row:
         default = row["default"]
         shown = f"default {str(default).lower() if isinstance(default, bool) else default}"
@@ -304,7 +301,6 @@ def track(
 
 
 def _section(paths: RunPaths, settings: tuple[str, ...]) -> TrackSection:
-    """Return the trackers of a run's file, with settings over them."""
     from clients.configuration.parsing import tracked_by
 
     recorded = parse_toml(read_text(paths.configuration, MAX_TOML_BYTES)).get("track", {})

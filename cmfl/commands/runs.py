@@ -19,6 +19,7 @@ from typer import Argument
 
 from api.schemas import DeploymentSummary
 from cmfl.commands import FAILED, WRONG, console, options
+from cmfl.commands.groups import Commands
 from cmfl.recorded import names_in
 from cmfl.where import HOME, RemoteService, Target, chain_at, require_no_node
 from ledger.chain.contract.ledger import (
@@ -174,6 +175,15 @@ class ServiceRuns:
         deployment, series = self._deployment(name), self._series(name)
         details = self._service.deployment(self._chain, deployment["address"]).details()
         claimed, numbers = series["claimed"], series["round"]
+        attackers = None
+        # The share is unknown if some round is.
+        if claimed is not None and not _is_sparse(series):
+            pairs = zip(series["accepted"], claimed["malicious_accepted"], strict=True)
+            counts = [
+                (accepted or 0, malicious) for accepted, malicious in pairs if malicious is not None
+            ]
+            total = sum(accepted for accepted, _ in counts)
+            attackers = sum(malicious for _, malicious in counts) / total if total else None
         return summary(
             name,
             ledger="chain",
@@ -181,7 +191,7 @@ class ServiceRuns:
             of=deployment["rounds"],
             accuracy=None if claimed is None else last_known(claimed["accuracy"]),
             floor=None if claimed is None else last_known(claimed["floor"]),
-            accepted_attackers=_accepted_attackers(series),
+            accepted_attackers=attackers,
             head=details["state"]["head"],
         )
 
@@ -243,22 +253,8 @@ def _is_sparse(series: SeriesAnswer) -> bool:
     return bool(numbers) and len(numbers) < numbers[-1]
 
 
-def _accepted_attackers(series: SeriesAnswer) -> float | None:
-    """Return the attackers' share of the accepted updates; None if some round is unknown."""
-    if series["claimed"] is None or _is_sparse(series):
-        return None
-    pairs = zip(series["accepted"], series["claimed"]["malicious_accepted"], strict=True)
-    counts = [(accepted or 0, malicious) for accepted, malicious in pairs if malicious is not None]
-    total = sum(accepted for accepted, _ in counts)
-    return sum(malicious for _, malicious in counts) / total if total else None
+runs_app = Commands()
 
-
-runs_app = options.Commands()
-
-CLAIMED = (
-    "Accuracy and accepted attackers are the runs' own claims: claimed, not proven. "
-    "cmfl audit proves the decisions."
-)
 NOT_SERVED = (
     "The heads are claims of the service, too. It knows no run on the memory ledger, and no digest "
     "of a run's own settings file."
@@ -305,7 +301,7 @@ def show(name: Name, place: PlaceOptions, json: console.AsJson = False) -> None:
     The head that its files claim is compared with the chain; a difference is reported with a
     warning and exit code 1. The claims of a service are not compared.
     """
-    from cmfl.commands.audit import HeadComparison, HeadOutcome, compare_head, head_message
+    from cmfl.commands.audit import HeadComparison, compare_head, head_message
 
     target = place.target(name)
     is_remote, paths = target.remote is not None, Home(target.home).run(name)
@@ -313,7 +309,7 @@ def show(name: Name, place: PlaceOptions, json: console.AsJson = False) -> None:
         row, settings = runs.row(name), runs.settings(name)
         if is_remote:
             asked = {"round": row["rounds"], "claimed": row["head"]}
-            comparison = HeadComparison(HeadOutcome.NOT_ASKED, **asked)
+            comparison = HeadComparison("not_asked", **asked)
         else:
             comparison = compare_head(target, claimed_run(paths))
         stop = None if is_remote else claimed_stop(paths)
@@ -346,13 +342,15 @@ def _print_list(runs: HomeRuns | ServiceRuns, rows: list[RunSummary]) -> None:
         of = "" if None in {row["rounds"], row["of"]} else f"/{row['of']}"
         rounds = row | {"rounds": f"{_shown(row['rounds'])}{of}"}
         shown.append([_shown(rounds[column]) for column in columns])
-    console.print_table(
-        f"runs of {runs.place}", [each.replace("_", " ") for each in columns], shown
-    )
+    titles = [column.replace("_", " ") for column in columns]
+    console.print_table(f"runs of {runs.place}", titles, shown)
     for row in filter(_is_below, rows):
         console.print_line(_verdict(runs, row), bold=True)
     console.print_lines(row["unread"] for row in rows if row["unread"] is not None)
-    console.print_prose(CLAIMED)
+    console.print_prose(
+        "Accuracy and accepted attackers are the runs' own claims: claimed, not proven. "
+        "cmfl audit proves the decisions."
+    )
     if isinstance(runs, ServiceRuns):
         console.print_prose(NOT_SERVED)
         readable = [row["run"] for row in rows if row["ledger"] is not None]
@@ -360,7 +358,6 @@ def _print_list(runs: HomeRuns | ServiceRuns, rows: list[RunSummary]) -> None:
 
 
 def _verdict(runs: HomeRuns | ServiceRuns, row: RunSummary) -> str:
-    """Return in words how far the last accuracy can be trusted."""
     if unknown := runs.unknown(row["run"]):
         return unknown
     if row["accuracy"] is None:

@@ -16,8 +16,9 @@ from api.settings import Settings
 from api.store.permissions import MAX_AUDITORS, StoreSettings
 from cmfl.commands import INCOMPLETE, options
 from cmfl.commands.console import AsJson, print_json, print_line, print_result, print_table
+from cmfl.commands.groups import Commands
 from cmfl.commands.process import until_interrupted
-from cmfl.where import HOME, Target
+from cmfl.where import HOME
 from ledger.actors.retention import (
     PayloadRemover,
     blobs_named_by_run,
@@ -202,7 +203,7 @@ def is_port_taken(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-blobs_app = options.Commands()
+blobs_app = Commands()
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +333,12 @@ def prune(
         if not dry_run:
             for digest in present:
                 store.remove(digest)
-            folder = _own_folder(target)
+            # Mail is removed where it is on this machine alone.
+            folder: Path | None = target.blobs().folder
+            if target.blobs_at is not None:
+                location, *others = parse_locations("blobs", target.blobs_at)
+                is_folder = not others and location.kind is LocationKind.FOLDER
+                folder = Path(location.text) if is_folder else None
             if folder is not None:
                 remove_mail(folder, ledger.domain(), final.state().round - keep_rounds)
     payloads, gone = [digest.hex() for digest in present], len(removable) - len(present)
@@ -346,8 +352,7 @@ def prune(
 
 @blobs_app.command("copy")
 def copy(
-    source: RunBlobsOptions,
-    to: Annotated[str, "Folder or URL of the other location."],
+    source: RunBlobsOptions, to: Annotated[str, "Folder or URL of the other location."]
 ) -> None:
     """Copy all blobs of a run to another location, so that workers can start there.
 
@@ -415,12 +420,3 @@ def serve_blobs(
             lambda url: print_line(f"{url} {keeps}"),
             pinned,
         )
-
-
-def _own_folder(target: Target) -> Path | None:
-    """Return the folder of blobs and mail; None if it is not on this machine alone."""
-    if target.blobs_at is None:
-        return target.blobs().folder
-    location, *others = parse_locations("blobs", target.blobs_at)
-    is_folder = not others and location.kind is LocationKind.FOLDER
-    return Path(location.text) if is_folder else None

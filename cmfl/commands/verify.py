@@ -13,6 +13,7 @@ from clients.datasets.own_samples import salt_of
 from cmfl.arguments import naming
 from cmfl.auditing import AuditRequest, trusted_by
 from cmfl.commands import WRONG, InterruptedCommand, code_of, console, options
+from cmfl.commands.groups import Commands
 from cmfl.commands.options import WitnessOptions
 from cmfl.commands.sender import keystore_key, private_keys
 from cmfl.recorded import read
@@ -150,7 +151,6 @@ def verify_training(
 def _end_of_training(
     result: TrainingReplay, report: Path | None, *, json: bool, is_signed: bool
 ) -> None:
-    """Print the result, write its report, and end with the verdict's code."""
     from json import dumps
 
     lines = [*result.lines(is_verbose=console.chosen() is console.Verbosity.VERBOSE)]
@@ -169,7 +169,7 @@ def _end_of_training(
     raise typer.Exit(code_of(result.verdict.name.lower()) or written)
 
 
-verify_app = options.Commands()
+verify_app = Commands()
 
 RoundNumber = Annotated[int, Option("--round", min=1, max=2**32 - 1, help="Number of the round.")]
 ClientIndex = Annotated[int, Option("--client", min=0, max=2**32 - 1, help="Index of the client.")]
@@ -326,7 +326,6 @@ def _end(
     *,
     json: bool,
 ) -> NoReturn:
-    """Print a result, and end with the code of its outcome."""
     if json:
         console.print_json(result.as_dict())
     else:

@@ -173,7 +173,6 @@ def _logged(style: str) -> Iterator[None]:
 
 
 def _print_status(own: WorkerFolder, *, json: bool) -> None:
-    """Print the status that a worker wrote last, and whether it runs."""
     status, is_running = status_of(own)
     was_killed = not is_running and status.get("stand") != WorkerState.ENDED
     if json:
