@@ -10,9 +10,8 @@ import html
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from cmfl.arguments import LIST, PATH, checked, digest_of_head, naming, reference, require
 from cmfl.display import Table, tracking
@@ -46,26 +45,16 @@ from ledger.transparency.policy import (
 from ledger.transparency.tree import run_suffix
 
 
-class StopOutcome(StrEnum):
-    """Result of the comparison of rule, rows and chain."""
-
-    STOPPED = "stopped"
-    """By its rows the rule ended the run, where the chain ends."""
-    ALL_ROUNDS = "all rounds"
-    """The run has ended with its last round."""
-    NOT_MET = "not met"
-    """By its rows the rule has not ended the run: it goes on, or was cut off."""
-    PASSED_OVER = "passed over"
-    """By its rows the rule ended the run, and the chain has later rounds."""
-    UNKNOWN = "unknown"
-    """There are no rows here, or they are not of this chain."""
-
-
 @dataclass(frozen=True, slots=True)
 class StopCheck:
-    """What is known of a run's early stop."""
+    """What is known of a run's early stop, by the rows of its own files.
 
-    outcome: StopOutcome
+    By a rule that has `stopped` the run, the chain ends there; one that was `passed over` has later
+    rounds. One that is `not met` has not ended the run, which goes on or was cut off. Without rows,
+    or with rows of another chain, it is `unknown`.
+    """
+
+    outcome: Literal["stopped", "all rounds", "not met", "passed over", "unknown"]
     sentence: str
 
 
@@ -86,16 +75,15 @@ def check_stop(target: Target) -> StopCheck | None:
     is_known = bool(rows) and all(row.head in heads for row in rows)
     stop = stop_after(rule, rows).stop if is_known else None
     if ended == planned and (stop is None or stop.round == ended):
-        return StopCheck(StopOutcome.ALL_ROUNDS, f"all {planned} rounds have ended")
+        return StopCheck("all rounds", f"all {planned} rounds have ended")
+    here = f"{ended} of {planned} rounds have ended"
     if not is_known:
         why = "the measured values are not here" if not rows else "the rows are not of this chain"
-        outcome, reason = StopOutcome.UNKNOWN, f"whether by {SECTION} is unknown: {why}"
-    elif stop is None:
-        outcome, reason = StopOutcome.NOT_MET, f"by its own files {SECTION} has not ended the run"
-    else:
-        outcome = StopOutcome.STOPPED if stop.round == ended else StopOutcome.PASSED_OVER
-        reason = f"by its own files, {stop.sentence}"
-    return StopCheck(outcome, f"{ended} of {planned} rounds have ended; {reason}")
+        return StopCheck("unknown", f"{here}; whether by {SECTION} is unknown: {why}")
+    if stop is None:
+        return StopCheck("not met", f"{here}; by its own files {SECTION} has not ended the run")
+    outcome: Literal["stopped", "passed over"] = "stopped" if stop.round == ended else "passed over"
+    return StopCheck(outcome, f"{here}; by its own files, {stop.sentence}")
 
 
 MAX_AGE_HOURS = 1_000_000  # of a cosignature that counts
@@ -130,10 +118,7 @@ class Witnesses:
 def witnesses_of(
     policy: Path | None, places: Sequence[str], max_age_hours: float | None
 ) -> Witnesses | None:
-    """Return whom to ask by a policy; None if there is none.
-
-    `max_age_hours` is of a cosignature that counts.
-    """
+    """Return whom to ask by a policy, if there is one; older cosignatures do not count."""
     # NaN is neither below nor above a bound, and would let any cosignature count.
     if max_age_hours is not None and not 0 <= max_age_hours <= MAX_AGE_HOURS:
         raise ConfigurationError(

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from clients.runs.metrics import RoundMetrics
 
 
-_log = logging.getLogger("flwr")
-"""Flower shows no other logger's lines."""
+_log = logging.getLogger("flwr")  # Flower shows no other logger's lines
 
 
 @naming_extras()

@@ -87,10 +87,6 @@ def read(path: Path) -> Proof:
         return Proof(read_file(path, MAX_PROOF_BYTES))
 
 
-MOST_ROUNDS = 1 << 20
-"""That are read of a chain or a service, whatever it says of their number."""
-
-
 class Explanation(tuple[str, ...]):
     """Sentences about a round; printed, and shown in a notebook, one below the other."""
 
@@ -194,9 +190,6 @@ class Round:
 
 COLUMNS = tuple(each.name for each in fields(Round) if not each.name.startswith("_"))
 """The columns of a table of rounds."""
-
-
-_RECORDED = {"round", "status", "ranked", "accepted", "views"}
 
 
 class Rounds:
@@ -415,7 +408,8 @@ def read_snapshot(target: Target, name: str) -> Snapshot:
 
 
 def _round(claims: dict[str, Any], number: int, status: str, views: Any, **known: Any) -> Round:
-    claimed = {name: claims.get(name) for name in COLUMNS if name not in _RECORDED}
+    recorded = {"round", "status", "views", *known}
+    claimed = {name: claims.get(name) for name in COLUMNS if name not in recorded}
     slower = None if views is None else max(views) + 1
     return Round(round=number, status=status, views=slower, **known, **claimed)
 
@@ -426,7 +420,7 @@ def _of_history(
     """Return a run of a chain or a service, with what the run's files claim of each round."""
     query = RoundQuery("rounds", Order.OLDEST)
     with open_history(target) as history:
-        entries = history.rounds(query, min(total, MOST_ROUNDS), None)["rounds"]
+        entries = history.rounds(query, min(total, 1 << 20), None)["rounds"]
     rounds = tuple(
         _round(
             *(claims.get(entry["round"], {}), entry["round"], str(entry["status"])),
@@ -487,8 +481,9 @@ def open(  # noqa: A001 - read as cmfl.open
         ConfigurationError: there is no such home or run, or several are meant.
         ChainError: the node is unreachable, or has another chain id.
     """
+    others = address, chain_id, blobs
     if rpc_url is None:
-        if home is None or address is not None or chain_id is not None or blobs is not None:
+        if home is None or others != (None, None, None):
             raise ConfigurationError("name a home, or rpc_url=, address= and blobs= together")
         target = target_of(Path(home), name)
         return Run(target, target.run or "")

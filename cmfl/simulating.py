@@ -432,12 +432,9 @@ def _tables() -> tuple[str, ...]:
     )
 
 
-USUAL_RATE = 0.3
-"""Share of the clients that attack, where an attack is given without a share."""
-
+USUAL_RATE = 0.3  # share of the clients that attack, where an attack is given without a share
 PRESET_RULE = "a preset's name, the path of a TOML file, or a dict of settings"
-DATA = "data"
-"""Folders of a home with the code and the data that were given as objects."""
+DATA = "data"  # folders of a home with the code and the data that were given as objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -467,10 +464,7 @@ def put_parts(values: dict[str, Any], parts: Parts, folder: Path) -> None:
 
 
 def preset_text(name: str, preset: object, folder: Path) -> str:
-    """Return the text that an experiment has for a preset: a name, or the path of a TOML file.
-
-    The preset is a name, a path that ends in .toml, or a dict of all settings.
-    """
+    """Return an experiment's text for a preset, a name, a .toml path, or a dict of settings."""
     from clients.configuration.loading import checked
     from clients.configuration.parsing import TOML
 

@@ -50,13 +50,10 @@ _ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
 }
-_LONGEST_WARNING = 200
 _EVENTS = "events.out.tfevents"
-_MOST_IN_A_NAME = 100
 _MOST_VALUES = 1000
 _MOST_NAMED = 100
-_LONGEST = 6000
-"""MLflow's bounds: metrics and parameters in a call, and characters of a parameter."""
+_LONGEST = 6000  # MLflow's bounds: metrics and parameters in a call, and characters of a parameter
 _SQLITE = "sqlite:///"
 _BUSY_SECONDS = 5.0
 _NOT_IN_NAMES = re.compile(r"[^\w./ -]")
@@ -206,7 +203,7 @@ class TrackingSession:
             self._used.pop(name, None)
             self._sinks.pop(name, None)
             first = next(iter(str(error).splitlines()), "")
-            reason = missing_extra(error) or f"{type(error).__name__}: {first}"[:_LONGEST_WARNING]
+            reason = missing_extra(error) or f"{type(error).__name__}: {first}"[:200]
             self.warnings.append(f"track.{name}: {reason}; it gets nothing more")
             self._warn(f"warning: {self.warnings[-1]}")
 
@@ -354,7 +351,7 @@ class WandbSink:
     def close(self, tags: Mapping[str, str], model: Path | None) -> str:
         self._run.summary.update(dict(tags))
         if model is not None:
-            name = f"model-{self._run.name}"[:_MOST_IN_A_NAME]
+            name = f"model-{self._run.name}"[:100]
             artifact = self._wandb.Artifact(name, type="model", metadata=dict(tags))
             artifact.add_file(str(model))
             self._run.log_artifact(artifact)

@@ -471,10 +471,7 @@ def require_no_node(target: Target) -> None:
 def download_proof(
     target: Target, round_number: int, client: ClientId, *, whole: bool
 ) -> tuple[bytes, ClientProof]:
-    """Return the proof of a client's part in a round, as bytes and parsed.
-
-    A head alone suffices to check a `whole` one.
-    """
+    """Return the proof of a client's part; a head alone suffices to check a `whole` one."""
     from ledger.audit.proofs.documents import read_proof
 
     with open_deployment(target, is_alone=False) as deployment:
@@ -489,10 +486,7 @@ def download_proof(
 def download_bundle(
     target: Target, round_number: int, *, whole: bool
 ) -> Iterator[tuple[Path, RoundBundle, BundleFile]]:
-    """Download a round's bundle into a temporary file, which the caller may move away.
-
-    A head alone suffices to check a `whole` one.
-    """
+    """Download a round's bundle to a temporary file; a head suffices to check a `whole` one."""
     from ledger.audit.proofs.container import open_bundle
     from ledger.audit.proofs.documents import read_manifest
 

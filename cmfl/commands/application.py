@@ -111,10 +111,7 @@ def _listed() -> Iterator[tuple[str, str, str, str]]:
 
 
 def application(only: str | None = None, *, is_listed: bool = False) -> typer.Typer:
-    """Return the application with all commands, or with one of them, whose module is imported.
-
-    With `is_listed` the commands are only listed, and no module is imported.
-    """
+    """Return the application with all commands, one of them, or all as a list without modules."""
     made = Commands(
         name="cmfl",
         cls=PanelledGroup,
@@ -128,7 +125,8 @@ def application(only: str | None = None, *, is_listed: bool = False) -> typer.Ty
         if only not in {None, name}:
             continue
         if is_listed:
-            made.command(name, help=text, rich_help_panel=panel)(lambda: None)
+            how = {"help": text, "rich_help_panel": panel}
+            typer.Typer.command(made, name, **how)(lambda: None)  # type: ignore[arg-type]
             continue
         commands = import_module(f"cmfl.commands.{module}")
         if hasattr(commands, f"{name}_app"):
@@ -188,10 +186,7 @@ def command_for(first: str = "") -> Callable[..., int | None]:
     """
     is_named = any(first == name for _, name, _, _ in _listed())
     is_listed = not is_named and "_CMFL_COMPLETE" not in os.environ
-    made = application(first if is_named else None, is_listed=is_listed)
-    command = typer.main.get_command(made)
-    console.add_to_all(command)
-    return command
+    return typer.main.get_command(application(first if is_named else None, is_listed=is_listed))
 
 
 def _run_command(behaviour: WorkerBehaviour | None) -> int:

@@ -162,12 +162,8 @@ def audited_with_progress(where: Target, request: AuditRequest) -> AuditReport:
         return audit_target(where, request, show)
 
 
-WIDEST = 100
-"""Clients of a grid; with more only the numbers of each round are shown."""
-
-MOST_NAMED = 20
-"""Auditors that are named: anybody can make keys without end."""
-
+WIDEST = 100  # clients of a grid; with more only the numbers of each round are shown
+MOST_NAMED = 20  # auditors that are named: anybody can make keys without end
 MARKS = {"same": "s", "other": "X", "disputed": "?", "none": "."}
 
 

@@ -51,10 +51,7 @@ class ConfigurationOptions:
         return tuple(self.setting or ())
 
     def load(self, *, deploys: bool = False) -> Configuration:
-        """Return the configuration of a run whose clients have simulated keys.
-
-        `deploys` takes a block's hash as the beacon, unless a setting names one.
-        """
+        """Return the configuration of simulated clients; `deploys` takes a block's beacon."""
         from clients.configuration.loading import checked
         from clients.configuration.parsing import plain_values, set_block_beacon
 
@@ -64,10 +61,7 @@ class ConfigurationOptions:
         return checked(values)
 
     def load_shared(self, *more: str, allow_predictable: bool) -> Configuration:
-        """Return the configuration, with more settings, of a run whose owners have their own keys.
-
-        `allow_predictable` accepts seeds that can be chosen.
-        """
+        """Return the configuration of owners with keys, who may allow predictable seeds."""
         from clients.configuration.loading import shared_configuration
 
         settings = (*self.settings, *more)

@@ -29,7 +29,7 @@ from typer import Option
 
 from cmfl.arguments import naming
 from cmfl.commands import WRONG
-from cmfl.commands.process import others_on_standard_error, results
+from cmfl.commands.process import results
 from ledger.io.home import Home, is_standard_output, is_written_into, write_named
 from ledger.protocol.errors import ConfigurationError
 
@@ -73,47 +73,19 @@ def _choose(parameter: typer.CallbackParam, value: bool) -> bool:
     return value
 
 
-def _options(
-    verbose: Annotated[
+VERBOSITY = {
+    "verbose": Annotated[
         bool,
-        Option(
-            *("-v", "--verbose"),
-            help="Also say what is logged, and where a fault of ours arose.",
-            callback=_choose,
-            expose_value=False,
-        ),
-    ] = False,
-    quiet: Annotated[
+        "Also say what is logged, and where a fault of ours arose.",
+        Option("-v", "--verbose", callback=_choose),
+    ],
+    "quiet": Annotated[
         bool,
-        Option(
-            *("-q", "--quiet"),
-            help="Say nothing of progress, nor what is only worth knowing.",
-            callback=_choose,
-            expose_value=False,
-        ),
-    ] = False,
-) -> None:
-    """Define the parameters that `add_to_all` copies; never called."""
-
-
-def add_to_all(command: object) -> None:
-    """Add the options of this module to every command of a click command tree.
-
-    While a command runs, standard output has its results alone.
-    """
-    application = typer.Typer(add_completion=False)
-    application.command()(_options)
-    options = typer.main.get_command(application).params
-    remaining = [command]
-    while remaining:
-        command_ = remaining.pop()
-        children = getattr(command_, "commands", None)
-        if children is None:
-            command_.params += options  # type: ignore[attr-defined]
-            call = command_.callback  # type: ignore[attr-defined]
-            command_.callback = others_on_standard_error()(call)  # type: ignore[attr-defined]
-        else:
-            remaining += children.values()
+        "Say nothing of progress, nor what is only worth knowing.",
+        Option("-q", "--quiet", callback=_choose),
+    ],
+}
+"""Options of every command, which `chosen` returns."""
 
 
 def _only_one(context: typer.Context, value: bool) -> bool:
@@ -127,7 +99,6 @@ AsCsv = Annotated[
     bool, Option("--csv", help="Print the same rows as CSV for programs.", callback=_only_one)
 ]
 
-_WIDEST = 10_000
 _LONGEST = 2_000
 _ASCII = str.maketrans({"…": "...", "±": "+/-", "×": "x", "−": "-", "≥": ">=", "≤": "<=", "Δ": "D"})
 """Replacements of our own characters for ASCII terminals."""
@@ -314,10 +285,7 @@ def print_cursor(cursor: str | None) -> None:
 
 
 def command_line(*words: object, **options: object) -> str:
-    """Return a command of this program for a shell; an option of None or False is left out.
-
-    A list repeats its option.
-    """
+    """Return a command for a shell; None or False leaves an option out, and a list repeats it."""
     program = ["cmfl"] if shutil.which("cmfl") else [sys.argv[0]]
     if program[0].endswith("__main__.py"):  # as `python -m cmfl` names it
         program = [sys.executable, "-m", "cmfl"]
@@ -389,7 +357,7 @@ def _console() -> Console:
 
     width, height = shutil.get_terminal_size()
     if not results().isatty():
-        width = _WIDEST
+        width = 10_000
     # Both, or rich ignores them on a dumb terminal.
     return Console(file=results(), highlight=False, soft_wrap=True, width=width, height=height)
 

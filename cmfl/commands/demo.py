@@ -142,8 +142,7 @@ def play_seed(job: tuple[Path, int, int], report: Callable[[tuple[str, str]], No
 
 SHOWN_RUN = "I-attacked-seed0"
 RESULT_COLUMNS = ("clean", "attacked", "accepted attackers")
-MOST_PORTS = 100
-"""How many are looked at for one on which nobody listens."""
+MOST_PORTS = 100  # how many are looked at for one on which nobody listens
 
 
 def demo(

@@ -113,10 +113,7 @@ def dry_run(
     owners: Owners | None,
     sender: SenderOptions,
 ) -> DryRun:
-    """Return the transactions and the cost of a run's deployment.
-
-    Without `owners`, clients with keys of their own, the clients are simulated.
-    """
+    """Return the transactions and the cost of a run's deployment; no owners if it is simulated."""
     from clients.runs.population import populate, run_document, with_training_path
 
     population = populate(configuration, owners)
@@ -156,10 +153,7 @@ def rehearsed(document: RunDocument) -> list[PlannedTransaction]:
 
 
 def _deployed(where: Target, name: str, document: RunDocument) -> tuple[str | None, int]:
-    """Return the run's contract and how many clients it has; (None, 0) before its creation.
-
-    The contract of an interrupted attempt has no manifest.
-    """
+    """Return the run's contract, also one without manifest, and how many clients it has."""
     paths, deployment = Home(where.home).run(name), deployment_for(document)[0]
     if paths.manifest.exists():
         manifest, config = read_run_manifest(paths), f"0x{deployment.config.hex()}"

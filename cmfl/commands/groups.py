@@ -20,6 +20,9 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import typer
 from typer import Option
 
+from cmfl.commands.console import VERBOSITY
+from cmfl.commands.process import others_on_standard_error
+
 
 class Commands(typer.Typer):
     """Commands whose parameters may be groups of options."""
@@ -34,37 +37,49 @@ class Commands(typer.Typer):
 
 
 def _expanded(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with options only, and with -v and -q.
+
+    While it runs, standard output has its results alone.
+    """
     hints = get_type_hints(command, include_extras=True)
     parameters = inspect.signature(command).parameters.values()
     groups = {p.name: hints[p.name] for p in parameters if dataclasses.is_dataclass(hints[p.name])}
 
     @wraps(command)
+    @others_on_standard_error()
     def expanded(**values: Any) -> None:
         for name, group in groups.items():
             fields = [field.name for field in dataclasses.fields(group)]
             values[name] = group(**{field: values.pop(field) for field in fields})
-        command(**values)
+        command(**{name: value for name, value in values.items() if name not in VERBOSITY})
 
-    options = [option for p in parameters for option in _options_of(p, hints[p.name])]
+    options = [
+        option
+        for p in parameters
+        for option in _options_of(p.name, hints[p.name], default=p.default)
+    ]
     names = [option.name for option in options]
     if len(set(names)) < len(names):
         raise TypeError(f"{command.__name__}: two of the options {names} have one name")
+    for name, kind in VERBOSITY.items():
+        options += _options_of(name, kind, default=False)
     expanded.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     expanded.__annotations__ = {option.name: option.annotation for option in options}
     return expanded
 
 
-def _options_of(parameter: inspect.Parameter, kind: Any) -> Iterator[inspect.Parameter]:
-    fields: list[tuple[str, Any, Any]] = [(parameter.name, kind, parameter.default)]
+def _options_of(name: str, kind: Any, *, default: Any) -> Iterator[inspect.Parameter]:
+    """Yield a command's parameter as an option, or the fields of its group as options."""
+    options = [(name, kind, default)]
     if dataclasses.is_dataclass(kind):
         hints = get_type_hints(kind, include_extras=True)
-        fields = [(each.name, hints[each.name], each.default) for each in dataclasses.fields(kind)]
-    for name, annotation, default in fields:
+        options = [(each.name, hints[each.name], each.default) for each in dataclasses.fields(kind)]
+    for option, annotation, value in options:
         yield inspect.Parameter(
-            name,
+            option,
             inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if default is dataclasses.MISSING else default,
-            annotation=_with_help(name, annotation),
+            default=inspect.Parameter.empty if value is dataclasses.MISSING else value,
+            annotation=_with_help(option, annotation),
         )
 
 

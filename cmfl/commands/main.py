@@ -23,10 +23,7 @@ _IMPORTING = "<frozen importlib._bootstrap>"
 
 
 def run(behaviour: WorkerBehaviour | None = None) -> NoReturn:
-    """Run the command line and end the process with its exit code.
-
-    `behaviour` is of the clients of `cmfl worker`; None for honest ones.
-    """
+    """Run the command line and exit; `behaviour` is of the clients of `cmfl worker`, or honest."""
     if os.name == "nt":  # file locks, resource limits and signals are POSIX's
         _end(WRONG, "runs on Linux and macOS, not on Windows: use the Windows Subsystem for Linux")
     try:

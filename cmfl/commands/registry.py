@@ -217,7 +217,12 @@ def new(
         raise ConfigurationError(
             f"--keystore {path}: there is a file already, and a key is never overwritten"
         )
-    password = sender.new_password(password_file)
+    if password_file is not None:
+        password = sender.read_text(password_file).rstrip("\r\n")
+    elif (password := sender.asked_password()) != sender.asked_password("The same again"):
+        raise ConfigurationError("the two passwords differ; no keystore was made")
+    if not password:
+        raise ConfigurationError("an empty password protects nothing; no keystore was made")
     key = (secrets.randbelow(GROUP_ORDER - 1) + 1).to_bytes(32)
     write_keystore(path, key, password)
     _print_address(checksum(KeySigner(key).address), path, json=json)

@@ -290,25 +290,17 @@ def rounds(
         console.print_response(page)
         return
     rows: Sequence[Mapping[str, Any]] = page["rounds"]
-    shown = [[_cell(row, column) for column in _ROUND] for row in rows]
+    shown = []
+    for row in rows:
+        rank = None if row["rank"] is None else row["rank"] + 1  # counted from 1
+        cells = [{**row, "rank": rank}[column] for column in _ROUND]
+        shown.append([", ".join(each) if isinstance(each, list) else each for each in cells])
     console.print_page(page, f"rounds of client {client}", _ROUND, shown)
 
 
-def _cell(row: Mapping[str, Any], column: str) -> object:
-    value = row[column]
-    if column == "rank" and value is not None:
-        return value + 1
-    return ", ".join(value) if isinstance(value, list) else value
-
-
-AWAY_SECONDS = 60.0
-"""Without an answer for this time, the service counts as gone."""
-
-STILL_SECONDS = 60.0
-"""Without a block for this time, the chain counts as stalled."""
-
-MOST_NAMED = 12
-"""Late clients named in one line."""
+AWAY_SECONDS = 60.0  # without an answer for this time, the service counts as gone
+STILL_SECONDS = 60.0  # without a block for this time, the chain counts as stalled
+MOST_NAMED = 12  # late clients named in one line
 
 
 def watch(

@@ -46,10 +46,7 @@ _USUAL = {
 
 
 def print_next(introduction: str, command: str, descriptions: dict[str, str] | None = None) -> None:
-    """Print a shell command, and what to put into its variables that are not set here.
-
-    `descriptions` are of variables that differ from the usual ones.
-    """
+    """Print a shell command, and what to put into its variables; descriptions are unusual ones."""
     print_lines([f"{introduction}: {command}", *missing_variables(command, descriptions)])
 
 
@@ -212,10 +209,7 @@ class CappedSenderOptions(SenderOptions):
 
 
 def private_keys(keystores: Sequence[Path], password_file: Path | None) -> list[bytes]:
-    """Return the private keys in keystores, or the one in the environment if there are none.
-
-    Without a password file each password is asked for.
-    """
+    """Return the keys in keystores, or the environment's; a missing password is asked for."""
     if not keystores:
         return [environment_key()]
     return [keystore_key(keystore, password_file) for keystore in keystores]
@@ -237,9 +231,9 @@ def keystore_key(keystore: Path, password_file: Path | None) -> bytes:
 
     content = read_keystore(keystore)
     if password_file is None:
-        password, source = _asked_password(), "typed"
+        password, source = asked_password(), "typed"
     else:
-        password, source = _read(password_file).rstrip("\r\n"), f"in {password_file}"
+        password, source = read_text(password_file).rstrip("\r\n"), f"in {password_file}"
     try:
         return bytes(Account.decrypt(content, password))
     except (  # of a keystore that was written by hand
@@ -256,23 +250,10 @@ def keystore_key(keystore: Path, password_file: Path | None) -> bytes:
         raise ConfigurationError(f"--keystore {keystore}: no keystore: {error}") from error
 
 
-def new_password(password_file: Path | None) -> str:
-    """Return the password of a new keystore, typed twice unless it is in a file."""
-    if password_file is None:
-        password = _asked_password()
-        if _asked_password("The same again") != password:
-            raise ConfigurationError("the two passwords differ; no keystore was made")
-    else:
-        password = _read(password_file).rstrip("\r\n")
-    if not password:
-        raise ConfigurationError("an empty password protects nothing; no keystore was made")
-    return password
-
-
 def read_keystore(path: Path) -> dict[str, Any]:
     """Return the JSON of a keystore."""
     try:
-        content = parse_json(_read(path))
+        content = parse_json(read_text(path))
     except ValueError as error:
         raise ConfigurationError(f"--keystore {path}: not JSON: {error}") from error
     if not isinstance(content, dict) or not isinstance(
@@ -296,7 +277,8 @@ def environment_address() -> str | None:
     return checksum(KeySigner(environment_key()).address) if is_set else None
 
 
-def _asked_password(question: str = "Password of the keystore") -> str:
+def asked_password(question: str = "Password of the keystore") -> str:
+    """Return a password that is typed at a terminal, unseen."""
     fault = "the keystore's password is asked for at a terminal; give --password-file"
     if not _has_terminal():
         raise ConfigurationError(fault)
@@ -334,9 +316,12 @@ def environment_key() -> bytes:
     return key
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Return the text of a keystore or password; not only of a regular file.
+
+    A password may come through a pipe, as from `<(pass show key)`.
+    """
     try:
-        # Not only regular files: a password may come through a pipe, as from `<(pass show key)`.
         with path.open("rb") as file:
             data = file.read(MAX_KEYSTORE_BYTES + 1)
         if len(data) > MAX_KEYSTORE_BYTES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -243,7 +243,7 @@ def round_(
             trusted = trusted_by(None, round_number, head)
             trusted = trusted or read_trusted_contract(ledger, round_number)
         result = verify_bundle(made, where.published(), trusted, rules=own)
-    _end_of_round(result, json=json)
+    _end(result, _lines_of(result), json=json)
 
 
 @verify_app.command("bundle")
@@ -265,7 +265,7 @@ def bundle(
         manifest = read_manifest(parts.manifest, parts)
         trusted = _trusted(where, manifest.round, head)
         result = verify_bundle(manifest, parts, trusted, rules=tuple(rules or ()))
-    _end_of_round(result, json=json)
+    _end(result, _lines_of(result), json=json)
 
 
 @verify_app.command("attestation")
@@ -311,13 +311,12 @@ def attestation(
 verify_app.command("training")(verify_training)
 
 
-def _end_of_round(result: RoundVerification, *, json: bool) -> NoReturn:
-    steps: list[Step] = [*result.steps, *result.audit]
-    lines = [line for step in steps for line in step.lines()]
-    lines += map(finding_line, result.findings)
-    lines += [f"note: {caveat.sentence}" for caveat in result.caveats]
-    lines += [f"not checked: {one.field} ({one.reason})" for one in result.unchecked]
-    _end(result, lines, json=json)
+def _lines_of(result: RoundVerification) -> Iterator[str]:
+    steps: tuple[Step, ...] = (*result.steps, *result.audit)
+    yield from (line for step in steps for line in step.lines())
+    yield from map(finding_line, result.findings)
+    yield from (f"note: {caveat.sentence}" for caveat in result.caveats)
+    yield from (f"not checked: {one.field} ({one.reason})" for one in result.unchecked)
 
 
 def _end(
