@@ -216,10 +216,7 @@ def write(axes: Axes, to: str | Path | None) -> None:
 def draw_rounds(
     title: str, rows: Sequence[Mapping[str, Any]], floor: float | None, axes: Axes | None
 ) -> Axes:
-    """Draw the accuracy of a run, its floor, and the attackers' share of the accepted updates.
-
-    The rows have the columns of `Round`.
-    """
+    """Draw a run's accuracy, its floor, and the attackers' share of the accepted, by its rounds."""
     measured = [row for row in rows if row["accuracy"] is not None]
     if not measured:
         raise ConfigurationError(f"{title}: no accuracy is known to draw")

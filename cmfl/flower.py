@@ -118,10 +118,7 @@ def _option(context: Context, name: str, kind: type) -> Any:
 
 
 def write_project(folder: Path, configuration: Configuration) -> None:
-    """Write a project whose SuperNodes train, and whose ServerApp has the run's home.
-
-    The folder's name becomes the app's.
-    """
+    """Write a project whose SuperNodes train, and whose ServerApp has the home, in a folder."""
     if configuration.machine.ledger == "memory":
         raise ConfigurationError("machine.ledger = memory: a ServerApp plays on a chain")
     from clients.runs.flower import FLWR

@@ -169,10 +169,7 @@ def verify_training(
 def replay_target(
     target: Target, request: ReplayRequest, on_progress: Callable[[int, int], None]
 ) -> TrainingReplay:
-    """Repeat updates of the run that a target names.
-
-    `on_progress` takes the updates that are done, and their number.
-    """
+    """Repeat updates of a run; `on_progress` takes the updates that are done, and their number."""
     from clients.replay.results import ResultFile
     from clients.replay.training_replay import replay_run
 

@@ -126,10 +126,7 @@ class RemoteService:
     def of(
         url: str | None, token_file: Path | None = None, timeout_seconds: float = API_SECONDS
     ) -> RemoteService | None:
-        """Return the service of --api, --api-token-file and --api-timeout; None without --api.
-
-        Without a file the environment has the token.
-        """
+        """Return the service, if there is a URL; without a file the environment has the token."""
         if url is None:
             return None
         token = os.environ.get(API_TOKEN_VARIABLE) or None

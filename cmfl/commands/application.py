@@ -169,11 +169,7 @@ def cmfl(
 
 
 def main(behaviour: WorkerBehaviour | None = None) -> int:
-    """Run one command and return its exit code.
-
-    A verdict keeps its exit code even if it could not be printed. `behaviour` is of the clients of
-    `cmfl worker`; None for honest ones.
-    """
+    """Run one command and return its exit code, which a verdict keeps also where nothing prints."""
     with console.fresh(), shown_as_lines():
         return _run_command(behaviour)
 

@@ -317,10 +317,7 @@ def environment_key() -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a keystore or password; not only of a regular file.
-
-    A password may come through a pipe, as from `<(pass show key)`.
-    """
+    """Return the text of a keystore or password, also through a pipe as of `<(pass show key)`."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_KEYSTORE_BYTES + 1)
