@@ -30,8 +30,16 @@ if TYPE_CHECKING:
     from cmfl.auditing import Audit, Verification, audit, verify
     from cmfl.comparison import Comparison, compare, sweep
     from cmfl.display import Table
-    from cmfl.opening import connect, open, runs  # noqa: A004 - read as cmfl.open
-    from cmfl.recorded import Explanation, Proof, Round, Rounds, Run
+    from cmfl.recorded import (
+        Explanation,
+        Proof,
+        Round,
+        Rounds,
+        Run,
+        connect,
+        open,  # noqa: A004 - read as cmfl.open
+        runs,
+    )
     from cmfl.replaying import Coverage, TrainingVerification, coverage, verify_training
     from cmfl.simulating import run
     from ledger.protocol.errors import CmflError, ConfigurationError
@@ -72,8 +80,7 @@ _MODULES = {
     "cmfl.auditing": "Audit Verification audit verify",
     "cmfl.comparison": "Comparison compare sweep",
     "cmfl.display": "Table",
-    "cmfl.opening": "connect open runs",
-    "cmfl.recorded": "Explanation Proof Round Rounds Run",
+    "cmfl.recorded": "Explanation Proof Round Rounds Run connect open runs",
     "cmfl.replaying": "Coverage TrainingVerification coverage verify_training",
     "cmfl.simulating": "run",
     "ledger.protocol.errors": "CmflError ConfigurationError",

@@ -20,23 +20,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clients.aggregators import Aggregation, aggregator_named, pre_aggregator_named
-from cmfl.arguments import NUMBER, TABLE, TEXT, require, require_or_none
+from cmfl.arguments import TABLE, TEXT, require, require_or_none
 from cmfl.rules import matrix, numbers
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     Pre = Sequence[tuple[str, Mapping[str, object]]]
 
-__all__ = [
-    "aggregate",
-    "centered_clipping",
-    "fedavg",
-    "geometric_median",
-    "krum",
-    "median",
-    "multi_krum",
-    "trimmed_mean",
-]
+__all__ = ["aggregate", "fedavg", "krum", "median"]
 
 Vector = NDArray[np.float64]
 
@@ -57,63 +48,9 @@ def median(updates: ArrayLike, *, pre: Pre = ()) -> Vector:
     return aggregate("Median", updates, pre=pre)
 
 
-def trimmed_mean(updates: ArrayLike, f: int, *, pre: Pre = ()) -> Vector:
-    """Return the mean of each coordinate without the f smallest and the f largest, 2f < n."""
-    return aggregate("TrMean", updates, {"f": f}, pre=pre)
-
-
 def krum(updates: ArrayLike, f: int, *, pre: Pre = ()) -> Vector:
     """Return the update in the densest place, of which f may be anything, 2f + 2 < n."""
     return aggregate("Krum", updates, {"f": f}, pre=pre)
-
-
-def multi_krum(
-    updates: ArrayLike,
-    f: int,
-    m: int | None = None,
-    weights: ArrayLike | None = None,
-    *,
-    pre: Pre = (),
-) -> Vector:
-    """Return the mean of the m updates in the densest places, n − f of them if m is not given."""
-    options: dict[str, object] = {"f": f, "weighted": weights is not None}
-    if m is not None:
-        options["m"] = m
-    return aggregate("MultiKrum", updates, options, weights=weights, pre=pre)
-
-
-def geometric_median(
-    updates: ArrayLike,
-    weights: ArrayLike | None = None,
-    *,
-    nu: float = 0.1,
-    steps: int = 3,
-    pre: Pre = (),
-) -> Vector:
-    """Return nearly the point with the smallest sum of distances, by Weiszfeld's steps.
-
-    Args:
-        nu: the smallest distance that is divided by, above 0.
-        steps: how many, at least 1.
-    """
-    require(NUMBER, nu=nu)
-    options = {"nu": float(nu), "T": steps, "weighted": weights is not None}
-    return aggregate("GeometricMedian", updates, options, weights=weights, pre=pre)
-
-
-def centered_clipping(
-    updates: ArrayLike, tau: float, *, last: ArrayLike | None = None, steps: int = 1, pre: Pre = ()
-) -> Vector:
-    """Return the last aggregate, moved by the clipped differences of the updates from it.
-
-    Args:
-        tau: how far one update can pull, above 0, in units of an update's length.
-        last: the aggregate of the round before, shape (d,); zeros if not given.
-        steps: how many, at least 1.
-    """
-    require(NUMBER, tau=tau)
-    options = {"tau": float(tau), "L": steps}
-    return aggregate("CenteredClipping", updates, options, last=last, pre=pre)
 
 
 def aggregate(
@@ -131,7 +68,8 @@ def aggregate(
     Args:
         name: one of FedAvg, Median, TrMean, Krum, MultiKrum, GeometricMedian, CenteredClipping.
         updates: shape (n, d), finite.
-        options: of the aggregator.
+        options: of the aggregator: f of TrMean and Krum; f and m of MultiKrum; nu and T of
+            GeometricMedian; tau and L of CenteredClipping.
         weights: of each update, above 0, shape (n,); equal ones if not given.
         last: the aggregate of the round before, shape (d,); zeros if not given.
         pre: pre-aggregators with their options, in order.
@@ -150,25 +88,14 @@ def aggregate(
     aggregation.require(len(rows))
     if rng is None and any(type(stage).__name__ == "Bucketing" for stage in stages):
         raise ConfigurationError("Bucketing shuffles: give rng=np.random.default_rng(seed)")
-    selection = aggregation.aggregate(
-        list(rows),
-        _weights(weights, len(rows)),
-        _last(last, rows.shape[1]),
-        rng or np.random.default_rng(0),
-    )
+    count, dimension = rows.shape
+    weighed: Any = np.ones(count) if weights is None else numbers("weights", weights)
+    if weighed.shape != (count,) or not (np.isfinite(weighed).all() and (weighed > 0).all()):
+        raise ValueError(f"weights: must be {count} finite numbers above 0")
+    before = np.zeros(dimension) if last is None else numbers("last", last)
+    if before.shape != (dimension,):
+        raise ValueError(f"last: must have {dimension} numbers, not {before.shape}")
+    chance = rng or np.random.default_rng(0)
+    selection = aggregation.aggregate(list(rows), weighed, before, chance)
     assert selection is not None, "the number of updates was checked"
     return selection.vector
-
-
-def _weights(weights: ArrayLike | None, count: int) -> Any:
-    values = np.ones(count) if weights is None else numbers("weights", weights)
-    if values.shape != (count,) or not (np.isfinite(values).all() and (values > 0).all()):
-        raise ValueError(f"weights: must be {count} finite numbers above 0")
-    return values
-
-
-def _last(last: ArrayLike | None, dimension: int) -> Vector:
-    values = np.zeros(dimension) if last is None else numbers("last", last)
-    if values.shape != (dimension,):
-        raise ValueError(f"last: must have {dimension} numbers, not {values.shape}")
-    return values

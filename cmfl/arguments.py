@@ -43,11 +43,7 @@ T = TypeVar("T")
 
 
 class ArgumentRule(NamedTuple):
-    """A rule for an argument.
-
-    Attributes:
-        sentence: what the argument must be.
-    """
+    """A rule for an argument, and the sentence of what the argument must be."""
 
     sentence: str
     holds: Callable[[Any], bool]
@@ -94,8 +90,7 @@ def require_each(rule: ArgumentRule, name: str, values: Iterable[object]) -> Non
 
 def require_or_none(rule: ArgumentRule, **arguments: object) -> None:
     """Refuse the first argument that is neither None nor keeps a rule."""
-    given = {name: value for name, value in arguments.items() if value is not None}
-    require(rule, **given)
+    require(rule, **{name: value for name, value in arguments.items() if value is not None})
 
 
 _RULES: dict[str, tuple[ArgumentRule, ArgumentRule | None]] = {
@@ -166,16 +161,11 @@ def digest_of_head(head: str, argument: str = "head") -> Digest:
     return Digest(value)
 
 
-CODE = "code"
-"""Folder of a home for code that Python arguments name."""
+CODE = "code"  # folder of a home for code that Python arguments name
 
 
 def reference(name: str, part: object, folder: Path) -> str:
-    """Return the text that a setting has for a part: a name, or where its code is.
-
-    Args:
-        part: a name, or a class or function.
-    """
+    """Return the text that a setting has for a part: a name, or where a class or function is."""
     if isinstance(part, str):
         return part
     if not callable(part):

@@ -10,14 +10,12 @@ import html
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from cmfl.arguments import LIST, PATH, checked, digest_of_head, naming, reference, require
 from cmfl.display import Table, tracking
-from cmfl.opening import target_of
-from cmfl.recorded import Proof, Run, read
+from cmfl.recorded import Proof, Run, read, target_of
 from cmfl.where import Target, chain_id_of, opened_ledger, target_on_node
 from ledger.audit.anchors import MAX_REPORT_BYTES, EarlierAudit, read_report, report_bytes
 from ledger.audit.engine import AuditOptions
@@ -47,26 +45,16 @@ from ledger.transparency.policy import (
 from ledger.transparency.tree import run_suffix
 
 
-class StopOutcome(StrEnum):
-    """Result of the comparison of rule, rows and chain."""
-
-    STOPPED = "stopped"
-    """By its rows the rule ended the run, where the chain ends."""
-    ALL_ROUNDS = "all rounds"
-    """The run has ended with its last round."""
-    NOT_MET = "not met"
-    """By its rows the rule has not ended the run: it goes on, or was cut off."""
-    PASSED_OVER = "passed over"
-    """By its rows the rule ended the run, and the chain has later rounds."""
-    UNKNOWN = "unknown"
-    """There are no rows here, or they are not of this chain."""
-
-
 @dataclass(frozen=True, slots=True)
 class StopCheck:
-    """What is known of a run's early stop."""
+    """What is known of a run's early stop, by the rows of its own files.
 
-    outcome: StopOutcome
+    By a rule that has `stopped` the run, the chain ends there; one that was `passed over` has later
+    rounds. One that is `not met` has not ended the run, which goes on or was cut off. Without rows,
+    or with rows of another chain, it is `unknown`.
+    """
+
+    outcome: Literal["stopped", "all rounds", "not met", "passed over", "unknown"]
     sentence: str
 
 
@@ -87,28 +75,25 @@ def check_stop(target: Target) -> StopCheck | None:
     is_known = bool(rows) and all(row.head in heads for row in rows)
     stop = stop_after(rule, rows).stop if is_known else None
     if ended == planned and (stop is None or stop.round == ended):
-        return StopCheck(StopOutcome.ALL_ROUNDS, f"all {planned} rounds have ended")
+        return StopCheck("all rounds", f"all {planned} rounds have ended")
+    here = f"{ended} of {planned} rounds have ended"
     if not is_known:
         why = "the measured values are not here" if not rows else "the rows are not of this chain"
-        outcome, reason = StopOutcome.UNKNOWN, f"whether by {SECTION} is unknown: {why}"
-    elif stop is None:
-        outcome, reason = StopOutcome.NOT_MET, f"by its own files {SECTION} has not ended the run"
-    else:
-        outcome = StopOutcome.STOPPED if stop.round == ended else StopOutcome.PASSED_OVER
-        reason = f"by its own files, {stop.sentence}"
-    return StopCheck(outcome, f"{ended} of {planned} rounds have ended; {reason}")
+        return StopCheck("unknown", f"{here}; whether by {SECTION} is unknown: {why}")
+    if stop is None:
+        return StopCheck("not met", f"{here}; by its own files {SECTION} has not ended the run")
+    outcome: Literal["stopped", "passed over"] = "stopped" if stop.round == ended else "passed over"
+    return StopCheck(outcome, f"{here}; by its own files, {stop.sentence}")
 
 
-MAX_AGE_HOURS = 1_000_000
-"""Of a cosignature that counts."""
+MAX_AGE_HOURS = 1_000_000  # of a cosignature that counts
 
 
 @dataclass(frozen=True, slots=True)
 class Witnesses:
     """Whom to ask about a run, and how recent their word has to be.
 
-    Attributes:
-        places: URLs, folders or files of checkpoints, beside the policy's URLs.
+    The places of checkpoints are URLs, folders or files, beside the policy's URLs.
     """
 
     policy: WitnessPolicy
@@ -133,11 +118,7 @@ class Witnesses:
 def witnesses_of(
     policy: Path | None, places: Sequence[str], max_age_hours: float | None
 ) -> Witnesses | None:
-    """Return whom to ask by a policy; None if there is none.
-
-    Args:
-        max_age_hours: of a cosignature that counts; None for the default.
-    """
+    """Return whom to ask by a policy, if there is one; older cosignatures do not count."""
     # NaN is neither below nor above a bound, and would let any cosignature count.
     if max_age_hours is not None and not 0 <= max_age_hours <= MAX_AGE_HOURS:
         raise ConfigurationError(
@@ -173,17 +154,13 @@ MOST_UNASKED = 4
 class Audit:
     """The result of an audit.
 
-    Attributes:
-        report: of the ledger's audit, with its ten steps, findings and counts.
+    `report` is the ledger's, with its ten steps, findings and counts. `outcome` is "passed",
+    "failed" (the record contradicts itself) or "incomplete".
     """
 
     def __init__(self, report: AuditReport) -> None:
         self.report = report
-
-    @property
-    def outcome(self) -> str:
-        """Return "passed", "failed" (the record contradicts itself) or "incomplete"."""
-        return str(self.report.outcome)
+        self.outcome = str(report.outcome)
 
     @property
     def passed(self) -> bool:
@@ -217,23 +194,13 @@ class Audit:
     @property
     def findings(self) -> Table:
         """Misbehaviour that the record already handles: round, clients, kind, sentence."""
-        return Table(
-            {
-                "round": finding.round,
-                "clients": finding.clients,
-                "kind": str(finding.kind),
-                "proven": finding.proven,
-                "sentence": finding.sentence,
-            }
-            for finding in self.report.findings
-        )
+        names = ("round", "clients", "kind", "proven", "sentence")
+        rows = ({name: getattr(found, name) for name in names} for found in self.report.findings)
+        return Table(row | {"kind": str(row["kind"])} for row in rows)
 
     @property
     def head_to_keep(self) -> str | None:
-        """The head of the last final block, 0x-hex, for a later `cmfl.audit(..., head=...)`.
-
-        None where no block that was read is known to be final.
-        """
+        """The head of the last block known to be final, 0x-hex, for a later `head=`."""
         return self.report.deployment["final_head"] or None
 
     def as_dict(self) -> dict[str, Any]:
@@ -241,14 +208,10 @@ class Audit:
         return self.report.as_dict()
 
     def save(self, path: str | Path) -> Path:
-        """Write the report, which a later audit can build on, and return the path.
-
-        An existing file is replaced.
-        """
+        """Write the report, which a later audit can build on; replace an existing file."""
         require(PATH, path=path)
-        file = Path(path)
-        write_named(file, report_bytes(self.report))
-        return file
+        write_named(Path(path), report_bytes(self.report))
+        return Path(path)
 
     def __repr__(self) -> str:
         return f"<cmfl.Audit {self.verdict}>"
@@ -300,9 +263,6 @@ def audit(
         checkpoint_max_age: hours since a witness has cosigned, for its word to count; None for 24.
         progress: whether to show progress; None where somebody looks.
 
-    Returns:
-        The audit; its `passed` is True only if everything was checked and is true.
-
     Raises:
         ConfigurationError: it is not clear what to audit, or an argument is wrong.
         ChainError: the chain cannot be read.
@@ -318,14 +278,13 @@ def audit(
     earlier = None if since is None else read_earlier(Path(since), "since")
     policy = None if witness_policy is None else Path(witness_policy)
     age = None if checkpoint_max_age is None else float(checkpoint_max_age)
-    witnesses = witnesses_of(policy, [str(place) for place in checkpoints], age)
-    sources = tuple(
-        str(rule)
-        if isinstance(rule, str | Path)
-        else reference("rules", rule, target.home).rpartition(":")[0]
-        for rule in rules
-    )
-    request = AuditRequest(head, strict, earlier, jobs, sources, witnesses)
+    witnesses = witnesses_of(policy, list(map(str, checkpoints)), age)
+    sources = []
+    for rule in rules:
+        is_file = isinstance(rule, str | Path)
+        code = "" if is_file else reference("rules", rule, target.home).rpartition(":")[0]
+        sources.append(str(rule) if is_file else code)
+    request = AuditRequest(head, strict, earlier, jobs, tuple(sources), witnesses)
     with tracking("audit, rounds", shown=progress) as show:
         return Audit(audit_target(target, request, show))
 
@@ -334,11 +293,8 @@ def audit(
 class AuditRequest:
     """How a run is audited.
 
-    Attributes:
-        head: a known earlier head, 0x-hex.
-        jobs: number of processes; None for as many as there are cores, up to `MOST_UNASKED`.
-        rules: the file of the run's own distance, which is run.
-        witnesses: whom to ask about the run before it is read.
+    The `head` is a known earlier one, 0x-hex. Without `jobs` there are as many processes as cores,
+    up to `MOST_UNASKED`. The files of `rules` are run; witnesses are asked before the run is read.
     """
 
     head: str | None = None
@@ -386,11 +342,11 @@ def audited_target(
     chain_id: int | None,
     blobs: str | Path | None,
 ) -> Target:
-    """Return what is audited."""
-    place = None if blobs is None else str(blobs)
+    """Return the run that is audited, by the arguments of `audit`."""
+    place, target = None if blobs is None else str(blobs), Target()
     if isinstance(run, Run):
         target = run.target
-        if name is not None and name != run.name:
+        if name not in {None, run.name}:
             raise ConfigurationError(f"name = {name!r}: the run is {run.name!r}")
     elif run is not None:
         target = target_of(Path(run), name)
@@ -398,48 +354,38 @@ def audited_target(
         raise ConfigurationError(
             "name what to audit: a run, a home, or rpc_url=, address= and blobs= together"
         )
-    else:
-        target = Target()
     remote = target.remote if place is None else None
-    if rpc_url is None:
-        if target.remote is not None and target.rpc_url is None:
-            raise ConfigurationError(
-                f"{target.remote.url} gives blobs, and no chain: name the chain and the contract "
-                f"that you trust with rpc_url= and address="
-            )
-        if address is not None or chain_id is not None:
-            raise ConfigurationError("address= and chain_id= go with rpc_url=")
-        return replace(target, blobs_at=place or target.blobs_at, remote=remote)
-    if target.remote is not None and address is None:
-        raise ConfigurationError("rpc_url= needs address=: of the contract that you trust")
-    asked = chain_id_of(rpc_url) if chain_id is None else chain_id
-    return Target(target.home, target.run, address, rpc_url, asked, place, remote)
+    if rpc_url is not None:
+        if target.remote is not None and address is None:
+            raise ConfigurationError("rpc_url= needs address=: of the contract that you trust")
+        asked = chain_id_of(rpc_url, chain_id)
+        return Target(target.home, target.run, address, rpc_url, asked, place, remote)
+    if target.remote is not None and target.rpc_url is None:
+        raise ConfigurationError(
+            f"{target.remote.url} gives blobs, and no chain: name the chain and the contract that "
+            f"you trust with rpc_url= and address="
+        )
+    if address is not None or chain_id is not None:
+        raise ConfigurationError("address= and chain_id= go with rpc_url=")
+    return replace(target, blobs_at=place or target.blobs_at, remote=remote)
 
 
 class Verification:
     """The result of checking a proof.
 
-    Attributes:
-        result: of the ledger's verification, with all comparisons.
+    `result` is the ledger's, with all comparisons. `outcome` is "passed" (proven), "failed"
+    (contradicted) or "incomplete"; `sentence` is the proven statement, or the refusal.
     """
 
     def __init__(self, result: ProofVerification) -> None:
         self.result = result
-
-    @property
-    def outcome(self) -> str:
-        """Return "passed" (proven), "failed" (contradicted) or "incomplete"."""
-        return str(self.result.outcome)
+        self.outcome = str(result.outcome)
+        self.sentence = result.sentence
 
     @property
     def passed(self) -> bool:
         """True if the statement is proven."""
         return self.outcome == "passed"
-
-    @property
-    def sentence(self) -> str:
-        """The proven statement, or the refusal, in a sentence."""
-        return self.result.sentence
 
     @property
     def steps(self) -> Table:
@@ -494,8 +440,7 @@ def verify(
         address: of the contract on the node's chain, 0x-hex.
         chain_id: that the node must have; None accepts the node's own.
 
-    Returns:
-        The verification; without anything that is trusted it is "incomplete".
+    Without anything that is trusted the outcome is "incomplete".
 
     Raises:
         ConfigurationError: more than one thing is to be trusted, or an argument is wrong.

@@ -8,11 +8,18 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cmfl import inputs
 from cmfl.arguments import LIST, TABLE, TEXT, checked, reference, require, require_or_none
 from cmfl.display import Table, tracking
-from cmfl.inputs import Parts, full_names, plain_value, preset_text
-from cmfl.opening import temporary_folder
+from cmfl.simulating import (
+    USUAL_RATE,
+    Parts,
+    full_name,
+    full_names,
+    plain_value,
+    preset_text,
+    put_parts,
+    temporary_folder,
+)
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -276,7 +283,7 @@ def compare(
     if "malice.attack" in given:
         raise ConfigurationError("attack: a comparison takes a list of them, attacks=[...]")
     malice = {name: value for name, value in given.items() if name.startswith("malice.")}
-    malice.setdefault("malice.malicious_rate", inputs.USUAL_RATE)
+    malice.setdefault("malice.malicious_rate", USUAL_RATE)
     common = {name: value for name, value in given.items() if name not in malice}
     conditions, values = [*attacks], [*seeds]
     rate = malice["malice.malicious_rate"]
@@ -326,7 +333,7 @@ def _axes(
     """Return the axes of an experiment, and the value behind each label."""
     axes, labels = [], {}
     for key, values in over.items():
-        name = inputs.full_name(key)
+        name = full_name(key)
         if name == "seed":
             raise ConfigurationError("over: seed is not a setting to compare; give seeds=")
         try:
@@ -356,7 +363,7 @@ def _in_place_of(preset: str, parts: Parts, folder: Path) -> list[tuple[str, Any
     of_attack = ("attack", "malicious_rate", "factor", "on", "only")
     settings = [(f"malice.{key}", None) for key in of_attack if key in before.get("malice", {})]
     after: dict[str, Any] = {}
-    inputs.put_parts(after, parts, folder)
+    put_parts(after, parts, folder)
     for section, table in after.items():
         if section in {"model", "data"} and "name" in table:
             settings += [(f"{section}.{key}", None) for key in before.get(section, {})]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from clients.experiments.rows import CellRow
 
 
-MOST_SHOWN = 60
+MOST_SHOWN = 60  # rows of a table
 _LONGEST = 80
 
 
@@ -111,43 +111,28 @@ def _cell(value: object) -> str:
 
 
 class Tracker(Protocol):
-    """Receives how far a call is."""
+    """Receives how far a call is: `done` of `total` steps, and a note."""
 
-    def __call__(self, done: int, total: int, note: str = "") -> None:
-        """Show that `done` of `total` steps are done."""
+    def __call__(self, done: int, total: int, note: str = "") -> None: ...
 
 
 @contextmanager
 def tracking(label: str, *, shown: bool | None = None) -> Iterator[Tracker]:
-    """Show the progress of what is done in the context.
+    """Show the progress of what is done in the context; yield what takes the steps.
 
-    Args:
-        shown: True for a bar, or for lines where there is neither a terminal nor a notebook;
-            False for nothing; None for a bar where somebody looks.
-
-    Yields:
-        A function to call with the steps that are done, their number, and a note.
+    `shown` is True for a bar, or for lines where there is neither a terminal nor a notebook; False
+    for nothing; None for a bar where somebody looks.
     """
-    if shown is not False and _is_notebook():
+    # The shell is a notebook's; nothing is imported to see it.
+    shell = sys.modules.get("IPython")
+    is_notebook = shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell"
+    if shown is not False and is_notebook:
         yield _notebook_bar(label)
     elif shown is not False and sys.stderr.isatty():
         with _terminal_bar(label) as tracker:
             yield tracker
-    elif shown:
-        yield _Lines(label)
     else:
-        yield _ignore
-
-
-def _ignore(done: int, total: int, note: str = "") -> None:
-    """Show nothing."""
-
-
-def _is_notebook() -> bool:
-    """Return whether the shell is a notebook's; nothing is imported for it."""
-    shell = sys.modules.get("IPython")
-    running = None if shell is None else shell.get_ipython()
-    return type(running).__name__ == "ZMQInteractiveShell"
+        yield _lines(label, shown=bool(shown))
 
 
 def _notebook_bar(label: str) -> Tracker:
@@ -168,14 +153,12 @@ def _terminal_bar(label: str) -> Iterator[Tracker]:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     except ImportError:  # the extra of the command line
-        yield _Lines(label)
+        yield _lines(label, shown=True)
         return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
+    name, note = (
+        TextColumn(f"{{task.{x}}}", markup=False) for x in ("description", "fields[note]")
     )
+    columns = (name, BarColumn(), MofNCompleteColumn(), note)
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=None, note="")
 
@@ -185,18 +168,17 @@ def _terminal_bar(label: str) -> Iterator[Tracker]:
         yield show
 
 
-class _Lines:
-    """A line for every tenth of the work."""
+def _lines(label: str, *, shown: bool) -> Tracker:
+    newest = -1
 
-    def __init__(self, label: str) -> None:
-        self._label = label
-        self._tenths = -1
-
-    def __call__(self, done: int, total: int, note: str = "") -> None:
+    def show(done: int, total: int, note: str = "") -> None:
+        nonlocal newest
         tenths = 10 * done // max(total, 1)
-        if tenths > self._tenths:
-            self._tenths = tenths
-            sys.stderr.write(f"{self._label}: {done} of {total}{', ' if note else ''}{note}\n")
+        if shown and tenths > newest:
+            newest = tenths
+            sys.stderr.write(f"{label}: {done} of {total}{', ' if note else ''}{note}\n")
+
+    return show
 
 
 @naming_extras()
@@ -234,12 +216,7 @@ def write(axes: Axes, to: str | Path | None) -> None:
 def draw_rounds(
     title: str, rows: Sequence[Mapping[str, Any]], floor: float | None, axes: Axes | None
 ) -> Axes:
-    """Draw the accuracy of a run, its floor, and the attackers' share of the accepted updates.
-
-    Args:
-        rows: of its rounds, with the columns of `Round`.
-        axes: to draw on; new ones if not given.
-    """
+    """Draw a run's accuracy, its floor, and the attackers' share of the accepted, by its rounds."""
     measured = [row for row in rows if row["accuracy"] is not None]
     if not measured:
         raise ConfigurationError(f"{title}: no accuracy is known to draw")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import re
-import shutil
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
@@ -34,11 +33,9 @@ if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
     from clients.runs.flower import TrainingNode
     from clients.runs.metrics import RoundMetrics
-    from clients.runs.open_run import OpenedRun
 
 
-_log = logging.getLogger("flwr")
-"""Flower shows no other logger's lines."""
+_log = logging.getLogger("flwr")  # Flower shows no other logger's lines
 
 
 @naming_extras()
@@ -60,8 +57,14 @@ def server_app(settings: str | Path) -> ServerApp:
         name, chain_id = _option(context, "run", str), _option(context, "chain-id", int)
         target = Target(home, name, chain_id=chain_id or None)
         configuration = _settings(settings)
+        rounds = configuration.protocol.rounds
+
+        def show(row: RoundMetrics) -> None:
+            accuracy = "" if row.accuracy is None else f", accuracy {row.accuracy:.3f}"
+            _log.info("cmfl: round %d of %d%s", row.round, rounds, accuracy)
+
         nodes = GridNodes(grid)
-        played = play(target, configuration, _go_on, _log.warning, nodes=nodes)
+        played = play(target, configuration, lambda run: run.go_on(show), _log.warning, nodes=nodes)
         if played.stop is not None:
             _log.info("cmfl: %s", played.stop.sentence)
         _log.info("cmfl: contract %s, head 0x%s", played.address, played.head.hex())
@@ -114,31 +117,14 @@ def _option(context: Context, name: str, kind: type) -> Any:
     return value
 
 
-def _go_on(opened: OpenedRun) -> list[RoundMetrics]:
-    rounds = opened.configuration.protocol.rounds
-
-    def show(row: RoundMetrics) -> None:
-        accuracy = "" if row.accuracy is None else f", accuracy {row.accuracy:.3f}"
-        _log.info("cmfl: round %d of %d%s", row.round, rounds, accuracy)
-
-    return opened.go_on(show)
-
-
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
-
-
 def write_project(folder: Path, configuration: Configuration) -> None:
-    """Write a project whose SuperNodes train, and whose ServerApp has the run's home.
-
-    Args:
-        folder: of the project; its name becomes the app's.
-    """
+    """Write a project whose SuperNodes train, and whose ServerApp has the home, in a folder."""
     if configuration.machine.ledger == "memory":
         raise ConfigurationError("machine.ledger = memory: a ServerApp plays on a chain")
     from clients.runs.flower import FLWR
 
     name, package = folder.resolve().name, folder / folder.resolve().name.replace("-", "_")
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(r"[a-z][a-z0-9-]{0,39}", name):
         raise ConfigurationError(
             f"{folder}: the folder's name becomes the app's: small letters, digits and hyphens, "
             f"at most 40 of them"
@@ -154,17 +140,12 @@ def write_project(folder: Path, configuration: Configuration) -> None:
     templates = files("cmfl") / "templates" / "flower"
     config = {"home": str(folder.resolve() / "home"), "run": "run", "chain-id": 0}
     project = (templates / "pyproject.txt").read_text("utf-8")
-    for word, value in {
-        "NAME": name,
-        "PACKAGE": package.name,
-        "FLWR": FLWR,
-        "CONFIG": tomli_w.dumps(config).rstrip(),
-    }.items():
+    words = {"NAME": name, "PACKAGE": package.name, "FLWR": FLWR}
+    for word, value in (words | {"CONFIG": tomli_w.dumps(config).rstrip()}).items():
         project = project.replace(word, value)
     package.mkdir(parents=True)
     (folder / "pyproject.toml").write_text(project, "utf-8")
     (package / "__init__.py").touch()
     for app in ("server_app.py", "client_app.py"):
-        with (templates / app).open("rb") as source, (package / app).open("wb") as target:
-            shutil.copyfileobj(source, target)
+        (package / app).write_bytes((templates / app).read_bytes())
     (package / "run.toml").write_text(configuration.to_toml(), "utf-8")

@@ -16,9 +16,7 @@ MODULES = ("ledger", "clients", "api", "contracts")
 MARK = b'__distribution__ = "cmfl-ledger"'
 """The line by which a package's `__init__.py` says that it is ours."""
 
-WRONG = 2
-"""Exit code of the command, which must not be 1: that is a verdict."""
-
+WRONG = 2  # exit code of the command, which must not be 1: that is a verdict
 _MOST_BYTES = 1 << 16
 _REINSTALL = "pip install --force-reinstall --no-deps CHECKOUT_OR_WHEEL"
 
@@ -57,7 +55,6 @@ def _is_marked(path: str) -> bool:
 
 
 def _explained(name: str, path: str) -> str:
-    """Return what is wrong with a foreign module, and the remedy."""
     ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
     sentence = f"the module {name!r} at {path} is not that of cmfl-ledger"
     if os.path.abspath(path).startswith(os.path.join(ours, name) + os.sep):  # noqa: PTH100, PTH118
@@ -72,16 +69,12 @@ def _explained(name: str, path: str) -> str:
 
 
 def _refuse(sentence: str) -> "NoReturn":
-    """End the command with one line, or fail the import."""
-    if _is_command():
+    """End the command `cmfl` or `python -m cmfl` with one line, or fail the import."""
+    program = next(iter(getattr(sys, "argv", [])), "")
+    is_command = os.path.splitext(os.path.basename(program))[0] == "cmfl"  # noqa: PTH119, PTH122
+    if program == "-m":  # while Python looks for the module
+        is_command = any(word.partition(".")[0] == "cmfl" for word in sys.orig_argv)
+    if is_command:
         sys.stderr.write(f"cmfl: {sentence}\n")
         raise SystemExit(WRONG)
     raise ImportError(f"cmfl: {sentence}")
-
-
-def _is_command() -> bool:
-    """Return whether this process is the command `cmfl`, or `python -m cmfl`."""
-    program = next(iter(getattr(sys, "argv", [])), "")
-    if program == "-m":  # while Python looks for the module
-        return any(word.partition(".")[0] == "cmfl" for word in sys.orig_argv)
-    return os.path.splitext(os.path.basename(program))[0] == "cmfl"  # noqa: PTH119, PTH122

@@ -6,22 +6,31 @@ import html
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
-from cmfl.arguments import PATH, WHOLE, naming, require
+from cmfl.arguments import PATH, SECONDS, WHOLE, checked, naming, require
 from cmfl.display import Table, draw_rounds, html_table, text_table, write
-from cmfl.where import Target, download_proof, open_deployment, open_history, opened_ledger
+from cmfl.where import (
+    API_SECONDS,
+    RemoteService,
+    Target,
+    download_proof,
+    open_deployment,
+    open_history,
+    opened_ledger,
+    target_on_node,
+)
 from ledger.audit.proofs.documents import proof_bytes, read_proof
 from ledger.audit.proofs.proof import MAX_PROOF_BYTES, ClientProof, stated
 from ledger.audit.proofs.recorded import make_proof
 from ledger.claims import last_known, recorded_settings, whole_rows
 from ledger.history.answers_rounds import FullRound
 from ledger.history.fields import Order, RoundQuery
-from ledger.io.home import Home, read_file, write_named
+from ledger.io.home import RUN_NAME, Home, read_file, write_named
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import MAX_CLIENTS
 from ledger.protocol.types import ClientId
@@ -32,28 +41,18 @@ if TYPE_CHECKING:
 
 
 class Proof:
-    """A statement about one client in one round, with all that it follows from.
+    """A statement about one client in one round, with all that it follows from, not checked yet.
 
-    Attributes:
-        data: the document, as `cmfl export proof` writes it.
+    `data` is the document, as `cmfl export proof` writes it.
     """
 
     def __init__(self, data: bytes) -> None:
-        """Read the document."""
         if not isinstance(data, bytes):
             raise ConfigurationError(f"data = {data!r:.80}: must be bytes")
         self.data = data
         self.parsed: ClientProof = read_proof(data)
-
-    @property
-    def round(self) -> int:
-        """The round that it is about."""
-        return self.parsed.round
-
-    @property
-    def client(self) -> int:
-        """The client that it is about."""
-        return int(self.parsed.client)
+        self.round = self.parsed.round
+        self.client = int(self.parsed.client)
 
     @property
     def statement(self) -> str:
@@ -63,9 +62,8 @@ class Proof:
     def save(self, path: str | Path) -> Path:
         """Write the document, and return the path; an existing file is replaced."""
         require(PATH, path=path)
-        file = Path(path)
-        write_named(file, self.data)
-        return file
+        write_named(Path(path), self.data)
+        return Path(path)
 
     def __repr__(self) -> str:
         return f"<cmfl.Proof, not checked: {self.statement}>"
@@ -87,10 +85,6 @@ def read(path: Path) -> Proof:
     """Return the proof in a file."""
     with naming(path):
         return Proof(read_file(path, MAX_PROOF_BYTES))
-
-
-MOST_ROUNDS = 1 << 20
-"""That are read of a chain or a service, whatever it says of their number."""
 
 
 class Explanation(tuple[str, ...]):
@@ -163,11 +157,7 @@ class Round:
             return Explanation(history.explanation(self.round)["sentences"])
 
     def prove(self, client: int) -> Proof:
-        """Return a proof of what became of a client in this round, which can be sent to anybody.
-
-        Args:
-            client: its index, from 0.
-        """
+        """Return a proof of what became of a client, counted from 0, for anybody to check."""
         return make(self._recorded(), self.round, client)
 
     def full(self) -> FullRound:
@@ -186,8 +176,8 @@ class Round:
         return self._part("committee", "place", "client", "scores", "voted")
 
     def _part(self, part: str, *keys: str) -> Table:
-        entries = dict(self.full()["parts"])[part]
-        return Table({key: entry[key] for key in keys} for entry in entries)  # type: ignore[attr-defined]
+        entries: Any = dict(self.full()["parts"])[part]
+        return Table({key: entry[key] for key in keys} for entry in entries)
 
     def _recorded(self) -> Target:
         if self._target is None:
@@ -202,51 +192,43 @@ COLUMNS = tuple(each.name for each in fields(Round) if not each.name.startswith(
 """The columns of a table of rounds."""
 
 
-_RECORDED = {"round", "status", "ranked", "accepted", "views"}
-"""Those that a chain records; the others are claims of the run's own files."""
-
-
 class Rounds:
-    """The rounds of a run, looked up by their number t: `rounds[7]` is round 7.
+    """The rounds of a run, looked up by their number t from 1: `rounds[7]` is round 7.
 
-    They are counted from 1, so that there is no `rounds[0]`; `rounds[-1]` is the last, and
-    `rounds[3:6]` are the rounds 3, 4 and 5. To iterate goes from the first to the last.
+    `rounds[-1]` is the last, and `rounds[3:6]` are the rounds 3, 4 and 5. To iterate goes from the
+    first to the last.
     """
 
-    def __init__(self, rounds: Sequence[Round]) -> None:
-        self._rounds = tuple(rounds)
-        self._places = {each.round: place for place, each in enumerate(self._rounds)}
+    def __init__(self, rounds: Iterable[Round]) -> None:
+        self._rounds = {each.round: each for each in rounds}
 
     def __len__(self) -> int:
         return len(self._rounds)
 
     def __iter__(self) -> Iterator[Round]:
-        return iter(self._rounds)
+        return iter(self._rounds.values())
 
     @overload
     def __getitem__(self, number: SupportsIndex) -> Round: ...
     @overload
     def __getitem__(self, number: slice) -> Rounds: ...
     def __getitem__(self, number: SupportsIndex | slice) -> Round | Rounds:
+        newest = max(self._rounds, default=0)
         if isinstance(number, slice):
-            meant = range(self._newest + 1)[number]
-            return Rounds([self._rounds[self._places[n]] for n in meant if n in self._places])
+            meant = range(newest + 1)[number]
+            return Rounds(self._rounds[n] for n in meant if n in self._rounds)
         if not isinstance(number, SupportsIndex):
             raise TypeError(f"rounds are looked up by their numbers (given: {number!r:.80})")
         number = index(number)
-        asked = number if number >= 0 else self._newest + 1 + number
-        if asked not in self._places:
-            there = f"1 to {self._newest}" if self._rounds else "none"
+        asked = number if number >= 0 else newest + 1 + number
+        if asked not in self._rounds:
+            there = f"1 to {newest}" if self._rounds else "none"
             raise IndexError(f"there is no round {number}; the rounds are {there}")
-        return self._rounds[self._places[asked]]
-
-    @property
-    def _newest(self) -> int:
-        return self._rounds[-1].round if self._rounds else 0
+        return self._rounds[asked]
 
     def rows(self) -> Table:
         """Return a row for each round."""
-        return Table(each.row() for each in self._rounds)
+        return Table(each.row() for each in self)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a pandas frame with a row for each round; see `Round` for its columns."""
@@ -258,25 +240,18 @@ class Rounds:
     def _repr_html_(self) -> str:
         return html_table(self._shown_columns(), self.rows())
 
-    def _shown_columns(self) -> tuple[str, ...]:
+    def _shown_columns(self) -> list[str]:
         """Return the columns that some round has a value in, but the long heads."""
-        rows = self.rows()
-        return tuple(
-            name
-            for name in COLUMNS
-            if name != "head" and any(row[name] is not None for row in rows)
-        )
+        known = {name for row in self.rows() for name, value in row.items() if value is not None}
+        return [name for name in COLUMNS if name in known - {"head"}]
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A run as it was when it was read.
+    """A run as it was when it was read, with the rounds that have opened, ascending.
 
-    Attributes:
-        address: of the contract; None on the memory ledger.
-        head: of the ledger, 0x-hex; None before a round of a memory run.
-        total: how many rounds it is to have; None if that is unknown.
-        rounds: those that have opened, ascending.
+    On the memory ledger there is no `address`, and no `head` before the first round. The `total`
+    of the rounds that it is to have may be unknown.
     """
 
     address: str | None
@@ -295,10 +270,8 @@ class Run:
 
     A run that others are still playing is read again whenever it is asked; a finished one once.
 
-    Attributes:
-        name: of the run; empty for a contract that was named by its address alone.
-        target: where its chain, blobs and files are.
-        rules: file of its own distance, if this process has played it with one.
+    The `name` of a contract that was named by its address alone is empty. `target` is where chain,
+    blobs and files are, and `rules` the file of its own distance, if this process has played it.
     """
 
     def __init__(self, target: Target, name: str, rules: tuple[str, ...] = ()) -> None:
@@ -357,11 +330,8 @@ class Run:
 
     def snapshot(self) -> Snapshot:
         """Return the run as it is now."""
-        if self._finished is not None:
-            return self._finished
-        snapshot = read_snapshot(self.target, self.name)
-        if snapshot.is_finished:
-            self._finished = snapshot
+        snapshot = self._finished or read_snapshot(self.target, self.name)
+        self._finished = snapshot if snapshot.is_finished else None
         return snapshot
 
     def to_pandas(self) -> pd.DataFrame:
@@ -379,18 +349,12 @@ class Run:
             to: a file to write the figure to, `run.png` or `run.svg`; None for none.
             axes: of matplotlib, to draw on; new ones if not given.
         """
-        snapshot = self.snapshot()
-        title = self.name or str(snapshot.address)
-        rows = [each.row() for each in snapshot.rounds]
-        drawn = draw_rounds(title, rows, self.floor, axes)
+        drawn = draw_rounds(self.name or str(self.address), self.rounds.rows(), self.floor, axes)
         write(drawn, to)
         return drawn
 
     def save(self, home: str | Path) -> Run:
-        """Copy the run's home to a new folder, and return the run there.
-
-        A run without a home of its own is in a temporary one, which ends with this process.
-        """
+        """Copy the run's home, which may be temporary, to a new folder; return the run there."""
         if self.home is None:
             raise ConfigurationError(f"{self.name}: is in no home that could be copied")
         require(PATH, home=home)
@@ -413,9 +377,15 @@ class Run:
 
 def read_snapshot(target: Target, name: str) -> Snapshot:
     """Return the run as it is now, of a service, a chain or the memory ledger."""
-    if target.remote is not None:
-        return _of_service(target)
     claims: dict[int, dict[str, Any]] = {}
+    if target.remote is not None:
+        with open_deployment(target) as deployment:
+            details, series = deployment.details(), deployment.series()
+        columns: dict[str, Any] = dict(series["claimed"] or {})
+        for place, number in enumerate(series["round"]):
+            claims[number] = {key: values[place] for key, values in columns.items()}
+        head, planned = details["state"]["head"], details["contract"]["rounds"]
+        return _of_history(target, deployment.address, head, planned, claims)
     if target.address is None:
         paths = Home(target.home).run(name)
         claims = {row.round: values for row, values in whole_rows(paths)}
@@ -428,43 +398,30 @@ def read_snapshot(target: Target, name: str) -> Snapshot:
                 )
                 for row in claims.values()
             )
-            planned = recorded_settings(paths).get("protocol.rounds")
-            head, total = rounds[-1].head if rounds else None, int(planned) if planned else None
-            return Snapshot(None, head, total, rounds)
+            setting = recorded_settings(paths).get("protocol.rounds")
+            last = rounds[-1].head if rounds else None
+            return Snapshot(None, last, int(setting) if setting else None, rounds)
     with target.reader() as chain:
         ledger = target.ledger(chain)
-        state, deployment = ledger.state(), ledger.deployment()
-    rounds = _recorded_rounds(target, deployment.rounds, claims)
-    return Snapshot(ledger.address, f"0x{state.head.hex()}", deployment.rounds, rounds)
+        state, planned = ledger.state(), ledger.deployment().rounds
+    return _of_history(target, ledger.address, f"0x{state.head.hex()}", planned, claims)
 
 
 def _round(claims: dict[str, Any], number: int, status: str, views: Any, **known: Any) -> Round:
-    claimed = {name: claims.get(name) for name in COLUMNS if name not in _RECORDED}
+    recorded = {"round", "status", "views", *known}
+    claimed = {name: claims.get(name) for name in COLUMNS if name not in recorded}
     slower = None if views is None else max(views) + 1
     return Round(round=number, status=status, views=slower, **known, **claimed)
 
 
-def _of_service(target: Target) -> Snapshot:
-    with open_deployment(target) as deployment:
-        details, series = deployment.details(), deployment.series()
-    columns: dict[str, Any] = dict(series["claimed"] or {})
-    claims = {
-        number: {key: values[place] for key, values in columns.items()}
-        for place, number in enumerate(series["round"])
-    }
-    total = details["contract"]["rounds"]
-    rounds = _recorded_rounds(target, total, claims)
-    return Snapshot(deployment.address, details["state"]["head"], total, rounds)
-
-
-def _recorded_rounds(
-    target: Target, total: int, claims: dict[int, dict[str, Any]]
-) -> tuple[Round, ...]:
-    """Return the rounds of the chain or the service, with what the run's files claim of each."""
+def _of_history(
+    target: Target, address: str, head: str, total: int, claims: dict[int, dict[str, Any]]
+) -> Snapshot:
+    """Return a run of a chain or a service, with what the run's files claim of each round."""
     query = RoundQuery("rounds", Order.OLDEST)
     with open_history(target) as history:
-        entries = history.rounds(query, min(total, MOST_ROUNDS), None)["rounds"]
-    return tuple(
+        entries = history.rounds(query, min(total, 1 << 20), None)["rounds"]
+    rounds = tuple(
         _round(
             *(claims.get(entry["round"], {}), entry["round"], str(entry["status"])),
             entry["views"],
@@ -474,10 +431,10 @@ def _recorded_rounds(
         )
         for entry in entries
     )
+    return Snapshot(address, head, total, rounds)
 
 
 def _sentence(run: Run) -> str:
-    """Return what happened in a run, as one sentence."""
     snapshot = run.snapshot()
     ended = [each for each in snapshot.rounds if each.status != "open"]
     of = "" if snapshot.total is None else f" of {snapshot.total}"
@@ -495,3 +452,131 @@ def _sentence(run: Run) -> str:
     elif run.home is not None:
         parts.append(f"home {run.home}")
     return ", ".join(parts)
+
+
+@checked
+def open(  # noqa: A001 - read as cmfl.open
+    home: str | Path | None = None,
+    name: str | None = None,
+    *,
+    rpc_url: str | None = None,
+    address: str | None = None,
+    chain_id: int | None = None,
+    blobs: str | Path | None = None,
+) -> Run:
+    """Return a recorded run of a home, or of a contract on a node's chain.
+
+    Nothing is held open: files and chain are read when the run is asked, also while another process
+    plays it.
+
+    Args:
+        home: folder of chain, blobs and runs.
+        name: of the run; needed where the home has several.
+        rpc_url: a node to read in place of the home's own chain, with `address`.
+        address: of the contract on that chain, 0x-hex.
+        chain_id: that the node must have; None accepts the node's own.
+        blobs: URL or folder of the blobs, with `rpc_url`.
+
+    Raises:
+        ConfigurationError: there is no such home or run, or several are meant.
+        ChainError: the node is unreachable, or has another chain id.
+    """
+    others = address, chain_id, blobs
+    if rpc_url is None:
+        if home is None or others != (None, None, None):
+            raise ConfigurationError("name a home, or rpc_url=, address= and blobs= together")
+        target = target_of(Path(home), name)
+        return Run(target, target.run or "")
+    if home is not None or address is None or blobs is None:
+        raise ConfigurationError("rpc_url= goes with address= and blobs=, and without a home")
+    run = Run(target_on_node(rpc_url, address, chain_id, str(blobs)), name or "")
+    run.snapshot()  # refused now, not at the first question
+    return run
+
+
+@checked
+def connect(
+    url: str,
+    name: str | None = None,
+    *,
+    address: str | None = None,
+    chain_id: int | None = None,
+    token: str | None = None,
+    timeout_seconds: float = API_SECONDS,
+) -> Run:
+    """Return a run that a service (`cmfl serve`) gives; nothing of it is trusted by an audit.
+
+    Args:
+        url: of the service, without `/v1`.
+        name: of the run; needed where the service has several and no `address` is given.
+        address: of the contract, 0x-hex.
+        chain_id: of its chain; needed where the service has several.
+        token: bearer token, where the service asks for one.
+        timeout_seconds: for one answer.
+
+    Raises:
+        ConfigurationError: none or several runs match; the message lists them.
+        ServiceError: the service does not answer.
+    """
+    require(SECONDS, timeout_seconds=timeout_seconds)
+    remote = RemoteService(url, token, timeout_seconds)
+    target = Target(run=name, address=address, chain_id=chain_id, remote=remote)
+    with open_deployment(target) as deployment:
+        found = deployment.details()
+    served = Target(run=name, address=found["address"], chain_id=chain_id, remote=remote)
+    return Run(served, found["run"])
+
+
+@checked
+def runs(home: str | Path) -> Table:
+    """Return a row for each run of a home: rounds, accuracy and its floor, attackers, head.
+
+    Accuracy and attackers are claims of the runs' own files; `cmfl.audit` proves the decisions.
+
+    Raises:
+        ConfigurationError: there is no such home, or no run in it.
+    """
+    path = Path(home)
+    return Table(_row(Run(Target(path, name), name)) for name in names_in(path))
+
+
+def _row(run: Run) -> dict[str, object]:
+    snapshot = run.snapshot()
+    ended = [each for each in snapshot.rounds if each.status != "open"]
+    return {
+        "run": run.name,
+        "ledger": "memory" if snapshot.address is None else "chain",
+        "rounds": len(ended),
+        "of": snapshot.total,
+        "accuracy": run.accuracy,
+        "floor": run.floor,
+        "accepted": sum(each.accepted or 0 for each in ended),
+        "malicious_accepted": sum(each.malicious_accepted or 0 for each in ended),
+        "head": snapshot.head,
+    }
+
+
+def target_of(home: Path, name: str | None) -> Target:
+    """Return the target of a run in a home."""
+    names = names_in(home)
+    if name is not None:
+        if name not in names:
+            raise ConfigurationError(
+                f"{home}: there is no run {name!r}; there are {', '.join(names)}"
+            )
+        return Target(home, name)
+    if len(names) > 1:
+        raise ConfigurationError(f"{home}: has several runs, name one of {', '.join(names)}")
+    return Target(home, names[0])
+
+
+def names_in(home: Path) -> list[str]:
+    """Return the names of a home's runs."""
+    folder = Home(home).runs
+    with naming(home):  # it may be too long
+        is_there = folder.is_dir()
+    names = [path.name for path in folder.iterdir() if path.is_dir()] if is_there else []
+    there = sorted(name for name in names if RUN_NAME.fullmatch(name))
+    if not there:
+        raise ConfigurationError(f"there is no run in {home}: make one by cmfl run")
+    return there

@@ -22,15 +22,22 @@ from cmfl.auditing import audited_target
 from cmfl.display import Table, tracking
 from cmfl.recorded import Run
 from cmfl.where import Target, open_deployment
+from ledger.chain.contract.deploy import deployed_document, deployed_domain
+from ledger.chain.contract.ledger import read_run_manifest
+from ledger.history.training import TrainingAnswer, counting_only, training_coverage
+from ledger.io.home import Home, read_text
+from ledger.io.parsing import MAX_TOML_BYTES, parse_toml
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.protocol.documents.run import RunDocument, encode_run
+from ledger.protocol.encoding import eip55, sha256
 from ledger.protocol.errors import BlobError, ChainError, CmflError, ConfigurationError
+from ledger.protocol.signing import KeySigner, data_salt
+from ledger.storage.http import AUDITOR, UploadSigner
+from ledger.storage.opening import mailbox_at, require_folders
 
 if TYPE_CHECKING:
     from clients.replay.replay_inputs import EnvironmentOf, RecordedRun, ReplayRequest
     from clients.replay.results import ComparedAttestation, TrainingReplay
-    from ledger.history.training import TrainingAnswer
-    from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.signing import Signer
-    from ledger.protocol.types import Digest
 
 
 MOST_JOBS = 256
@@ -39,11 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 class TrainingVerification:
-    """The result of repeating updates.
-
-    Attributes:
-        result: all verdicts, with the environment in which they were found.
-    """
+    """The result of repeating updates: all verdicts, and the environment of each."""
 
     def __init__(self, result: TrainingReplay) -> None:
         self.result = result
@@ -51,8 +54,7 @@ class TrainingVerification:
     @property
     def verdict(self) -> str:
         """Return "other" if any update is, else "not checkable" if any is, else "same"."""
-        verdict: str = self.as_dict()["verdict"]
-        return verdict
+        return str(self.as_dict()["verdict"])
 
     @property
     def passed(self) -> bool:
@@ -108,9 +110,7 @@ def verify_training(
     """Repeat updates of a run bit for bit, from chain, blobs and the owners' data.
 
     Args:
-        run: what `cmfl.run`, `cmfl.open` or `cmfl.connect` gave, or the path of a home. Of a
-            service only the blobs are used: chain and contract are named beside it.
-        name: of the run in a home with several.
+        run: what is named as for `cmfl.audit`, with name, rpc_url, address, chain_id and blobs.
         round: the one round; None for all that have ended.
         rounds: first and last round, instead of `round`.
         client: an index, or several; none for all.
@@ -126,18 +126,11 @@ def verify_training(
         settings: `section.key=value` of this machine, such as `model.name=net.py:Net` for a model
             of the owner's own, whose code is run, or `machine.isa=avx2` to repeat under a cap of
             the instruction set; without it, under the one that all recorded environments name.
-        rpc_url: a node whose chain is read, in place of the home's own chain.
-        address: of the contract on that chain, 0x-hex.
-        chain_id: that the node must have; None accepts the node's own.
-        blobs: URL or folder of the blobs.
         device: cpu, cuda, cuda:N or auto.
         jobs: processes that train; over 1, or under a cap, a script needs the usual
             `if __name__ == "__main__":`.
         log: file of results, which an interrupted replay goes on from.
         progress: whether to show progress; None where somebody looks.
-
-    Returns:
-        The verdicts; `passed` is True only if every update is the same.
 
     Raises:
         ConfigurationError: it is not clear what to repeat, or an argument is wrong.
@@ -145,11 +138,18 @@ def verify_training(
     """
     from clients.replay.replay_inputs import ReplayRequest
 
-    bounds, clients = _bounds(round, rounds), _clients(client)
+    bounds = None if round is None else (round, round)
+    if rounds is not None:
+        if round is not None:
+            raise ConfigurationError("round= and rounds=: give one of them")
+        bounds = first_and_last(rounds)
+    clients = [client] if isinstance(client, int) else client
+    require(LIST, client=clients)
+    require_each(WHOLE, "client", clients)
     target = audited_target(run, name, rpc_url, address, chain_id, blobs)
     request = ReplayRequest(
         rounds=bounds,
-        clients=clients,
+        clients=tuple(map(int, clients)),
         sample=sample,
         seed=seed,
         data=None if data is None else Path(data),
@@ -166,35 +166,12 @@ def verify_training(
         return TrainingVerification(replay_target(target, request, show))
 
 
-def _bounds(round_: int | None, rounds: Sequence[int] | None) -> tuple[int, int] | None:
-    """Return the first and the last round; None for all."""
-    if rounds is None:
-        return None if round_ is None else (round_, round_)
-    if round_ is not None:
-        raise ConfigurationError("round= and rounds=: give one of them")
-    return first_and_last(rounds)
-
-
-def _clients(client: int | Sequence[int]) -> tuple[int, ...]:
-    if isinstance(client, int):
-        require(WHOLE, client=client)
-        return (client,)
-    require(LIST, client=client)
-    require_each(WHOLE, "client", client)
-    return tuple(map(int, client))
-
-
 def replay_target(
     target: Target, request: ReplayRequest, on_progress: Callable[[int, int], None]
 ) -> TrainingReplay:
-    """Repeat updates of the run that a target names; the command and `verify_training` share it.
-
-    Args:
-        on_progress: called with the updates that are done, and their number.
-    """
+    """Repeat updates of a run; `on_progress` takes the updates that are done, and their number."""
     from clients.replay.results import ResultFile
     from clients.replay.training_replay import replay_run
-    from ledger.storage.opening import mailbox_at, require_folders
 
     _require_request(request)
     if request.mailbox is not None and request.attests is None:
@@ -218,10 +195,7 @@ def replay_target(
 def drawn_training(
     target: Target, sample: int, on_progress: Callable[[int, int], None]
 ) -> dict[str, Any]:
-    """Return the number of drawn updates by verdict, or the reason why none was repeated.
-
-    An audit reports it beside its ten steps, of which it changes none.
-    """
+    """Return the number of drawn updates by verdict, or the reason why none was repeated."""
     try:
         with naming_extras():
             from clients.replay.replay_inputs import ReplayRequest
@@ -236,18 +210,12 @@ def _recorded(target: Target, request: ReplayRequest) -> tuple[RecordedRun, dict
     """Return the chosen updates of the run, as the chain has them, and the salts that are known."""
     from clients.replay.replay_inputs import recorded_run
     from clients.worker.process import signers_by_client
-    from ledger.chain.contract.deploy import deployed_document, deployed_domain
-    from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-    from ledger.protocol.signing import KeySigner, data_salt
 
     with target.reader() as chain, chain.snapshot() as view:
         history = target.history(view)
-        domain, deployment = (
-            deployed_domain(history.ledger, allow_unknown_creation=True),
-            history.fixed,
-        )
-        data = target.published().get(deployment.config, MAX_DOCUMENT_BYTES)
-        document = deployed_document(data, deployment)
+        domain = deployed_domain(history.ledger, allow_unknown_creation=True)
+        data = target.published().get(history.fixed.config, MAX_DOCUMENT_BYTES)
+        document = deployed_document(data, history.fixed)
         owners = signers_by_client(document, list(map(KeySigner, request.keys)))
         own: dict[int, bytes] = {client: data_salt(signer) for client, signer in owners.items()}
         request = replace(request, clients=request.clients or tuple(sorted(own)))
@@ -262,11 +230,7 @@ def _attested(
 
     A long replay is not lost with its mailbox: what could not be published is part of the result.
     """
-    from clients.replay.results import compared_attestations
-    from ledger.protocol.documents.run import encode_run
-    from ledger.protocol.encoding import sha256
-    from ledger.protocol.signing import KeySigner
-    from ledger.storage.opening import mailbox_at
+    from clients.replay.results import compared_attestations, own_attestations
 
     digest = sha256(encode_run(run.document))
     own = None if request.attests is None else KeySigner(request.attests)
@@ -276,38 +240,24 @@ def _attested(
     except (BlobError, OSError) as error:
         _log.info("the mailbox cannot be read for attestations: %s", error)
     if own is not None:
-        result = _published(result, digest, own, place)
+        uploads, published, failure = UploadSigner(result.domain, own, AUDITOR), 0, ""
+        try:
+            mailbox = mailbox_at(place, uploads)
+            for envelope in own_attestations(result, digest, own):
+                uploads.round = envelope.round
+                mailbox.put(envelope)
+                published += 1
+        except (BlobError, OSError) as error:
+            failure = str(getattr(error, "strerror", None) or error)
+        result = replace(result, published=published, unpublished=failure)
     others = (each for each in compared if own is None or each.auditor != own.address)
     return replace(result, attestations=tuple(others))
-
-
-def _published(result: TrainingReplay, run: Digest, auditor: Signer, place: str) -> TrainingReplay:
-    """Put an auditor's attestations into a mailbox, and return the result with what came of it."""
-    from clients.replay.results import own_attestations
-    from ledger.storage.http import AUDITOR, UploadSigner
-    from ledger.storage.opening import mailbox_at
-
-    uploads = UploadSigner(result.domain, auditor, AUDITOR)
-    published = 0
-    try:
-        mailbox = mailbox_at(place, uploads)
-        for envelope in own_attestations(result, run, auditor):
-            uploads.round = envelope.round
-            mailbox.put(envelope)
-            published += 1
-    except (BlobError, OSError) as error:
-        reason = str(getattr(error, "strerror", None) or error)
-        return replace(result, published=published, unpublished=reason)
-    return replace(result, published=published)
 
 
 def _environments(target: Target, run: RecordedRun, place: str | None) -> EnvironmentOf:
     """Return the environments that were recorded: by a simulation's home, or in a mailbox."""
     from clients.replay import replay_inputs
     from clients.runs.run_folder import RunFolder
-    from ledger.chain.contract.ledger import read_run_manifest
-    from ledger.io.home import Home
-    from ledger.storage.opening import mailbox_at
 
     for paths in Home(target.home).deployed():
         try:
@@ -341,19 +291,15 @@ def _data_of_home(target: Target, document: RunDocument) -> Path | None:
 
     The code that its configuration names is not run: a home may be somebody else's.
     """
-    from ledger.io.home import read_text
-    from ledger.io.parsing import MAX_TOML_BYTES, parse_toml
-
     recorded = document.experiment.get("data")
     if target.rpc_url is not None or target.remote is not None or not isinstance(recorded, dict):
         return None
-    if "sha256" not in recorded:
-        return None
     try:
-        values = parse_toml(read_text(target.run_paths().configuration, MAX_TOML_BYTES))
+        configuration = target.run_paths().configuration if "sha256" in recorded else None
+        text = "" if configuration is None else read_text(configuration, MAX_TOML_BYTES)
+        data = parse_toml(text).get("data")
     except (CmflError, OSError):
         return None
-    data = values.get("data")
     configured = data.get("path") if isinstance(data, dict) else None
     path = Path(configured) if isinstance(configured, str) and "\0" not in configured else None
     return path if path is not None and path.exists() else None
@@ -362,17 +308,13 @@ def _data_of_home(target: Target, document: RunDocument) -> Path | None:
 class Coverage:
     """The coverage of some rounds of a run by attestations, each of which is its auditor's word.
 
-    Attributes:
-        answer: the whole of it, as `cmfl coverage --json` prints it.
+    `answer` is the whole of it, as `cmfl coverage --json` prints it.
     """
 
     def __init__(self, answer: TrainingAnswer) -> None:
         self.answer = answer
-
-    @property
-    def rounds(self) -> tuple[int, int]:
-        """First and last round."""
-        return self.answer["first"], self.answer["last"]
+        self.rounds = answer["first"], answer["last"]
+        self.auditors = list(answer["auditors"])
 
     @property
     def counts(self) -> dict[str, int]:
@@ -380,23 +322,16 @@ class Coverage:
         return {name: int(count) for name, count in self.as_dict()["counts"].items()}
 
     @property
-    def auditors(self) -> list[str]:
-        """Addresses of those who have attested anything here."""
-        return list(self.answer["auditors"])
-
-    @property
     def updates(self) -> Table:
         """A row for each update: round, client, verdict, and the auditors by their verdicts."""
-        return Table(
-            {
-                "round": update["round"],
-                "client": update["client"],
-                "verdict": update["verdict"],
-                "same": _by(update["attestations"], "same"),
-                "other": _by(update["attestations"], "other"),
-            }
-            for update in self.answer["updates"]
-        )
+        rows = []
+        for update in self.answer["updates"]:
+            row: dict[str, Any] = {key: update[key] for key in ("round", "client", "verdict")}
+            for verdict in ("same", "other"):
+                given = (a["auditor"] for a in update["attestations"] if a["verdict"] == verdict)
+                row[verdict] = ", ".join(dict.fromkeys(given))
+            rows.append(row)
+        return Table(rows)
 
     @property
     def sentence(self) -> str:
@@ -442,16 +377,11 @@ def coverage(
     Anybody can sign with a new key: name the auditors that you trust.
 
     Args:
-        run: what `cmfl.run`, `cmfl.open` or `cmfl.connect` gave, or the path of a home. A service
-            reads its own mailbox unless one is named.
-        name: of the run in a home with several.
+        run: what is named as for `cmfl.audit`, with name, rpc_url, address, chain_id and blobs. A
+            service reads its own mailbox unless one is named.
         rounds: first and last round; None for all that have ended.
         auditors: addresses whose attestations count alone; none for everybody's.
         mailbox: URL or folder with the attestations; None for that of the blobs.
-        rpc_url: a node whose chain is read, in place of the home's own chain.
-        address: of the contract on that chain, 0x-hex.
-        chain_id: that the node must have; None accepts the node's own.
-        blobs: URL or folder of the blobs.
 
     Raises:
         ConfigurationError: it is not clear what to read, or an argument is wrong.
@@ -473,11 +403,6 @@ def coverage_of(
     target: Target, rounds: tuple[int, int] | None, auditors: Collection[str], mailbox: str | None
 ) -> TrainingAnswer:
     """Return the coverage of the run that a target names; the command and `coverage` share it."""
-    from ledger.chain.contract.deploy import deployed_domain
-    from ledger.history.training import counting_only, training_coverage
-    from ledger.protocol.encoding import eip55
-    from ledger.storage.opening import mailbox_at, require_folders
-
     trusted = {eip55(each) for each in auditors}
     if target.remote is not None and mailbox is None:
         with open_deployment(target) as deployment:
@@ -497,8 +422,3 @@ def coverage_of(
             named = str(error) if error.strerror is None else f"{place}: {error.strerror}"
             raise BlobError(f"mailbox {named}") from error
     return counting_only(found, trusted)
-
-
-def _by(attestations: Sequence[Any], verdict: str) -> str:
-    named = (each["auditor"] for each in attestations if each["verdict"] == verdict)
-    return ", ".join(dict.fromkeys(named))

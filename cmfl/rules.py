@@ -38,12 +38,7 @@ Distance = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float
 
 
 def squared(updates: ArrayLike, references: ArrayLike) -> Matrix:
-    """Return ‖Δ_k − Δ_c‖², the paper's distance, shape (C, n).
-
-    Args:
-        updates: Δ_k, shape (n, d).
-        references: Δ_c of each member, shape (C, d).
-    """
+    """Return ‖Δ_k − Δ_c‖², the paper's distance, shape (C, n), of updates (n, d) and members."""
     rows, members = _rows(updates, references)
     table = [[squared_distance(row, member) for row in rows] for member in members]
     return np.array(table, dtype=np.float64)
@@ -78,9 +73,7 @@ def mean(distances: ArrayLike) -> Vector:
 def nearest(scores: ArrayLike, accepted: int) -> NDArray[np.intp]:
     """Return the rows of the nearest updates, best first (strategy 1).
 
-    Args:
-        scores: one for each update, shape (n,), finite and at least 0; small is near.
-        accepted: how many, 1 to n.
+    Of the scores, shape (n,), finite and at least 0, small is near; 1 to n are accepted.
     """
     return _selected(1, scores, accepted)
 
@@ -93,9 +86,7 @@ def farthest(scores: ArrayLike, accepted: int) -> NDArray[np.intp]:
 def within(scores: ArrayLike, accepted: int = 1) -> NDArray[np.intp]:
     """Return the rows of all updates at a distance below 2, best first (strategy 3).
 
-    Args:
-        scores: one for each update, shape (n,), finite and at least 0, as `direction` returns them.
-        accepted: how many of the nearest are taken where none is below 2.
+    Where none of the `scores` that `direction` returns is below 2, so many of the nearest.
     """
     return _selected(3, scores, accepted)
 
@@ -122,17 +113,24 @@ def accept(
     """
     if not (WHOLE.holds(strategy) and strategy in {1, 2, 3}):
         raise ValueError(f"strategy = {strategy!r:.80}: must be 1, 2 or 3")
+    is_usual = isinstance(distance, str) and distance == "squared"
     if strategy == 3:
-        if not isinstance(distance, str) or distance != "squared":
+        if not is_usual:
             raise ValueError(
                 f"distance = {distance!r:.80}: goes with strategies 1 and 2 only; strategy 3 "
                 f"always measures directions"
             )
         return within(direction(updates, references, travel), accepted)
-    if isinstance(distance, str) and distance == "squared":
+    if is_usual:
         table = squared(updates, references)
     elif callable(distance):
-        table = _own_distances(distance, updates, references)
+        rows, members = (each.astype(np.float64) for each in _rows(updates, references))
+        columns = [numbers("distances", distance(row, members)) for row in rows]
+        if any(column.shape != (len(members),) for column in columns):
+            raise ValueError(f"distances: the function must return {len(members)} numbers")
+        table = np.array(columns).T
+        if not (np.isfinite(table).all() and (table >= 0).all()):
+            raise ValueError("distances: each must be finite and at least 0")
     else:
         raise ValueError(f"distance = {distance!r:.80}: must be 'squared' or a function")
     return _selected(strategy, mean(table), accepted)
@@ -169,17 +167,6 @@ def numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
     if not array.ndim:
         raise ValueError(f"{name} = {values!r:.80}: must be an array, and is one number")
     return array
-
-
-def _own_distances(function: Distance, updates: ArrayLike, references: ArrayLike) -> Matrix:
-    rows, members = (each.astype(np.float64) for each in _rows(updates, references))
-    columns = [numbers("distances", function(row, members)) for row in rows]
-    if any(column.shape != (len(members),) for column in columns):
-        raise ValueError(f"distances: the function must return {len(members)} numbers")
-    table = np.array(columns).T
-    if not (np.isfinite(table).all() and (table >= 0).all()):
-        raise ValueError("distances: each must be finite and at least 0")
-    return table
 
 
 def _selected(strategy: int, scores: ArrayLike, accepted: int) -> NDArray[np.intp]:

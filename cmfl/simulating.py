@@ -1,25 +1,31 @@
-"""A simulated run from its configuration to its last round; the command and `cmfl.run` share it."""
+"""A simulated run from its arguments to its last round; the command and `cmfl.run` share it."""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
+import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from difflib import get_close_matches
+from enum import Enum
+from functools import cache, partial
+from hashlib import sha256
 from json import dumps
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from multiprocessing.util import Finalize
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, get_origin
 
-from cmfl.arguments import checked, reference
+from cmfl.arguments import CODE, checked, reference
 from cmfl.display import tracking
-from cmfl.inputs import PRESET_RULE, USUAL_RATE, Parts, apply_keywords, put_parts
-from cmfl.opening import opened_home
 from cmfl.recorded import Run
 from cmfl.tracking import TrackingSession, audited_in_place, in_words, logged, require_apart
-from cmfl.where import RUN, Target, made_if_needed
+from cmfl.where import RUN, OpenNode, Target, made_if_needed
 from ledger.claims import EarlyStop
-from ledger.io.home import Home
+from ledger.io.home import DISK, Home
 from ledger.protocol.errors import ConfigurationError, ParametersError
 from ledger.protocol.types import Digest
 
@@ -29,16 +35,13 @@ if TYPE_CHECKING:
     from clients.runs.flower import Nodes
     from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import OpenedRun
-    from cmfl.commands.sender import SenderOptions
 
 
 @dataclass(frozen=True, slots=True)
 class PlayedRun:
     """A run after its last round.
 
-    Attributes:
-        address: of its contract; None on the memory ledger.
-        stop: the early stop that ended it; None if it has played all its rounds.
+    The `address` is None on the memory ledger, `stop` if the run has played all its rounds.
     """
 
     name: str
@@ -57,7 +60,7 @@ def play(
     warn: Callable[[str], None],
     *,
     create: bool = True,
-    sender: SenderOptions | None = None,
+    open_node: OpenNode | None = None,
     accept_rollback: bool = False,
     nodes: Nodes | None = None,
 ) -> PlayedRun:
@@ -71,35 +74,27 @@ def play(
     """
     from clients.runs.open_run import open_memory_run, open_run
 
-    name = target.run or RUN
-    require_apart(configuration.track, target.home)
+    name, home = target.run or RUN, target.home
+    require_apart(configuration.track, home)
     trackers, new_chain_id = TrackingSession(configuration.track, warn), configuration.chain_id()
     with ExitStack() as stack:
         if configuration.machine.ledger == "memory" and nodes is None:
             chain_id = new_chain_id if target.chain_id is None else target.chain_id
             stack.enter_context(target.own_folder())
             opened = stack.enter_context(
-                open_memory_run(target.home, name, configuration, chain_id=chain_id)
+                open_memory_run(home, name, configuration, chain_id=chain_id)
             )
-            tracked = stack.enter_context(logged(opened, target.home, trackers))
+            tracked = stack.enter_context(logged(opened, home, trackers))
         else:
-            blobs = target.blobs()
+            how: dict[str, Any] = {"accept_rollback": accept_rollback}
             chain = stack.enter_context(
-                target.writer(
-                    sender,
-                    create=create,
-                    new_chain_id=new_chain_id,
-                    accept_rollback=accept_rollback,
-                )
+                target.writer(open_node, create=create, new_chain_id=new_chain_id, **how)
             )
-            run = open_run(
-                *(target.home, name, configuration, chain, blobs),
-                accept_rollback=accept_rollback,
-                nodes=nodes,
-            )
+            blobs = target.blobs()
+            run = open_run(home, name, configuration, chain, blobs, nodes=nodes, **how)
             opened = stack.enter_context(run)
             verdict = partial(in_words, partial(audited_in_place, opened, chain, blobs))
-            tracked = stack.enter_context(logged(opened, target.home, trackers, verdict))
+            tracked = stack.enter_context(logged(opened, home, trackers, verdict))
         rows, state = tuple(go_on(tracked)), opened.ledger.state()
         address = None if opened.manifest is None else opened.manifest.address
         stop, places = tracked.stop_watch().stop, trackers.places
@@ -150,17 +145,12 @@ def run(
         **keywords: settings by the last part of their names where these are of one setting alone
             (`malicious_rate=0.3`, `rounds=10`, `seed=7`), or tables (`protocol={"rounds": 10}`).
 
-    Returns:
-        The run, from which rounds, explanations and figures are read.
-
     Raises:
         ConfigurationError: an argument is wrong: one sentence names it, and nothing is written.
         CmflError: the run cannot be played.
 
     Code and data that are Python objects are bound by digest like files. The code of objects that a
-
     script or notebook defines is written to the folder `code` of the home, data to `data`, so that
-
     run and audit can be repeated.
     """
     from clients.configuration.run_configuration import rule_sources
@@ -172,10 +162,10 @@ def run(
         target = Target(folder, name)
         Home(folder).run(name)  # refuses a wrong name first
         if resume:
-            configuration = _recorded(target, name, parts, preset, given)
+            configuration = _recorded(target, parts, preset, given)
             _play(target, configuration, create=False, progress=progress)
             return Run(target, name, rule_sources(configuration))
-        values = base_values(preset)
+        values = _base_values(preset)
         apply_keywords({}, given)  # refuses a wrong name before anything is written
         with made_if_needed(Home(folder)), _inputs_removed(folder, name):
             configuration = _checked(values, parts, folder, given)
@@ -184,19 +174,16 @@ def run(
         return Run(target, name, rule_sources(configuration))
 
 
-def base_values(preset: str | Path | Mapping[str, object] | None) -> dict[str, Any]:
-    """Return the plain values of a preset, of a TOML file or of a dict of settings."""
+def _base_values(preset: str | Path | Mapping[str, object] | None) -> dict[str, Any]:
     from clients.configuration.parsing import plain_values
 
     if isinstance(preset, Mapping):
         values: dict[str, Any] = {}
         apply_keywords(values, preset)
         return values
-    if isinstance(preset, Path):
-        return plain_values(path=preset)
-    if not isinstance(preset, str | None):
+    if not isinstance(preset, str | Path | None):
         raise ConfigurationError(f"preset = {preset!r:.80}: must be {PRESET_RULE}")
-    return plain_values(preset)
+    return plain_values(path=preset) if isinstance(preset, Path) else plain_values(preset)
 
 
 def _checked(
@@ -217,16 +204,13 @@ def _checked(
 
 def _recorded(
     target: Target,
-    name: str,
     parts: Parts,
     preset: str | Path | Mapping[str, object] | None,
     given: Mapping[str, object],
 ) -> Configuration:
-    """Return the configuration of a run that is resumed."""
     from clients.runs.run_folder import recorded_configuration
 
-    others = [key for key in given if not key.startswith("machine.")]
-    if preset is not None or others:
+    if preset is not None or any(not key.startswith("machine.") for key in given):
         raise ConfigurationError(
             "resume=True takes the run's own settings, and no others but machine.* and its code"
         )
@@ -240,7 +224,7 @@ def _recorded(
         key: reference(key, part, target.home) for key, part in named.items() if part is not None
     }
     settings = tuple(f"{key}={dumps(value)}" for key, value in {**given, **values}.items())
-    return recorded_configuration(target.home, name, settings)
+    return recorded_configuration(target.home, target.run or RUN, settings)
 
 
 def _play(
@@ -273,3 +257,266 @@ def _inputs_removed(folder: Path, name: str) -> Iterator[None]:
                 if each.is_dir() and not any(each.iterdir()):
                     each.rmdir()
         raise
+
+
+_PREFIX = "cmfl-"
+_LOCK = "in-use"
+
+
+@contextmanager
+def opened_home(path: str | Path | None) -> Iterator[Path]:
+    """Yield the folder of a home; None for a new temporary one.
+
+    A temporary home is removed when the context fails, and else when this process ends; `Run.save`
+    copies it before.
+    """
+    if path is None:
+        folder = _new_folder()
+        try:
+            yield folder / "home"
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return
+    folder = Path(path)
+    # Not Path.exists, which fails for a name that is too long.
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise ConfigurationError(f"home {folder}: is there already, and is no folder")
+    yield folder
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Yield a new folder, which is removed with the context."""
+    folder = _new_folder()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _new_folder() -> Path:
+    return Path(tempfile.mkdtemp(dir=_folder_of_process(os.getpid(), tempfile.gettempdir())))
+
+
+@cache
+def _folder_of_process(process: int, place: str) -> Path:  # noqa: ARG001 - a key of the cache
+    """Make the folder of a process's temporary folders, and remove those of ended processes.
+
+    A pool ends its workers by a signal, which leaves them no time to clear up: the next process
+    does it.
+    """
+    for folder in Path(place).glob(f"{_PREFIX}*"):
+        if _is_abandoned(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+    new = folder / f"{_LOCK}.new"
+    # Held until the process ends, however it ends.
+    fcntl.flock(os.open(new, os.O_CREAT | os.O_WRONLY, 0o600), fcntl.LOCK_EX)
+    new.rename(folder / _LOCK)  # never to be seen unlocked
+    # Not atexit, which the processes of a pool do not heed. Not of a child that was forked later.
+    Finalize(None, shutil.rmtree, (folder,), {"ignore_errors": True}, exitpriority=0)
+    return folder
+
+
+def _is_abandoned(folder: Path) -> bool:
+    """Return whether a folder is this user's, and of a process that has ended."""
+    with suppress(OSError):
+        if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+            return False
+        with (folder / _LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    return False
+
+
+@cache
+def setting_names() -> tuple[str, ...]:
+    """Return the names of all settings, `section.key`, in the order of the sections."""
+    from clients.configuration.schema import Configuration
+
+    return tuple(Configuration.names())
+
+
+def apply_keywords(values: dict[str, Any], keywords: Mapping[str, object]) -> set[str]:
+    """Put keyword arguments into the values of a configuration, and return their full names.
+
+    A keyword is a flat name (`malicious_rate`), a full name (`"malice.malicious_rate"`), or a
+    section with a table of its keys (`malice={"malicious_rate": 0.3}`). None takes a setting of the
+    preset back.
+    """
+    settings = full_names(keywords)
+    for name, value in settings.items():
+        *sections, key = name.split(".")
+        table = values
+        for section in sections:
+            table = table.setdefault(section, {})
+        if value is None:
+            table.pop(key, None)
+        else:
+            table[key] = plain_value(value)
+    return set(settings)
+
+
+def full_names(keywords: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings of keyword arguments by their full names, tables key by key."""
+    names: dict[str, object] = {}
+    for name, value in keywords.items():
+        if not any(each.startswith(f"{name}.") for each in setting_names()):
+            names[full_name(name)] = value
+        elif isinstance(value, Mapping):
+            names |= {full_name(f"{name}.{key}"): single for key, single in value.items()}
+        else:
+            raise ConfigurationError(
+                f"{name}: is a section of settings, and takes a dict of them (given: {value!r:.80})"
+            )
+    return names
+
+
+def full_name(name: str) -> str:
+    """Return the full name of a setting, `section.key`."""
+    from clients.configuration.schema import REMOVED, removed_setting
+
+    if not isinstance(name, str):
+        raise ConfigurationError(f"{name!r:.80}: the name of a setting must be a text")
+    for removed in REMOVED:
+        if name in {removed, removed.rpartition(".")[2]}:
+            raise ConfigurationError(removed_setting(removed))
+    if "." in name:
+        if name in setting_names() or any(name.startswith(f"{t}.") for t in _tables()):
+            return name
+        raise ConfigurationError(_unknown(name, setting_names()))
+    places = [place for place in setting_names() if place.rpartition(".")[2] == name]
+    if len(places) == 1:
+        return places[0]
+    if places:
+        listed = ", ".join(places)
+        raise ConfigurationError(
+            f"{name}: is the name of several settings, {listed}; write one of them in full, as in "
+            f'settings={{"{places[0]}": ...}}'
+        )
+    flat = {place.rpartition(".")[2]: place for place in setting_names()}
+    raise ConfigurationError(_unknown(name, [*flat, *setting_names()]))
+
+
+def plain_value(value: object) -> object:
+    """Return a value as TOML has it: numbers of NumPy, enumerations, paths and tuples as theirs."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain_value(single) for key, single in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_value(single) for single in value]
+    item = getattr(value, "item", None)
+    return item() if callable(item) and getattr(value, "shape", None) == () else value
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, list(dict.fromkeys(known)), 3)
+    hint = f"; near it: {', '.join(near)}" if near else ""
+    return f"{name}: there is no such setting{hint} (cmfl settings lists all)"
+
+
+@cache
+def _tables() -> tuple[str, ...]:
+    """Return the settings that are tables of free keys, such as `data.options`."""
+    from clients.configuration.schema import Configuration
+
+    return tuple(
+        f"{section}.{key}"
+        for section, field in Configuration.model_fields.items()
+        for key, each in getattr(field.annotation, "model_fields", {}).items()
+        if get_origin(each.annotation) is dict
+    )
+
+
+USUAL_RATE = 0.3  # share of the clients that attack, where an attack is given without a share
+PRESET_RULE = "a preset's name, the path of a TOML file, or a dict of settings"
+DATA = "data"  # folders of a home with the code and the data that were given as objects
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Parts of a run as the caller gave them: names, paths, objects, or None."""
+
+    model: Any = None
+    data: Any = None
+    attack: Any = None
+    distance: Any = None
+
+
+def put_parts(values: dict[str, Any], parts: Parts, folder: Path) -> None:
+    """Put the parts of a run into the values of its configuration, by section and key."""
+    for name, part in (("malice.attack", parts.attack), ("protocol.distance", parts.distance)):
+        if part is not None:
+            apply_keywords(values, {name: reference(name, part, folder)})
+    model = parts.model
+    if isinstance(model, Mapping):
+        named = {"name": _model_reference(model["name"], folder)} if "name" in model else {}
+        apply_keywords(values, {"model": {**model, **named}})
+    elif model is not None:
+        # Options are of one model, and not of another that takes its place.
+        values["model"] = {"name": _model_reference(model, folder)}
+    if parts.data is not None:
+        _put_data(values, parts.data, folder)
+
+
+def preset_text(name: str, preset: object, folder: Path) -> str:
+    """Return an experiment's text for a preset, a name, a .toml path, or a dict of settings."""
+    from clients.configuration.loading import checked
+    from clients.configuration.parsing import TOML
+
+    if isinstance(preset, Path) and preset.suffix != TOML:
+        raise ConfigurationError(f"{name} = {str(preset)!r:.80}: must end in {TOML}")
+    if isinstance(preset, str | Path):
+        return str(preset)
+    if not isinstance(preset, Mapping):
+        raise ConfigurationError(f"{name} = {preset!r:.80}: must be {PRESET_RULE}")
+    values: dict[str, Any] = {}
+    apply_keywords(values, preset)
+    data = checked(values).to_toml().encode()
+    path = folder.absolute() / CODE / f"preset-{sha256(data).hexdigest()[:12]}{TOML}"
+    DISK.write_whole(path, data)
+    return str(path)
+
+
+def _model_reference(model: object, folder: Path) -> str:
+    if hasattr(model, "named_parameters") and not isinstance(model, type):
+        kind = type(model).__name__
+        raise ConfigurationError(
+            f"model.name: is a module; give its class, model={kind}, for each process makes its own"
+        )
+    return reference("model.name", model, folder)
+
+
+def _put_data(values: dict[str, Any], data: object, folder: Path) -> None:
+    from clients.configuration.parsing import imply_file
+    from clients.datasets.own_data import Data
+
+    if type(data).__module__.partition(".")[0] == "datasets":  # of Hugging Face, not imported
+        data = Data.from_dataset(data)
+    elif isinstance(data, Mapping):
+        imply_file(values, apply_keywords(values, {"data": dict(data)}))
+        return
+    path = Path(data) if isinstance(data, str | Path) else None
+    # A text is a path of data, and neither a name nor `file.py:function`.
+    is_path = path is not None and (
+        isinstance(data, Path) or path.exists() or (":" not in str(data) and path.suffix != "")
+    )
+    # Options and partition are of one data set, and not of another that takes its place.
+    if isinstance(data, Data):
+        path = data.save(folder.absolute() / DATA)
+        values["data"] = {"name": "file", "path": str(path), "options": data.options()}
+        if data.client is not None:
+            apply_keywords(values, {"protocol.clients": len(set(data.client.tolist()))})
+    elif is_path:
+        values["data"] = {"name": "file", "path": str(data)}
+    elif hasattr(data, "columns") and hasattr(data, "to_numpy"):
+        raise ConfigurationError(
+            "data: is a data frame: give cmfl.Data(x=..., y=...) with its arrays, or the path of a "
+            "file: frame.to_csv('mine.csv', index=False)"
+        )
+    else:
+        values["data"] = {"name": reference("data.name", data, folder)}

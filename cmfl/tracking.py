@@ -14,7 +14,7 @@ import shutil
 import sqlite3
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 NOT_AUDITED = "not audited"
 DATABASE = "mlflow.db"
 KEY, HEAD = "cmfl.key", "cmfl.head"
-EVERY_ROUND = "decided"
-"""A metric that each round has: its last step is the last round that was logged."""
 
 _PACKAGES = {"mlflow": "mlflow.tracking", "tensorboard": "tensorboardX", "wandb": "wandb"}
 _ENVIRONMENT = {
@@ -52,13 +50,10 @@ _ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
 }
-_LONGEST_WARNING = 200
 _EVENTS = "events.out.tfevents"
-_MOST_IN_A_NAME = 100
 _MOST_VALUES = 1000
 _MOST_NAMED = 100
-_LONGEST = 6000
-"""MLflow's bounds: metrics and parameters in a call, and characters of a parameter."""
+_LONGEST = 6000  # MLflow's bounds: metrics and parameters in a call, and characters of a parameter
 _SQLITE = "sqlite:///"
 _BUSY_SECONDS = 5.0
 _NOT_IN_NAMES = re.compile(r"[^\w./ -]")
@@ -68,8 +63,8 @@ _NOT_IN_NAMES = re.compile(r"[^\w./ -]")
 class TrackedRun:
     """A run, as trackers describe it.
 
-    Attributes:
-        key: 16 hex digits that are the same for this run in every tracker, and for no other.
+    The `key`, 16 hex digits, is the same for this run in every tracker, and for no other. The
+    `title` that people see differs for runs of one name.
     """
 
     name: str
@@ -79,7 +74,6 @@ class TrackedRun:
 
     @property
     def title(self) -> str:
-        """The name that people see, different for runs of one name."""
         return f"{self.name}-{self.key[:8]}"
 
 
@@ -182,20 +176,21 @@ class TrackingSession:
 
     def log(self, row: TrackedRow) -> None:
         """Add a round to each record."""
-        self._each(lambda _, sink: sink.log(row))
+        for name, sink in [*self._sinks.items()]:
+            with self._guarded(name):
+                sink.log(row)
 
     def close(self, tags: Mapping[str, str], model: Path | None) -> None:
         """End each record."""
-        self._each(lambda name, sink: self.places.update({name: sink.close(tags, model)}))
+        for name, sink in [*self._sinks.items()]:
+            with self._guarded(name):
+                self.places[name] = sink.close(tags, model)
 
     def abort(self) -> None:
         """End each record of a run that was cut off."""
-        self._each(lambda _, sink: sink.abort())
-
-    def _each(self, action: Callable[[str, Any], None]) -> None:
         for name, sink in [*self._sinks.items()]:
             with self._guarded(name):
-                action(name, sink)
+                sink.abort()
 
     @contextmanager
     def _guarded(self, name: str) -> Iterator[None]:
@@ -207,7 +202,9 @@ class TrackingSession:
         except Exception as error:  # noqa: BLE001 - a run outlives whatever a tracker raises
             self._used.pop(name, None)
             self._sinks.pop(name, None)
-            self.warnings.append(f"track.{name}: {_in_words(error)}; it gets nothing more")
+            first = next(iter(str(error).splitlines()), "")
+            reason = missing_extra(error) or f"{type(error).__name__}: {first}"[:200]
+            self.warnings.append(f"track.{name}: {reason}; it gets nothing more")
             self._warn(f"warning: {self.warnings[-1]}")
 
 
@@ -280,17 +277,20 @@ class TensorboardSink:
         self._add(file_version="brain.Event:2")
         self._write_text("settings", run.parameters)
         self._write_text("run", run.tags)
-        for row in rows:
-            self.log(row, flush=False)
-        self._flush()
+        self.log(*rows)
 
-    def log(self, row: TrackedRow, *, flush: bool = True) -> None:
+    def log(self, *rows: TrackedRow) -> None:
         from tensorboardX.summary import scalar
 
-        for name, value in row.metrics.items():
-            self._add(summary=scalar(name, value), step=row.round)
-        if flush:
-            self._flush()
+        for row in rows:
+            for name, value in row.metrics.items():
+                self._add(summary=scalar(name, value), step=row.round)
+        try:
+            self._writer.flush()
+        except OSError:
+            with suppress(OSError):
+                self._writer.close()
+            raise
 
     def close(self, tags: Mapping[str, str], model: Path | None) -> str:
         self._write_text("end", tags)
@@ -312,14 +312,6 @@ class TensorboardSink:
         from tensorboardX.proto.event_pb2 import Event
 
         self._writer.write(Event(wall_time=time.time(), **event).SerializeToString())
-
-    def _flush(self) -> None:
-        try:
-            self._writer.flush()
-        except OSError:
-            with suppress(OSError):
-                self._writer.close()
-            raise
 
 
 class WandbSink:
@@ -350,16 +342,16 @@ class WandbSink:
             config={**run.parameters, **run.tags},
             settings=wandb.Settings(**quiet, **options),
         )
-        for row in rows:
-            self.log(row)
+        self.log(*rows)
 
-    def log(self, row: TrackedRow) -> None:
-        self._run.log(dict(row.metrics), step=row.round)
+    def log(self, *rows: TrackedRow) -> None:
+        for row in rows:
+            self._run.log(dict(row.metrics), step=row.round)
 
     def close(self, tags: Mapping[str, str], model: Path | None) -> str:
         self._run.summary.update(dict(tags))
         if model is not None:
-            name = f"model-{self._run.name}"[:_MOST_IN_A_NAME]
+            name = f"model-{self._run.name}"[:100]
             artifact = self._wandb.Artifact(name, type="model", metadata=dict(tags))
             artifact.add_file(str(model))
             self._run.log_artifact(artifact)
@@ -396,7 +388,12 @@ class MlflowSink:
         _require_database(self._uri)
         self._client: Any = MlflowClient(tracking_uri=self._uri)
         self._run_id = ""
-        experiment = self._experiment(project, folder)
+        known = self._client.get_experiment_by_name(project)
+        if known is None:
+            artifacts = None if folder is None else (folder / "artifacts").as_uri()
+            experiment = str(self._client.create_experiment(project, artifact_location=artifacts))
+        else:
+            experiment = str(known.experiment_id)
         last = self._resumed(experiment, run, rows)
         if last is None:
             last = 0
@@ -408,10 +405,17 @@ class MlflowSink:
         new = [row for row in rows if row.round > last]
         most = _MOST_VALUES // max([1, *(len(row.metrics) for row in new)])
         for start in range(0, len(new), most):
-            self._log(new[start : start + most])
+            self.log(*new[start : start + most])
 
-    def log(self, row: TrackedRow) -> None:
-        self._log([row])
+    def log(self, *rows: TrackedRow) -> None:
+        from mlflow.entities import Metric, RunTag
+
+        now = int(1000 * time.time())
+        metrics = [
+            Metric(name, x, now, row.round) for row in rows for name, x in row.metrics.items()
+        ]
+        tags = [RunTag(HEAD, row.head) for row in rows[-1:]]
+        self._client.log_batch(self._run_id, metrics=metrics, tags=tags)
 
     def close(self, tags: Mapping[str, str], model: Path | None) -> str:
         from mlflow.entities import RunTag
@@ -425,13 +429,6 @@ class MlflowSink:
     def abort(self) -> None:
         self._client.set_terminated(self._run_id, "KILLED")
 
-    def _experiment(self, project: str, folder: Path | None) -> str:
-        experiment = self._client.get_experiment_by_name(project)
-        if experiment is not None:
-            return str(experiment.experiment_id)
-        artifacts = None if folder is None else (folder / "artifacts").as_uri()
-        return str(self._client.create_experiment(project, artifact_location=artifacts))
-
     def _resumed(self, experiment: str, run: TrackedRun, rows: Sequence[TrackedRow]) -> int | None:
         """Return the last logged round of the run's record; None if there is none to go on with.
 
@@ -442,7 +439,8 @@ class MlflowSink:
         if not known:
             return None
         self._run_id = known[0].info.run_id
-        steps = [m.step for m in self._client.get_metric_history(self._run_id, EVERY_ROUND)]
+        # Each round has this metric.
+        steps = [m.step for m in self._client.get_metric_history(self._run_id, "decided")]
         heads = {row.head for row in rows}
         head = known[0].data.tags.get(HEAD)
         if (head is not None and head not in heads) or max(steps, default=0) > len(rows):
@@ -452,16 +450,6 @@ class MlflowSink:
         self._log_parameters(run.parameters, known[0].data.params)
         self._client.update_run(self._run_id, status="RUNNING")
         return max(steps, default=0)
-
-    def _log(self, rows: Iterable[TrackedRow]) -> None:
-        from mlflow.entities import Metric, RunTag
-
-        now, head, metrics = int(1000 * time.time()), None, []
-        for row in rows:
-            head = row.head
-            metrics += [Metric(name, x, now, row.round) for name, x in row.metrics.items()]
-        tags = [] if head is None else [RunTag(HEAD, head)]
-        self._client.log_batch(self._run_id, metrics=metrics, tags=tags)
 
     def _log_parameters(self, parameters: Mapping[str, str], logged: Collection[str] = ()) -> None:
         from mlflow.entities import Param
@@ -473,9 +461,9 @@ class MlflowSink:
 
 
 SINKS = {"mlflow": MlflowSink, "tensorboard": TensorboardSink, "wandb": WandbSink}
-"""What keeps the record of a run in one tracker; made with all rounds so far.
+"""The record of a run in one tracker, made with all rounds so far.
 
-`log` adds a round, `close` ends the record and returns where it is, `abort` leaves it open.
+`log` adds rounds, `close` ends the record and returns where it is, `abort` leaves it open.
 """
 
 
@@ -508,11 +496,3 @@ def _require_database(uri: str) -> None:
             base.rollback()
     except sqlite3.Error as error:
         raise ConfigurationError(f"{path} cannot be opened for writing: {error}") from error
-
-
-def _in_words(error: Exception) -> str:
-    sentence = missing_extra(error)
-    if sentence is not None:
-        return sentence
-    first = next(iter(str(error).splitlines()), "")
-    return f"{type(error).__name__}: {first}"[:_LONGEST_WARNING]

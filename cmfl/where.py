@@ -15,41 +15,50 @@ import os
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ledger.io.home import Home, RunPaths
+from ledger.chain.contract.deploy import connect, require_code
+from ledger.chain.contract.ledger import (
+    CommitteeLedger,
+    Manifest,
+    read_run_manifest,
+    require_current_home,
+    was_in_memory,
+)
+from ledger.chain.embedded.chain_store import ChainStore, verify_nothing_acknowledged
+from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.ports import (
+    ChainReader,
+    ChainRolledBackError,
+    ChainWriter,
+    ForeignCodeError,
+    UncheckableCreationError,
+)
+from ledger.history.history import FoldedHistory
+from ledger.history.answers_rounds import LocalHistory
+from ledger.io.home import Home, RunPaths, read_file
+from ledger.protocol.encoding import checksum
 from ledger.protocol.errors import ChainError, ConfigurationError, EncodingError, ServiceError
 from ledger.protocol.types import ClientId
+from ledger.storage.blobs import BlobReader, FolderBlobs, ObjectBlobs
 
 if TYPE_CHECKING:
     from api.client import RemoteDeployment, Service
-    from cmfl.commands.sender import SenderOptions
     from ledger.audit.proofs.container import BundleFile
     from ledger.audit.proofs.proof import ClientProof, RoundBasis, RoundBundle
-    from ledger.chain.contract.ledger import CommitteeLedger, Manifest
-    from ledger.chain.embedded.reader import EmbeddedReader
-    from ledger.chain.ports import ChainReader, ChainWriter
     from ledger.chain.rpc.node import RpcReader, RpcSettings
-    from ledger.history.answers_rounds import LocalHistory
-    from ledger.history.history import FoldedHistory
-    from ledger.storage.blobs import BlobReader, FolderBlobs
 
+
+OpenNode: TypeAlias = "Callable[[str, int], AbstractContextManager[ChainWriter]]"
+"""Opens the node of a URL and a chain id, for the sender of a command."""
 
 HOME = Path("cmfl-home")
 RUN = "run"
 URL_VARIABLE = "CMFL_RPC_URL"
 API_TOKEN_VARIABLE = "CMFL_API_TOKEN"  # noqa: S105 - its name
-
-
-def chain_id_of(url: str) -> int:
-    """Return the chain id that a node says it has."""
-    from ledger.chain.rpc.node import RpcReader
-
-    with RpcReader(url, chain_id=None) as chain:
-        return chain.chain_id
 
 
 @contextmanager
@@ -61,21 +70,21 @@ def made_if_needed(home: Home) -> Iterator[None]:
     try:
         made = [folder for folder in (home.path, *home.path.parents) if not folder.exists()]
         home.path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigurationError(f"--home {home.path}: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigurationError(f"--home {home.path}: {error}") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigurationError(f"--home {home.path}: {reason}") from error
     try:
         yield
     except BaseException:
-        if made:
-            _remove(home, made)
+        with suppress(OSError):
+            if made:
+                _remove(home, made)
         raise
 
 
 def _remove(home: Home, made: list[Path]) -> None:
     """Remove what a failed start has left; a folder with anything else stays."""
-    with suppress(OSError), home.lock.open("ab") as lock:
+    with home.lock.open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if _has_content(home):
             return
@@ -91,8 +100,6 @@ def _has_content(home: Home) -> bool:
         return True
     if not home.chain.exists():
         return False
-    from ledger.chain.embedded.chain_store import ChainStore
-    from ledger.chain.embedded.reader import EmbeddedReader
 
     if ChainStore.is_blank(home.chain):
         return False
@@ -105,8 +112,6 @@ def _has_content(home: Home) -> bool:
 
 API_SECONDS = 60
 MAX_TOKEN_BYTES = 1_000
-MOST_FAILURES = 5
-_MOST_NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +126,23 @@ class RemoteService:
     def of(
         url: str | None, token_file: Path | None = None, timeout_seconds: float = API_SECONDS
     ) -> RemoteService | None:
-        """Return the service of --api, --api-token-file and --api-timeout; None without --api."""
-        return None if url is None else RemoteService(url, _token(token_file), timeout_seconds)
+        """Return the service, if there is a URL; without a file the environment has the token."""
+        if url is None:
+            return None
+        token = os.environ.get(API_TOKEN_VARIABLE) or None
+        if token_file is not None:
+            try:
+                token = read_file(token_file, MAX_TOKEN_BYTES).decode("latin-1").strip()
+            except OSError as error:
+                raise ConfigurationError(
+                    f"--api-token-file {token_file}: {error.strerror}"
+                ) from error
+            if not 0 < len(token) <= MAX_TOKEN_BYTES:
+                raise ConfigurationError(
+                    f"--api-token-file {token_file}: holds no token, which has 1 to "
+                    f"{MAX_TOKEN_BYTES} characters"
+                )
+        return RemoteService(url, token, timeout_seconds)
 
     def service(self) -> Service:
         """Return a client of the service, without a request."""
@@ -132,11 +152,10 @@ class RemoteService:
 
     def blobs(self) -> BlobReader:
         """Return its blobs, each of which is checked against its digest."""
-        from ledger.storage.blobs import ObjectBlobs
         from ledger.storage.http import static_server
 
         url = f"{self.url.rstrip('/')}/v1/blobs"
-        return ObjectBlobs(static_server(url, self.timeout_seconds, self.token, MOST_FAILURES))
+        return ObjectBlobs(static_server(url, self.timeout_seconds, self.token, 5))
 
 
 def deployment_at(
@@ -162,25 +181,8 @@ def chain_at(service: Service, chain_id: int | None) -> str:
 def _only(meant: list[str], served: list[str], what: str) -> str:
     if len(meant) == 1:
         return meant[0]
-    named = ", ".join(served[:_MOST_NAMED]) or "nothing"
+    named = ", ".join(served[:20]) or "nothing"
     raise ConfigurationError(f"name one {what}; the service at --api serves {named}")
-
-
-def _token(file: Path | None) -> str | None:
-    """Return the token in a file, or else in the environment."""
-    from ledger.io.home import read_file
-
-    if file is None:
-        return os.environ.get(API_TOKEN_VARIABLE) or None
-    try:
-        token = read_file(file, MAX_TOKEN_BYTES).decode("latin-1").strip()
-    except OSError as error:
-        raise ConfigurationError(f"--api-token-file {file}: {error.strerror}") from error
-    if not 0 < len(token) <= MAX_TOKEN_BYTES:
-        raise ConfigurationError(
-            f"--api-token-file {file}: holds no token, which has 1 to {MAX_TOKEN_BYTES} characters"
-        )
-    return token
 
 
 _log = logging.getLogger(__name__)
@@ -190,11 +192,8 @@ _log = logging.getLogger(__name__)
 class Target:
     """Options that name a chain, its blobs and a contract.
 
-    Attributes:
-        rpc_url: of a node, or None for the home's own chain.
-        chain_id: that node or home must have.
-        blobs_at: URL or folder of the blobs, or None for the home's own.
-        remote: a service to read instead of the home.
+    Without `rpc_url` the chain is the home's own, and without `blobs_at` the blobs are. The node
+    or the home must have the `chain_id`. A `remote` service is read instead of the home.
     """
 
     home: Path = HOME
@@ -208,8 +207,6 @@ class Target:
     def __post_init__(self) -> None:
         """Reject a home of another protocol version."""
         if self.remote is None and (self.rpc_url is None or self.address is None):
-            from ledger.chain.contract.ledger import require_current_home
-
             require_current_home(Home(self.home))
 
     @property
@@ -229,8 +226,6 @@ class Target:
 
     def blobs(self) -> FolderBlobs:
         """Return the home's own blobs."""
-        from ledger.storage.blobs import FolderBlobs
-
         return FolderBlobs(Home(self.home).blobs)
 
     def mailbox_place(self) -> str | None:
@@ -249,8 +244,6 @@ class Target:
 
     def own_reader(self) -> EmbeddedReader:
         """Return the home's own chain, opened for reading."""
-        from ledger.chain.embedded.reader import EmbeddedReader
-
         chain_id = self.chain_id if self.rpc_url is None else None
         if not self.chain_file.exists():
             self._explain_no_chain()
@@ -265,7 +258,7 @@ class Target:
     @contextmanager
     def writer(
         self,
-        sender: SenderOptions | None = None,
+        open_node: OpenNode | None = None,
         *,
         create: bool = True,
         new_chain_id: int | None = None,
@@ -280,17 +273,17 @@ class Target:
             new_chain_id: id of a chain that is made; None for a random one.
             accept_rollback: whether to accept a chain without blocks that its home acknowledged.
         """
-        if not create and self.rpc_url is None and not self.chain_file.exists():
+        if self.rpc_url is not None:
+            assert open_node is not None, "commands that write to a node have a sender"
+            with open_node(self.rpc_url, self.node_chain_id()) as node, self.own_folder():
+                yield node
+            return
+        if not create and not self.chain_file.exists():
             # An unmounted disk looks like a home without a chain.
             raise ConfigurationError(
                 f"there is no chain at {self.chain_file}: is the disk mounted, and --home the "
                 f"right one? A run that lives on a node is resumed with --rpc-url"
             )
-        if self.rpc_url is not None:
-            assert sender is not None, "commands that write to a node take a sender"
-            with sender.chain(self.rpc_url, self.node_chain_id()) as node, self.own_folder():
-                yield node
-            return
         # All is imported before the home is made.
         from ledger.chain.embedded.embedded_chain import EmbeddedChain
         from ledger.chain.embedded.evm import SALT_BITS, fresh_chain_id
@@ -300,12 +293,8 @@ class Target:
             if new_chain_id is None:
                 new_chain_id = fresh_chain_id(secrets.randbits(SALT_BITS))
             opened = functools.partial(EmbeddedChain.open_or_create, new_chain_id=new_chain_id)
-        with (
-            self.own_folder(),
-            opened(
-                self.chain_file, chain_id=self.chain_id, accept_rollback=accept_rollback
-            ) as chain,
-        ):
+        how = {"chain_id": self.chain_id, "accept_rollback": accept_rollback}
+        with self.own_folder(), opened(self.chain_file, **how) as chain:
             yield chain
 
     @contextmanager
@@ -317,9 +306,6 @@ class Target:
 
     def _explain_no_chain(self) -> None:
         """Reject a home whose chain is gone, or whose runs are on a node or the memory ledger."""
-        from ledger.chain.contract.ledger import was_in_memory
-        from ledger.chain.embedded.chain_store import verify_nothing_acknowledged
-
         verify_nothing_acknowledged(self.chain_file)
         home = Home(self.home)
         if not home.runs.is_dir():
@@ -341,9 +327,6 @@ class Target:
 
     def require_contract(self) -> None:
         """Reject a home whose chain lacks the named run's contract, before any write."""
-        from ledger.chain.contract.ledger import read_run_manifest
-        from ledger.chain.ports import ChainRolledBackError
-
         paths = Home(self.home).run(self.run or "")
         if not paths.manifest.exists():
             return  # it was never deployed
@@ -359,8 +342,6 @@ class Target:
 
     def history(self, chain: ChainReader) -> FoldedHistory:
         """Return the history of the contract."""
-        from ledger.history.history import FoldedHistory
-
         # A home's own file has no node between it and its reader.
         ledger = self.ledger(chain) if chain.node is None else self.complete_ledger(chain)
         return FoldedHistory.of(ledger, self.published())
@@ -375,14 +356,8 @@ class Target:
     def ledger(self, chain: ChainReader, *, is_audited: bool = False) -> CommitteeLedger:
         """Return the contract: the address's, the named run's, or the only one of the home.
 
-        Args:
-            is_audited: whether to return a contract with foreign code or unknown creation too, for
-                an audit to report.
+        An audit reports a contract with foreign code or unknown creation, so it gets that too.
         """
-        from ledger.chain.contract.deploy import connect, require_code
-        from ledger.chain.contract.ledger import CommitteeLedger, read_run_manifest
-        from ledger.chain.ports import ForeignCodeError, UncheckableCreationError
-
         address, block = self.address, 0
         try:
             if address is not None:
@@ -399,8 +374,6 @@ class Target:
     @contextmanager
     def ledger_of(self, manifest: Manifest) -> Iterator[CommitteeLedger | None]:
         """Open the contract of a manifest; yield None if its chain is not the one named here."""
-        from ledger.chain.contract.deploy import connect
-
         if self.rpc_url is None and not self.chain_file.exists():
             yield None
             return
@@ -409,27 +382,24 @@ class Target:
 
     def run_paths(self) -> RunPaths:
         """Return the folder of the named run, or of the only one of the home."""
-        deployed = Home(self.home).deployed()
+        deployed = {run.path.name: run for run in Home(self.home).deployed()}
         if self.run is not None:
-            named = [run for run in deployed if run.path.name == self.run]
-            if not named:
+            if self.run not in deployed:
                 raise ConfigurationError(f"there is no deployed run {self.run!r} in {self.home}")
-            return named[0]
+            return deployed[self.run]
         if not deployed:
             raise ConfigurationError(
                 f"there is no deployed run in {self.home}: make one by cmfl run, or name the "
                 f"contract with --address"
             )
         if len(deployed) > 1:
-            names = ", ".join(run.path.name for run in deployed)
+            names = ", ".join(deployed)
             raise ConfigurationError(f"name one of the runs in {self.home} with --run: {names}")
-        return deployed[0]
+        return next(iter(deployed.values()))
 
     def require_chain_of_its_own(self) -> None:
         """Reject a service without a node: it gives blobs and proofs, but no chain."""
-        if self.remote is None:
-            return
-        if self.rpc_url is None or self.address is None:
+        if self.remote is not None and (self.rpc_url is None or self.address is None):
             raise ConfigurationError(
                 "--api gives blobs, and no chain: name the chain and the contract that you trust "
                 "with --rpc-url, --chain-id and --address"
@@ -446,8 +416,18 @@ def target_on_node(
     rpc_url: str, address: str, chain_id: int | None, blobs: str | None = None
 ) -> Target:
     """Return a contract on a node's chain, whose id is the node's own if none is given."""
-    asked = chain_id_of(rpc_url) if chain_id is None else chain_id
+    asked = chain_id_of(rpc_url, chain_id)
     return Target(address=address, rpc_url=rpc_url, chain_id=asked, blobs_at=blobs)
+
+
+def chain_id_of(url: str, chain_id: int | None) -> int:
+    """Return the id that a node must have: the given one, else the node's own."""
+    if chain_id is not None:
+        return chain_id
+    from ledger.chain.rpc.node import RpcReader
+
+    with RpcReader(url, chain_id=None) as chain:
+        return chain.chain_id
 
 
 @contextmanager
@@ -464,24 +444,17 @@ def open_history(target: Target) -> Iterator[LocalHistory | RemoteDeployment]:
         with open_deployment(target) as deployment:
             yield deployment
         return
-    from ledger.history.answers_rounds import LocalHistory
 
     with target.reader() as chain:
         yield LocalHistory(target.history(chain))
 
 
 @contextmanager
-def open_deployment(target: Target) -> Iterator[RemoteDeployment]:
-    """Open the deployment of a service; no node may be named beside it."""
-    require_no_node(target)
-    with served_deployment(target) as deployment:
-        yield deployment
-
-
-@contextmanager
-def served_deployment(target: Target) -> Iterator[RemoteDeployment]:
-    """Open the deployment of a service, whose chain is read elsewhere or not at all."""
+def open_deployment(target: Target, *, is_alone: bool = True) -> Iterator[RemoteDeployment]:
+    """Open the deployment of a service; with `is_alone` no node may be named beside it."""
     assert target.remote is not None, "the options name a service"
+    if is_alone:
+        require_no_node(target)
     with target.remote.service() as service:
         yield deployment_at(service, target.chain_id, target.address, target.run)
 
@@ -495,14 +468,10 @@ def require_no_node(target: Target) -> None:
 def download_proof(
     target: Target, round_number: int, client: ClientId, *, whole: bool
 ) -> tuple[bytes, ClientProof]:
-    """Return the proof of a client's part in a round, as bytes and parsed.
-
-    Args:
-        whole: whether a head alone must suffice to check it.
-    """
+    """Return the proof of a client's part; a head alone suffices to check a `whole` one."""
     from ledger.audit.proofs.documents import read_proof
 
-    with served_deployment(target) as deployment:
+    with open_deployment(target, is_alone=False) as deployment:
         data = deployment.proof(round_number, client, whole=whole)
     with _as_sent("proof"):
         proof = read_proof(data)
@@ -514,26 +483,21 @@ def download_proof(
 def download_bundle(
     target: Target, round_number: int, *, whole: bool
 ) -> Iterator[tuple[Path, RoundBundle, BundleFile]]:
-    """Download a round's bundle into a temporary file, which the caller may move away.
-
-    Args:
-        whole: whether a head alone must suffice to check it.
-    """
+    """Download a round's bundle to a temporary file; a head suffices to check a `whole` one."""
     from ledger.audit.proofs.container import open_bundle
     from ledger.audit.proofs.documents import read_manifest
 
     with tempfile.TemporaryDirectory(prefix=".cmfl-") as temporary:
         path = Path(temporary) / "bundle.tar"
-        with served_deployment(target) as deployment, path.open("xb") as file:
+        with open_deployment(target, is_alone=False) as deployment, path.open("xb") as file:
             deployment.save_bundle(round_number, file, whole=whole)
             file.flush()
             os.fsync(file.fileno())
         with _as_sent("bundle"), open_bundle(path) as parts:
             bundle = read_manifest(parts.manifest, parts)
-            number = bundle.round
-            if number != round_number:
+            if bundle.round != round_number:
                 raise ServiceError(
-                    f"the bundle that was sent is of round {number}, not {round_number}"
+                    f"the bundle that was sent is of round {bundle.round}, not {round_number}"
                 )
             _require_meant(target, bundle)
             yield path, bundle, parts
@@ -549,8 +513,6 @@ def _as_sent(what: str) -> Iterator[None]:
 
 def _require_meant(target: Target, basis: RoundBasis) -> None:
     """Reject a download of another contract or chain than the command names."""
-    from ledger.protocol.encoding import checksum
-
     if target.address not in {None, checksum(basis.address)}:
         raise ServiceError(
             f"what was sent is of contract {checksum(basis.address)}, not of {target.address}"

@@ -5,21 +5,11 @@ The constants below are its exit codes.
 
 from __future__ import annotations
 
-FAILED = 1
-"""A check failed; of an audit: the record contradicts itself."""
-
-WRONG = 2
-"""The command or its input is wrong, or the machine or a node refuses."""
-
-INCOMPLETE = 3
-"""Nothing is wrong, but something could not be checked, for example because logs are missing."""
-
-FAULT = 70
-"""An internal error."""
-
-INTERRUPTED = 130
-"""Ctrl-C, as Typer reports it; see `process.interrupted_code` for all signals."""
-
+FAILED = 1  # a check failed; of an audit: the record contradicts itself
+WRONG = 2  # the command or its input is wrong, or the machine or a node refuses
+INCOMPLETE = 3  # nothing is wrong, but something could not be checked, as where logs are missing
+FAULT = 70  # an internal error
+INTERRUPTED = 130  # Ctrl-C, as Typer reports it; see `process.interrupted_code` for all signals
 
 _OF_VERDICTS = {"passed": 0, "same": 0, "failed": FAILED, "other": FAILED}
 

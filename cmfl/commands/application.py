@@ -23,7 +23,7 @@ from typer.core import TyperGroup
 
 from cmfl.commands import FAULT, INCOMPLETE, INTERRUPTED, WRONG, InterruptedCommand, console
 from cmfl.commands.console import Verbosity, complain, print_line, shown_as_lines
-from cmfl.commands.options import Commands
+from cmfl.commands.groups import Commands
 from cmfl.commands.process import interrupted_code, limit_in_words, too_little_memory, unprinted
 from ledger.chain.ports import IncompleteLogsError
 from ledger.io.extras import missing_extra
@@ -101,7 +101,6 @@ The module has a command under its own name, and a group of commands as NAME_app
 
 
 def _listed() -> Iterator[tuple[str, str, str, str]]:
-    """Yield panel, name, module and sentence of each command."""
     panel = ""
     for line in _COMMANDS.strip().splitlines():
         if line.startswith("  "):
@@ -112,11 +111,7 @@ def _listed() -> Iterator[tuple[str, str, str, str]]:
 
 
 def application(only: str | None = None, *, is_listed: bool = False) -> typer.Typer:
-    """Return the application with all commands, or with one of them, whose module is imported.
-
-    Args:
-        is_listed: whether the commands are only listed: then no module is imported.
-    """
+    """Return the application with all commands, one of them, or all as a list without modules."""
     made = Commands(
         name="cmfl",
         cls=PanelledGroup,
@@ -130,7 +125,8 @@ def application(only: str | None = None, *, is_listed: bool = False) -> typer.Ty
         if only not in {None, name}:
             continue
         if is_listed:
-            made.command(name, help=text, rich_help_panel=panel)(lambda: None)
+            how = {"help": text, "rich_help_panel": panel}
+            typer.Typer.command(made, name, **how)(lambda: None)  # type: ignore[arg-type]
             continue
         commands = import_module(f"cmfl.commands.{module}")
         if hasattr(commands, f"{name}_app"):
@@ -173,13 +169,7 @@ def cmfl(
 
 
 def main(behaviour: WorkerBehaviour | None = None) -> int:
-    """Run one command and return its exit code.
-
-    A verdict keeps its exit code even if it could not be printed.
-
-    Args:
-        behaviour: of the clients of `cmfl worker`; None for honest ones.
-    """
+    """Run one command and return its exit code, which a verdict keeps also where nothing prints."""
     with console.fresh(), shown_as_lines():
         return _run_command(behaviour)
 
@@ -192,10 +182,7 @@ def command_for(first: str = "") -> Callable[..., int | None]:
     """
     is_named = any(first == name for _, name, _, _ in _listed())
     is_listed = not is_named and "_CMFL_COMPLETE" not in os.environ
-    made = application(first if is_named else None, is_listed=is_listed)
-    command = typer.main.get_command(made)
-    console.add_to_all(command)
-    return command
+    return typer.main.get_command(application(first if is_named else None, is_listed=is_listed))
 
 
 def _run_command(behaviour: WorkerBehaviour | None) -> int:
@@ -226,6 +213,8 @@ def _run_command(behaviour: WorkerBehaviour | None) -> int:
 def _explained(error: Exception) -> tuple[int, str]:
     """Return the exit code and the message of an error; the only place of this mapping."""
     code, message = WRONG, str(error)
+    # An ImportError for lack of memory is most likely of torch.
+    lacks_memory = isinstance(error, MemoryError) or "failed to map segment" in message
     match error:
         case IncompleteLogsError(node=str()):
             code = INCOMPLETE  # another node may have them; from a file they are lost
@@ -234,15 +223,16 @@ def _explained(error: Exception) -> tuple[int, str]:
         case InterruptedCommand():
             code = interrupted_code()
         case UsageError():
-            message = _usage_message(error)
+            message = str(getattr(error, "message", error))
+            if message.lstrip().startswith("Usage:"):  # a group without a command prints its help
+                sys.stderr.write(f"{message}\n")
+                return WRONG, ""
+            message = f"{getattr(error, 'format_message', lambda: message)()} (see --help)"
         case typer.Abort():
             message = "aborted"
         case ModuleNotFoundError() if (sentence := missing_extra(error)) is not None:
             message = sentence
-        # An ImportError for lack of memory, most likely of torch.
-        case MemoryError():
-            message = too_little_memory(error)
-        case ImportError() if "failed to map segment" in str(error):
+        case MemoryError() | ImportError() if lacks_memory:
             message = too_little_memory(error)
         case OSError():
             # A full disk or a missing permission: a fault of the machine, not of this program.
@@ -254,13 +244,3 @@ def _explained(error: Exception) -> tuple[int, str]:
             limit = f"; {limit_in_words()}" if limit_in_words() else ""
             code, message = FAULT, f"{fault} (CMFL_DEBUG=1 shows where{limit})"
     return code, message
-
-
-def _usage_message(error: Exception) -> str:
-    """Return what is wrong with the command line; a group without a command prints its help."""
-    message = str(getattr(error, "message", error))
-    if message.lstrip().startswith("Usage:"):
-        sys.stderr.write(f"{message}\n")
-        return ""
-    shown = getattr(error, "format_message", lambda: message)()
-    return f"{shown} (see --help)"

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 from typer import Option
 
-from cmfl.auditing import (
-    MOST_UNASKED,
-    AuditRequest,
-    StopCheck,
-    audit_target,
-    check_stop,
-    read_earlier,
+from cmfl.auditing import MOST_UNASKED, AuditRequest, audit_target, check_stop, read_earlier
+from cmfl.commands import code_of, console
+from cmfl.commands.options import (
+    EvidenceOptions,
+    Head,
+    ReportFile,
+    Rules,
+    WitnessOptions,
+    rounds_between,
 )
-from cmfl.commands import WRONG, code_of, console
-from cmfl.commands.options import EvidenceOptions, Head, ReportFile, Rules, WitnessOptions
-from cmfl.commands.verify import read_bounds
 from cmfl.replaying import Coverage, coverage_of, drawn_training
 from cmfl.where import Target
 from ledger.audit.anchors import report_bytes
@@ -32,30 +31,16 @@ from ledger.claims import ClaimedRun
 from ledger.io.home import Home
 from ledger.protocol.errors import CmflError
 
-
-class HeadOutcome(StrEnum):
-    """Result of the comparison."""
-
-    MATCHES = "matches"
-    DIFFERS = "differs"
-    MISSING = "missing"
-    """The round has not ended on the chain."""
-    UNCLAIMED = "unclaimed"
-    IN_MEMORY = "in_memory"
-    """The run was on the memory ledger, without a chain."""
-    NOT_ASKED = "not_asked"
-    """The run is on a node's chain, and no node was named."""
+HeadOutcome: TypeAlias = Literal[
+    "matches", "differs", "missing", "unclaimed", "in_memory", "not_asked"
+]
+"""Of a comparison: the round of a `missing` head has not ended on the chain, and the run of one
+that is `not_asked` is on a node's chain, and no node was named."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeadComparison:
-    """A claimed head and the chain's.
-
-    Attributes:
-        round: after which both apply; None if nothing is claimed.
-        head: of the chain, 0x-hex; None if it has none, or was not asked.
-        claimed: by the run's files, 0x-hex; None if nothing is.
-    """
+    """A claimed head and the chain's, 0x-hex, after a round; None where there is none."""
 
     outcome: HeadOutcome
     round: int | None = None
@@ -65,7 +50,7 @@ class HeadComparison:
     @property
     def contradicts(self) -> bool:
         """True if the run's files contradict the chain."""
-        return self.outcome in {HeadOutcome.DIFFERS, HeadOutcome.MISSING}
+        return self.outcome in {"differs", "missing"}
 
 
 def compare_head(target: Target, claimed: ClaimedRun) -> HeadComparison:
@@ -73,19 +58,19 @@ def compare_head(target: Target, claimed: ClaimedRun) -> HeadComparison:
     paths = Home(target.home).run(target.run or "")
     number = claimed.last_round
     if number is None:
-        return HeadComparison(HeadOutcome.UNCLAIMED)
+        return HeadComparison("unclaimed")
     if not paths.manifest.exists() and was_in_memory(paths):
-        return HeadComparison(HeadOutcome.IN_MEMORY, number, claimed=claimed.head)
+        return HeadComparison("in_memory", number, claimed=claimed.head)
     with target.ledger_of(read_run_manifest(paths)) as ledger:
         if ledger is None:
-            return HeadComparison(HeadOutcome.NOT_ASKED, number, claimed=claimed.head)
+            return HeadComparison("not_asked", number, claimed=claimed.head)
         history = target.history(ledger.chain)
         ended = history.rounds(number, number) if 0 < number <= history.newest() else []
     end = ended[0].end if ended else None
     if end is None:
-        return HeadComparison(HeadOutcome.MISSING, number, claimed=claimed.head)
+        return HeadComparison("missing", number, claimed=claimed.head)
     head = f"0x{end.head.hex()}"
-    same = HeadOutcome.MATCHES if head == claimed.head else HeadOutcome.DIFFERS
+    same: HeadOutcome = "matches" if head == claimed.head else "differs"
     return HeadComparison(same, number, head, claimed.head)
 
 
@@ -94,49 +79,38 @@ def head_message(run: str, comparison: HeadComparison) -> str:
     after = f"after round {comparison.round}"
     claims = f"{run} claims head {comparison.claimed} {after}"
     return {
-        HeadOutcome.MATCHES: f"{run}: the chain has the claimed head {after}",
-        HeadOutcome.DIFFERS: f"{claims}, and the chain has {comparison.head}: its files were "
+        "matches": f"{run}: the chain has the claimed head {after}",
+        "differs": f"{claims}, and the chain has {comparison.head}: its files were "
         f"altered, or are not of this chain",
-        HeadOutcome.MISSING: f"{claims}, and on the chain that round has not ended: its files were "
+        "missing": f"{claims}, and on the chain that round has not ended: its files were "
         f"altered, or the chain has lost its end",
-        HeadOutcome.UNCLAIMED: f"{run}: its metrics.jsonl has no row here, so it claims no head",
-        HeadOutcome.IN_MEMORY: f"{run}: it ran on the memory ledger, so no chain has its head",
-        HeadOutcome.NOT_ASKED: f"{run}: it is on a node's chain, which was not asked: --rpc-url "
+        "unclaimed": f"{run}: its metrics.jsonl has no row here, so it claims no head",
+        "in_memory": f"{run}: it ran on the memory ledger, so no chain has its head",
+        "not_asked": f"{run}: it is on a node's chain, which was not asked: --rpc-url "
         f"names the node",
     }[comparison.outcome]
-
-
-MOST_JOBS = 256
 
 
 def audit(
     source: EvidenceOptions,
     head: Head = None,
-    strict: Annotated[
-        bool, Option("--strict", help="Take a remark for something that could not be checked.")
-    ] = False,
+    strict: Annotated[bool, "Take a remark for something that could not be checked."] = False,
     since: Annotated[
-        Path | None,
-        Option(help="The JSON report of an earlier audit that passed: trust it for its rounds."),
+        Path | None, "The JSON report of an earlier audit that passed: trust it for its rounds."
     ] = None,
     jobs: Annotated[
         int | None,
-        Option(
-            min=1,
-            max=MOST_JOBS,
-            help=f"Processes that check rounds, each with the blobs of one in memory; as many as "
-            f"there are cores, up to {MOST_UNASKED}, if not given. A short run begins none.",
-        ),
+        f"Processes that check rounds, each with the blobs of one in memory; as many as "
+        f"there are cores, up to {MOST_UNASKED}, if not given. A short run begins none.",
+        Option(min=1, max=256),
     ] = None,
     rules: Rules = None,
     training: Annotated[
         int | None,
-        Option(
-            min=1,
-            help="Also repeat the training of so many drawn updates, and report their number by "
-            "verdict beside the ten steps; no verdict of the audit changes. Needs torch and the "
-            "data: cmfl verify training names these.",
-        ),
+        "Also repeat the training of so many drawn updates, and report their number by "
+        "verdict beside the ten steps; no verdict of the audit changes. Needs torch and the "
+        "data: cmfl verify training names these.",
+        Option(min=1),
     ] = None,
     report: ReportFile = None,
     *,
@@ -160,25 +134,26 @@ def audit(
     where.require_chain_of_its_own()
     consulted = witnesses.witnesses()
     earlier = None if since is None else read_earlier(since, "--since")
-    result = audited_with_progress(
-        where, AuditRequest(head, strict, earlier, jobs, tuple(rules or ()), consulted)
-    )
-    repeated = None
+    request = AuditRequest(head, strict, earlier, jobs, tuple(rules or ()), consulted)
+    result = audited_with_progress(where, request)
+    apart: dict[str, Any] = {}
+    lines = []
     if training is not None:
         with console.counting("training, updates") as show:
-            repeated = drawn_training(where, training, show)
-    stop = _stop_of(where)
-    if json:
-        apart = {"training": repeated, "early_stop": None if stop is None else asdict(stop)}
-        console.print_json(result.as_dict() | {key: each for key, each in apart.items() if each})
-    else:
-        if repeated is not None:
-            console.print_line(_training_line(repeated))
-        if stop is not None:
-            console.print_line(f"early stop, apart from the ten steps: {stop.sentence}")
-        console.print_lines(readable(result))
-    written = report is None or console.wrote_report(report, report_bytes(result))
-    raise typer.Exit(code_of(result.outcome) or (0 if written else WRONG))
+            repeated = apart["training"] = drawn_training(where, training, show)
+        found = f"nothing was repeated: {repeated['reason']}"
+        if repeated["counts"] is not None:
+            counts = ", ".join(f"{number} {name}" for name, number in repeated["counts"].items())
+            found = f"{repeated['drawn']} updates drawn, {counts}"
+        lines.append(f"training, apart from the ten steps: {found}")
+    # What cannot be read is the audit's to name.
+    with suppress(CmflError, OSError):
+        if (stop := check_stop(where)) is not None:
+            apart["early_stop"] = asdict(stop)
+            lines.append(f"early stop, apart from the ten steps: {stop.sentence}")
+    console.print_result(result.as_dict() | apart, [*lines, *readable(result)], as_json=json)
+    written = console.write_report(report, report_bytes(result))
+    raise typer.Exit(code_of(result.outcome) or written)
 
 
 def audited_with_progress(where: Target, request: AuditRequest) -> AuditReport:
@@ -187,27 +162,8 @@ def audited_with_progress(where: Target, request: AuditRequest) -> AuditReport:
         return audit_target(where, request, show)
 
 
-def _stop_of(where: Target) -> StopCheck | None:
-    """Return what is known of an early stop; what cannot be read is the audit's to name."""
-    try:
-        return check_stop(where)
-    except (CmflError, OSError):
-        return None
-
-
-def _training_line(repeated: dict[str, Any]) -> str:
-    if repeated["counts"] is None:
-        return f"training, apart from the ten steps: nothing was repeated: {repeated['reason']}"
-    counts = ", ".join(f"{number} {name}" for name, number in repeated["counts"].items())
-    return f"training, apart from the ten steps: {repeated['drawn']} updates drawn, {counts}"
-
-
-WIDEST = 100
-"""Clients of a grid; with more only the numbers of each round are shown."""
-
-MOST_NAMED = 20
-"""Auditors that are named: anybody can make keys without end."""
-
+WIDEST = 100  # clients of a grid; with more only the numbers of each round are shown
+MOST_NAMED = 20  # auditors that are named: anybody can make keys without end
 MARKS = {"same": "s", "other": "X", "disputed": "?", "none": "."}
 
 
@@ -218,16 +174,12 @@ def coverage(
     ] = None,
     mailbox: Annotated[
         str | None,
-        Option(
-            help="URL or folder with the attestations; else that of the blobs, or of the service."
-        ),
+        "URL or folder with the attestations; else that of the blobs, or of the service.",
     ] = None,
     auditor: Annotated[
         list[str] | None,
-        Option(
-            metavar="ADDRESS",
-            help="Count the attestations of this address; may be repeated; else everybody's.",
-        ),
+        "Count the attestations of this address; may be repeated; else everybody's.",
+        Option(metavar="ADDRESS"),
     ] = None,
     json: console.AsJson = False,
 ) -> None:
@@ -237,13 +189,12 @@ def coverage(
     auditor's word, and anybody can sign with a new key: name the auditors that you trust. Where
     auditors disagree, all of them are shown; whoever repeats the update finds out who is false.
     """
-    bounds = read_bounds(None, rounds)
+    bounds = rounds_between(None, rounds)
     result = Coverage(coverage_of(source.target(), bounds, auditor or (), mailbox))
-    console.print_result(result.as_dict(), _lines(result), as_json=json)
+    console.print_result(result.as_dict(), _coverage_lines(result), as_json=json)
 
 
-def _lines(result: Coverage) -> Iterator[str]:
-    """Yield the coverage for people."""
+def _coverage_lines(result: Coverage) -> Iterator[str]:
     yield result.sentence
     auditors = result.auditors
     yield from (f"auditor {address}" for address in auditors[:MOST_NAMED])

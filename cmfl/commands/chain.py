@@ -6,22 +6,28 @@ import hashlib
 import json as json_
 import shlex
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
-from functools import partial
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer import Argument, Option
 
 from cmfl.commands import FAILED, INCOMPLETE, InterruptedCommand, options
-from cmfl.commands.console import AsJson, command_line, complain, print_json, print_line
+from cmfl.commands.console import (
+    AsJson,
+    command_line,
+    complain,
+    print_json,
+    print_line,
+    print_lines,
+)
+from cmfl.commands.groups import Commands
 from cmfl.commands.process import results, until_interrupted
 from cmfl.commands.sender import ETHER_DECIMALS, CappedSenderOptions, in_ether, wei_of
-from cmfl.where import Target
+from cmfl.where import HOME, Target
 from ledger.chain.contract.abi import Artifact, artifact
 from ledger.chain.contract.deploy import code_violation, is_published
 from ledger.chain.contract.ledger import CommitteeLedger, read_run_manifest
@@ -43,22 +49,19 @@ if TYPE_CHECKING:
     from ledger.chain.rpc.sender import InFlightTransaction
 
 
-chain_app = options.Commands()
+chain_app = Commands()
 
 
 @chain_app.command("serve")
 def serve(
-    home: options.HomeFolder = options.DEFAULT_HOME,
+    home: options.HomeFolder = HOME,
     port: Annotated[
         int, Option(min=0, max=65535, help="Port to listen on, of this machine only.")
     ] = 8545,
     block_time: Annotated[
         float | None,
-        Option(
-            min=0.1,
-            max=3600,
-            help="Seconds from block to block; by default each transaction gets a block.",
-        ),
+        "Seconds from block to block; by default each transaction gets a block.",
+        Option(min=0.1, max=3600),
     ] = None,
     chain_id: options.ChainId = None,
 ) -> None:
@@ -69,21 +72,33 @@ def serve(
     """
     from ledger.chain.rpc.server import RpcServer
 
-    where = Target(home, chain_id=chain_id)
-    with (
-        where.writer() as chain,
-        RpcServer(cast("EmbeddedChain", chain), port=port, block_seconds=block_time) as server,
-        until_interrupted(),
-    ):
-        _announce(cast("EmbeddedChain", chain), server.url, block_time)
-        server.wait()
+    with Target(home, chain_id=chain_id).writer() as opened:
+        chain = cast("EmbeddedChain", opened)
+        with RpcServer(chain, port=port, block_seconds=block_time) as server, until_interrupted():
+            url, head = server.url, chain.head().number
+            blocks = "Each transaction gets a block of its own; there are no other blocks."
+            if block_time is not None:
+                blocks = f"A block with all pending transactions is made every {block_time:g} s."
+            funded = f"Genesis funds {address_of(TEST_KEYS[0])}"
+            deploy = command_line("deploy", rpc_url=url, chain_id=chain.chain_id)
+            print_lines(
+                [
+                    f"{url} serves chain {chain.chain_id}, at block {head}, until Ctrl-C",
+                    blocks,
+                    "The server has no accounts and signs nothing: send signed transactions.",
+                    f"{funded}, whose key is public and for tests only:",
+                    f"  export {options.KEY_VARIABLE}=0x{TEST_KEYS[0].hex()}",
+                    f"  {deploy}",
+                ]
+            )
+            server.wait()
 
 
 @chain_app.command("fund")
 def fund(
     addresses: Annotated[list[str], Argument(metavar="ADDRESS...", help="Accounts to fund.")],
-    amount: Annotated[str, Option(help="Amount for each, in ether.")],
-    home: options.HomeFolder = options.DEFAULT_HOME,
+    amount: Annotated[str, "Amount for each, in ether."],
+    home: options.HomeFolder = HOME,
     *,
     node: CappedSenderOptions,
     json: AsJson = False,
@@ -94,8 +109,7 @@ def fund(
     the accounts that were paid, may have been paid, and were not paid. The home's own chain has
     test money only.
     """
-    wei = wei_of(amount, "--amount", ETHER_DECIMALS)
-    where = node.chain_of(home)
+    wei, where = wei_of(amount, "--amount", ETHER_DECIMALS), node.chain_of(home)
     accounts = recipients(addresses)
     payer: AbstractContextManager[ChainWriter] = where.writer(create=False)
     if where.rpc_url is not None:  # no home is needed
@@ -103,33 +117,18 @@ def fund(
     with payer as chain:
         payments = pay(chain, accounts, wei)
         if json:
-            paid = [asdict(payment) for payment in payments]
-            print_json({"chain_id": chain.chain_id, "sender": chain.sender, "paid": paid})
+            print_json({"chain_id": chain.chain_id, "sender": chain.sender, "paid": payments})
             return
     for payment in payments:
-        print_line(
-            f"{payment.address} received {in_ether(wei)} in block {payment.block}, and owns "
-            f"{in_ether(payment.balance_wei)}"
-        )
+        received = f"received {in_ether(wei)} in block {payment['block']}"
+        print_line(f"{payment['address']} {received}, and owns {in_ether(payment['balance_wei'])}")
 
 
 MOST_RECIPIENTS = 1_000
 # A plain account needs 21,000; one with code of its own (EIP-7702) may need more.
 GAS = 50_000
-ZERO_ADDRESS = f"0x{0:040}"
 _POLL_SECONDS = 0.05
 _AT_ONCE = 16  # geth accepts at least as many pending ones per account
-
-
-@dataclass(frozen=True, slots=True)
-class Payment:
-    """A payment to an account, and what that owns afterwards."""
-
-    address: str
-    wei: int
-    balance_wei: int
-    transaction: str
-    block: int
 
 
 def recipients(addresses: Sequence[str]) -> list[str]:
@@ -142,7 +141,7 @@ def recipients(addresses: Sequence[str]) -> list[str]:
             account = eip55(address)
         except ChainError as error:
             raise ConfigurationError(str(error)) from None
-        if account == ZERO_ADDRESS:
+        if account == f"0x{0:040}":
             raise ConfigurationError(f"{address}: payments to the zero address are lost")
         if account in accounts:
             raise ConfigurationError(f"{address} is given twice")
@@ -150,8 +149,8 @@ def recipients(addresses: Sequence[str]) -> list[str]:
     return accounts
 
 
-def pay(chain: ChainWriter, accounts: Sequence[str], wei: int) -> list[Payment]:
-    """Pay an amount to each account, and return the payments in that order.
+def pay(chain: ChainWriter, accounts: Sequence[str], wei: int) -> list[dict[str, Any]]:
+    """Pay an amount to each account; return the payments, and what each account then owns.
 
     The message of a failure or an interruption names who was paid, who may be, and who was not.
     """
@@ -160,16 +159,14 @@ def pay(chain: ChainWriter, accounts: Sequence[str], wei: int) -> list[Payment]:
     require_plain_sender(chain, chain.sender)
     if chain.sender in accounts:
         raise ConfigurationError(f"{chain.sender} is the sender's own account")
-    gas = 0
-    send: Callable[[Sequence[str], int, dict[str, Receipt], dict[str, None]], None]
-    balance_of: Callable[[str], int]
-    if isinstance(chain, EmbeddedChain):
-        own = chain
-        send, balance_of = partial(_send_at_home, own), lambda address: own.account(address)[1]
-    else:
-        assert isinstance(chain, RpcChain), "there are two kinds of chains to write to"
-        send, balance_of = partial(_send_by_node, chain), chain.balance_of
-        gas = chain.max_cost(GAS) * len(accounts)
+    assert isinstance(chain, EmbeddedChain | RpcChain), "there are two kinds of chains to write to"
+
+    def balance_of(address: str) -> int:
+        if isinstance(chain, EmbeddedChain):
+            return chain.account(address)[1]
+        return chain.balance_of(address)
+
+    gas = 0 if isinstance(chain, EmbeddedChain) else chain.max_cost(GAS) * len(accounts)
     owned = balance_of(chain.sender)
     if owned < wei * len(accounts) + gas:
         raise ConfigurationError(
@@ -180,7 +177,12 @@ def pay(chain: ChainWriter, accounts: Sequence[str], wei: int) -> list[Payment]:
     unsure: dict[str, None] = {}
     try:
         for first in range(0, len(accounts), _AT_ONCE):
-            send(accounts[first : first + _AT_ONCE], wei, sent, unsure)
+            some = accounts[first : first + _AT_ONCE]
+            if isinstance(chain, RpcChain):
+                _send_by_node(chain, some, wei, sent, unsure)
+                continue
+            for address in some:
+                sent[address] = chain.send(address, b"", GAS, value=wei)
         balances = [balance_of(address) for address in accounts]
     except (ChainError, KeyboardInterrupt) as error:
         if not (sent or unsure):
@@ -196,20 +198,15 @@ def pay(chain: ChainWriter, accounts: Sequence[str], wei: int) -> list[Payment]:
         kind = ChainError if isinstance(error, ChainError) else InterruptedCommand
         raise kind(told) from error
     return [
-        Payment(address, wei, balance, f"0x{receipt.transaction_hash.hex()}", receipt.block_number)
+        {
+            "address": address,
+            "wei": wei,
+            "balance_wei": balance,
+            "transaction": f"0x{receipt.transaction_hash.hex()}",
+            "block": receipt.block_number,
+        }
         for address, balance, receipt in zip(accounts, balances, sent.values(), strict=True)
     ]
-
-
-def _send_at_home(
-    own: EmbeddedChain,
-    some: Sequence[str],
-    wei: int,
-    sent: dict[str, Receipt],
-    unsure: dict[str, None],  # noqa: ARG001 - nothing is unsure at home
-) -> None:
-    for address in some:
-        sent[address] = own.send(address, b"", GAS, value=wei)
 
 
 def _send_by_node(
@@ -229,8 +226,12 @@ def _send_by_node(
             break
     for address, pending in waiting.items():
         try:
-            while (receipt := _polled(pending)) is None:
-                time.sleep(_POLL_SECONDS)
+            receipt = None
+            while receipt is None:
+                with suppress(NotServedError):  # asked again, until the payment's time is over
+                    receipt = pending.poll()
+                if receipt is None:
+                    time.sleep(_POLL_SECONDS)
             sent[address] = receipt
         except TransactionTimeoutError as error:
             why = why or error
@@ -242,28 +243,7 @@ def _send_by_node(
         raise why
 
 
-def _polled(pending: InFlightTransaction) -> Receipt | None:
-    try:
-        return pending.poll()
-    except NotServedError:
-        return None  # asked again, until the payment's time is over
-
-
-def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:
-    print_line(f"{url} serves chain {chain.chain_id}, at block {chain.head().number}, until Ctrl-C")
-    if block_time is None:
-        print_line("Each transaction gets a block of its own; there are no other blocks.")
-    else:
-        print_line(f"A block with all pending transactions is made every {block_time:g} s.")
-    print_line("The server has no accounts and signs nothing: send signed transactions.")
-    print_line(f"Genesis funds {address_of(TEST_KEYS[0])}, whose key is public and for tests only:")
-    print_line(f"  export {options.KEY_VARIABLE}=0x{TEST_KEYS[0].hex()}")
-    print_line(f"  {command_line('deploy', '--rpc-url', url, '--chain-id', chain.chain_id)}")
-
-
-SOURCE = "committee_ledger.vy"
-
-contract_app = options.Commands()
+contract_app = Commands()
 
 
 @contract_app.command("abi")
@@ -294,50 +274,40 @@ def verify(source: options.ContractOptions, json: AsJson = False) -> None:
                 violation = code_violation(ledger, ledger.deployment(), ledger.domain())
             except UncheckableCreationError as error:
                 violation, unchecked = None, str(error)
-    is_equal, differing = violation is None, differing_sources(expected)
+    differing, path = differing_sources(expected), _folder() / "committee_ledger.vy"
+    compiling = f"vyper -f bytecode,bytecode_runtime {shlex.quote(str(path))} | sha256sum"
+    # The compiler prints creation code and runtime code, as lines.
+    printed = f"0x{expected.bytecode.hex()}\n0x{expected.runtime.hex()}\n"
+    sha256 = hashlib.sha256(printed.encode()).hexdigest()
+    verdict = f"does NOT have the published code: {violation}"
+    if violation is None:
+        verdict = f"has the published code; {unchecked}" if unchecked else "has the published code"
     if json:
         print_json(
             {
                 "chain_id": chain_id,
                 "address": address,
-                "is_published_code": is_equal,
+                "is_published_code": violation is None,
                 "violation": violation,
                 "unchecked": unchecked,
                 "compiler": expected.compiler,
                 "sources": expected.sources,
                 "differing_sources": differing,
-                "compile": _compile_command(),
-                "sha256": _compiled_sha256(expected),
+                "compile": compiling,
+                "sha256": sha256,
             }
         )
     else:
-        _print(f"contract {address} on chain {chain_id}", expected, violation, unchecked)
+        print_line(f"contract {address} on chain {chain_id} {verdict}", bold=True)
+        print_line(f"compile it yourself, with {expected.compiler} and no options:")
+        print_line(f"  pip install {expected.compiler.replace(' ', '==')}")
+        print_line(f"  {compiling}")
+        print_line(f"  {sha256}  is what it prints for the published code")
     for name in differing:
         complain(f"{_folder() / name}: is not the source of the published code; reinstall cmfl")
     if violation or differing:
         raise typer.Exit(FAILED)
     raise typer.Exit(INCOMPLETE if unchecked else 0)
-
-
-def _print(which: str, expected: Artifact, violation: str | None, unchecked: str | None) -> None:
-    verdict = f"does NOT have the published code: {violation}"
-    if violation is None:
-        verdict = f"has the published code; {unchecked}" if unchecked else "has the published code"
-    print_line(f"{which} {verdict}", bold=True)
-    print_line(f"compile it yourself, with {expected.compiler} and no options:")
-    print_line(f"  pip install {expected.compiler.replace(' ', '==')}")
-    print_line(f"  {_compile_command()}")
-    print_line(f"  {_compiled_sha256(expected)}  is what it prints for the published code")
-
-
-def _compile_command() -> str:
-    return f"vyper -f bytecode,bytecode_runtime {shlex.quote(str(_folder() / SOURCE))} | sha256sum"
-
-
-def _compiled_sha256(expected: Artifact) -> str:
-    """Return the sha256 of what the compiler prints: creation code and runtime code, as lines."""
-    lines = f"0x{expected.bytecode.hex()}\n0x{expected.runtime.hex()}\n"
-    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def _folder() -> Path:

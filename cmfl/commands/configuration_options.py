@@ -1,4 +1,4 @@
-"""Options that name a run to make, and the configuration it is to have."""
+"""Options of the configuration that a run is to have."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ from cmfl.commands.options import AllowPredictableSeeds
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
 
+Settings = Annotated[
+    list[str] | None,
+    "section.key=value, over preset or file; cmfl settings has all of them.",
+    Option("--set"),
+]
+
 
 def _presets() -> list[str]:
     from importlib.resources import files
@@ -21,26 +27,17 @@ def _presets() -> list[str]:
     return sorted(Path(entry.name).stem for entry in folder.iterdir())
 
 
-Settings = Annotated[
-    list[str] | None,
-    Option("--set", help="section.key=value, over preset or file; cmfl settings has all of them."),
-]
-
-
 @dataclass(frozen=True, slots=True)
 class ConfigurationOptions:
     """A preset or a TOML file, and single settings over it."""
 
     preset: Annotated[
         str | None,
-        Option(
-            "--preset",
-            help="digits (default, no attackers among the members), robust (against attackers), "
-            "...: cmfl settings presets lists all.",
-            autocompletion=_presets,
-        ),
+        "digits (default, no attackers among the members), robust (against attackers), "
+        "...: cmfl settings presets lists all.",
+        Option(autocompletion=_presets),
     ] = None
-    config: Annotated[Path | None, Option("--config", help="A TOML file.")] = None
+    config: Annotated[Path | None, "A TOML file."] = None
     setting: Settings = None
 
     @property
@@ -54,11 +51,7 @@ class ConfigurationOptions:
         return tuple(self.setting or ())
 
     def load(self, *, deploys: bool = False) -> Configuration:
-        """Return the configuration of a run whose clients have simulated keys.
-
-        Args:
-            deploys: take a block's hash as the beacon, unless a setting names one.
-        """
+        """Return the configuration of simulated clients; `deploys` takes a block's beacon."""
         from clients.configuration.loading import checked
         from clients.configuration.parsing import plain_values, set_block_beacon
 
@@ -67,12 +60,8 @@ class ConfigurationOptions:
             set_block_beacon(values)
         return checked(values)
 
-    def load_shared(self, *, allow_predictable: bool, more: tuple[str, ...] = ()) -> Configuration:
-        """Return the configuration of a run whose owners have keys of their own.
-
-        Args:
-            allow_predictable: whether to accept seeds that can be chosen.
-        """
+    def load_shared(self, *more: str, allow_predictable: bool) -> Configuration:
+        """Return the configuration of owners with keys, who may allow predictable seeds."""
         from clients.configuration.loading import shared_configuration
 
         settings = (*self.settings, *more)
@@ -87,16 +76,11 @@ class AgreedConfigurationOptions(ConfigurationOptions):
 
     allow_predictable_seeds: AllowPredictableSeeds = False
 
-    def load_agreed(self, *more: str) -> Configuration:
-        """Return the configuration, with more settings over it."""
-        return self.load_shared(allow_predictable=self.allow_predictable_seeds, more=more)
-
-    def words(self, *more: str) -> list[object]:
+    def words(self, *more: str) -> dict[str, object]:
         """Return the options that give another command this configuration."""
-        from clients.configuration.parsing import ALLOW_PREDICTABLE
-
-        words: list[object] = []
-        words += [] if self.preset is None else ["--preset", self.preset]
-        words += [] if self.config is None else ["--config", self.config]
-        words += [word for setting in (*self.settings, *more) for word in ("--set", setting)]
-        return [*words, ALLOW_PREDICTABLE] if self.allow_predictable_seeds else words
+        return {
+            "preset": self.preset,
+            "config": self.config,
+            "set": (*self.settings, *more),
+            "allow_predictable_seeds": self.allow_predictable_seeds,
+        }

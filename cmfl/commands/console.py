@@ -3,14 +3,7 @@
 Much of the output was written by others: nodes, publishers of blobs, owners of folders. It is
 printed as plain text, without markup or control sequences. Characters that the terminal's encoding
 lacks are replaced, and a table that is wider than the terminal is printed as a block of lines per
-row.
-
-Drawing libraries are imported only where something is drawn: programs ask for JSON.
-
-Results and errors are printed in any case.
-
-A line is printed for every tenth of the work, at least `SOONEST` seconds after the previous one, so
-that quick work prints nothing; and after `LATEST` seconds in any case.
+row. Drawing libraries are imported only where something is drawn.
 """
 
 from __future__ import annotations
@@ -35,7 +28,8 @@ from rich.progress import Progress, TaskID
 from typer import Option
 
 from cmfl.arguments import naming
-from cmfl.commands.process import others_on_standard_error, results
+from cmfl.commands import WRONG
+from cmfl.commands.process import results
 from ledger.io.home import Home, is_standard_output, is_written_into, write_named
 from ledger.protocol.errors import ConfigurationError
 
@@ -79,49 +73,19 @@ def _choose(parameter: typer.CallbackParam, value: bool) -> bool:
     return value
 
 
-def _options(
-    verbose: Annotated[
+VERBOSITY = {
+    "verbose": Annotated[
         bool,
-        Option(
-            "-v",
-            "--verbose",
-            help="Also say what is logged, and where a fault of ours arose.",
-            callback=_choose,
-            expose_value=False,
-        ),
-    ] = False,
-    quiet: Annotated[
+        "Also say what is logged, and where a fault of ours arose.",
+        Option("-v", "--verbose", callback=_choose),
+    ],
+    "quiet": Annotated[
         bool,
-        Option(
-            "-q",
-            "--quiet",
-            help="Say nothing of progress, nor what is only worth knowing.",
-            callback=_choose,
-            expose_value=False,
-        ),
-    ] = False,
-) -> None:
-    """Define the parameters that `add_to_all` copies; never called."""
-
-
-def add_to_all(command: object) -> None:
-    """Add the options of this module to every command of a click command tree.
-
-    While a command runs, standard output has its results alone.
-    """
-    application = typer.Typer(add_completion=False)
-    application.command()(_options)
-    options = typer.main.get_command(application).params
-    remaining = [command]
-    while remaining:
-        command_ = remaining.pop()
-        children = getattr(command_, "commands", None)
-        if children is None:
-            command_.params += options  # type: ignore[attr-defined]
-            call = command_.callback  # type: ignore[attr-defined]
-            command_.callback = others_on_standard_error()(call)  # type: ignore[attr-defined]
-        else:
-            remaining += children.values()
+        "Say nothing of progress, nor what is only worth knowing.",
+        Option("-q", "--quiet", callback=_choose),
+    ],
+}
+"""Options of every command, which `chosen` returns."""
 
 
 def _only_one(context: typer.Context, value: bool) -> bool:
@@ -135,7 +99,6 @@ AsCsv = Annotated[
     bool, Option("--csv", help="Print the same rows as CSV for programs.", callback=_only_one)
 ]
 
-_WIDEST = 10_000
 _LONGEST = 2_000
 _ASCII = str.maketrans({"…": "...", "±": "+/-", "×": "x", "−": "-", "≥": ">=", "≤": "<=", "Δ": "D"})
 """Replacements of our own characters for ASCII terminals."""
@@ -152,10 +115,7 @@ def print_response(response: Mapping[str, object]) -> None:
 
 
 def print_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Print rows as CSV on standard output, with the values of --json.
-
-    JSON's null is an empty cell; lists and maps are JSON in one cell.
-    """
+    """Print rows as CSV, with the values of --json: null is empty, a list is JSON in one cell."""
     import csv
 
     writer = csv.writer(results(), lineterminator="\n")
@@ -181,15 +141,11 @@ def print_prose(text: str) -> None:
     import textwrap
 
     indent = " " * (len(text) - len(text.lstrip(" ")))
-    lines = textwrap.wrap(
-        text,
-        max(shutil.get_terminal_size().columns, 20),
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
+    fold = textwrap.TextWrapper(
+        max(shutil.get_terminal_size().columns, 20), break_long_words=False, break_on_hyphens=False
     )
-    for line in lines or [""]:
-        print_line(line)
+    fold.subsequent_indent = indent
+    print_lines(fold.wrap(text) or [""])
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -205,7 +161,12 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         console.width,
     )
     if widths is None:
-        _print_blocks(title, columns, cells)
+        print_line(title, bold=True)
+        longest = max(map(len, columns))
+        for row in cells:
+            pairs = zip(columns, row, strict=True)
+            print_lines(f"{column:{longest}} {cell}".rstrip() for column, cell in pairs)
+            print_line()
         return
     table = Table(title=Text(_shown(title)), title_justify="left", title_style="bold")
     for index, (column, width) in enumerate(zip(columns, widths, strict=True)):
@@ -218,17 +179,12 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
 
 
 def _widths(columns: Sequence[Sequence[str]], width: int) -> list[int] | None:
-    """Return the widths of a table's columns; None if they do not fit.
-
-    Headers and text cells fold at words; a single word never folds.
-    """
+    """Return the widths of a table's columns, which fold at words; None if they do not fit."""
     from rich.cells import cell_len
 
     natural = [max(map(cell_len, column)) for column in columns]
-    widths = [
-        max(cell_len(word) for cell in column for word in cell.split() or [""])
-        for column in columns
-    ]
+    words = [[word for cell in column for word in cell.split() or [""]] for column in columns]
+    widths = [max(map(cell_len, column)) for column in words]
     room = width - 3 * len(columns) - 1 - sum(widths)
     if room < 0:
         return None
@@ -237,16 +193,6 @@ def _widths(columns: Sequence[Sequence[str]], width: int) -> list[int] | None:
         widths[index] += extra
         room -= extra
     return widths
-
-
-def _print_blocks(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print each row of a table as lines of name and value."""
-    print_line(title, bold=True)
-    longest = max(map(len, columns))
-    for row in rows:
-        for column, cell in zip(columns, row, strict=True):
-            print_line(f"{column:{longest}} {cell}".rstrip())
-        print_line()
 
 
 def print_written(out: Path, text: str) -> None:
@@ -291,13 +237,10 @@ def progress_of_rounds() -> Progress:
     """Return progress bars that count rounds; each task has a field `said`, shown at its end."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-    return progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[said]}", markup=False),
+    description, said = (
+        TextColumn(f"{{task.{field}}}", markup=False) for field in ("description", "fields[said]")
     )
+    return progress(description, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), said)
 
 
 def print_result(value: Any, lines: Iterable[str], *, as_json: bool) -> None:
@@ -341,12 +284,18 @@ def print_cursor(cursor: str | None) -> None:
         print_line(f"More: --cursor {cursor}")
 
 
-def command_line(*words: object) -> str:
-    """Return a command of this program, quoted for a shell."""
+def command_line(*words: object, **options: object) -> str:
+    """Return a command for a shell; None or False leaves an option out, and a list repeats it."""
     program = ["cmfl"] if shutil.which("cmfl") else [sys.argv[0]]
     if program[0].endswith("__main__.py"):  # as `python -m cmfl` names it
         program = [sys.executable, "-m", "cmfl"]
-    return shlex.join(str(word) for word in (*program, *words))
+    line = [*program, *map(str, words)]
+    for name, values in options.items():
+        for value in values if isinstance(values, list | tuple) else [values]:
+            if value is not None and value is not False:
+                line.append(f"--{name.replace('_', '-')}")
+                line += [] if value is True else [str(value)]
+    return shlex.join(line)
 
 
 def whole(value: object) -> str:
@@ -368,11 +317,7 @@ def shortened(value: object) -> object:
 
 OURS = ("ledger", "clients", "api", "cmfl")
 
-_LEAST = {
-    Verbosity.QUIET: logging.ERROR,
-    Verbosity.USUAL: logging.WARNING,
-    Verbosity.VERBOSE: logging.INFO,
-}
+_LEAST = dict(zip(Verbosity, (logging.ERROR, logging.WARNING, logging.INFO), strict=True))
 
 
 class _Lines(logging.Handler):
@@ -412,7 +357,7 @@ def _console() -> Console:
 
     width, height = shutil.get_terminal_size()
     if not results().isatty():
-        width = _WIDEST
+        width = 10_000
     # Both, or rich ignores them on a dumb terminal.
     return Console(file=results(), highlight=False, soft_wrap=True, width=width, height=height)
 
@@ -449,50 +394,8 @@ def refuse_home_file(path: Path, option: str = "--out") -> None:
     """Refuse a path that is, or lies in, what a home keeps: its chain, blobs, runs."""
     named = path.absolute().parent.resolve() / path.name
     # A link is followed when the file is written.
-    for place in dict.fromkeys((named, Path(os.path.realpath(path)))):
-        _refuse_place(place, path, option)
-
-
-def require_writable(path: Path, option: str = "--out", *, as_json: bool = False) -> None:
-    """Refuse a result's file that cannot be written, before the work has taken its time.
-
-    Args:
-        as_json: whether standard output has the command's JSON, and so no file.
-    """
-    refuse_home_file(path, option)
-    if as_json and is_standard_output(path):
-        raise ConfigurationError(
-            f"{option} {path} and --json: both print on standard output; give one of them"
-        )
-    if path.is_dir():
-        raise ConfigurationError(f"{option} {path}: is a folder, must be a file")
-    if is_written_into(path):
-        return
-    if not path.parent.is_dir():
-        raise ConfigurationError(f"{option} {path}: there is no folder {path.parent}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise ConfigurationError(f"{option} {path}: may not be written")
-
-
-def write_result(path: Path, data: bytes, option: str = "--out") -> None:
-    """Write a result's file; a failure leaves an earlier one as it was."""
-    with naming(f"{option} {path}"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_named(path, data)
-
-
-def wrote_report(path: Path, data: bytes) -> bool:
-    """Write the file of --report; complain, and return False, if that fails."""
-    try:
-        write_named(path, data)
-    except OSError as error:
-        complain(f"--report {path}: {error.strerror}; no report was written")
-        return False
-    return True
-
-
-def _refuse_place(place: Path, path: Path, option: str) -> None:
-    for folder in place.parents:
+    places = dict.fromkeys((named, Path(os.path.realpath(path))))
+    for place, folder in [(each, folder) for each in places for folder in each.parents]:
         home = Home(folder)
         if not (home.chain.is_file() or home.lock.is_file()):
             continue
@@ -504,6 +407,45 @@ def _refuse_place(place: Path, path: Path, option: str) -> None:
                 f"{option} {path}: lies in {first.name} of the home {folder}, which only a run "
                 f"may write; name another place"
             )
+
+
+def require_writable(path: Path, option: str = "--out", *, as_json: bool = False) -> None:
+    """Refuse a result's file that cannot be written, before the work has taken its time.
+
+    With `as_json` standard output has the command's JSON, and so no file.
+    """
+    refuse_home_file(path, option)
+    fault = ""
+    if as_json and is_standard_output(path):
+        fault = " and --json: both print on standard output; give one of them"
+    elif path.is_dir():
+        fault = ": is a folder, must be a file"
+    elif is_written_into(path):
+        return
+    elif not path.parent.is_dir():
+        fault = f": there is no folder {path.parent}"
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        fault = ": may not be written"
+    if fault:
+        raise ConfigurationError(f"{option} {path}{fault}")
+
+
+def write_result(path: Path, data: bytes, option: str = "--out") -> None:
+    """Write a result's file; a failure leaves an earlier one as it was."""
+    with naming(f"{option} {path}"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_named(path, data)
+
+
+def write_report(path: Path | None, data: bytes) -> int:
+    """Write the file of --report, and return 0; complain and return WRONG if that fails."""
+    try:
+        if path is not None:
+            write_named(path, data)
+    except OSError as error:
+        complain(f"--report {path}: {error.strerror}; no report was written")
+        return WRONG
+    return 0
 
 
 def require_new(out: Path) -> None:
@@ -530,9 +472,9 @@ def whole_folder(out: Path) -> Iterator[Path]:
         shutil.rmtree(writing, ignore_errors=True)
 
 
-SOONEST = 10.0
-LATEST = 300.0
-PARTS = 10
+SOONEST, LATEST, PARTS = 10.0, 300.0, 10
+"""A line for each of so many parts, at least so many seconds after the one before it, and in any
+case after so many."""
 
 
 class ProgressLines(Progress):

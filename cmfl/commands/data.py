@@ -17,9 +17,9 @@ from clients.datasets.own_samples import salt_of
 from clients.datasets.registry import DataContents, data_set_named, verify_files
 from cmfl.commands import console, options
 from cmfl.commands.configuration_options import ConfigurationOptions
-from cmfl.commands.options import Commands
+from cmfl.commands.groups import Commands
 from cmfl.commands.sender import keystore_key, only_keystore
-from cmfl.where import Target
+from cmfl.where import HOME, Target
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.io.home import DISK, RunPaths, is_standard_output
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
@@ -34,27 +34,18 @@ if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
 
 
-_MOST_SHOWN = 20
-"""Classes that are listed one by one; --json has all."""
-
-_OF_OWN_DATA = ("features", "outputs", "about", "notes")
-
 data_app = Commands()
-
-Files = Annotated[Path, Argument(metavar="PATH", help="The data file or folder.")]
-DataSetName = Annotated[
-    str | None, Option("--dataset", help="The data set; recognised from the files by default.")
-]
 
 
 @data_app.command("check")
 def check(
-    path: Files,
-    dataset: DataSetName = None,
-    glove: Annotated[Path | None, Option(help="Word vectors to check with the data.")] = None,
+    path: Annotated[Path, Argument(metavar="PATH", help="The data file or folder.")],
+    dataset: Annotated[str | None, "The data set; recognised from the files by default."] = None,
+    glove: Annotated[Path | None, "Word vectors to check with the data."] = None,
     setting: Annotated[
         list[str] | None,
-        Option("--set", metavar="KEY=VALUE", help="data.options.label=species and others."),
+        "data.options.label=species and others.",
+        Option("--set", metavar="KEY=VALUE"),
     ] = None,
     json: console.AsJson = False,
 ) -> None:
@@ -69,15 +60,16 @@ def check(
 
         options = data_options(tuple(setting))
     contents = verify_files(path, dataset, glove, options)
-    if json:
-        found = asdict(contents)
-        if not contents.about:  # a data set of this project: its names and outputs are fixed
-            found = {key: found[key] for key in found if key not in _OF_OWN_DATA}
-        console.print_json({"dataset": contents.dataset, "sound": True} | found)
+    if not json:
+        console.print_line(f"{path}: {contents.dataset}, all files are valid")
+        notes = [f"note: {note}" for note in contents.notes]
+        console.print_lines([*_lines(contents), *contents.about, *notes])
         return
-    console.print_line(f"{path}: {contents.dataset}, all files are valid")
-    notes = [f"note: {note}" for note in contents.notes]
-    console.print_lines([*_lines(contents), *contents.about, *notes])
+    found = asdict(contents)
+    if not contents.about:  # a data set of this project: its names and outputs are fixed
+        for key in ("features", "outputs", "about", "notes"):
+            del found[key]
+    console.print_json({"dataset": contents.dataset, "sound": True} | found)
 
 
 @data_app.command("digest")
@@ -85,12 +77,10 @@ def digest(
     path: Annotated[Path, Argument(metavar="FILE", help="The owner's samples.")],
     configured: ConfigurationOptions,
     keystore: Annotated[
-        list[Path] | None, Option(help="The owner's encrypted key, which determines the salt.")
+        list[Path] | None, "The owner's encrypted key, which determines the salt."
     ] = None,
-    password_file: Annotated[Path | None, Option(help="Of the keystore; else asked for.")] = None,
-    salt: Annotated[
-        str | None, Option(help="Salt of the owner's samples, 32 bytes in hex.")
-    ] = None,
+    password_file: Annotated[Path | None, "Of the keystore; else asked for."] = None,
+    salt: Annotated[str | None, "Salt of the owner's samples, 32 bytes in hex."] = None,
     json: console.AsJson = False,
 ) -> None:
     """Print the salted digest of an owner's samples, as `cmfl register --data` registers it.
@@ -109,10 +99,8 @@ def digest(
     if not configured.has_source:
         raise ConfigurationError("give the settings of the run: --config or --preset")
     configuration = configured.load()
-    client = None
-    if salt is not None:
-        secret = salt_of(salt, "--salt")
-    else:
+    client, secret = None, b"" if salt is None else salt_of(salt, "--salt")
+    if salt is None:
         signer = KeySigner(keystore_key(only_keystore(keystore or []), password_file))
         client, secret = checksum(signer.address), data_salt(signer)
     count, value = samples_with_salt(configuration, path, secret)
@@ -143,7 +131,6 @@ def fetch(
 
 
 def _lines(contents: DataContents) -> list[str]:
-    """Return sentences about the samples, their split and their classes."""
     form = " x ".join(map(str, contents.shape))
     samples = f"{contents.samples:,} samples" + (f" of shape {form}" if form else "")
     if contents.clients is not None:
@@ -151,13 +138,10 @@ def _lines(contents: DataContents) -> list[str]:
     if contents.test is not None:
         samples += f"; train {contents.train:,}, test {contents.test:,}"
     counts = contents.per_class
-    if len(counts) <= _MOST_SHOWN:
-        shown = ", ".join(f"{label}: {count:,}" for label, count in counts.items())
-    else:
-        rarest, commonest = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
-        shown = (
-            f"from {counts[rarest]:,} (class {rarest}) to {counts[commonest]:,} (class {commonest})"
-        )
+    shown = ", ".join(f"{label}: {count:,}" for label, count in counts.items())
+    if len(counts) > 20:  # --json has all
+        rarest, most = (of(counts, key=counts.__getitem__) for of in (min, max))
+        shown = f"from {counts[rarest]:,} (class {rarest}) to {counts[most]:,} (class {most})"
     return [samples, f"samples of {len(counts):,} classes: {shown}"]
 
 
@@ -190,7 +174,7 @@ def new(
     )
 
 
-model_app = options.Commands()
+model_app = Commands()
 
 SAFETENSORS, PEFT = "safetensors", "peft"
 FORMATS = (SAFETENSORS, PEFT)
@@ -198,10 +182,8 @@ FORMATS = (SAFETENSORS, PEFT)
 
 @model_app.command("export")
 def export(
-    out: Annotated[
-        Path, Option(help="The file, which replaces an existing one; with --sign or peft a folder.")
-    ],
-    home: options.HomeFolder = options.DEFAULT_HOME,
+    out: Annotated[Path, "The file, which replaces an existing one; with --sign or peft a folder."],
+    home: options.HomeFolder = HOME,
     run: options.RunName = None,
     round_number: Annotated[
         int | None,
@@ -216,24 +198,18 @@ def export(
     rpc_url: options.RpcUrl = None,
     chain_id: options.ChainId = None,
     blobs: Annotated[
-        str | None, Option(help="Location of the blobs, a URL or a folder; by default the home.")
+        str | None, "Location of the blobs, a URL or a folder; by default the home."
     ] = None,
     form: Annotated[
         str,
-        Option(
-            "--format",
-            help="safetensors: a file of the trained tensors; peft: a folder that PeftModel reads.",
-        ),
+        "safetensors: a file of the trained tensors; peft: a folder that PeftModel reads.",
+        Option("--format"),
     ] = SAFETENSORS,
-    make_folder: Annotated[
-        bool, Option("--make-folder", help="Make the folder of --out without asking.")
-    ] = False,
+    make_folder: Annotated[bool, "Make the folder of --out without asking."] = False,
     sign: Annotated[
         Path | None,
-        Option(
-            help="Private key (PEM): --out is a new folder with the model, the base of the model "
-            "hf, and model.sig over all of it."
-        ),
+        "Private key (PEM): --out is a new folder with the model, the base of the model "
+        "hf, and model.sig over all of it.",
     ] = None,
     json: console.AsJson = False,
 ) -> None:
@@ -248,7 +224,13 @@ def export(
     """
     from clients.models.model_file import encode_model, mean_model, run_facts
 
-    _require_form(form, address)
+    if form not in FORMATS:
+        raise ConfigurationError(f"--format {form}: must be {' or '.join(FORMATS)}")
+    if form == PEFT and address is not None:
+        raise ConfigurationError(
+            "--format peft needs the base, which the run's own configuration names: leave out "
+            "--address"
+        )
     _require_folder(out, is_made=make_folder)
     if sign is not None:
         _require_signable(out, sign, average)
@@ -280,13 +262,10 @@ def export(
             DISK.write_whole(path / "model.safetensors", data)
 
     _write_signed(out, sign, where, document, write) if sign else write(out)
-    size = {
-        "parameters": dimension,
-        "tensors": len(document.layout),
-        "sha256": sha256(vector_bytes(vector)),
-    }
     if not is_standard_output(out):
-        _print({"file": str(out), "says": facts, **size}, as_json=json)
+        size = {"parameters": dimension, "tensors": len(document.layout)}
+        digest_of_model = {"sha256": sha256(vector_bytes(vector))}
+        _print({"file": str(out), "says": facts, **size, **digest_of_model}, as_json=json)
 
 
 @model_app.command("digest")
@@ -304,18 +283,14 @@ def digest_of_base(
 @model_app.command("evaluate")
 def evaluate(
     file: Annotated[Path, Argument(help="A model.safetensors of cmfl.")],
-    home: options.HomeFolder = options.DEFAULT_HOME,
-    run: Annotated[str, Option(help="The run with data and model.")] = "run",
-    preset: Annotated[str | None, Option(help="Data and model of a preset, not of a run.")] = None,
-    config: Annotated[
-        Path | None, Option(help="Data and model of a TOML file, not of a run.")
-    ] = None,
+    home: options.HomeFolder = HOME,
+    run: Annotated[str, "The run with data and model."] = "run",
+    preset: Annotated[str | None, "Data and model of a preset, not of a run."] = None,
+    config: Annotated[Path | None, "Data and model of a TOML file, not of a run."] = None,
     setting: Annotated[
         list[str] | None, Option("--set", help="section.key=value, over run, preset or file.")
     ] = None,
-    training_loss: Annotated[
-        bool, Option("--training-loss", help="Also the loss on all training samples.")
-    ] = False,
+    training_loss: Annotated[bool, "Also the loss on all training samples."] = False,
     json: console.AsJson = False,
 ) -> None:
     """Load a file into its model and print accuracy and loss on the whole test set.
@@ -345,17 +320,6 @@ def evaluate(
     _print({"file": str(file), "says": stored.facts, **measured}, as_json=json)
 
 
-def _require_form(form: str, address: str | None) -> None:
-    """Refuse a format that does not exist, or whose base nothing names."""
-    if form not in FORMATS:
-        raise ConfigurationError(f"--format {form}: must be {' or '.join(FORMATS)}")
-    if form == PEFT and address is not None:
-        raise ConfigurationError(
-            "--format peft needs the base, which the run's own configuration names: leave out "
-            "--address"
-        )
-
-
 def _require_signable(out: Path, key: Path, average: int) -> None:
     """Refuse a mean, a key that cannot sign, and a folder that has other files."""
     from cmfl.provenance.verify import require_key
@@ -369,10 +333,20 @@ def _require_signable(out: Path, key: Path, average: int) -> None:
     console.require_new(out)
 
 
+def _last_models(ledger: CommitteeLedger, number: int, count: int) -> list[Digest]:
+    events = [recorded.event for recorded in ledger.outcomes(number, descending=False)]
+    models = [event.model for event in events if isinstance(event, RoundDecided)]
+    if len(models) < count:
+        raise ConfigurationError(
+            f"--average {count}: rounds decided {len(models)} models up to round {number}: name a "
+            "smaller number"
+        )
+    return models[-count:]
+
+
 def _write_signed(
     out: Path, key: Path, where: Target, document: RunDocument, write: Callable[[Path], None]
 ) -> None:
-    """Write a signed folder with a model, and with the base of one that is adapters."""
     from cmfl.provenance.verify import bound_base, copy_base, sign_folder
 
     bound = bound_base(document)
@@ -392,15 +366,13 @@ def _write_signed(
 def _require_folder(out: Path, *, is_made: bool) -> None:
     """Ask whether a missing folder is to be made; it is made with the file."""
     console.refuse_home_file(out)
-    folder = out.parent
-    if is_made or folder.is_dir():
+    missing = f"--out {out}: there is no folder {out.parent}"
+    if is_made or out.parent.is_dir():
         return
     if not sys.stdin.isatty():
-        raise ConfigurationError(
-            f"--out {out}: there is no folder {folder}; --make-folder makes it"
-        )
-    if not typer.confirm(f"There is no folder {folder}. Make it?", err=True):
-        raise ConfigurationError(f"--out {out}: there is no folder {folder}; nothing was written")
+        raise ConfigurationError(f"{missing}; --make-folder makes it")
+    if not typer.confirm(f"There is no folder {out.parent}. Make it?", err=True):
+        raise ConfigurationError(f"{missing}; nothing was written")
 
 
 def _inputs_of(paths: RunPaths, document: RunDocument) -> Configuration:
@@ -411,7 +383,6 @@ def _inputs_of(paths: RunPaths, document: RunDocument) -> Configuration:
 
 
 def _named(ledger: CommitteeLedger, round_number: int | None) -> tuple[int, Digest, Digest]:
-    """Return the round of the requested model, the model's digest, and the ledger's head then."""
     if round_number is None:
         state = ledger.state()
         for recorded in ledger.outcomes(1):
@@ -420,23 +391,10 @@ def _named(ledger: CommitteeLedger, round_number: int | None) -> tuple[int, Dige
             # Not the state's head: a ban since then changes it, and no model.
             return newest.round, state.model, newest.head
         return 0, state.model, state.head
-    events = [recorded.event for recorded in ledger.round_events(round_number)]
-    decided = next((event for event in events if isinstance(event, RoundDecided)), None)
-    if decided is None:
-        raise ConfigurationError(f"round {round_number} was not decided: it has made no model")
-    return round_number, decided.model, decided.head
-
-
-def _last_models(ledger: CommitteeLedger, number: int, count: int) -> list[Digest]:
-    """Return the last models that rounds decided up to a round, the oldest first."""
-    events = [recorded.event for recorded in ledger.outcomes(number, descending=False)]
-    models = [event.model for event in events if isinstance(event, RoundDecided)]
-    if len(models) < count:
-        raise ConfigurationError(
-            f"--average {count}: rounds decided {len(models)} models up to round {number}: name a "
-            "smaller number"
-        )
-    return models[-count:]
+    for recorded in ledger.round_events(round_number):
+        if isinstance(event := recorded.event, RoundDecided):
+            return round_number, event.model, event.head
+    raise ConfigurationError(f"round {round_number} was not decided: it has made no model")
 
 
 def _print(facts: Mapping[str, Any], *, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 from typer import Option
@@ -64,20 +64,8 @@ conditions = [
 """
 """The demo as an experiment: FedAvg with as many clients as CMFL activates or trains, and CMFL."""
 
-
-class SeedRuns(NamedTuple):
-    """All runs of one seed, on a chain of their own in a home."""
-
-    home: Path
-    seed: int
-    rounds: int
-
-
-class SeedResults(NamedTuple):
-    """The rows of one seed's runs, and the audits of those on the ledger by their names."""
-
-    rows: list[CellRow]
-    reports: dict[str, AuditReport]
+SeedResults: TypeAlias = tuple[list[CellRow], dict[str, AuditReport]]
+"""The rows of one seed's runs, and the audits of those on the ledger by their names."""
 
 
 RECORDED, AVERAGED, AUDITED = "rounds on the ledger", "rounds of FedAvg", "audits"
@@ -94,14 +82,15 @@ def cells_of(seed: int, rounds: int) -> dict[str, Cell]:
     return {f"{cell.method.name}-{cell.condition}-seed{cell.seed}": cell for cell in cells}
 
 
-def play_all(jobs: list[SeedRuns]) -> list[SeedResults]:
-    """Run and audit everything with a progress bar, one process for each seed."""
+def play_all(homes: list[Path], rounds: int) -> list[SeedResults]:
+    """Run and audit everything with a progress bar, one process and one home for each seed."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description:20}"), BarColumn(), MofNCompleteColumn())
     with console.progress(*columns, TimeElapsedColumn(), TextColumn("{task.fields[said]}")) as bar:
-        steps = steps_of(len(jobs), jobs[0].rounds)
+        steps = steps_of(len(homes), rounds)
         tasks = {step: bar.add_task(step, total=total, said="") for step, total in steps.items()}
+        jobs = [(home, seed, rounds) for seed, home in enumerate(homes)]
         with task_pool(min(len(jobs), os.cpu_count() or 1)) as pool:
             return pool.run(
                 play_seed, jobs, lambda done: bar.update(tasks[done[0]], advance=1, said=done[1])
@@ -116,48 +105,48 @@ def steps_of(seeds: int, rounds: int) -> dict[str, int]:
     return {RECORDED: recorded * rounds, AVERAGED: averaged * rounds, AUDITED: recorded}
 
 
-def play_seed(job: SeedRuns, report: Callable[[tuple[str, str]], None]) -> SeedResults:
-    """Play all runs of one seed, and audit those on the ledger.
+def play_seed(job: tuple[Path, int, int], report: Callable[[tuple[str, str]], None]) -> SeedResults:
+    """Play all runs of one seed on a chain of their own, and audit those on the ledger.
 
     Args:
+        job: home, seed, and rounds of each run.
         report: takes the kind of work and the run after each round and each audit.
     """
     from clients.experiments.cells import on_chain, row_of, task_of
     from clients.experiments.kinds import kind_named, play_run
     from clients.runs.open_run import open_run
 
-    rows, reports = [], {}
+    (home, seed, rounds), rows, reports = job, [], {}
     # Not durable: after a power cut the demo starts from the beginning.
-    blobs = FolderBlobs(Home(job.home).blobs)
-    cells = cells_of(job.seed, job.rounds)
+    blobs = FolderBlobs(Home(home).blobs)
+    cells = cells_of(seed, rounds)
     chain_id = next(iter(cells.values())).configuration.chain_id()
-    with Target(job.home).writer(new_chain_id=chain_id) as chain:
+    with Target(home).writer(new_chain_id=chain_id) as chain:
         for name, cell in cells.items():
             kind = RECORDED if cell.is_recorded else AVERAGED
             task = task_of(cell, partial(report, (kind, name)))
             if cell.is_recorded:
-                with open_run(job.home, name, on_chain(cell.configuration), chain, blobs) as run:
+                with open_run(home, name, on_chain(cell.configuration), chain, blobs) as run:
                     result = play_run(run, task)
             else:
                 result = kind_named(cell.method.kind).play(task)
             seconds = task.stopwatch.seconds(is_committee=cell.is_recorded)
             rows.append(row_of(cell, result, seconds, evidence=None))
     for name in (name for name, cell in cells.items() if cell.is_recorded):
-        target = Target(job.home, name)
+        target = Target(home, name)
         with target.reader() as chain_as_read:
             reports[name] = audit(target.ledger(chain_as_read), target.blobs())
         report((AUDITED, name))
-    return SeedResults(rows, reports)
+    return rows, reports
 
 
 SHOWN_RUN = "I-attacked-seed0"
 RESULT_COLUMNS = ("clean", "attacked", "accepted attackers")
-MOST_PORTS = 100
-"""How many are looked at for one on which nobody listens."""
+MOST_PORTS = 100  # how many are looked at for one on which nobody listens
 
 
 def demo(
-    home: Annotated[Path, Option(help="A folder that is made anew.")] = Path("demo-home"),
+    home: Annotated[Path, "A folder that is made anew."] = Path("demo-home"),
     seeds: Annotated[int, Option(min=1, max=20, help="Runs of each kind.")] = 4,
     rounds: Annotated[int, Option(min=1, max=1000, help="Rounds of each run.")] = 40,
     port: Annotated[
@@ -171,28 +160,36 @@ def demo(
         _introduce(home, seeds, rounds)
         console.print_line()
         homes = [home, *(home / f"seed{seed}" for seed in range(1, seeds))]
-        played = play_all([SeedRuns(each, seed, rounds) for seed, each in enumerate(homes)])
-        reports = {name: report for seed in played for name, report in seed.reports.items()}
+        played = play_all(homes, rounds)
+        reports = {name: report for _, audits in played for name, report in audits.items()}
         console.print_line()
-        shown = _round_to_show(reports[SHOWN_RUN])
-        _show_round(home, shown)
+        # The last round with a false score that was caught.
+        caught = [f.round for f in reports[SHOWN_RUN].findings if f.kind == FALSE_SCORES]
+        shown = max((number for number in caught if number is not None), default=1)
+        console.print_line(f"Round {shown} of {SHOWN_RUN}, in plain words", bold=True)
+        with open_history(Target(home, SHOWN_RUN)) as history:
+            for line in history.explanation(shown)["sentences"]:
+                console.print_prose(line)
         console.print_line()
-        results = results_of([row for seed in played for row in seed.rows])
+        results = results_of([row for rows, _ in played for row in rows])
         DISK.write_whole(home / "results.json", f"{json.dumps(results, indent=1)}\n".encode())
         show_table(results)
         console.print_line()
-        _show_audits(reports)
+        console.print_line(f"Audit of {SHOWN_RUN}, from chain and blobs alone", bold=True)
+        # Not folded: a head and a command are to be copied whole.
+        console.print_lines(readable(reports[SHOWN_RUN]))
+        passed = sum(report.outcome is AuditOutcome.PASSED for report in reports.values())
+        sentence = f"{passed} of {len(reports)} runs on the ledger pass their audit."
+        console.print_line(sentence, bold=True)
         console.print_line()
         console.print_line(f"All this took {time.monotonic() - begun:.0f} s. Look further:")
         look = ("rounds", "list"), ("rounds", "explain", shown), ("clients", "list"), ("audit",)
         for words in look:
-            console.print_line(
-                f"  {console.command_line(*words, '--home', home, '--run', SHOWN_RUN)}"
-            )
+            console.print_line(f"  {console.command_line(*words, home=home, run=SHOWN_RUN)}")
         codes = {code_of(each.outcome) for each in reports.values()} - {0}
         if codes:
             raise typer.Exit(min(codes))
-        _serve(home, SHOWN_RUN, port)
+        _serve(home, port)
 
 
 @contextmanager
@@ -219,24 +216,9 @@ def _introduce(home: Path, seeds: int, rounds: int) -> None:
         "0."
     )
     console.print_prose(
-        f"{steps[RECORDED]} rounds are recorded and audited; to compare with, "
-        f"{steps[AVERAGED]} of FedAvg are played beside them, which has no committee and "
-        "so nothing to record."
+        f"{steps[RECORDED]} rounds are recorded and audited; to compare with, {steps[AVERAGED]} of "
+        "FedAvg are played beside them, which has no committee and so nothing to record."
     )
-
-
-def _round_to_show(report: AuditReport) -> int:
-    """Return the last round with a false score that was caught, 1 if there is none."""
-    caught = [f.round for f in report.findings if f.kind == FALSE_SCORES]
-    return max((number for number in caught if number is not None), default=1)
-
-
-def _show_round(home: Path, shown: int) -> None:
-    with open_history(Target(home, SHOWN_RUN)) as history:
-        sentences = history.explanation(shown)["sentences"]
-    console.print_line(f"Round {shown} of {SHOWN_RUN}, in plain words", bold=True)
-    for line in sentences:
-        console.print_prose(line)
 
 
 def results_of(rows: list[CellRow]) -> dict[str, Any]:
@@ -283,29 +265,17 @@ def show_table(results: dict[str, Any]) -> None:
         ],
     )
     console.print_prose(
-        "Accepted attackers: the share of the updates in the model that attackers sent. "
-        f"A model that always answers the most frequent class scores "
-        f"{results['most frequent class']:.3f}."
+        "Accepted attackers: the share of the updates in the model that attackers sent. A model "
+        f"that always answers the most frequent class scores {results['most frequent class']:.3f}."
     )
     console.print_prose(
         "Strategies I and II are the paper's, for a committee without attackers. I accepts the "
-        "updates nearest to the committee. II accepts the farthest, and so accepts attackers. "
-        "III is made for attackers: it accepts the updates within a right angle of the round's "
-        "peers."
+        "updates nearest to the committee. II accepts the farthest, and so accepts attackers. III "
+        "is made for attackers: it accepts the updates within a right angle of the round's peers."
     )
 
 
-def _show_audits(reports: dict[str, AuditReport]) -> None:
-    console.print_line(f"Audit of {SHOWN_RUN}, from chain and blobs alone", bold=True)
-    # Not folded: a head and a command are to be copied whole.
-    console.print_lines(readable(reports[SHOWN_RUN]))
-    passed = sum(report.outcome is AuditOutcome.PASSED for report in reports.values())
-    console.print_line(
-        f"{passed} of {len(reports)} runs on the ledger pass their audit.", bold=True
-    )
-
-
-def _serve(home: Path, run: str, port: int) -> None:
+def _serve(home: Path, port: int) -> None:
     """Serve the history: until interrupted at a terminal, else just long enough to show it."""
     from api.app import serve
 
@@ -315,17 +285,16 @@ def _serve(home: Path, run: str, port: int) -> None:
     address, settings = f"http://127.0.0.1:{port}", Settings(home=home)
     if result_stream().isatty():
         console.print_line()
-        _print_links(home, run, address)
+        _print_links(home, address)
         console.print_line("Ctrl-C ends the service.")
         with until_interrupted():
             serve(settings, "127.0.0.1", port)
         return
     threading.Thread(target=serve, args=(settings, "127.0.0.1", port), daemon=True).start()
     console.print_line(f"REST service at {address} answered: {_deployments(address)} runs.")
-    _print_links(home, run, address)
-    console.print_line(
-        f"Start it again with: {console.command_line('serve', '--home', home, '--port', port)}"
-    )
+    _print_links(home, address)
+    again = console.command_line("serve", home=home, port=port)
+    console.print_line(f"Start it again with: {again}")
 
 
 def free_port(port: int) -> int:
@@ -339,18 +308,17 @@ def free_port(port: int) -> int:
     return free
 
 
-def _print_links(home: Path, run: str, address: str) -> None:
-    """Print each link on its own line, so that no terminal wraps it."""
-    where = Target(home, run)
+def _print_links(home: Path, address: str) -> None:
+    where = Target(home, SHOWN_RUN)
     with where.reader() as chain:
         path = where.history(chain).path
-    console.print_line(f"{run} on the dashboard:")
+    console.print_line(f"{SHOWN_RUN} on the dashboard:")
+    # On its own line, so that no terminal wraps it.
     console.print_line(f"  {address}/dashboard/#/runs/{path.chain.name}/{path.address}", bold=True)
     console.print_line(f"All runs: {address}/dashboard/  REST: {address}/openapi.json")
 
 
 def _deployments(address: str) -> int:
-    """Return how many runs a service has, once it is up."""
     for _ in range(50):
         try:
             with urllib.request.urlopen(f"{address}/v1/status", timeout=5) as answer:  # noqa: S310

@@ -8,9 +8,10 @@ fork, and its receipts are read.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Option
@@ -23,13 +24,13 @@ from cmfl.commands.sender import (
     DATA_VARIABLE,
     CappedSenderOptions,
     SenderOptions,
+    command_on,
     in_ether,
-    option_words,
     print_next,
     quoted_url,
     variable_in_shell,
 )
-from cmfl.where import Target
+from cmfl.where import HOME, RUN, URL_VARIABLE, Target
 from ledger.chain.contract.deploy import (
     DEPLOYMENT_GAS,
     connect,
@@ -42,8 +43,7 @@ from ledger.chain.contract.ledger import CommitteeLedger, LedgerWriter, Manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import require_plain_sender
 from ledger.chain.rpc import wire
-from ledger.chain.rpc.wire import Fees
-from ledger.io.home import Home, RunPaths
+from ledger.io.home import Home
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Beacon
@@ -51,32 +51,19 @@ from ledger.protocol.types import Beacon
 if TYPE_CHECKING:
     from clients.configuration.loading import Owners
     from clients.configuration.schema import Configuration
-    from ledger.chain.rpc.node import RpcReader
-
 
 _GWEI = 10**9
-_ONE_TRANSACTION_A_BLOCK = "cmfl-ledger/"
-
-
-CREATION, REGISTRATION = "creation", "registration"
-"""Kinds of transactions."""
-
-BY_NODE, REHEARSED = "node", "rehearsal"
-"""Sources of a transaction's gas."""
-
-COMMIT_WINDOW, CREATION_WAITS = "commit-window", "creation-waits"
-"""Foreseeable problems on a chain."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedTransaction:
     """A transaction that would be sent: how many clients it registers, and its gas."""
 
-    kind: str
+    kind: Literal["creation", "registration"]
     clients: int
     gas: int
     gas_limit: int
-    counted: str
+    counted: Literal["node", "rehearsal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,28 +87,23 @@ class Price:
         return self.balance is not None and self.balance < self.needed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DryRun:
     """A deployment that was not carried out: what remains of it to be sent.
 
     `contract` is that of an earlier deployment, with or without manifest. There is no price on the
-    home's own chain, whose money is worthless.
+    home's own chain, whose money is worthless. The hints name foreseeable problems on a chain.
     """
 
     run: str
     contract: str | None
     sender: str | None
-    steps: tuple[PlannedTransaction, ...]
+    steps: list[PlannedTransaction]
     gas: int
     price: Price | None
     active: int
     commit_blocks: int
-    hints: tuple[str, ...] = ()
-
-    @property
-    def is_affordable(self) -> bool:
-        """True unless the sender's balance is known to be too low."""
-        return self.price is None or not self.price.is_short
+    hints: list[Literal["commit-window", "creation-waits"]]
 
 
 def dry_run(
@@ -131,11 +113,7 @@ def dry_run(
     owners: Owners | None,
     sender: SenderOptions,
 ) -> DryRun:
-    """Return the transactions and the cost of a run's deployment.
-
-    Args:
-        owners: clients with keys of their own; None for simulated clients.
-    """
+    """Return the transactions and the cost of a run's deployment; no owners if it is simulated."""
     from clients.runs.population import populate, run_document, with_training_path
 
     population = populate(configuration, owners)
@@ -146,11 +124,12 @@ def dry_run(
         registered -= step.clients
         if contract is None or registered < 0:
             remaining.append(step)
-    gas, rounds = sum(step.gas for step in remaining), document.parameters
-    plan = DryRun(
-        *(name, contract, None, tuple(remaining), gas, None, rounds.active, rounds.commit_blocks)
-    )
-    return plan if where.rpc_url is None else _on_node(where, plan, document, sender)
+    rounds = document.parameters
+    plan = DryRun(name, contract, None, remaining, 0, None, rounds.active, rounds.commit_blocks, [])
+    if where.rpc_url is not None:
+        _price_on_node(where, plan, document, sender)
+    plan.gas = sum(step.gas for step in plan.steps)
+    return plan
 
 
 def rehearsed(document: RunDocument) -> list[PlannedTransaction]:
@@ -162,51 +141,45 @@ def rehearsed(document: RunDocument) -> list[PlannedTransaction]:
     ):
         creation = chain.send(None, creation_data(deployment), DEPLOYMENT_GAS)
         assert creation.contract_address is not None, "a creation that succeeded has an address"
-        steps = [PlannedTransaction(CREATION, 0, creation.gas_used, DEPLOYMENT_GAS, REHEARSED)]
+        steps = [PlannedTransaction("creation", 0, creation.gas_used, DEPLOYMENT_GAS, "rehearsal")]
         ledger = LedgerWriter(chain, creation.contract_address)
         for batch in batches:
             receipt, count = ledger.register_clients(batch.words, batch.rest), len(batch.words)
             sent = chain.find(receipt.transaction_hash)
             assert sent is not None, "the chain holds what it has a receipt of"
             used, limit = receipt.gas_used, sent[2].gas
-            steps.append(PlannedTransaction(REGISTRATION, count, used, limit, REHEARSED))
+            steps.append(PlannedTransaction("registration", count, used, limit, "rehearsal"))
     return steps
 
 
 def _deployed(where: Target, name: str, document: RunDocument) -> tuple[str | None, int]:
-    """Return the run's contract, if there is one, and the number of its registered clients."""
-    paths = Home(where.home).run(name)
-    if not paths.manifest.exists():
-        return _interrupted(where, paths, document)
-    manifest = read_run_manifest(paths)
-    config = f"0x{deployment_for(document)[0].config.hex()}"
-    if manifest.config != config:
-        raise ConfigurationError(
-            f"{paths.manifest} is of another configuration: run document {manifest.config}, not "
-            f"{config}"
-        )
-    with where.reader() as chain:
-        return manifest.address, connect(chain, manifest).state().registered
-
-
-def _interrupted(where: Target, paths: RunPaths, document: RunDocument) -> tuple[str | None, int]:
-    """Return the contract of an interrupted attempt without manifest."""
+    """Return the run's contract, also one without manifest, and how many clients it has."""
+    paths, deployment = Home(where.home).run(name), deployment_for(document)[0]
+    if paths.manifest.exists():
+        manifest, config = read_run_manifest(paths), f"0x{deployment.config.hex()}"
+        if manifest.config != config:
+            raise ConfigurationError(
+                f"{paths.manifest} is of another configuration: run document {manifest.config}, "
+                f"not {config}"
+            )
+        with where.reader() as chain:
+            return manifest.address, connect(chain, manifest).state().registered
     if (intent := read_intent(paths)) is None:
         return None, 0
-    creation = creation_data(deployment_for(document)[0])
     with where.own_reader() if where.rpc_url is None else where.node_reader() as chain:
-        receipt = earlier_creation(chain, intent, creation, paths)
+        receipt = earlier_creation(chain, intent, creation_data(deployment), paths)
         if receipt is None or receipt.contract_address is None:
             return None, 0
         ledger = CommitteeLedger(chain, receipt.contract_address, receipt.block_number)
         return receipt.contract_address, ledger.state().registered
 
 
-def _on_node(where: Target, plan: DryRun, document: RunDocument, sender: SenderOptions) -> DryRun:
-    """Return the deployment with what a node says of its gas, and what it costs there."""
+def _price_on_node(
+    where: Target, plan: DryRun, document: RunDocument, sender: SenderOptions
+) -> None:
     from ledger.protocol.encoding import to_hex
 
-    settings, account, hints = sender.settings(), sender.address(), []
+    settings, account = sender.settings(), sender.address()
     with where.node_reader(settings) as node:
         node.require_suitable(needs_block_hash=document.parameters.beacon is Beacon.BLOCK)
         if account is not None:
@@ -218,95 +191,77 @@ def _on_node(where: Target, plan: DryRun, document: RunDocument, sender: SenderO
                 f"gas costs {market.base_fee} wei now, and the tip, over the cap of {caps.fee}: "
                 "nothing would be sent"
             )
-        steps = list(plan.steps)
-        if steps and steps[0].kind == CREATION:
+        if plan.steps and plan.steps[0].kind == "creation":
             request = {"data": to_hex(creation_data(deployment_for(document)[0]))}
             estimate = node.gas_of(request if account is None else {**request, "from": account})
-            steps[0] = replace(steps[0], gas=estimate, counted=BY_NODE)
-        price = _price(steps, market.base_fee, offer, node.balance_of(account) if account else None)
-        is_block_each = node.client_version().startswith(_ONE_TRANSACTION_A_BLOCK)
+            plan.steps[0] = replace(plan.steps[0], gas=estimate, counted="node")
+        each, spent, needed = market.base_fee + offer.tip, 0, 0
+        for step in plan.steps:
+            # A node requires a balance for the whole gas limit.
+            needed = max(needed, spent + step.gas_limit * offer.fee)
+            spent += step.gas * each
+        balance = node.balance_of(account) if account else None
+        plan.price = Price(market.base_fee, offer.tip, offer.fee, spent, needed, balance)
+        # This program's own node gives each transaction a block.
+        is_block_each = node.client_version().startswith("cmfl-ledger/")
         if is_block_each and plan.commit_blocks < plan.active:
-            hints.append(COMMIT_WINDOW)
-        if plan.contract is None and _waits(node, Home(where.home).run(plan.run)):
-            hints.append(CREATION_WAITS)
-    found = replace(plan, sender=account, steps=tuple(steps), hints=tuple(hints))
-    return replace(found, gas=sum(step.gas for step in steps), price=price)
+            plan.hints.append("commit-window")
+        paths = Home(where.home).run(plan.run)
+        intent = None if plan.contract or paths.manifest.exists() else read_intent(paths)
+        if intent is not None:
+            mined, counted = (node.nonce(intent.deployer, pending=each) for each in (False, True))
+            plan.hints += ["creation-waits"] if mined <= intent.nonce < counted else []
+    plan.sender = account
 
 
-def _price(
-    steps: list[PlannedTransaction], base_fee: int, offer: Fees, balance: int | None
-) -> Price:
-    each, spent, needed = base_fee + offer.tip, 0, 0
-    for step in steps:
-        # A node requires a balance for the whole gas limit.
-        needed = max(needed, spent + step.gas_limit * offer.fee)
-        spent += step.gas * each
-    return Price(base_fee, offer.tip, offer.fee, spent, needed, balance)
-
-
-def _waits(node: RpcReader, paths: RunPaths) -> bool:
-    """Return whether an earlier attempt may have a pending creation."""
-    if paths.manifest.exists() or (intent := read_intent(paths)) is None:
-        return False
-    mined, counted = (node.nonce(intent.deployer, pending=pending) for pending in (False, True))
-    return mined <= intent.nonce < counted
-
-
-def print_dry_run(plan: DryRun) -> None:
-    """Print a deployment that was not carried out."""
+def _lines(plan: DryRun) -> Iterator[str]:
     if plan.contract is not None:
-        console.print_line(f"run {plan.run} is deployed already, as contract {plan.contract}")
+        yield f"run {plan.run} is deployed already, as contract {plan.contract}"
     for step in plan.steps:
-        subject = "creation" if step.kind == CREATION else f"{step.clients} clients"
-        source = "the node's estimate" if step.counted == BY_NODE else "on a private chain"
-        console.print_line(
-            f"{subject:<14}{step.gas:>12,} gas ({source}; sent with {step.gas_limit:,})"
-        )
-    console.print_line(f"{'all':<14}{plan.gas:>12,} gas in {len(plan.steps)} transactions")
-    if plan.price is None:
-        console.print_line("costs nothing: the home's own chain has test money only")
+        subject = "creation" if step.kind == "creation" else f"{step.clients} clients"
+        source = "the node's estimate" if step.counted == "node" else "on a private chain"
+        yield f"{subject:<14}{step.gas:>12,} gas ({source}; sent with {step.gas_limit:,})"
+    yield f"{'all':<14}{plan.gas:>12,} gas in {len(plan.steps)} transactions"
+    price = plan.price
+    if price is None:
+        yield "costs nothing: the home's own chain has test money only"
     else:
-        _print_price(plan, plan.price)
-    if COMMIT_WINDOW in plan.hints:
-        console.print_line(
-            f"each transaction has a block of its own there: where {plan.active} clients "
-            f"send their own commitments, protocol.commit_blocks = {plan.commit_blocks} is too "
-            "short for all of them"
+        yield (
+            f"costs {in_ether(price.cost)} at {(price.base_fee + price.tip) / _GWEI:.6g} gwei for "
+            f"each gas: base fee {price.base_fee / _GWEI:.6g}, tip {price.tip / _GWEI:.6g}"
         )
-    if CREATION_WAITS in plan.hints:
-        console.print_line(
+        if price.balance is None:
+            yield f"the sender must own {in_ether(price.needed)}; who it is, nobody said"
+        else:
+            yield (
+                f"{plan.sender} owns {in_ether(price.balance)}; nodes ask for "
+                f"{in_ether(price.needed)} (limits at {price.most / _GWEI:.6g} gwei): "
+                f"{'not enough' if price.is_short else 'enough'}"
+            )
+    if "commit-window" in plan.hints:
+        yield (
+            f"each transaction has a block of its own there: where {plan.active} clients send "
+            f"their own commitments, protocol.commit_blocks = {plan.commit_blocks} is too short "
+            "for all of them"
+        )
+    if "creation-waits" in plan.hints:
+        yield (
             "an earlier attempt was cut off while its creation waited for a block: it would be "
             "sent again with the same nonce, so that one contract comes of both"
         )
-    console.print_line("nothing was sent, and nothing was written")
-
-
-def _print_price(plan: DryRun, price: Price) -> None:
-    each = price.base_fee + price.tip
-    console.print_line(
-        f"costs {in_ether(price.cost)} at {each / _GWEI:.6g} gwei for each gas: base fee "
-        f"{price.base_fee / _GWEI:.6g}, tip {price.tip / _GWEI:.6g}"
-    )
-    if price.balance is None:
-        console.print_line(f"the sender must own {in_ether(price.needed)}; who it is, nobody said")
-        return
-    enough = "not enough" if price.is_short else "enough"
-    console.print_line(
-        f"{plan.sender} owns {in_ether(price.balance)}; nodes ask for {in_ether(price.needed)} "
-        f"(limits at {price.most / _GWEI:.6g} gwei): {enough}"
-    )
+    yield "nothing was sent, and nothing was written"
 
 
 def deploy(
-    home: options.HomeFolder = options.DEFAULT_HOME,
-    name: options.RunToMake = options.DEFAULT_RUN,
+    home: options.HomeFolder = HOME,
+    name: options.RunToMake = RUN,
     *,
     configured: ConfigurationOptions,
     node: CappedSenderOptions,
     registry: RegistryFile = None,
     allow_predictable_seeds: options.AllowPredictableSeeds = False,
     dry: Annotated[
-        bool, Option("--dry-run", help="Show what would be sent and its cost; send nothing.")
+        bool, "Show what would be sent and its cost; send nothing.", Option("--dry-run")
     ] = False,
     json: console.AsJson = False,
 ) -> None:
@@ -327,11 +282,11 @@ def deploy(
         owners = agreed_owners(registry, name, configuration)
     where = node.chain_of(home)
     if dry:
-        outcome = dry_run(where, name, configuration, owners, node)
-        console.print_json(asdict(outcome)) if json else print_dry_run(outcome)
-        raise typer.Exit(0 if outcome.is_affordable else WRONG)
+        plan = dry_run(where, name, configuration, owners, node)
+        console.print_result(asdict(plan), _lines(plan), as_json=json)
+        raise typer.Exit(WRONG if plan.price is not None and plan.price.is_short else 0)
     with (
-        where.writer(node) as chain,
+        where.writer(node.chain) as chain,
         prepared(home, name, configuration, chain, where.blobs(), owners=owners) as deployed,
     ):
         _, _, manifest = deployed
@@ -361,41 +316,38 @@ def resume_command(where: Target, name: str, sender: SenderOptions) -> str:
     from clients.configuration.loading import code_named_in
     from clients.configuration.parsing import plain_values
 
-    words: list[object] = ["run", "--home", where.home, "--run", name, "--resume"]
     path = Home(where.home).run(name).configuration
     named = code_named_in(plain_values(path=path)) if path.exists() else {}
-    for key, code in named.items():
-        words += ["--set", f"{key}={code}"]
-    shown_url = ""
-    if where.rpc_url is not None:
-        words += ["--chain-id", where.chain_id]
-        shown_url = f" --rpc-url {quoted_url(where.rpc_url)}"
-    words += option_words(
-        [
-            ("--keystore", sender.key_file),
-            ("--password-file", sender.password_file),
-            ("--confirmations", sender.confirmations),
-        ]
+    return command_on(
+        where,
+        "run",
+        home=where.home,
+        run=name,
+        resume=True,
+        set=[f"{key}={code}" for key, code in named.items()],
+        keystore=sender.key_file,
+        password_file=sender.password_file,
+        confirmations=sender.confirmations,
     )
-    return f"{console.command_line(*words)}{shown_url}"
 
 
 def _print_join(where: Target, configuration: Configuration, manifest: Manifest) -> None:
     """Print the command with which each owner continues, without its key."""
-    from clients.configuration.parsing import ALLOW_PREDICTABLE
-
-    words: list[object] = ["join", "--chain-id", manifest.chain_id]
-    words += ["--contract", manifest.address, "--blobs", Home(where.home).blobs.absolute()]
-    if configuration.protocol.beacon is Beacon.NONE:
-        words.append(ALLOW_PREDICTABLE)
-    url, values = variable_in_shell(options.URL_VARIABLE), {}
+    command = console.command_line(
+        "join",
+        chain_id=manifest.chain_id,
+        contract=manifest.address,
+        blobs=Home(where.home).blobs.absolute(),
+        allow_predictable_seeds=configuration.protocol.beacon is Beacon.NONE,
+    )
+    url, values = variable_in_shell(URL_VARIABLE), {}
     if where.rpc_url is None:
-        serve = console.command_line("chain", "serve", "--home", where.home, "--block-time", 1)
+        serve = console.command_line("chain", "serve", home=where.home, block_time=1)
         console.print_line(f"serve the chain to the owners with: {serve}")
-        values = {options.URL_VARIABLE: "the URL that it prints"}
+        values = {URL_VARIABLE: "the URL that it prints"}
     else:
         url = quoted_url(where.rpc_url)
-    command = f"{console.command_line(*words)} --rpc-url {url}"
+    command += f" --rpc-url {url}"
     if configuration.data.name == OWN.name or configuration.data.path is not None:
         command += f" --data {variable_in_shell(DATA_VARIABLE)}"
     print_next("each owner goes on with", command, values)

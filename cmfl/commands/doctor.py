@@ -6,8 +6,8 @@ import ctypes
 import platform
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,9 +19,9 @@ from typer import Option
 from clients.configuration.tested_regime import regime_warnings, risk_sentence
 from cmfl.commands import FAILED, sender
 from cmfl.commands.console import AsJson, counting, print_result, progress
-from cmfl.commands.options import DEFAULT_HOME, KEY_VARIABLE, HomeFolder, NodeOptions
+from cmfl.commands.options import KEY_VARIABLE, HomeFolder, NodeOptions
 from cmfl.commands.serve import is_port_taken
-from cmfl.where import Target
+from cmfl.where import HOME, Target
 from ledger.actors.journal import count_statements, require_journal
 from ledger.chain.contract.abi import artifact
 from ledger.chain.contract.ledger import read_run_manifest, require_unplayed, was_in_memory
@@ -42,39 +42,11 @@ if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
 
 
-LONGEST = 2_000
-
 Check: TypeAlias = tuple[str, Callable[[], str]]
-"""What is checked, and what says in a sentence what it found, or raises what is wrong."""
+"""What is checked, and what says in a sentence what it found, or raises what is wrong.
 
-
-@dataclass(frozen=True, slots=True)
-class DoctorCheck:
-    """The result of one check.
-
-    Attributes:
-        found: a sentence; where something is wrong, it says what to do.
-    """
-
-    check: str
-    ok: bool
-    found: str
-
-
-def run_checks(checks: Iterable[Check]) -> Iterator[DoctorCheck]:
-    """Yield what each check has found."""
-    for name, check in checks:
-        try:
-            found, ok = check(), True
-        except CmflError as error:
-            found, ok = str(error)[:LONGEST], False
-        except OSError as error:
-            found, ok = f"{error.filename or ''}: {error.strerror or error}", False
-        yield DoctorCheck(name, ok, found)
-
-
-USUAL_PORT = 8000
-ENOUGH_BYTES = 100_000_000
+The error says what to do.
+"""
 
 
 def machine_checks(home: Path, asked_port: int | None) -> list[Check]:
@@ -118,8 +90,15 @@ def _distances() -> str:
 
 def _torch() -> str:
     installed = _torch_version()
-    missing = "not installed: audit and serve work, run and deploy do not"
-    return missing if installed is None else f"{installed}, {_gpu()}"
+    if installed is None:
+        return "not installed: audit and serve work, run and deploy do not"
+    try:
+        ctypes.CDLL("libcuda.so.1")  # the driver, without which torch finds no GPU either
+    except OSError:
+        return f"{installed}, no GPU"
+    from clients.devices import cards_described
+
+    return f"{installed}, {cards_described()}"
 
 
 def _torch_version() -> str | None:
@@ -144,18 +123,8 @@ def _environment() -> str:
     return f"{here}; machine.isa can be {caps}"
 
 
-def _gpu() -> str:
-    try:
-        ctypes.CDLL("libcuda.so.1")  # the driver, without which torch finds no GPU either
-    except OSError:
-        return "no GPU"
-    from clients.devices import cards_described
-
-    return cards_described()
-
-
 def _port(asked: int | None) -> str:
-    port = USUAL_PORT if asked is None else asked
+    port = asked or 8000
     if not is_port_taken(port):
         return f"{port} is free"
     sentence = f"{port} is taken: give cmfl serve another with --port"
@@ -167,7 +136,7 @@ def _port(asked: int | None) -> str:
 def _disk(home: Path) -> str:
     folder = next(path for path in (home.absolute(), *home.absolute().parents) if path.exists())
     free = shutil.disk_usage(folder).free
-    if free < ENOUGH_BYTES:
+    if free < 100_000_000:
         raise CmflError(f"only {free // 1_000_000} MB are free at {folder}: make room")
     return f"{free / 1e9:.1f} GB free"
 
@@ -187,7 +156,13 @@ def training_checks(
     def risk(configuration: Configuration) -> str:
         return risk_sentence(configuration.parameters(dimension=1))
 
-    return [("training", about(_planned)), ("committee", about(risk)), ("attacks", about(_regime))]
+    def regime(configuration: Configuration) -> str:
+        if not (warnings := regime_warnings(configuration)):
+            return "within the regime that the rules were attacked in"
+        outside = "outside the regime that the rules were attacked in"
+        return f"WARNING: {outside}: {'; '.join(warnings)}"
+
+    return [("training", about(_planned)), ("committee", about(risk)), ("attacks", about(regime))]
 
 
 def _planned(configuration: Configuration) -> str:
@@ -204,20 +179,13 @@ def _planned(configuration: Configuration) -> str:
     return "; ".join([sentence, *planned.layers])
 
 
-def _regime(configuration: Configuration) -> str:
-    warnings = regime_warnings(configuration)
-    if not warnings:
-        return "within the regime that the rules were attacked in"
-    return f"WARNING: outside the regime that the rules were attacked in: {'; '.join(warnings)}"
-
-
 def node_checks(where: Target, keystore: Path | None) -> list[Check]:
     """Return the checks of a node and of the sender's key, as far as one is named."""
-    node: list[Check] = [("node", lambda: _node(where))]
-    account: list[Check] = [("account", lambda: _account(where, keystore))]
-    if where.rpc_url is not None:
-        return node + account
-    return account if keystore is not None else []
+    is_on_node = where.rpc_url is not None
+    checks: list[Check] = [("node", lambda: _node(where))] if is_on_node else []
+    if is_on_node or keystore is not None:
+        checks.append(("account", lambda: _account(where, keystore)))
+    return checks
 
 
 def _node(where: Target) -> str:
@@ -232,9 +200,14 @@ def _node(where: Target) -> str:
 
 
 def _account(where: Target, keystore: Path | None) -> str:
-    address, source = _address(keystore)
-    if address is None:
-        return source
+    if keystore is None:
+        address, source = sender.environment_address(), f"the variable {KEY_VARIABLE}"
+        if address is None:
+            return f"none: to write there, give --keystore or set {KEY_VARIABLE}"
+    else:
+        address, source = sender.keystore_address(sender.read_keystore(keystore)), str(keystore)
+        if address is None:
+            return f"{keystore} does not name its account; only its password shows it"
     if where.rpc_url is None:
         return f"{address} of {source}"
     with where.node_reader() as node:
@@ -245,17 +218,6 @@ def _account(where: Target, keystore: Path | None) -> str:
             f"costs nothing there"
         )
     return f"{address} of {source} has {sender.in_ether(balance)}"
-
-
-def _address(keystore: Path | None) -> tuple[str | None, str]:
-    """Return the sender's address and where it is from, or None and why it is not known."""
-    if keystore is not None:
-        address = sender.keystore_address(sender.read_keystore(keystore))
-        unnamed = f"{keystore} does not name its account; only its password shows it"
-        return address, unnamed if address is None else str(keystore)
-    address = sender.environment_address()
-    missing = f"none: to write there, give --keystore or set {KEY_VARIABLE}"
-    return address, missing if address is None else f"the variable {KEY_VARIABLE}"
 
 
 _NAME = re.compile(types.BARE)
@@ -280,14 +242,13 @@ def check_blobs(blobs: FolderBlobs, *, deep: bool) -> str:
             f"{damaged[0]}{more}: put the blob back from a copy, or remove it; without it an audit "
             f"stays incomplete"
         )
-    sentence = f"{len(sizes)} blobs, {sum(sizes.values()) / 1e6:.1f} MB"
-    if deep:
-        sentence += ", each hashed"
+    parts = [f"{len(sizes)} blobs, {sum(sizes.values()) / 1e6:.1f} MB"]
+    parts[0] += ", each hashed" if deep else ""
     if unfinished:
-        sentence += f"; {unfinished} unfinished files, which the next writer removes"
+        parts.append(f"{unfinished} unfinished files, which the next writer removes")
     if others:
-        sentence += f"; {others} other files, which are ignored"
-    return sentence
+        parts.append(f"{others} other files, which are ignored")
+    return "; ".join(parts)
 
 
 def _damaged(blobs: FolderBlobs, names: Iterable[str]) -> list[str]:
@@ -301,9 +262,6 @@ def _damaged(blobs: FolderBlobs, names: Iterable[str]) -> list[str]:
             except BlobError as error:
                 damaged.append(str(error))
     return damaged
-
-
-LARGE_LOG_BYTES = 256 * 2**20
 
 
 def home_checks(where: Target, *, deep: bool) -> list[Check]:
@@ -339,7 +297,7 @@ def _chain(where: Target, *, deep: bool) -> str:
             with counting("blocks") as show:
                 view.verify(execute=True, progress=lambda number: show(number, head.number))
             chain_text += ", every block run again"
-        if chain.wal_bytes >= LARGE_LOG_BYTES:
+        if chain.wal_bytes >= 256 * 2**20:
             chain_text += (
                 f"; {chain.wal_bytes // 2**20} MiB wait in its write-ahead log, because a reader "
                 f"holds an old state: end the audit or service that has run for long"
@@ -420,25 +378,21 @@ def _journals(where: Target) -> str:
 
 
 def doctor(
-    home: HomeFolder = DEFAULT_HOME,
+    home: HomeFolder = HOME,
     *,
     node: NodeOptions,
     keystore: Annotated[
-        list[Path] | None, Option(help="Encrypted key to look at.", envvar="CMFL_KEYSTORE")
+        list[Path] | None, "Encrypted key to look at.", Option(envvar="CMFL_KEYSTORE")
     ] = None,
     port: Annotated[
         int | None,
         Option(min=1, max=65535, help="Of the REST service, which must be free; else 8000."),
     ] = None,
-    deep: Annotated[
-        bool, Option("--deep", help="Run every block again and hash every blob; takes its time.")
-    ] = False,
-    preset: Annotated[
-        str | None, Option(help="Say how clients of this preset would train.")
-    ] = None,
-    config: Annotated[Path | None, Option(help="The same of a TOML file.")] = None,
+    deep: Annotated[bool, "Run every block again and hash every blob; takes its time."] = False,
+    preset: Annotated[str | None, "Say how clients of this preset would train."] = None,
+    config: Annotated[Path | None, "The same of a TOML file."] = None,
     setting: Annotated[
-        list[str] | None, Option("--set", help="section.key=value, over preset or file.")
+        list[str] | None, "section.key=value, over preset or file.", Option("--set")
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -447,17 +401,20 @@ def doctor(
     No password is asked for. With --preset or --config, also say which path training would take,
     and how each layer would be computed; the data are loaded for it.
     """
-    where = node.chain_of(home)
-    rows = list(
-        run_checks(
-            [
-                *machine_checks(where.home, port),
-                *node_checks(where, sender.only_keystore(keystore) if keystore else None),
-                *home_checks(where, deep=deep),
-                *training_checks(preset, config, tuple(setting or ())),
-            ]
-        )
-    )
-    lines = [f"{'ok  ' if row.ok else 'FAIL'} {row.check:18} {row.found}" for row in rows]
-    print_result([asdict(row) for row in rows], lines, as_json=json)
-    raise typer.Exit(0 if all(row.ok for row in rows) else FAILED)
+    where, rows = node.chain_of(home), []
+    for name, check in (
+        *machine_checks(where.home, port),
+        *node_checks(where, sender.only_keystore(keystore) if keystore else None),
+        *home_checks(where, deep=deep),
+        *training_checks(preset, config, tuple(setting or ())),
+    ):
+        try:
+            found, is_ok = check(), True
+        except CmflError as error:
+            found, is_ok = str(error)[:2_000], False
+        except OSError as error:
+            found, is_ok = f"{error.filename or ''}: {error.strerror or error}", False
+        rows.append({"check": name, "ok": is_ok, "found": found})
+    lines = [f"{'ok  ' if row['ok'] else 'FAIL'} {row['check']:18} {row['found']}" for row in rows]
+    print_result(rows, lines, as_json=json)
+    raise typer.Exit(0 if all(row["ok"] for row in rows) else FAILED)

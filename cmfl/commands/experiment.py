@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,10 +13,9 @@ from typer import Argument, Option
 from clients.experiments.definition import definition_named, name_of, names
 from clients.experiments.figures import draw
 from clients.experiments.report import report as make_report
-from clients.experiments.rows import CellRow, ExperimentRows, read_experiments
+from clients.experiments.rows import ExperimentRows, read_experiments
 from cmfl.commands import FAILED, INCOMPLETE, WRONG, InterruptedCommand, code_of, console
-from cmfl.commands.options import Commands
-from cmfl.commands.sender import option_words
+from cmfl.commands.groups import Commands
 from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
 from ledger.io.extras import require_extra
@@ -25,13 +23,10 @@ from ledger.io.processes import TaskPool, task_pool
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.experiments.cells import RepeatedCell
     from clients.experiments.plan import ExperimentPlan
-    from clients.experiments.rows import CellRow, ExperimentRows
     from clients.experiments.run import ExperimentProgress, RowStore
 
 ALL = "all"
-CELL_COLUMNS = ("cell", "final", "head", "current")
 
 experiment_app = Commands()
 
@@ -66,11 +61,32 @@ def list_(
 ) -> None:
     """List the experiments, or the cells of one with their results."""
     if name is None or name == ALL:
-        console.print_rows("Experiments", list(_experiments()), as_json=json, as_csv=csv)
+        rows: list[dict[str, Any]] = [
+            {
+                "experiment": each,
+                "number": definition.number,
+                "title": definition.title,
+                "methods": len(definition.methods),
+                "conditions": len(definition.conditions),
+                "seeds": len(definition.seeds),
+                "files": " ".join(definition.files),
+            }
+            for each, definition in ((each, definition_named(each)) for each in names())
+        ]
+        console.print_rows("Experiments", rows, as_json=json, as_csv=csv)
         return
     plan, store = _planned(name, seeds, data, out, is_quick=quick)
-    rows_by_cell = {row.cell: row for row in store.rows().cells}
-    cells = [_cell(plan, cell.name, rows_by_cell.get(cell.name)) for cell in plan.cells]
+    rows_by_cell, cells = {row.cell: row for row in store.rows().cells}, []
+    for cell in plan.cells:
+        row = rows_by_cell.get(cell.name)
+        cells.append(
+            {
+                "cell": cell.name,
+                "final": None if row is None else row.final,
+                "head": None if row is None or row.ledger is None else row.ledger.head,
+                "current": None if row is None else plan.row_digest(row) == row.digest,
+            }
+        )
     there = sum(cell["current"] is True for cell in cells)
     title = f"{plan.definition.title}: {there} of {len(cells)} cells have their row"
     console.print_rows(title, cells, as_json=json, as_csv=csv)
@@ -101,8 +117,8 @@ def run(
     """
     from clients.experiments.run import require_data
 
-    names = _runnable(data) if name == ALL else [name]
-    planned = [_planned(experiment, seeds, data, out, is_quick=quick) for experiment in names]
+    runnable = _runnable(data) if name == ALL else [name]
+    planned = [_planned(experiment, seeds, data, out, is_quick=quick) for experiment in runnable]
     for plan, store in planned:
         # All are looked at before the first is run.
         require_data(plan, store.rows_of(plan))
@@ -113,25 +129,23 @@ def run(
                 place = f"{number} of {len(planned)}: {plan.experiment}"
                 results.append(_run(plan, store, processes, place, quiet=json))
     except KeyboardInterrupt as error:
-        words: list[object] = ["--jobs", jobs, "--out", out]
-        words += option_words([("--seeds", seeds), ("--data", data)])
-        words += ["--quick"] if quick else []
-        again = console.command_line("experiment", "run", name, *words)
+        options = {"jobs": jobs, "out": out, "seeds": seeds, "data": data, "quick": quick}
+        again = console.command_line("experiment", "run", name, **options)
         raise InterruptedCommand(
             f"interrupted; all rows are saved; continue with: {again}"
         ) from error
     if json:
         console.print_json(results)
-    raise typer.Exit(_code(results))
+    codes = {code_of(verdict) for result in results for verdict in result["verdicts"]}
+    codes |= {WRONG for result in results if result["failures"]}
+    raise typer.Exit(next((code for code in (FAILED, WRONG, INCOMPLETE) if code in codes), 0))
 
 
 @experiment_app.command("plot")
 def plot(
     name: NameOrAll = ALL,
     out: Out = DEFAULT_OUT,
-    to: Annotated[Path, Option(help="Folder of the figures, SVG and PNG; made if need be.")] = Path(
-        "figures"
-    ),
+    to: Annotated[Path, "Folder of the figures, SVG and PNG; made if need be."] = Path("figures"),
     quick: Quick = False,
 ) -> None:
     """Draw the figures of all experiments that have rows, or of one.
@@ -149,8 +163,7 @@ def report(
     name: NameOrAll = ALL,
     out: Out = DEFAULT_OUT,
     to: Annotated[
-        Path | None,
-        Option(help="The Markdown file, which replaces an existing one; else it is printed."),
+        Path | None, "The Markdown file, which replaces an existing one; else it is printed."
     ] = None,
     quick: Quick = False,
 ) -> None:
@@ -173,7 +186,7 @@ def audit(
     data: Data = None,
     quick: Quick = False,
     home: Annotated[
-        Path | None, Option(help="A folder to make and keep, for cmfl rounds, audit and serve.")
+        Path | None, "A folder to make and keep, for cmfl rounds, audit and serve."
     ] = None,
     json: console.AsJson = False,
 ) -> None:
@@ -190,26 +203,18 @@ def audit(
     with tempfile.TemporaryDirectory() as folder, console.progress() as bar:
         task = bar.add_task("rounds", total=plan.cell(cell).rounds)
         place = Path(folder) / "home" if home is None else home
-        repeated = repeat_cell(plan, store, cell, place, lambda: bar.advance(task))
-    _tell(repeated, as_json=json)
-
-
-def _tell(found: RepeatedCell, *, as_json: bool) -> None:
-    """Print what became of a repeated cell, and end with its exit code."""
-    if as_json:
-        document = {"differing": found.differing, "report": found.report.as_dict()}
-        console.print_json({"cell": found.row.cell, "outcome": str(found.outcome), **document})
-    else:
-        console.print_lines([*readable(found.report), ""])
-        console.print_lines(f"{found.row.cell}: {line}" for line in found.differing)
-        if found.differing:
-            console.print_line(
-                "DIFFERS: another machine, torch build or version trains to other bytes"
-            )
-        else:
-            console.print_line(
-                f"{found.row.cell} came out again: the same head, and all its numbers"
-            )
+        found = repeat_cell(plan, store, cell, place, lambda: bar.advance(task))
+    repeated = found.row.cell
+    document = {"differing": found.differing, "report": found.report.as_dict()}
+    lines = [f"{repeated}: {line}" for line in found.differing]
+    verdict = f"{repeated} came out again: the same head, and all its numbers"
+    if lines:
+        verdict = "DIFFERS: another machine, torch build or version trains to other bytes"
+    console.print_result(
+        {"cell": repeated, "outcome": str(found.outcome), **document},
+        [*readable(found.report), "", *lines, verdict],
+        as_json=json,
+    )
     raise typer.Exit(code_of(found.outcome))
 
 
@@ -228,52 +233,21 @@ def _folder(out: Path, *, is_quick: bool) -> Path:
     return out / "quick" if is_quick else out
 
 
-def _experiments() -> Iterator[dict[str, Any]]:
-    for name in names():
-        definition = definition_named(name)
-        yield {
-            "experiment": name,
-            "number": definition.number,
-            "title": definition.title,
-            "methods": len(definition.methods),
-            "conditions": len(definition.conditions),
-            "seeds": len(definition.seeds),
-            "files": " ".join(definition.files),
-        }
-
-
 def _runnable(data: Path | None) -> list[str]:
-    """Return the experiments whose files are there, and print the others as left out."""
     from clients.experiments.plan import missing_files
 
-    runnable = []
+    runnable, where = [], "--data is not given" if data is None else f"there is none in {data}"
     for name in names():
-        missing = missing_files(definition_named(name), data)
-        if missing:
-            where = "--data is not given" if data is None else f"there is none in {data}"
+        if missing := missing_files(definition_named(name), data):
             console.complain(f"{name} is left out: it reads {missing[0]}, and {where}")
         else:
             runnable.append(name)
     return runnable
 
 
-def _cell(plan: ExperimentPlan, name: str, row: CellRow | None) -> dict[str, Any]:
-    known = (
-        {}
-        if row is None
-        else {
-            "final": row.final,
-            "head": None if row.ledger is None else row.ledger.head,
-            "current": plan.row_digest(row) == row.digest,
-        }
-    )
-    return {**dict.fromkeys(CELL_COLUMNS), "cell": name, **known}
-
-
 def _run(
     plan: ExperimentPlan, store: RowStore, processes: TaskPool, place: str, *, quiet: bool
 ) -> dict[str, Any]:
-    """Run one experiment with a progress bar, and return its results."""
     from clients.experiments.run import run_experiment as run_all
 
     with console.progress_of_rounds() as bar:
@@ -299,12 +273,6 @@ def _run(
         "failures": [asdict(failure) for failure in done.failures],
         "verdicts": verdicts,
     }
-
-
-def _code(results: Iterable[dict[str, Any]]) -> int:
-    codes = {code_of(verdict) for result in results for verdict in result["verdicts"]}
-    codes |= {WRONG for result in results if result["failures"]}
-    return next((code for code in (FAILED, WRONG, INCOMPLETE) if code in codes), 0)
 
 
 def _rows(name: str, out: Path, *, is_quick: bool) -> dict[str, ExperimentRows]:

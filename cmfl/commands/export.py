@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryFile
@@ -15,7 +16,8 @@ from typer import Argument, Option
 from cmfl.arguments import naming
 from cmfl.auditing import AuditRequest
 from cmfl.commands import code_of, console
-from cmfl.commands.options import Commands, EvidenceOptions, HistoryOptions, ProvenanceOptions
+from cmfl.commands.groups import Commands
+from cmfl.commands.options import EvidenceOptions, HistoryOptions, ProvenanceOptions
 from cmfl.commands.options import OutFile as Out
 from cmfl.commands.verify import ClientIndex, RoundNumber
 from cmfl.recorded import make
@@ -35,12 +37,16 @@ if TYPE_CHECKING:
     from api.client import RemoteDeployment
     from cmfl.provenance.facts import RunFacts
 
+_AS_SENT = "as the service sent it, and not checked yet: cmfl verify {} does"
+
+export_app = Commands()
+
 
 def attestation(
     source: ProvenanceOptions,
     out: Out,
     sign: Annotated[
-        Path | None, Option(help="Private key (PEM): write the statement in a DSSE envelope.")
+        Path | None, "Private key (PEM): write the statement in a DSSE envelope."
     ] = None,
     json: console.AsJson = False,
 ) -> None:
@@ -67,18 +73,17 @@ def mlbom(source: ProvenanceOptions, out: Out, json: console.AsJson = False) -> 
 
     The run is audited before; nothing is written about one whose audit does not pass.
     """
-    from cmfl.provenance.documents import json_bytes
-    from cmfl.provenance.documents import mlbom as made
+    from cmfl.provenance import documents
 
     console.require_writable(out, as_json=json)
     facts = audited_facts(source, as_json=json)
-    console.write_result(out, json_bytes(made(facts)))
+    console.write_result(out, documents.json_bytes(documents.mlbom(facts)))
     _report(out, facts, "CycloneDX ML-BOM", as_json=json)
 
 
 def crate(
     source: ProvenanceOptions,
-    out: Annotated[Path, Option(help="The folder to make, or an empty one.")],
+    out: Annotated[Path, "The folder to make, or an empty one."],
     json: console.AsJson = False,
 ) -> None:
     """Write model, run document, settings and statement as an RO-Crate, a folder.
@@ -103,20 +108,19 @@ def audited_facts(source: ProvenanceOptions, *, as_json: bool) -> RunFacts:
     where = source.target()
     report = audited_with_progress(where, AuditRequest(rules=tuple(source.rules or ())))
     if report.outcome is not AuditOutcome.PASSED:
-        if as_json:
-            console.print_json({"file": None, "audit": report.as_dict()})
-        else:
-            console.print_lines(readable(report))
+        answer = {"file": None, "audit": report.as_dict()}
+        console.print_result(answer, readable(report), as_json=as_json)
         console.complain("nothing was written: a document is about a run whose audit passes")
         raise typer.Exit(code_of(report.outcome))
-    number, auditors = source.round_number, source.auditor or ()
-    facts = read_facts(where, number, auditors=auditors, mailbox=source.mailbox)
+    number, read = source.round_number, partial(read_facts, where)
+    whose: dict[str, Any] = {"auditors": source.auditor or (), "mailbox": source.mailbox}
+    facts = read(number, **whose)
     if facts.round <= report.rounds:
         return facts
     # The run has gone on since it was audited, and what came then was not.
     if number is not None:
         raise RoundNotEndedError(number, report.rounds)
-    return read_facts(where, report.rounds, auditors=auditors, mailbox=source.mailbox)
+    return read(report.rounds, **whose)
 
 
 def _report(out: Path, facts: RunFacts, form: str, *, as_json: bool) -> None:
@@ -126,11 +130,6 @@ def _report(out: Path, facts: RunFacts, form: str, *, as_json: bool) -> None:
     else:
         text = f"{form} of the model after round {facts.round}, head {to_hex(facts.head)}"
         console.print_written(out, text)
-
-
-_AS_SENT = "as the service sent it, and not checked yet: cmfl verify {} does"
-
-export_app = Commands()
 
 
 @export_app.command("bundle")
@@ -165,10 +164,7 @@ def bundle(
 
 @export_app.command("proof")
 def proof(
-    source: EvidenceOptions,
-    round_number: RoundNumber,
-    client_index: ClientIndex,
-    out: Out,
+    source: EvidenceOptions, round_number: RoundNumber, client_index: ClientIndex, out: Out
 ) -> None:
     """Write what became of a client in a round into a file, for cmfl verify client --proof."""
     console.require_writable(out)
@@ -195,8 +191,7 @@ class TableFormat(StrEnum):
     PARQUET = "parquet"
 
 
-PAGE = 100
-"""Rounds that are read at once."""
+PAGE = 100  # rounds that are read at once
 
 
 @export_app.command("table")
@@ -207,7 +202,7 @@ def table(
         Path, Option("--output", "--out", help="The file; an existing file is replaced.")
     ],
     format: Annotated[  # noqa: A002 - the option's own word
-        TableFormat, Option(help="Format of the file; parquet has typed columns.")
+        TableFormat, "Format of the file; parquet has typed columns."
     ] = TableFormat.CSV,
 ) -> None:
     """Write all rounds, updates, participations or evidence as a table, oldest round first.
@@ -220,14 +215,13 @@ def table(
     with open_history(target) as history:
         pages = _pages(history, name, columns)
         try:
-            with naming(f"--output {out}"), writing_named(out) as file:
+            with naming(f"--output {out}"), writing_named(out) as file, TemporaryFile() as made:
                 if format is TableFormat.CSV:
                     file.writelines(export.csv_lines(columns, pages))
-                else:
-                    with TemporaryFile() as made:  # Parquet cannot be written into a pipe
-                        export.write_parquet(columns, pages, made)
-                        made.seek(0)
-                        copyfileobj(made, file)
+                else:  # Parquet cannot be written into a pipe
+                    export.write_parquet(columns, pages, made)
+                    made.seek(0)
+                    copyfileobj(made, file)
         except (ValueError, OverflowError) as error:
             if target.remote is None:
                 raise
@@ -238,7 +232,6 @@ def table(
 def _pages(
     history: LocalHistory | RemoteDeployment, name: TableName, columns: CsvTable[Any]
 ) -> Iterator[list[Row]]:
-    """Yield the rows of each page of rounds, oldest first."""
     cursor, query = None, RoundQuery(order=Order.OLDEST)
     while True:
         if name is TableName.EVIDENCE:

@@ -20,16 +20,10 @@ if TYPE_CHECKING:
     from clients.worker.worker import WorkerBehaviour
 
 _IMPORTING = "<frozen importlib._bootstrap>"
-_SHOW_CURSOR = "\x1b[?25h"
-_LONGEST = 500
 
 
 def run(behaviour: WorkerBehaviour | None = None) -> NoReturn:
-    """Run the command line and end the process with its exit code.
-
-    Args:
-        behaviour: how the clients of `cmfl worker` act; None for honestly.
-    """
+    """Run the command line and exit; `behaviour` is of the clients of `cmfl worker`, or honest."""
     if os.name == "nt":  # file locks, resource limits and signals are POSIX's
         _end(WRONG, "runs on Linux and macOS, not on Windows: use the Windows Subsystem for Linux")
     try:
@@ -57,8 +51,7 @@ def run(behaviour: WorkerBehaviour | None = None) -> NoReturn:
 def _interrupt(_: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt, but end at once where a module is being imported.
 
-    Libraries turn an import that is cut off into errors of their own, and nothing that counts is
-    lost: a run survives being killed at any moment.
+    Libraries turn a cut import into errors of their own; a run survives being killed at any moment.
     """
     while frame is not None:
         if frame.f_code.co_filename == _IMPORTING:
@@ -71,7 +64,7 @@ def _end_at_once() -> NoReturn:
     from cmfl.commands.process import interrupted_code
 
     try:
-        shown = _SHOW_CURSOR if os.isatty(2) else ""
+        shown = "\x1b[?25h" if os.isatty(2) else ""
         os.write(2, f"{shown}cmfl: interrupted\n".encode())
     finally:
         os._exit(interrupted_code())
@@ -97,7 +90,7 @@ def _end_for(error: Exception) -> NoReturn:
 
 def _end(code: int, sentence: str) -> NoReturn:
     try:
-        line = " ".join(sentence.split())[:_LONGEST]
+        line = " ".join(sentence.split())[:500]
         os.write(2, f"cmfl: {line}\n".encode(errors="backslashreplace"))
     finally:
         os._exit(code)

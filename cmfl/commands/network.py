@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
+from dataclasses import asdict
+from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,24 +31,17 @@ from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
-    from clients.testnet.network import LocalNetwork, NetworkSettings
+    from clients.testnet.network import LocalNetwork
 
 ANVIL_VARIABLE = "CMFL_ANVIL"
-DEFAULT_NETWORK = Path("cmfl-network")
-PATIENCE_SECONDS = 300.0
-AUDIT_SECONDS = 1800.0
 
 
 def network(
-    home: Annotated[
-        Path, Option(help="Folder of the whole network; new or empty.")
-    ] = DEFAULT_NETWORK,
+    home: Annotated[Path, "Folder of the whole network; new or empty."] = Path("cmfl-network"),
     workers: Annotated[int, Option(min=1, max=256, help="Processes that host the clients.")] = 12,
     rounds: Annotated[int, Option(min=1, help="How many rounds; the run has no more.")] = 10,
-    chain: Annotated[
-        ChainKind, Option(help=f"The node; {ANVIL_VARIABLE} may name anvil.")
-    ] = ChainKind.EMBEDDED,
-    store: Annotated[StoreKind, Option(help="Where blobs and mail are.")] = StoreKind.SERVED,
+    chain: Annotated[ChainKind, f"The node; {ANVIL_VARIABLE} may name anvil."] = ChainKind.EMBEDDED,
+    store: Annotated[StoreKind, "Where blobs and mail are."] = StoreKind.SERVED,
     *,
     configured: ConfigurationOptions,
     api: Annotated[bool, Option("--api/--no-api", help="Run the audit service, too.")] = True,
@@ -85,7 +81,16 @@ def network(
         raise InterruptedCommand(f"interrupted; what was recorded is in {home}") from error
     except CommandError as error:
         raise CommandError(f"{error} (logs are in {home / 'logs'})") from error
-    _report(played, verdict, as_json=json)
+    pace = played.rounds_a_minute
+    if json:
+        print_json(
+            {"played": asdict(played) | {"rounds_a_minute": round(pace, 2)}, "audit": verdict}
+        )
+        raise typer.Exit(code)
+    print_line(f"{played.rounds} rounds, {played.decided} decided, {pace:.1f} a minute")
+    if played.restarts:
+        print_line(f"{played.restarts} workers ended by themselves and were restarted")
+    print_line(f"audit: {verdict['outcome']}, {verdict['rounds']} rounds", bold=True)
     raise typer.Exit(code)
 
 
@@ -114,10 +119,11 @@ def _require_playable(home: Path, workers: int, configuration: Configuration) ->
 
 
 def _play(federation: LocalNetwork, rounds: int, say: Callable[[str], None]) -> NetworkSummary:
-    import time
-
-    logs = LogFollower(federation.settings.home / "logs")
+    settings = federation.settings
+    logs = LogFollower(settings.home / "logs")
     shows_logs = console.chosen() is Verbosity.VERBOSE
+    # A round is abandoned at its deadline if it is not decided.
+    deadline = settings.configuration.protocol.deadline_blocks * settings.clocks.block_seconds
     with federation.reader() as reader:
         blobs = FolderBlobs(federation.home.blobs)
         watch = RoundWatch(federation.ledger(reader), blobs, time.monotonic)
@@ -125,15 +131,9 @@ def _play(federation: LocalNetwork, rounds: int, say: Callable[[str], None]) -> 
         return NetworkSupervisor(federation, watch).play(
             rounds,
             lambda ended: say(round_line(ended)),
-            patience_seconds(federation.settings),
+            max(300.0, 2 * deadline),
             (lambda: logs.show(complain)) if shows_logs else lambda: None,
         )
-
-
-def patience_seconds(settings: NetworkSettings) -> float:
-    """Return the limit of one round, which is abandoned at its deadline if it is not decided."""
-    deadline = settings.configuration.protocol.deadline_blocks * settings.clocks.block_seconds
-    return max(PATIENCE_SECONDS, 2 * deadline)
 
 
 def round_line(ended: WatchedRound) -> str:
@@ -155,9 +155,6 @@ def round_line(ended: WatchedRound) -> str:
 
 
 def _audited(federation: LocalNetwork) -> tuple[int, dict[str, Any]]:
-    """Return the exit code and the report of an audit by another process."""
-    import json
-
     from clients.configuration.run_configuration import rule_sources
     from clients.testnet.network import RUN
 
@@ -166,24 +163,9 @@ def _audited(federation: LocalNetwork) -> tuple[int, dict[str, Any]]:
         arguments += ["--rules", source]
     arguments += ["--rpc-url", federation.node.url, "--chain-id", federation.manifest.chain_id]
     process = federation.processes.start("audit", arguments)
-    code = process.wait(AUDIT_SECONDS)
+    code = process.wait(1800.0)
     try:
-        report: dict[str, Any] = json.loads(process.output.read_text("utf-8"))
+        report: dict[str, Any] = loads(process.output.read_text("utf-8"))
     except ValueError as error:
         raise ConfigurationError(f"the audit said nothing: {process.log_tail()}") from error
     return (INCOMPLETE if code is None else code), report
-
-
-def _report(played: NetworkSummary, audit: dict[str, Any], *, as_json: bool) -> None:
-    from dataclasses import asdict
-
-    figures = asdict(played) | {"rounds_a_minute": round(played.rounds_a_minute, 2)}
-    if as_json:
-        print_json({"played": figures, "audit": audit})
-        return
-    print_line(
-        f"{played.rounds} rounds, {played.decided} decided, {played.rounds_a_minute:.1f} a minute"
-    )
-    if played.restarts:
-        print_line(f"{played.restarts} workers ended by themselves and were restarted")
-    print_line(f"audit: {audit['outcome']}, {audit['rounds']} rounds", bold=True)

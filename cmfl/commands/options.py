@@ -3,30 +3,21 @@
 A typed option is never ignored: one that only a node needs is an error without a node, so that
 no user mistakes the home's own chain for one. Variables may be set permanently: CMFL_CHAIN_ID and
 CMFL_KEYSTORE only count if a node is named, and commands that use no node ignore them.
-
-A group is a frozen dataclass whose fields are annotated as a command's parameters are. A command
-names it as one parameter, and `Commands` shows its fields to Typer as options of their own:
-
-    @app.command("show")
-    def show(source: HistoryOptions, number: Round, json: AsJson = False) -> None: ...
 """
 
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Option
 
-from cmfl import where
-from cmfl.where import API_SECONDS, RemoteService, Target
+from cmfl.where import API_SECONDS, API_TOKEN_VARIABLE, HOME, URL_VARIABLE, RemoteService, Target
 from ledger.protocol import types
 from ledger.protocol.errors import ChainError, ConfigurationError
 
@@ -34,80 +25,40 @@ if TYPE_CHECKING:
     from cmfl.auditing import Witnesses
 
 
-class Commands(typer.Typer):
-    """Commands whose parameters may be groups of options."""
-
-    def __init__(self, **how: Any) -> None:
-        super().__init__(no_args_is_help=True, **how)
-
-    def command(self, name: str | None = None, **how: Any) -> Callable[..., Any]:
-        """Register a command, with the fields of its groups in place of the groups."""
-        register = super().command(name, **how)
-        return lambda command: register(expand_groups(command))
-
-
-def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with the fields of its groups in place of the groups."""
-    hints = get_type_hints(command, include_extras=True)
-    parameters = inspect.signature(command).parameters.values()
-    groups = {p.name: hints[p.name] for p in parameters if dataclasses.is_dataclass(hints[p.name])}
-    if not groups:
-        return command
-
-    @wraps(command)
-    def expanded(**values: Any) -> None:
-        for name, group in groups.items():
-            fields = [field.name for field in dataclasses.fields(group)]
-            values[name] = group(**{field: values.pop(field) for field in fields})
-        command(**values)
-
-    options = [option for p in parameters for option in _options_of(p, hints[p.name])]
-    names = [option.name for option in options]
-    if len(set(names)) < len(names):
-        raise TypeError(f"{command.__name__}: two of the options {names} have one name")
-    expanded.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
-    expanded.__annotations__ = {option.name: option.annotation for option in options}
-    return expanded
-
-
-def _options_of(parameter: inspect.Parameter, kind: Any) -> Iterator[inspect.Parameter]:
-    if not dataclasses.is_dataclass(kind):
-        yield parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=kind)
-        return
-    hints = get_type_hints(kind, include_extras=True)
-    for field in dataclasses.fields(kind):
-        default = field.default
-        yield inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if default is dataclasses.MISSING else default,
-            annotation=hints[field.name],
-        )
-
-
 KEY_VARIABLE = "CMFL_PRIVATE_KEY"
-URL_VARIABLE = where.URL_VARIABLE
-API_TOKEN_VARIABLE = where.API_TOKEN_VARIABLE
 
-DEFAULT_HOME = where.HOME
-DEFAULT_RUN = where.RUN
-
-T = TypeVar("T")
 
 _HEAD = re.compile(types.PREFIXED_ANY_CASE)
+_RANGE = re.compile(r"([0-9]{1,9})\.\.([0-9]{1,9})")
 
 
-def for_a_node(context: typer.Context, parameter: typer.CallbackParam, value: T) -> T | None:
-    """Reject a typed option that needs a node if none is named; ignore its variable then."""
-    is_given = _source(context, parameter) not in {"DEFAULT", "DEFAULT_MAP"}
-    if context.params.get("rpc_url") is not None or not is_given:
-        return value
-    if not _is_typed(context, parameter):
-        return None
-    raise ConfigurationError(
-        f"{parameter.opts[0]} has no effect without --rpc-url or {URL_VARIABLE}: the home's own "
-        f"chain needs none"
-    )
+def _requires(
+    is_met: Callable[[Mapping[str, Any]], bool], why: str, *, else_none: bool = False
+) -> Callable[[typer.Context, typer.CallbackParam, Any], Any]:
+    """Return what rejects a typed option beside others that leave it without effect.
+
+    A value of the environment or a default stays then, or with `else_none` becomes None.
+    """
+
+    def check(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
+        if is_met(context.params):
+            return value
+        if _is_typed(context, parameter):
+            raise ConfigurationError(f"{parameter.opts[0]} has no effect {why}")
+        return None if else_none else value
+
+    return check
+
+
+for_a_node = _requires(
+    lambda given: given.get("rpc_url") is not None,
+    f"without --rpc-url or {URL_VARIABLE}: the home's own chain needs none",
+    else_none=True,
+)
+_of_a_home = _requires(
+    lambda given: given.get("api") is None, "with --api: nothing of a home is read then"
+)
+_for_a_service = _requires(lambda given: given.get("api") is not None, "without --api")
 
 
 def _chain_id(
@@ -118,34 +69,14 @@ def _chain_id(
     return value if on_node or _is_typed(context, parameter) else None
 
 
-def _of_a_home(context: typer.Context, parameter: typer.CallbackParam, value: T) -> T:
-    """Reject an option of a home if a service is named."""
-    if context.params.get("api") is not None and _is_typed(context, parameter):
-        raise ConfigurationError(
-            f"{parameter.opts[0]} has no effect with --api: nothing of a home is read then"
-        )
-    return value
-
-
-def _for_a_service(context: typer.Context, parameter: typer.CallbackParam, value: T) -> T:
-    """Reject an option that needs a service if none is named."""
-    if context.params.get("api") is None and _is_typed(context, parameter):
-        raise ConfigurationError(f"{parameter.opts[0]} has no effect without --api")
-    return value
-
-
 def _is_typed(context: typer.Context, parameter: typer.CallbackParam) -> bool:
-    return _source(context, parameter) == "COMMANDLINE"
-
-
-def _source(context: typer.Context, parameter: typer.CallbackParam) -> str:
     source = context.get_parameter_source(parameter.name or "")
-    return "DEFAULT" if source is None else source.name
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def runs_of_home(context: typer.Context) -> list[str]:
     """Return completions for the name of a run."""
-    runs = Path(context.params.get("home") or DEFAULT_HOME) / "runs"
+    runs = Path(context.params.get("home") or HOME) / "runs"
     return sorted(path.name for path in runs.iterdir()) if runs.is_dir() else []
 
 
@@ -155,6 +86,18 @@ def _head(value: str | None) -> str | None:
             "a head is 0x and 64 hex digits, as an audit prints it in the line to keep"
         )
     return value
+
+
+def rounds_between(round_number: int | None, rounds: str | None) -> tuple[int, int] | None:
+    """Return the first and the last round of --round or --rounds; None for all."""
+    if rounds is None:
+        return None if round_number is None else (round_number, round_number)
+    if round_number is not None:
+        raise ConfigurationError("--round and --rounds: give one of them")
+    match = _RANGE.fullmatch(rounds)
+    if match is None:
+        raise ConfigurationError(f"--rounds {rounds[:80]}: must be first and last round, as 3..7")
+    return int(match[1]), int(match[2])
 
 
 def contract_address(value: str | None) -> str | None:
@@ -177,137 +120,84 @@ HomeFolder = Annotated[
 ]
 Api = Annotated[
     str | None,
-    Option(
-        "--api",
-        help="A service instead of a home: its URL, up to where /v1 begins.",
-        is_eager=True,  # the options below and --home ask whether it is there
-    ),
+    "A service instead of a home: its URL, up to where /v1 begins.",
+    Option("--api", is_eager=True),
 ]
 ApiTokenFile = Annotated[
     Path | None,
-    Option(
-        "--api-token-file",
-        help=f"For --api: the token that the service wants, else {API_TOKEN_VARIABLE} holds it.",
-        callback=_for_a_service,
-    ),
+    f"For --api: the token that the service wants, else {API_TOKEN_VARIABLE} holds it.",
+    Option("--api-token-file", callback=_for_a_service),
 ]
 ApiTimeout = Annotated[
     int,
-    Option(
-        "--api-timeout",
-        min=1,
-        max=86_400,
-        help="For --api: seconds that one answer, or one blob, may take.",
-        callback=_for_a_service,
-    ),
+    "For --api: seconds that one answer, or one blob, may take.",
+    Option("--api-timeout", min=1, max=86_400, callback=_for_a_service),
 ]
 BlobsAt = Annotated[
     str | None,
-    Option(
-        "--blobs",
-        help="Where the blobs are, a URL or a folder; else in the home.",
-        callback=_of_a_home,
-    ),
+    "Where the blobs are, a URL or a folder; else in the home.",
+    Option("--blobs", callback=_of_a_home),
 ]
 RunName = Annotated[
     str | None,
-    Option(
-        "--run", help="Which run; needed where the home has several.", autocompletion=runs_of_home
-    ),
+    "Which run; needed where the home has several.",
+    Option("--run", autocompletion=runs_of_home),
 ]
 RunToMake = Annotated[str, Option("--run", help="Name of the run.", autocompletion=runs_of_home)]
 Address = Annotated[
-    str | None,
-    Option(
-        "--address", help="The contract, where there is no manifest.", callback=contract_address
-    ),
+    str | None, "The contract, where there is no manifest.", Option(callback=contract_address)
 ]
 RpcUrl = Annotated[
     str | None,
-    Option(
-        "--rpc-url",
-        help="A JSON-RPC node instead of the home's own chain, for which the variable is left "
-        "empty.",
-        envvar=URL_VARIABLE,
-        is_eager=True,  # the options below ask whether it is there
-    ),
+    "A JSON-RPC node instead of the home's own chain, for which the variable is left empty.",
+    Option("--rpc-url", envvar=URL_VARIABLE, is_eager=True),
 ]
 ChainId = Annotated[
     int | None,
-    Option(
-        "--chain-id",
-        min=1,
-        max=2**64 - 1,
-        help="The chain id that node or home must have; the variable counts for a node only.",
-        envvar="CMFL_CHAIN_ID",
-        callback=_chain_id,
-    ),
+    "The chain id that node or home must have; the variable counts for a node only.",
+    Option("--chain-id", min=1, max=2**64 - 1, envvar="CMFL_CHAIN_ID", callback=_chain_id),
 ]
 MaxFee = Annotated[
     str | None,
-    Option(
-        "--max-fee",
-        help="For a node: most gwei for each gas, base fee and tip together; 500 if not given.",
-        envvar="CMFL_MAX_FEE",
-        callback=for_a_node,
-    ),
+    "For a node: most gwei for each gas, base fee and tip together; 500 if not given.",
+    Option("--max-fee", envvar="CMFL_MAX_FEE", callback=for_a_node),
 ]
 MaxTip = Annotated[
     str | None,
-    Option(
-        "--max-tip",
-        help="For a node: most gwei of it as tip for the block's maker; 2 if not given.",
-        envvar="CMFL_MAX_TIP",
-        callback=for_a_node,
-    ),
+    "For a node: most gwei of it as tip for the block's maker; 2 if not given.",
+    Option("--max-tip", envvar="CMFL_MAX_TIP", callback=for_a_node),
 ]
 AllowPredictableSeeds = Annotated[
-    bool,
-    Option(
-        "--allow-predictable-seeds",
-        help="Accept a run of several owners with beacon = none, whose seeds can be chosen.",
-    ),
+    bool, "Accept a run of several owners with beacon = none, whose seeds can be chosen."
 ]
 Head = Annotated[
     str | None,
-    Option(
-        "--head",
-        help="A head that an earlier audit printed: the run must pass through it.",
-        callback=_head,
-    ),
+    "A head that an earlier audit printed: the run must pass through it.",
+    Option("--head", callback=_head),
 ]
 
 OutFile = Annotated[
     Path,
-    Option(
-        "--out", help="The file; an existing file is replaced, a device or pipe is written into."
-    ),
+    "The file; an existing file is replaced, a device or pipe is written into.",
+    Option("--out"),
 ]
 
 Rules = Annotated[
     list[str] | None,
-    Option(
-        "--rules",
-        metavar="FILE",
-        help="Your copy of the file with the run's own distance; may be repeated. "
-        "It is run, if its sha256 is the run document's.",
-    ),
+    "Your copy of the file with the run's own distance; may be repeated. "
+    "It is run, if its sha256 is the run document's.",
+    Option("--rules", metavar="FILE"),
 ]
 
-ReportFile = Annotated[
-    Path | None, Option(help="File of the JSON report; an existing file is replaced.")
-]
+ReportFile = Annotated[Path | None, "File of the JSON report; an existing file is replaced."]
 Limit = Annotated[int, Option(min=1, max=1000, help="How many at most.")]
-Cursor = Annotated[
-    str | None, Option(help="`next_cursor` of the page before, from the same query.")
-]
-
-
-WITNESS_POLICY = Option(
-    "--witness-policy",
-    help="Known logs and witnesses, and how many of these are enough: a file as "
-    "c2sp.org/tlog-policy has it.",
+Cursor = Annotated[str | None, "`next_cursor` of the page before, from the same query."]
+WITNESS_POLICY = (
+    "Known logs and witnesses, and how many of these are enough: a file as c2sp.org/tlog-policy "
+    "has it."
 )
+
+
 WitnessPolicyFile = Annotated[Path | None, WITNESS_POLICY]
 
 
@@ -318,15 +208,12 @@ class WitnessOptions:
     witness_policy: WitnessPolicyFile = None
     checkpoint: Annotated[
         list[str] | None,
-        Option(
-            metavar="PLACE",
-            help="URL, folder or file of a log's checkpoint, beside the URLs of the policy; may be "
-            "repeated.",
-        ),
+        "URL, folder or file of a log's checkpoint, beside the URLs of the policy; may be "
+        "repeated.",
+        Option(metavar="PLACE"),
     ] = None
     checkpoint_max_age: Annotated[
-        float | None,
-        Option(help="Hours since a witness has cosigned, for its word to count; 24 if not given."),
+        float | None, "Hours since a witness has cosigned, for its word to count; 24 if not given."
     ] = None
 
     def witnesses(self) -> Witnesses | None:
@@ -353,7 +240,7 @@ class NodeOptions:
 class ContractOptions:
     """A contract on the home's own chain or on a node's."""
 
-    home: HomeFolder = DEFAULT_HOME
+    home: HomeFolder = HOME
     run: RunName = None
     address: Address = None
     rpc_url: RpcUrl = None
@@ -392,7 +279,7 @@ class AttestedOptions(EvidenceOptions):
     """A contract whose audit and training count, from chain, blobs and mailbox."""
 
     mailbox: Annotated[
-        str | None, Option(help="URL or folder with auditors' verdicts; else that of the blobs.")
+        str | None, "URL or folder with auditors' verdicts; else that of the blobs."
     ] = None
     rules: Rules = None
 
@@ -418,8 +305,6 @@ class ProvenanceOptions(AttestedOptions):
     ] = None
     auditor: Annotated[
         list[str] | None,
-        Option(
-            metavar="ADDRESS",
-            help="List the verdicts of this address alone; may be repeated; else everybody's.",
-        ),
+        "List the verdicts of this address alone; may be repeated; else everybody's.",
+        Option(metavar="ADDRESS"),
     ] = None

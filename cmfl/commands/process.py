@@ -6,11 +6,10 @@ Memory is checked before large libraries are loaded. With too little of it OpenB
 1 while numpy is imported, and with SIGINT if it cannot start a thread: a false verdict, and a false
 Ctrl-C.
 
-The standard streams never make a command fail. A command's result is its exit code. It is kept when
-the reader closes the pipe (`cmfl audit | head -1`), when there is no standard output, and when a
-terminal cannot show a character. Standard output has the results of commands alone. Whatever else
-is printed while a command runs, by a user's model or by a library, in Python or in C, goes to
-standard error.
+The standard streams never make a command fail. Its result is its exit code, also when the reader
+closes the pipe (`cmfl audit | head -1`), when there is no standard output, and when a terminal
+cannot show a character. Standard output has the results of commands alone. Whatever else is printed
+while a command runs, by a user's model or by a library, goes to standard error.
 
 This module is imported before the signals are handled, and so imports nothing that takes time.
 """
@@ -92,11 +91,8 @@ def until_interrupted() -> Iterator[None]:
         yield
 
 
-LEAST_BYTES = 256 * 2**20
-"""Address space that the libraries of the command line need."""
-
-AMPLE_BYTES = 8 * 2**30
-"""Address space with room for the stack and buffer of one thread per core."""
+LEAST_BYTES = 256 * 2**20  # of address space, that the libraries need
+AMPLE_BYTES = 8 * 2**30  # with room for the stack and buffer of one thread per core
 
 
 def allowed_bytes() -> int | None:
@@ -106,11 +102,7 @@ def allowed_bytes() -> int | None:
 
 
 def require_memory() -> None:
-    """Require the address space that the libraries need.
-
-    Raises:
-        MemoryError: names the required amount.
-    """
+    """Require the address space that the libraries need; a MemoryError names its amount."""
     try:  # also fails if the system has promised its memory to others
         mmap.mmap(-1, LEAST_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
     except OSError as error:
@@ -133,11 +125,7 @@ def limit_in_words() -> str:
 
 
 class _Unfailing(io.FileIO):
-    """A file that discards what cannot be written.
-
-    Attributes:
-        failure: the error, unless the reader has closed the pipe.
-    """
+    """A file that discards what cannot be written; `failure` says why, but of a closed pipe."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor, "w", closefd=False)
@@ -199,24 +187,17 @@ def others_on_standard_error() -> Iterator[None]:
 def _taken_over(stream: TextIO, descriptor: int) -> TextIO:
     if not isinstance(stream, io.TextIOWrapper):
         return _null("w")
+    # For a terminal with the C locale Python uses UTF-8, and may have set LC_CTYPE itself.
+    locales = (os.environ.get(name) for name in ("LC_ALL", "LANG"))
+    is_plain = next((value for value in locales if value), "") in {"C", "POSIX"}
+    is_explicit = any(os.environ.get(name) for name in ("PYTHONIOENCODING", "PYTHONUTF8"))
     return io.TextIOWrapper(
         io.BufferedWriter(_Unfailing(descriptor)),
-        encoding=_encoding_of(stream),
+        encoding="ascii" if is_plain and not is_explicit and stream.isatty() else stream.encoding,
         errors="backslashreplace",
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )
-
-
-def _encoding_of(stream: TextIO) -> str:
-    """Return a stream's encoding; ASCII for a terminal with the C locale.
-
-    Python uses UTF-8 there, and may have set LC_CTYPE itself.
-    """
-    locales = (os.environ.get(name) for name in ("LC_ALL", "LANG"))
-    is_plain = next((value for value in locales if value), "") in {"C", "POSIX"}
-    is_explicit = any(os.environ.get(name) for name in ("PYTHONIOENCODING", "PYTHONUTF8"))
-    return "ascii" if is_plain and not is_explicit and stream.isatty() else stream.encoding
 
 
 def _null(mode: Literal["r", "w"]) -> TextIO:

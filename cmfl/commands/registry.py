@@ -10,13 +10,14 @@ from typer import Argument, Option
 
 from cmfl.commands import console, sender
 from cmfl.commands.configuration_options import AgreedConfigurationOptions
-from cmfl.commands.options import DEFAULT_RUN, Commands, RunToMake
+from cmfl.commands.groups import Commands
+from cmfl.commands.options import RunToMake
+from cmfl.where import RUN
 from ledger.io.home import is_written_into
 from ledger.protocol.encoding import checksum
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import MIN_ACTIVE, MINIMUM_FEDERATION
 from ledger.protocol.signing import GROUP_ORDER, KeySigner, challenge_digest, recover
-from ledger.protocol.types import Address
 
 if TYPE_CHECKING:
     from clients.configuration.loading import Owners
@@ -26,28 +27,25 @@ if TYPE_CHECKING:
 
 RegistryFile = Annotated[
     Path | None,
-    Option(
-        "--registry",
-        help="Registry of owners with keys of their own, written by cmfl registry gather.",
-    ),
+    "Registry of owners with keys of their own, written by cmfl registry gather.",
+    Option("--registry"),
 ]
 MOST_FILES = 20_000
-DEFAULT_REGISTRY = Path("registry.json")
 
 registry_app = Commands()
 
 
 def register(
     keystore: sender.KeyFile,
-    out: Annotated[Path, Option(help="The entry; no existing file is replaced.")],
+    out: Annotated[Path, "The entry; no existing file is replaced."],
     samples: Annotated[
         int | None, Option(min=1, max=2**53 - 1, help="Number of your training samples.")
     ] = None,
     data: Annotated[
-        Path | None, Option(help="File of your samples, to count them and register their digest.")
+        Path | None, "File of your samples, to count them and register their digest."
     ] = None,
     password_file: sender.KeyPassword = None,
-    run: RunToMake = DEFAULT_RUN,
+    run: RunToMake = RUN,
     *,
     agreed: AgreedConfigurationOptions,
     json: console.AsJson = False,
@@ -66,7 +64,7 @@ def register(
         raise ConfigurationError("give the settings that you agree to: --config or --preset")
     path = sender.only_keystore(keystore)
     _require_new(out)
-    configuration = agreed.load_agreed()
+    configuration = agreed.load_shared(allow_predictable=agreed.allow_predictable_seeds)
     proposal = proposal_digest(configuration)
     signer = KeySigner(sender.keystore_key(path, password_file))
     count, digest = owner_samples(configuration, samples, data, signer)
@@ -74,11 +72,12 @@ def register(
     console.write_result(out, encode_entry(entry))
     address = checksum(signer.address)
     fields = {"run": run, "client": address, "samples": count, "data": digest}
-    words = ["registry", "gather", out.parent, "--out", DEFAULT_REGISTRY, *agreed.words()]
+    gather = ("registry", "gather", out.parent)
     lines = (
         f"{out}: {address} registers for run {run} with {count} samples",
         f"settings 0x{proposal.hex()}",
-        f"whoever deploys goes on with: {console.command_line(*words)}",
+        f"whoever deploys goes on with: "
+        f"{console.command_line(*gather, out='registry.json', **agreed.words())}",
         f"once the entries of all owners are in {out.parent}",
     )
     console.print_result(
@@ -89,7 +88,7 @@ def register(
 @registry_app.command("gather")
 def gather(
     entries: Annotated[list[Path], Argument(metavar="FILES", help="Entries, or folders of them.")],
-    out: Annotated[Path, Option(help="The registry; no existing file is replaced.")],
+    out: Annotated[Path, "The registry; no existing file is replaced."],
     agreed: AgreedConfigurationOptions,
     json: console.AsJson = False,
 ) -> None:
@@ -104,21 +103,26 @@ def gather(
     _require_new(out)
     if not agreed.has_source and (agreed.settings or agreed.allow_predictable_seeds):
         raise ConfigurationError("the owners' settings begin with --config or --preset: give it")
-    registry = combined_registry((str(path), read_entry(path)) for path in _files(entries))
+    files: list[Path] = []
+    for path in entries:
+        files += sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if len(files) > MOST_FILES:
+        raise ConfigurationError(f"{len(files)} entries; there may be at most {MOST_FILES}")
+    registry = combined_registry((str(path), read_entry(path)) for path in files)
     command = None
     if agreed.has_source:
         clients = f"protocol.clients={len(registry.entries)}"
-        configuration = agreed.load_agreed(clients)
+        is_allowed = agreed.allow_predictable_seeds
+        configuration = agreed.load_shared(clients, allow_predictable=is_allowed)
         _require_signed("the entries", registry, configuration)
-        words = ["deploy", "--registry", out, "--run", registry.run]
-        command = console.command_line(*words, *agreed.words(clients))
+        settings = agreed.words(clients)
+        command = console.command_line("deploy", registry=out, run=registry.run, **settings)
     console.write_result(out, encode_registry(registry))
     if json:
         console.print_json(_view(registry) | {"file": str(out), "command": command})
         return
     console.print_line(f"{out}: {len(registry.entries)} clients of run {registry.run}")
-    console.print_line(f"registry 0x{registry.digest.hex()}", bold=True)
-    console.print_line(f"settings 0x{registry.configuration.hex()}")
+    _print_digests(registry)
     if command is not None:
         console.print_line(f"go on with: {command}")
     elif len(registry.entries) < MIN_ACTIVE:
@@ -142,8 +146,12 @@ def show_registry(
     if json:
         console.print_json(view)
         return
-    rows = [(client["client"], client["address"], client["samples"]) for client in view["clients"]]
+    rows = [tuple(client.values()) for client in view["clients"]]
     console.print_table(f"clients of run {registry.run}", ("client", "address", "samples"), rows)
+    _print_digests(registry)
+
+
+def _print_digests(registry: Registry) -> None:
     console.print_line(f"registry 0x{registry.digest.hex()}", bold=True)
     console.print_line(f"settings 0x{registry.configuration.hex()}")
 
@@ -184,16 +192,6 @@ def _view(registry: Registry) -> dict[str, Any]:
     }
 
 
-def _files(paths: list[Path]) -> list[Path]:
-    """Return the files, those of a folder in the order of their names."""
-    files: list[Path] = []
-    for path in paths:
-        files += sorted(path.glob("*.json")) if path.is_dir() else [path]
-    if len(files) > MOST_FILES:
-        raise ConfigurationError(f"{len(files)} entries; there may be at most {MOST_FILES}")
-    return files
-
-
 def _require_new(out: Path) -> None:
     console.refuse_home_file(out)
     if out.exists() and not is_written_into(out):
@@ -219,55 +217,50 @@ def new(
         raise ConfigurationError(
             f"--keystore {path}: there is a file already, and a key is never overwritten"
         )
-    password = sender.new_password(password_file)
+    if password_file is not None:
+        password = sender.read_text(password_file).rstrip("\r\n")
+    elif (password := sender.asked_password()) != sender.asked_password("The same again"):
+        raise ConfigurationError("the two passwords differ; no keystore was made")
+    if not password:
+        raise ConfigurationError("an empty password protects nothing; no keystore was made")
     key = (secrets.randbelow(GROUP_ORDER - 1) + 1).to_bytes(32)
     write_keystore(path, key, password)
-    _print_address(KeySigner(key).address, path, json=json)
+    _print_address(checksum(KeySigner(key).address), path, json=json)
 
 
 @keys_app.command("show")
 def show_key(
     keystore: sender.KeyFile,
     password_file: sender.KeyPassword = None,
-    prove: Annotated[
-        bool, Option("--prove", help="Decrypt it, and sign a random challenge.")
-    ] = False,
+    prove: Annotated[bool, "Decrypt it, and sign a random challenge."] = False,
     json: console.AsJson = False,
 ) -> None:
     """Print the address of a keystore; without --prove no password is asked for."""
     path = sender.only_keystore(keystore)
-    if prove:
-        _print_address(_proven(path, password_file), path, json=json, is_proven=True)
-        return
-    if password_file is not None:
+    if not prove and password_file is not None:
         raise ConfigurationError("--password-file has no effect without --prove")
     named = sender.keystore_address(sender.read_keystore(path))
-    if named is None:
+    if prove:
+        signer = KeySigner(sender.keystore_key(path, password_file))
+        challenge = challenge_digest(secrets.token_bytes(32))
+        address = checksum(recover(challenge, signer.sign(challenge)))
+        if named not in {None, address}:
+            raise ConfigurationError(
+                f"--keystore {path}: names account {named}, and holds the key of {address}"
+            )
+        _print_address(address, path, json=json, is_proven=True)
+    elif named is None:
         raise ConfigurationError(
             f"--keystore {path}: does not name its account; use --prove to find it"
         )
-    _print_address(bytes.fromhex(named.removeprefix("0x")), path, json=json)
-
-
-def _proven(keystore: Path, password_file: Path | None) -> Address:
-    """Return the address that a keystore's key signs for."""
-    signer = KeySigner(sender.keystore_key(keystore, password_file))
-    challenge = challenge_digest(secrets.token_bytes(32))
-    address = recover(challenge, signer.sign(challenge))
-    named = sender.keystore_address(sender.read_keystore(keystore))
-    if named is not None and named != checksum(address):
-        raise ConfigurationError(
-            f"--keystore {keystore}: names account {named}, and holds the key of "
-            f"{checksum(address)}"
-        )
-    return address
+    else:
+        _print_address(named, path, json=json)
 
 
 def _print_address(
-    address: bytes, keystore: Path, *, json: bool, is_proven: bool | None = None
+    address: str, keystore: Path, *, json: bool, is_proven: bool | None = None
 ) -> None:
-    shown = checksum(address)
     proof = {} if is_proven is None else {"is_proven": is_proven}
-    answer = {"address": shown, "keystore": str(keystore)} | proof
-    line = f"{shown} of {keystore}" + (": it signs" if is_proven else "")
+    answer = {"address": address, "keystore": str(keystore)} | proof
+    line = f"{address} of {keystore}" + (": it signs" if is_proven else "")
     console.print_result(answer, [line], as_json=json)

@@ -13,11 +13,14 @@ from typer import Argument, Option
 
 from api.schemas import FederationAnswer, OpenRound, PacedRound
 from cmfl.commands import console, options
+from cmfl.commands.groups import Commands
 from cmfl.commands.process import results
 from cmfl.where import RemoteService, Target, deployment_at, open_history
 from ledger.history.answers_parts import RoundNumbers
 from ledger.history.answers_rounds import FullRound, LocalHistory, RoundSummary
 from ledger.history.answers_signed import Ban
+from cmfl.where import RemoteService, deployment_at, open_history
+from ledger.history.answers_rounds import FullRound
 from ledger.history.fields import AskedRole, Order, RoundQuery, Span
 from ledger.history.round import RoundStatus
 from ledger.protocol import types
@@ -29,21 +32,20 @@ if TYPE_CHECKING:
     from api.client import RemoteDeployment
 
 
-rounds_app = options.Commands()
+rounds_app = Commands()
 
 Round = Annotated[int, Argument(min=1, max=2**32 - 1, help="Number of the round.")]
 _DIGEST = re.compile(types.EITHER_FORM_ANY_CASE)
-_ROUND_COLUMNS = ("round", "status", "ranked", "accepted", "views", "block", "model")
 
 
 @rounds_app.command("list")
 def list_rounds(
     source: options.HistoryOptions,
     limit: options.Limit = 20,
-    oldest: Annotated[bool, Option("--oldest", help="Oldest first.")] = False,
-    status: Annotated[RoundStatus | None, Option(help="Only rounds with this status.")] = None,
+    oldest: Annotated[bool, "Oldest first."] = False,
+    status: Annotated[RoundStatus | None, "Only rounds with this status."] = None,
     client: Annotated[int | None, Option(min=0, help="Only rounds with this client.")] = None,
-    role: Annotated[AskedRole | None, Option(help="The part of the client in them.")] = None,
+    role: Annotated[AskedRole | None, "The part of the client in them."] = None,
     view_min: Annotated[
         int, Option(min=0, help="Only rounds decided in this view, from 0, or later.")
     ] = 0,
@@ -59,7 +61,7 @@ def list_rounds(
     until: Annotated[
         int | None, Option(min=0, help="Only rounds that ended at this Unix time or before.")
     ] = None,
-    full: Annotated[bool, Option("--full", help="With --json: each round whole.")] = False,
+    full: Annotated[bool, "With --json: each round whole."] = False,
     cursor: options.Cursor = None,
     json: console.AsJson = False,
 ) -> None:
@@ -77,11 +79,18 @@ def list_rounds(
         name = history.address
     if json:
         console.print_response(page)
-    else:
-        shown = [
-            [console.shortened(value) for value in _row(entry).values()] for entry in page["rounds"]
-        ]
-        console.print_page(page, f"rounds of {name}", _ROUND_COLUMNS, shown)
+        return
+    shown = [
+        (
+            *(entry["round"], entry["status"], entry["ranked"], entry["accepted"]),
+            None if entry["views"] is None else max(entry["views"]) + 1,
+            None if entry["ended"] is None else entry["ended"]["number"],
+            console.shortened(entry["model"]),
+        )
+        for entry in page["rounds"]
+    ]
+    columns = ("round", "status", "ranked", "accepted", "views", "block", "model")
+    console.print_page(page, f"rounds of {name}", columns, shown)
 
 
 @rounds_app.command("show")
@@ -89,10 +98,8 @@ def show_round(
     source: options.HistoryOptions,
     round_or_digest: Annotated[
         str,
-        Argument(
-            metavar="ROUND|DIGEST",
-            help="Number of a round, or 64 hex digits of anything that a round names.",
-        ),
+        "Number of a round, or 64 hex digits of anything that a round names.",
+        Argument(metavar="ROUND|DIGEST"),
     ],
     limit: options.Limit = 20,
     cursor: options.Cursor = None,
@@ -103,33 +110,44 @@ def show_round(
     For a digest, show its places: kind, round and client. It is the sha256 of a file, a commitment,
     a seed, a root, a result, a head, a block or a transaction.
     """
-    target = source.target()
-    if _DIGEST.fullmatch(round_or_digest):
-        _show_digest(target, round_or_digest, limit, cursor, json=json)
+    target, asked = source.target(), round_or_digest
+    if _DIGEST.fullmatch(asked):
+        with open_history(target) as history:
+            digest = Digest(bytes.fromhex(asked.removeprefix("0x")))
+            page = history.digest(digest, limit, cursor)
+        if json:
+            console.print_response(page)
+        elif page["items"]:
+            columns = ("kind", "round", "client")
+            rows = [[item["kind"], item["round"], item["client"]] for item in page["items"]]
+            console.print_page(page, f"places of {page['digest'][:18]}…", columns, rows)
+        else:
+            console.print_line(f"{page['digest']} is not in this run.")
         return
-    round_number = _round_number(round_or_digest)
+    if not asked.isdecimal() or not asked.isascii() or not 1 <= int(asked[:11]) < 2**32:
+        raise typer.BadParameter(
+            f"{asked[:80]!r}: give the number of a round, from 1, or a digest of 64 hex digits"
+        )
     with open_history(target) as history:
-        round_ = history.full_round(round_number)
+        round_ = history.full_round(int(asked))
         if json:
             console.print_response(round_)
             return
         # A service's explanation names the payloads that it lacks; here the lines are added.
         missing: list[str] = []
         if isinstance(history, LocalHistory):
-            missing = history.missing_payloads(round_number)
+            missing = history.missing_payloads(int(asked))
     console.print_lines([*_summary(round_), *_left_out(round_), *missing])
-    ranked = [
-        (entry["rank"], entry) for entry in round_["parts"]["updates"] if entry["rank"] is not None
-    ]
-    columns = ("rank", "client", "distance", "accepted", "payload")
-    rows = [
+    ranking = [
         (
             *(rank + 1, entry["client"], entry["distance"], entry["outcome"] == "accepted"),
             console.shortened(entry["payload"]),
         )
-        for rank, entry in sorted(ranked, key=lambda pair: pair[0])
+        for entry in sorted(round_["parts"]["updates"], key=lambda each: each["rank"] or 0)
+        if (rank := entry["rank"]) is not None
     ]
-    console.print_table(f"ranking of round {round_number}", columns, rows)
+    titles = ("rank", "client", "distance", "accepted", "payload")
+    console.print_table(f"ranking of round {asked}", titles, ranking)
 
 
 @rounds_app.command("explain")
@@ -148,73 +166,33 @@ def explain(
         console.print_lines(explanation["sentences"])
 
 
-def _round_number(value: str) -> int:
-    if not value.isdecimal() or not value.isascii() or not 1 <= int(value[:11]) < 2**32:
-        raise typer.BadParameter(
-            f"{value[:80]!r}: give the number of a round, from 1, or a digest of 64 hex digits"
-        )
-    return int(value)
-
-
-def _show_digest(target: Target, value: str, limit: int, cursor: str | None, *, json: bool) -> None:
-    digest = Digest(bytes.fromhex(value.removeprefix("0x")))
-    with open_history(target) as history:
-        page = history.digest(digest, limit, cursor)
-    if json:
-        console.print_response(page)
-    elif page["items"]:
-        columns = ("kind", "round", "client")
-        rows = [(item["kind"], item["round"], item["client"]) for item in page["items"]]
-        console.print_page(page, f"places of {page['digest'][:18]}…", columns, rows)
-    else:
-        console.print_line(f"{page['digest']} is not in this run.")
-
-
-def _row(entry: RoundSummary | RoundNumbers) -> dict[str, object]:
-    """Return a round by the columns of the table, with views counted from 1."""
-    return {
-        "round": entry["round"],
-        "status": entry["status"],
-        "ranked": entry["ranked"],
-        "accepted": entry["accepted"],
-        "views": None if entry["views"] is None else max(entry["views"]) + 1,
-        "block": None if entry["ended"] is None else entry["ended"]["number"],
-        "model": entry["model"],
-    }
-
-
 def _summary(round_: FullRound) -> list[str]:
-    """Return a round in lines of a name and a value each."""
     members = round_["parts"]["committee"]
-    committee = [member["client"] for member in members]
-    following = [member["client"] for member in round_["parts"]["next_committee"]]
-    empty = [member["client"] for member in members if member["empty_seat"]]
     primaries = [
         member["client"]
         for phase in ("aggregation", "election")
         for member in members
         if phase in member["primary_of"]
     ]
-    named = [
-        ("status", round_["status"]),
-        ("ended", round_["ended"]["at"] if round_["ended"] else None),
-        ("committee", committee),
-        ("empty seats", empty),
-        ("next committee", following),
-        ("base", round_["base"]),
-        ("reveal", round_["reveal"]),
-        ("record", round_["record"] and round_["record"]["digest"]),
-        ("incidents", round_["incidents"] and round_["incidents"]["digest"]),
-        ("model", round_["model"]),
-        ("views", [view + 1 for view in round_["views"] or ()]),
-        ("primaries", primaries),
-        ("head", round_["head"]),
-    ]
-    return [f"{name:15} {console.whole(value)}" for name, value in named if value]
+    named = {
+        "status": round_["status"],
+        "ended": round_["ended"]["at"] if round_["ended"] else None,
+        "committee": [member["client"] for member in members],
+        "empty seats": [member["client"] for member in members if member["empty_seat"]],
+        "next committee": [member["client"] for member in round_["parts"]["next_committee"]],
+        "base": round_["base"],
+        "reveal": round_["reveal"],
+        "record": round_["record"] and round_["record"]["digest"],
+        "incidents": round_["incidents"] and round_["incidents"]["digest"],
+        "model": round_["model"],
+        "views": [view + 1 for view in round_["views"] or ()],
+        "primaries": primaries,
+        "head": round_["head"],
+    }
+    return [f"{name:15} {console.whole(value)}" for name, value in named.items() if value]
 
 
 def _left_out(round_: FullRound) -> list[str]:
-    """Return the dropouts and the refused scores of a decision, with reasons."""
     if round_["record"] is None or not round_["record"]["available"]:
         return []
     parts = round_["parts"]
@@ -239,7 +217,7 @@ def _left_out(round_: FullRound) -> list[str]:
     return lines
 
 
-clients_app = options.Commands()
+clients_app = Commands()
 
 Client = Annotated[int, Argument(min=0, help="Index of the client.")]
 _COUNTS = ("sampled", "ranked", "accepted", "served", "scored", "refused", "voted", "incidents")
@@ -291,8 +269,11 @@ def show_client(
     for name, value in response["client"].items():
         if name != "links":
             console.print_line(f"{name:15} {'' if value is None else value}".rstrip())
-    if response["ban"] is not None:
-        console.print_line(f"{'reason':15} {_reason(response['ban'])}")
+    if (ban := response["ban"]) is not None:
+        twice = ban["signed_twice"]
+        reason = SIGNED_TWICE[StatementKind(twice["code"]) if twice else None]
+        proof = f"block {ban['block']}, transaction {ban['transaction']}"
+        console.print_line(f"{'reason':15} {reason}: {proof}")
 
 
 @clients_app.command("rounds")
@@ -300,7 +281,7 @@ def rounds(
     source: options.HistoryOptions,
     client: Client,
     limit: options.Limit = 20,
-    oldest: Annotated[bool, Option("--oldest", help="Oldest first.")] = False,
+    oldest: Annotated[bool, "Oldest first."] = False,
     cursor: options.Cursor = None,
     json: console.AsJson = False,
 ) -> None:
@@ -312,35 +293,17 @@ def rounds(
         console.print_response(page)
         return
     rows: Sequence[Mapping[str, Any]] = page["rounds"]
-    shown = [[_cell(row, column) for column in _ROUND] for row in rows]
+    shown = []
+    for row in rows:
+        rank = None if row["rank"] is None else row["rank"] + 1  # counted from 1
+        cells = [{**row, "rank": rank}[column] for column in _ROUND]
+        shown.append([", ".join(each) if isinstance(each, list) else each for each in cells])
     console.print_page(page, f"rounds of client {client}", _ROUND, shown)
 
 
-def _reason(ban: Ban) -> str:
-    """Return why a client is banned, and where the chain holds the proof."""
-    twice = ban["signed_twice"]
-    reason = SIGNED_TWICE[StatementKind(twice["code"]) if twice else None]
-    return f"{reason}: block {ban['block']}, transaction {ban['transaction']}"
-
-
-def _cell(row: Mapping[str, Any], column: str) -> object:
-    """Return a table's value, with ranks counted from 1."""
-    value = row[column]
-    if column == "rank" and value is not None:
-        return value + 1
-    return ", ".join(value) if isinstance(value, list) else value
-
-
-AWAY_SECONDS = 60.0
-"""Without an answer for this time, the service counts as gone."""
-
-STILL_SECONDS = 60.0
-"""Without a block for this time, the chain counts as stalled."""
-
-MOST_NAMED = 12
-"""Late clients named in one line."""
-
-Poll = Annotated[float, Option("--poll", min=0.1, max=3_600, help="Seconds between two questions.")]
+AWAY_SECONDS = 60.0  # without an answer for this time, the service counts as gone
+STILL_SECONDS = 60.0  # without a block for this time, the chain counts as stalled
+MOST_NAMED = 12  # late clients named in one line
 
 
 def watch(
@@ -349,7 +312,7 @@ def watch(
     run: options.RunName = None,
     address: options.Address = None,
     chain_id: options.ChainId = None,
-    poll: Poll = 1.0,
+    poll: Annotated[float, Option(min=0.1, max=3_600, help="Seconds between two questions.")] = 1.0,
     json: console.AsJson = False,
 ) -> None:
     """Follow the open round of a live federation: its stage, and who is late.
@@ -361,18 +324,24 @@ def watch(
     if remote is None:
         raise ConfigurationError("--api: name a service with a mailbox (cmfl serve --mailbox)")
     deployment = deployment_at(remote.service(), chain_id, address, run)
-    before: FederationAnswer | None = None
-    last_line, still = "", _Stillness()
-    while before is None or before["stage"] != "finished":
-        if before is not None:
+    last_line = newest = ""
+    since, is_reported, stage = 0.0, False, ""
+    ended: set[int] | None = None
+    while stage != "finished":
+        if ended is not None:
             time.sleep(poll)
         answer = _poll(deployment, poll)
-        block = answer["as_of"]
-        if answer["stage"] != "finished" and still.is_news(block["hash"], time.monotonic()):
+        block, stage, now = answer["as_of"], answer["stage"], time.monotonic()
+        if block["hash"] != newest:
+            newest, since, is_reported = block["hash"], now, False
+        elif stage != "finished" and not is_reported and now - since >= STILL_SECONDS:
+            is_reported = True
             console.complain(f"no block for {STILL_SECONDS:g} s: {block['number']} is the newest")
-        for line in _ended(answer, before):
-            if not json:
-                console.print_line(line)
+        over = {each["round"]: each for each in answer["rounds"] if each["ended"] is not None}
+        new = [each for number, each in over.items() if ended is not None and number not in ended]
+        if not json:
+            console.print_lines(_end(each) for each in reversed(new))
+        ended = {*over}
         if (line := line_of(answer)) != last_line:
             last_line = line
             if json:
@@ -381,7 +350,6 @@ def watch(
                 results().flush()
             else:
                 console.print_line(line)
-        before = answer
 
 
 def _poll(deployment: RemoteDeployment, poll: float) -> FederationAnswer:
@@ -402,23 +370,6 @@ def _poll(deployment: RemoteDeployment, poll: float) -> FederationAnswer:
             elif now - since >= AWAY_SECONDS:
                 raise
         time.sleep(poll)
-
-
-class _Stillness:
-    """Detection of a stalled chain."""
-
-    def __init__(self) -> None:
-        self._newest = ""
-        self._since = 0.0
-        self._is_reported = False
-
-    def is_news(self, newest: str, now: float) -> bool:
-        """Return whether the chain has stalled since the last call."""
-        if newest != self._newest:
-            self._newest, self._since, self._is_reported = newest, now, False
-        is_still = now - self._since >= STILL_SECONDS
-        is_new, self._is_reported = is_still and not self._is_reported, is_still
-        return is_new
 
 
 def line_of(answer: FederationAnswer) -> str:
@@ -461,19 +412,6 @@ def _stage(open_round: OpenRound) -> str:
         return "both votes are certified, the decision is pending"
     published = sum(client["payload"] is not None for client in clients)
     return f"{stage}, {published} of {committed} payloads published"
-
-
-def _ended(answer: FederationAnswer, before: FederationAnswer | None) -> list[str]:
-    """Return a line for each round that has ended since the last answer, oldest first."""
-    if before is None:
-        return []
-    earlier = {each["round"] for each in before["rounds"] if each["ended"] is not None}
-    new = [
-        each
-        for each in answer["rounds"]
-        if each["ended"] is not None and each["round"] not in earlier
-    ]
-    return [_end(each) for each in reversed(new)]
 
 
 def _end(paced: PacedRound) -> str:

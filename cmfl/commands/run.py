@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer import Argument, Option
+from typer import Argument
 
 from clients.configuration.tested_regime import regime_warnings
 from cmfl import tracking
@@ -17,7 +17,7 @@ from cmfl.commands.configuration_options import ConfigurationOptions, Settings
 from cmfl.commands.deploy import resume_command
 from cmfl.commands.sender import SenderOptions, command_on, missing_variables, print_next
 from cmfl.simulating import PlayedRun, play
-from cmfl.where import Target, opened_ledger
+from cmfl.where import HOME, RUN, Target, opened_ledger
 from ledger.chain.ports import NotServedError, TransactionTimeoutError
 from ledger.chain.round_ledger import ends_after
 from ledger.claims import is_below_floor
@@ -33,19 +33,15 @@ if TYPE_CHECKING:
 
 
 def run(
-    home: options.HomeFolder = options.DEFAULT_HOME,
-    name: options.RunToMake = options.DEFAULT_RUN,
+    home: options.HomeFolder = HOME,
+    name: options.RunToMake = RUN,
     *,
     configured: ConfigurationOptions,
-    rounds: Annotated[int | None, Option(help="Short for --set protocol.rounds=N.")] = None,
-    workers: Annotated[int | None, Option(help="Processes that train; changes no result.")] = None,
-    resume: Annotated[bool, Option("--resume", help="Take a run up where it was cut off.")] = False,
+    rounds: Annotated[int | None, "Short for --set protocol.rounds=N."] = None,
+    workers: Annotated[int | None, "Processes that train; changes no result."] = None,
+    resume: Annotated[bool, "Take a run up where it was cut off."] = False,
     accept_rollback: Annotated[
-        bool,
-        Option(
-            "--accept-rollback",
-            help="With --resume: go on from a chain that lacks rounds which it had before.",
-        ),
+        bool, "With --resume: go on from a chain that lacks rounds which it had before."
     ] = False,
     node: SenderOptions,
     json: console.AsJson = False,
@@ -61,7 +57,7 @@ def run(
     more = {"protocol.rounds": rounds, "machine.workers": workers}
     settings = [f"{key}={value}" for key, value in more.items() if value is not None]
     configuration = _configuration(home, name, configured, settings, resume=resume)
-    where, task = node.chain_of(home, name), configuration.data.options.get("task")
+    where = node.chain_of(home, name)
     is_memory = configuration.machine.ledger == "memory"
     if is_memory and where.rpc_url is not None:
         raise ConfigurationError("machine.ledger = memory knows no chain, and so no --rpc-url")
@@ -72,7 +68,7 @@ def run(
         played = play(
             *(where, configuration, lambda opened: _watch(opened, quiet=json), console.complain),
             create=not resume,
-            sender=node,
+            open_node=node.chain,
             accept_rollback=accept_rollback,
         )
     except (NotServedError, TransactionTimeoutError) as error:
@@ -85,9 +81,11 @@ def run(
         if not is_memory:
             continuing = _continuing(where, name, node)
         raise InterruptedCommand(f"interrupted{continuing}") from error
-    _report(where, name, _result(played), task, as_json=json)
+    _report(where, played, configuration.data.options.get("task"), as_json=json)
     # Last of all: a run that is refused says so in one line, and long output hides none.
-    _warn(configuration)
+    if configuration.malice.attack is not None:
+        for warning in regime_warnings(configuration):
+            console.complain(f"warning: outside the tested regime: {warning}; see docs/presets.md")
 
 
 def _configuration(
@@ -108,7 +106,6 @@ def _configuration(
 
 
 def _continuing(where: Target, name: str, sender: SenderOptions) -> str:
-    """Return the command that continues a run; empty if the run has written nothing yet."""
     if not Home(where.home).run(name).configuration.exists():
         return ""
     command = resume_command(where, name, sender)
@@ -116,68 +113,52 @@ def _continuing(where: Target, name: str, sender: SenderOptions) -> str:
     return f"; continue with: {command}{f' ({needed})' if needed else ''}"
 
 
-def _report(
-    where: Target, name: str, result: dict[str, Any], task: str | None = None, *, as_json: bool
-) -> None:
-    """Print the result of a run, where its files are, and the commands that go on."""
+def _report(where: Target, played: PlayedRun, task: str | None, *, as_json: bool) -> None:
     from clients.models.model import perplexity
 
+    name, last = played.name, played.rows[-1] if played.rows else None
     if as_json:
-        console.print_json(result)
+        result = {
+            "run": name,
+            "address": played.address,
+            "round": played.round,
+            "rounds_now": len(played.rows),
+            "head": played.head,
+            "last": last.as_dict() if last else None,
+        }
+        result |= {"early_stop": played.stop.sentence} if played.stop else {}
+        console.print_json(result | ({"tracked": played.tracked} if played.tracked else {}))
         return
-    last = result["last"]
-    if "early_stop" in result:
-        console.print_line(result["early_stop"])
+    if played.stop is not None:
+        console.print_line(played.stop.sentence)
     elif last is None:
-        console.print_line(f"{name} had ended with round {result['round']} already")
-    place = "memory ledger" if result["address"] is None else f"contract {result['address']}"
-    console.print_line(f"{place}, head 0x{result['head'].hex()}")
-    if result["address"] is None:
+        console.print_line(f"{name} had ended with round {played.round} already")
+    place = "memory ledger" if played.address is None else f"contract {played.address}"
+    console.print_line(f"{place}, head 0x{played.head.hex()}")
+    if played.address is None:
         console.print_line(
             "nothing of this run is recorded: it cannot be audited, nor taken up again"
         )
-    if last and last["accuracy"] is not None:
-        console.print_line(f"accuracy {last['accuracy']:.3f}, floor {last['floor']:.3f}")
-    elif last and last.get("loss") is not None:
-        console.print_line(f"mean squared error {last['loss']:.4g}")
-    if last and (value := perplexity(task, last.get("loss"))) is not None:
-        console.print_line(f"perplexity {value:.4g}")
-    if last and is_below_floor(last["accuracy"], last["floor"]):
-        console.print_line(
-            f"WARNING: {name} ends with accuracy {last['accuracy']:.3f}, below the "
-            f"{last['floor']:.3f} of always answering the commonest class: this model is worth "
-            f"nothing",
-            bold=True,
-        )
+    if last is not None:
+        if last.accuracy is not None:
+            console.print_line(f"accuracy {last.accuracy:.3f}, floor {last.floor:.3f}")
+        elif last.loss is not None:
+            console.print_line(f"mean squared error {last.loss:.4g}")
+        if (value := perplexity(task, last.loss)) is not None:
+            console.print_line(f"perplexity {value:.4g}")
+        if is_below_floor(last.accuracy, last.floor):
+            console.print_line(
+                f"WARNING: {name} ends with accuracy {last.accuracy:.3f}, below the "
+                f"{last.floor:.3f} of always answering the commonest class: this model is worth "
+                f"nothing",
+                bold=True,
+            )
     console.print_line(f"results are in {Home(where.home).run(name).path}")
-    for tracker, place in result.get("tracked", {}).items():
-        console.print_line(f"tracked by {tracker}: {place}")
-    print_next("look at them with", command_on(where, "runs", "show", name))
-    if result["address"] is not None:
-        print_next("audit it with", command_on(where, "audit", "--run", name))
-
-
-def _warn(configuration: Configuration) -> None:
-    """Say on standard error where a run that is attacked lies outside the tested regime."""
-    if configuration.malice.attack is None:
-        return
-    for warning in regime_warnings(configuration):
-        console.complain(f"warning: outside the tested regime: {warning}; see docs/presets.md")
-
-
-def _result(played: PlayedRun) -> dict[str, Any]:
-    """Return a played run as `--json` prints it."""
-    last = played.rows[-1] if played.rows else None
-    return {
-        "run": played.name,
-        "address": played.address,
-        "round": played.round,
-        "rounds_now": len(played.rows),
-        "head": played.head,
-        "last": last.as_dict() if last else None,
-        **({} if played.stop is None else {"early_stop": played.stop.sentence}),
-        **({"tracked": dict(played.tracked)} if played.tracked else {}),
-    }
+    console.print_lines(f"tracked by {tracker}: {at}" for tracker, at in played.tracked.items())
+    home = where.home
+    print_next("look at them with", command_on(where, "runs", "show", name, home=home))
+    if played.address is not None:
+        print_next("audit it with", command_on(where, "audit", run=name, home=home))
 
 
 def _watch(opened: OpenedRun, *, quiet: bool) -> list[RoundMetrics]:
@@ -195,26 +176,23 @@ def _watch(opened: OpenedRun, *, quiet: bool) -> list[RoundMetrics]:
         done = total if finished else opened.ledger.state().round - 1
         name = f"{opened.folder.paths.path.name}, rounds"
         task = bar.add_task(name, total=total, completed=done, said="")
-        return opened.go_on(lambda row: bar.update(task, completed=row.round, said=_short(row)))
 
+        def show(row: RoundMetrics) -> None:
+            accepted = f"{len(row.accepted)} accepted, {row.malicious_accepted} of them malicious"
+            said = accepted if row.decided else "abandoned"
+            if row.accuracy is not None:
+                said = f"accuracy {row.accuracy:.3f}, {said}"
+            bar.update(task, completed=row.round, said=said)
 
-def _short(row: RoundMetrics) -> str:
-    accepted = f"{len(row.accepted)} accepted, {row.malicious_accepted} of them malicious"
-    state = accepted if row.decided else "abandoned"
-    return state if row.accuracy is None else f"accuracy {row.accuracy:.3f}, {state}"
-
-
-LISTS = ("presets", "data", "attacks", "faults", "rules")
+        return opened.go_on(show)
 
 
 def settings(
     what: Annotated[
         str | None,
-        Argument(
-            metavar="[SECTION|presets|data|attacks|faults|rules]",
-            help="One section, such as protocol or malice; the presets; options and partitions of "
-            "the data; or what a run may name: attacks, faults, rules. Every setting if not given.",
-        ),
+        "One section, such as protocol or malice; the presets; options and partitions of the data; "
+        "or what a run may name: attacks, faults, rules. Every setting if not given.",
+        Argument(metavar="[SECTION|presets|data|attacks|faults|rules]"),
     ] = None,
     json: console.AsJson = False,
     csv: console.AsCsv = False,
@@ -232,6 +210,16 @@ def settings(
         "faults": reference.faults,
         "rules": reference.rules,
     }
+
+    def _of_section(section: str | None) -> list[Any]:
+        every = reference.settings()
+        places = {row["name"]: row["name"].rpartition(".")[0] for row in every}
+        matching = [row for row in every if section in {None, row["name"], places[row["name"]]}]
+        if not matching:
+            names = ", ".join(dict.fromkeys((*filter(None, places.values()), *lists)))
+            raise ConfigurationError(f"settings {section}: there are no such; there are {names}")
+        return matching
+
     rows = [*lists.get(what or "", lambda: _of_section(what))()]
     if csv or json:
         console.print_rows("", rows, as_json=json, as_csv=csv)
@@ -240,23 +228,13 @@ def settings(
             _print(row)
 
 
-def _of_section(section: str | None) -> list[Any]:
-    from clients.configuration import settings_reference as reference
-
-    every = reference.settings()
-    places = {row["name"]: row["name"].rpartition(".")[0] for row in every}
-    matching = [row for row in every if section in {None, row["name"], places[row["name"]]}]
-    if not matching:
-        names = ", ".join(dict.fromkeys((*filter(None, places.values()), *LISTS)))
-        raise ConfigurationError(f"settings {section}: there are no such; there are {names}")
-    return matching
-
-
 def _print(row: dict[str, Any]) -> None:
-    """Print an entry as a block: name, allowed values, description."""
     if "may_be" in row:
-        default = "must be given" if row["is_needed"] else _default(row["default"])
-        console.print_line(f"{row['name']}  ({default})", bold=True)
+        default = row["default"]
+        shown = f"default {str(default).lower() if isinstance(default, bool) else default}"
+        shown = "not set" if default is None or default == {} else shown
+        shown = "must be given" if row["is_needed"] else shown
+        console.print_line(f"{row['name']}  ({shown})", bold=True)
         lines = [row["sentence"], row["may_be"]]
     elif "sends" in row:
         console.print_line(
@@ -274,14 +252,8 @@ def _print(row: dict[str, Any]) -> None:
     console.print_lines(f"    {line}" for line in lines)
 
 
-def _default(value: object) -> str:
-    if value is None or value == {}:
-        return "not set"
-    return f"default {str(value).lower() if isinstance(value, bool) else value}"
-
-
 def track(
-    home: options.HomeFolder = options.DEFAULT_HOME,
+    home: options.HomeFolder = HOME,
     run: options.RunName = None,
     setting: Settings = None,
     rpc_url: options.RpcUrl = None,
@@ -298,21 +270,20 @@ def track(
     from cmfl.commands.audit import audited_with_progress
 
     where = Target(home, run, rpc_url=rpc_url, chain_id=chain_id)
-    paths = _paths(where)
+    # A run on the memory ledger has no manifest and no chain to audit, and must be named.
+    paths = None if run is None else Home(home).run(run)
+    if paths is None or paths.manifest.exists() or not paths.configuration.exists():
+        paths = where.run_paths()
     section = _section(paths, tuple(setting or ()))
     tracking.require_apart(section, home)
     session = tracking.TrackingSession(section, console.complain)
     rows = tracking.recorded_rows(home, paths.name) or _rows_of_chain(where)
     session.open(tracking.described_run(home, paths.name, section), rows)
     model = paths.model if section.model and paths.model.exists() else None
-    # A run on the memory ledger has no manifest, and no chain to audit.
-    audited = section.audit and paths.manifest.exists()
-    request = AuditRequest(jobs=1, rules=tuple(rules or ()))
-    verdict = (
-        tracking.in_words(lambda: audited_with_progress(where, request))
-        if audited
-        else tracking.NOT_AUDITED
-    )
+    verdict = tracking.NOT_AUDITED
+    if section.audit and paths.manifest.exists():
+        request = AuditRequest(jobs=1, rules=tuple(rules or ()))
+        verdict = tracking.in_words(lambda: audited_with_progress(where, request))
     tags = {"audit": verdict}
     if rows:
         tags["head"] = rows[-1].head
@@ -329,17 +300,7 @@ def track(
         raise typer.Exit(WRONG)
 
 
-def _paths(where: Target) -> RunPaths:
-    """Return the run's folder; a run on the memory ledger has no manifest, and must be named."""
-    if where.run is not None:
-        named = Home(where.home).run(where.run)
-        if named.configuration.exists() and not named.manifest.exists():
-            return named
-    return where.run_paths()
-
-
 def _section(paths: RunPaths, settings: tuple[str, ...]) -> TrackSection:
-    """Return the trackers of a run's file, with settings over them."""
     from clients.configuration.parsing import tracked_by
 
     recorded = parse_toml(read_text(paths.configuration, MAX_TOML_BYTES)).get("track", {})

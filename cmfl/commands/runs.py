@@ -3,8 +3,7 @@
 Rounds and head are read from the chain. Accuracy and accepted attackers are claims of the runs' own
 files. `cmfl runs show` compares the claimed head of a run with the chain.
 
-A service knows of a run what its chain and blobs hold, and what the run's own files claim of
-accuracy and attackers if they are in the home that it serves. Unknown values are None.
+A service knows what chain and blobs hold, and what the files in its home claim.
 """
 
 from __future__ import annotations
@@ -20,8 +19,9 @@ from typer import Argument
 
 from api.schemas import DeploymentSummary
 from cmfl.commands import FAILED, WRONG, console, options
-from cmfl.opening import names_in
-from cmfl.where import RemoteService, Target, chain_at, require_no_node
+from cmfl.commands.groups import Commands
+from cmfl.recorded import names_in
+from cmfl.where import HOME, RemoteService, Target, chain_at, require_no_node
 from ledger.chain.contract.ledger import (
     read_run_manifest,
     require_unplayed,
@@ -46,11 +46,9 @@ from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from api.client import Service
-    from cmfl.commands.audit import HeadComparison
 
 
-MAX_RUNS = 1_024
-"""That a service may serve."""
+MAX_RUNS = 1_024  # of a service
 
 COLUMNS = (
     *("run", "ledger", "rounds", "of", "accuracy", "floor", "accepted_attackers"),
@@ -58,7 +56,7 @@ COLUMNS = (
 )
 """Of a summary, as `cmfl runs --json` prints it; configuration and head are 0x-hex.
 
-Rounds and head are the chain's; `unread` is None, or the reason why they are unknown.
+Unknown values are None. `unread` is the reason why the chain's rounds and head are unknown.
 """
 
 RunSummary: TypeAlias = dict[str, Any]
@@ -73,7 +71,7 @@ def summary(name: str, **known: object) -> RunSummary:
 class PlaceOptions:
     """A home, and a node whose chain has some of its runs, or a service."""
 
-    home: options.HomeFolder = options.DEFAULT_HOME
+    home: options.HomeFolder = HOME
     rpc_url: options.RpcUrl = None
     chain_id: options.ChainId = None
     api: options.Api = None
@@ -113,7 +111,9 @@ class HomeRuns:
         claimed = claimed_run(paths)
         planned = self.settings(name).get("protocol.rounds", "")
         is_memory = not paths.manifest.exists() and was_in_memory(paths)
-        known = {"rounds": claimed.rounds, "head": claimed.head}
+        known: dict[str, object] = {"rounds": claimed.rounds, "head": claimed.head}
+        if not is_memory:
+            known = self._on_chain(paths)
         return summary(
             name,
             ledger="memory" if is_memory else "chain",
@@ -122,7 +122,7 @@ class HomeRuns:
             floor=claimed.floor,
             accepted_attackers=claimed.accepted_attackers,
             configuration=settings_digest(paths),
-            **(known if is_memory else self._on_chain(paths)),
+            **known,
         )
 
     def _on_chain(self, paths: RunPaths) -> dict[str, object]:
@@ -146,7 +146,8 @@ class HomeRuns:
         return ""
 
     def audit_of(self, name: str) -> str:
-        return console.command_line("audit", "--home", self._target.home, "--run", name)
+        """Return the command that audits a run."""
+        return console.command_line("audit", home=self._target.home, run=name)
 
     def _paths(self, name: str) -> RunPaths:
         paths = Home(self._target.home).run(name)
@@ -162,18 +163,27 @@ class ServiceRuns:
 
     def __init__(self, remote: RemoteService, service: Service, chain: str) -> None:
         self._remote, self._service, self._chain = remote, service, chain
-        self._series: dict[str, SeriesAnswer] = {}
+        self._known: dict[str, SeriesAnswer] = {}
         self.place = service.shown_url
 
     def names(self) -> list[str]:
+        """Return the names of all runs, sorted."""
         return sorted(deployment["run"] for deployment in self._all)
 
     def row(self, name: str) -> RunSummary:
         """Return the summary of a run."""
-        deployment = self._deployment(name)
+        deployment, series = self._deployment(name), self._series(name)
         details = self._service.deployment(self._chain, deployment["address"]).details()
-        series = self._series_of(name)
         claimed, numbers = series["claimed"], series["round"]
+        attackers = None
+        # The share is unknown if some round is.
+        if claimed is not None and not _is_sparse(series):
+            pairs = zip(series["accepted"], claimed["malicious_accepted"], strict=True)
+            counts = [
+                (accepted or 0, malicious) for accepted, malicious in pairs if malicious is not None
+            ]
+            total = sum(accepted for accepted, _ in counts)
+            attackers = sum(malicious for _, malicious in counts) / total if total else None
         return summary(
             name,
             ledger="chain",
@@ -181,7 +191,7 @@ class ServiceRuns:
             of=deployment["rounds"],
             accuracy=None if claimed is None else last_known(claimed["accuracy"]),
             floor=None if claimed is None else last_known(claimed["floor"]),
-            accepted_attackers=_accepted_attackers(series),
+            accepted_attackers=attackers,
             head=details["state"]["head"],
         )
 
@@ -195,7 +205,7 @@ class ServiceRuns:
 
     def unknown(self, name: str) -> str:
         """Return why accuracy or attackers are unknown; nothing if they are known."""
-        series = self._series_of(name)
+        series = self._series(name)
         if series["claims"] == "absent":
             return f"{name}: the run's own files are not where the service runs: no accuracy"
         if series["claims"] == "unreadable":
@@ -209,10 +219,9 @@ class ServiceRuns:
 
     def audit_of(self, name: str) -> str:
         """Return the command that audits a run, with a node that the reader names."""
-        chain_id = self._chain.partition("-")[0]
-        node = ("--rpc-url", "URL", "--chain-id", chain_id)
-        address = self._deployment(name)["address"]
-        return console.command_line("audit", "--api", self.place, *node, "--address", address)
+        chain, address = self._chain.partition("-")[0], self._deployment(name)["address"]
+        on = {"rpc_url": "URL", "chain_id": chain, "address": address}
+        return console.command_line("audit", api=self.place, **on)
 
     def _deployment(self, name: str) -> DeploymentSummary:
         named = [deployment for deployment in self._all if deployment["run"] == name]
@@ -232,11 +241,11 @@ class ServiceRuns:
             raise ConfigurationError(f"{self.place} serves no run")
         return deployments
 
-    def _series_of(self, name: str) -> SeriesAnswer:
-        if name not in self._series:
+    def _series(self, name: str) -> SeriesAnswer:
+        if name not in self._known:
             address = self._deployment(name)["address"]
-            self._series[name] = self._service.deployment(self._chain, address).series()
-        return self._series[name]
+            self._known[name] = self._service.deployment(self._chain, address).series()
+        return self._known[name]
 
 
 def _is_sparse(series: SeriesAnswer) -> bool:
@@ -244,22 +253,8 @@ def _is_sparse(series: SeriesAnswer) -> bool:
     return bool(numbers) and len(numbers) < numbers[-1]
 
 
-def _accepted_attackers(series: SeriesAnswer) -> float | None:
-    """Return the attackers' share of the accepted updates; None if some round is unknown."""
-    if series["claimed"] is None or _is_sparse(series):
-        return None
-    pairs = zip(series["accepted"], series["claimed"]["malicious_accepted"], strict=True)
-    counts = [(accepted or 0, malicious) for accepted, malicious in pairs if malicious is not None]
-    total = sum(accepted for accepted, _ in counts)
-    return sum(malicious for _, malicious in counts) / total if total else None
+runs_app = Commands()
 
-
-runs_app = options.Commands()
-
-CLAIMED = (
-    "Accuracy and accepted attackers are the runs' own claims: claimed, not proven. "
-    "cmfl audit proves the decisions."
-)
 NOT_SERVED = (
     "The heads are claims of the service, too. It knows no run on the memory ledger, and no digest "
     "of a run's own settings file."
@@ -306,23 +301,27 @@ def show(name: Name, place: PlaceOptions, json: console.AsJson = False) -> None:
     The head that its files claim is compared with the chain; a difference is reported with a
     warning and exit code 1. The claims of a service are not compared.
     """
-    from cmfl.commands.audit import head_message
+    from cmfl.commands.audit import HeadComparison, compare_head, head_message
 
     target = place.target(name)
-    is_remote = target.remote is not None
+    is_remote, paths = target.remote is not None, Home(target.home).run(name)
     with open_run_summaries(target) as runs:
         row, settings = runs.row(name), runs.settings(name)
-        comparison = _head_of(target, row)
-        stop = None if is_remote else claimed_stop(Home(target.home).run(name))
+        if is_remote:
+            asked = {"round": row["rounds"], "claimed": row["head"]}
+            comparison = HeadComparison("not_asked", **asked)
+        else:
+            comparison = compare_head(target, claimed_run(paths))
+        stop = None if is_remote else claimed_stop(paths)
         verdict = "" if json else _verdict(runs, row)
     if json:
         ended = {} if stop is None else {"early_stop": asdict(stop)}
         console.print_json({**row, "chain": asdict(comparison), **ended, "settings": settings})
     else:
-        for key, value in row.items():
-            if key == "unread" and value is None:
-                continue
-            console.print_line(f"{key.replace('_', ' '):18} {_shown(value)}".rstrip())
+        known = {key: value for key, value in row.items() if (key, value) != ("unread", None)}
+        console.print_lines(
+            f"{key.replace('_', ' '):18} {_shown(value)}".rstrip() for key, value in known.items()
+        )
         console.print_line(verdict)
         if stop is not None:
             console.print_line(stop.sentence)
@@ -336,15 +335,6 @@ def show(name: Name, place: PlaceOptions, json: console.AsJson = False) -> None:
         raise typer.Exit(FAILED)
 
 
-def _head_of(target: Target, row: RunSummary) -> HeadComparison:
-    """Return the comparison of a run's claimed head with the chain; a service is not asked."""
-    from cmfl.commands.audit import HeadComparison, HeadOutcome, compare_head
-
-    if target.remote is not None:
-        return HeadComparison(HeadOutcome.NOT_ASKED, row["rounds"], claimed=row["head"])
-    return compare_head(target, claimed_run(Home(target.home).run(row["run"])))
-
-
 def _print_list(runs: HomeRuns | ServiceRuns, rows: list[RunSummary]) -> None:
     columns = ("run", "ledger", "rounds", "accuracy", "floor", "accepted_attackers", "head")
     shown = []
@@ -352,13 +342,15 @@ def _print_list(runs: HomeRuns | ServiceRuns, rows: list[RunSummary]) -> None:
         of = "" if None in {row["rounds"], row["of"]} else f"/{row['of']}"
         rounds = row | {"rounds": f"{_shown(row['rounds'])}{of}"}
         shown.append([_shown(rounds[column]) for column in columns])
-    console.print_table(
-        f"runs of {runs.place}", [each.replace("_", " ") for each in columns], shown
-    )
+    titles = [column.replace("_", " ") for column in columns]
+    console.print_table(f"runs of {runs.place}", titles, shown)
     for row in filter(_is_below, rows):
         console.print_line(_verdict(runs, row), bold=True)
     console.print_lines(row["unread"] for row in rows if row["unread"] is not None)
-    console.print_prose(CLAIMED)
+    console.print_prose(
+        "Accuracy and accepted attackers are the runs' own claims: claimed, not proven. "
+        "cmfl audit proves the decisions."
+    )
     if isinstance(runs, ServiceRuns):
         console.print_prose(NOT_SERVED)
         readable = [row["run"] for row in rows if row["ledger"] is not None]
@@ -366,7 +358,6 @@ def _print_list(runs: HomeRuns | ServiceRuns, rows: list[RunSummary]) -> None:
 
 
 def _verdict(runs: HomeRuns | ServiceRuns, row: RunSummary) -> str:
-    """Return in words how far the last accuracy can be trusted."""
     if unknown := runs.unknown(row["run"]):
         return unknown
     if row["accuracy"] is None:

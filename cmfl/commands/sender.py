@@ -17,8 +17,8 @@ from typer import Option
 
 from cmfl.commands import options
 from cmfl.commands.console import command_line, print_lines
-from cmfl.commands.options import KEY_VARIABLE, URL_VARIABLE
-from cmfl.where import Target
+from cmfl.commands.options import KEY_VARIABLE
+from cmfl.where import URL_VARIABLE, Target
 from ledger.chain.ports import TransactionRefusedError
 from ledger.io.parsing import parse_json
 from ledger.protocol.encoding import checksum, eip55
@@ -46,26 +46,16 @@ _USUAL = {
 
 
 def print_next(introduction: str, command: str, descriptions: dict[str, str] | None = None) -> None:
-    """Print a shell command, and what to put into its variables that are not set here.
-
-    Args:
-        descriptions: of variables that differ from the usual ones.
-    """
+    """Print a shell command, and what to put into its variables; descriptions are unusual ones."""
     print_lines([f"{introduction}: {command}", *missing_variables(command, descriptions)])
 
 
-def command_on(where: Target, *words: object) -> str:
-    """Return a command on the home and the node of a target, for a shell and without secrets."""
-    words = (*words, "--home", where.home)
+def command_on(where: Target, *words: object, **options: object) -> str:
+    """Return a command on the node of a target, for a shell and without secrets."""
     if where.rpc_url is None:
-        return command_line(*words)
-    url = quoted_url(where.rpc_url)
-    return f"{command_line(*words, '--chain-id', where.chain_id)} --rpc-url {url}"
-
-
-def option_words(pairs: Sequence[tuple[str, object]]) -> list[object]:
-    """Return options and their values as words of a command, without those that are None."""
-    return [word for name, value in pairs if value is not None for word in (name, value)]
+        return command_line(*words, **options)
+    command = command_line(*words, **options, chain_id=where.chain_id)
+    return f"{command} --rpc-url {quoted_url(where.rpc_url)}"
 
 
 def missing_variables(command: str, descriptions: dict[str, str] | None = None) -> list[str]:
@@ -78,7 +68,7 @@ def missing_variables(command: str, descriptions: dict[str, str] | None = None) 
 
 
 def variable_in_shell(name: str) -> str:
-    """Return a variable in shell syntax."""
+    """Return a variable in shell syntax, quoted."""
     return f'"${name}"'
 
 
@@ -102,8 +92,7 @@ def quoted_place(text: str, variable: str) -> str:
     return shlex.quote(text) if shown == text.rstrip("/") else variable_in_shell(variable)
 
 
-ETHER_DECIMALS = 18
-GWEI_DECIMALS = 9
+ETHER_DECIMALS, GWEI_DECIMALS = 18, 9
 _LONGEST = 40
 _MOST_WEI = 10**36
 _WEI = 10**ETHER_DECIMALS
@@ -137,11 +126,6 @@ KeyPassword = Annotated[
 ]
 
 MAX_KEYSTORE_BYTES = 100_000
-# Errors of decryption for a keystore that was written by hand.
-_UNREADABLE = (
-    *(ValueError, LookupError, TypeError, AttributeError, RecursionError),
-    *(OverflowError, MemoryError),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,31 +134,18 @@ class SenderOptions(options.NodeOptions):
 
     keystore: Annotated[
         list[Path] | None,
-        Option(
-            "--keystore",
-            help=f"For a node: encrypted key of the sender, else {KEY_VARIABLE} holds the key.",
-            envvar="CMFL_KEYSTORE",
-            callback=options.for_a_node,
-        ),
+        f"For a node: encrypted key of the sender, else {KEY_VARIABLE} holds the key.",
+        Option(envvar="CMFL_KEYSTORE", callback=options.for_a_node),
     ] = None
     password_file: Annotated[
         Path | None,
-        Option(
-            "--password-file",
-            help="For a node: the keystore's password; else asked for.",
-            callback=options.for_a_node,
-        ),
+        "For a node: the keystore's password; else asked for.",
+        Option(callback=options.for_a_node),
     ] = None
     confirmations: Annotated[
         int | None,
-        Option(
-            "--confirmations",
-            min=0,
-            max=1000,
-            help="For a node: blocks on top of a transaction's own before it counts; 0 if not "
-            "given.",
-            callback=options.for_a_node,
-        ),
+        "For a node: blocks on top of a transaction's own before it counts; 0 if not given.",
+        Option(min=0, max=1000, callback=options.for_a_node),
     ] = None
 
     def __post_init__(self) -> None:
@@ -238,11 +209,7 @@ class CappedSenderOptions(SenderOptions):
 
 
 def private_keys(keystores: Sequence[Path], password_file: Path | None) -> list[bytes]:
-    """Return the private keys in keystores, or the one in the environment if there are none.
-
-    Args:
-        password_file: the password of all of them; None to ask for each.
-    """
+    """Return the keys in keystores, or the environment's; a missing password is asked for."""
     if not keystores:
         return [environment_key()]
     return [keystore_key(keystore, password_file) for keystore in keystores]
@@ -264,12 +231,15 @@ def keystore_key(keystore: Path, password_file: Path | None) -> bytes:
 
     content = read_keystore(keystore)
     if password_file is None:
-        password, source = _asked_password(), "typed"
+        password, source = asked_password(), "typed"
     else:
-        password, source = password_in(password_file), f"in {password_file}"
+        password, source = read_text(password_file).rstrip("\r\n"), f"in {password_file}"
     try:
         return bytes(Account.decrypt(content, password))
-    except _UNREADABLE as error:
+    except (  # of a keystore that was written by hand
+        *(ValueError, LookupError, TypeError, AttributeError, RecursionError),
+        *(OverflowError, MemoryError),
+    ) as error:
         if "MAC mismatch" in str(error):
             account = keystore_address(content)
             of = "" if account is None else f" of account {account}"
@@ -280,23 +250,10 @@ def keystore_key(keystore: Path, password_file: Path | None) -> bytes:
         raise ConfigurationError(f"--keystore {keystore}: no keystore: {error}") from error
 
 
-def new_password(password_file: Path | None) -> str:
-    """Return the password of a new keystore, typed twice unless it is in a file."""
-    if password_file is None:
-        password = _asked_password()
-        if _asked_password("The same again") != password:
-            raise ConfigurationError("the two passwords differ; no keystore was made")
-    else:
-        password = password_in(password_file)
-    if not password:
-        raise ConfigurationError("an empty password protects nothing; no keystore was made")
-    return password
-
-
 def read_keystore(path: Path) -> dict[str, Any]:
-    """Return the content of a keystore."""
+    """Return the JSON of a keystore."""
     try:
-        content = parse_json(_read(path))
+        content = parse_json(read_text(path))
     except ValueError as error:
         raise ConfigurationError(f"--keystore {path}: not JSON: {error}") from error
     if not isinstance(content, dict) or not isinstance(
@@ -316,13 +273,12 @@ def keystore_address(content: dict[str, Any]) -> str | None:
 
 def environment_address() -> str | None:
     """Return the account of the key in the environment; None if there is no key."""
-    if not os.environ.get(KEY_VARIABLE):
-        return None
-
-    return checksum(KeySigner(environment_key()).address)
+    is_set = os.environ.get(KEY_VARIABLE)
+    return checksum(KeySigner(environment_key()).address) if is_set else None
 
 
-def _asked_password(question: str = "Password of the keystore") -> str:
+def asked_password(question: str = "Password of the keystore") -> str:
+    """Return a password that is typed at a terminal, unseen."""
     fault = "the keystore's password is asked for at a terminal; give --password-file"
     if not _has_terminal():
         raise ConfigurationError(fault)
@@ -347,28 +303,22 @@ def _has_terminal() -> bool:
 
 
 def environment_key() -> bytes:
-    """Return the private key in the environment."""
+    """Return the private key in the environment; an error does not show it."""
     text = os.environ.get(KEY_VARIABLE, "")
     try:
         key = bytes.fromhex(text.removeprefix("0x"))
     except ValueError:
         key = b""
     if len(key) != 32 or not 0 < int.from_bytes(key) < GROUP_ORDER:
-        # The value is a secret and is never shown.
         raise ConfigurationError(
             f"a node needs a sender: give --keystore, or a key of 32 bytes hex in {KEY_VARIABLE}"
         )
     return key
 
 
-def password_in(path: Path) -> str:
-    """Return the password in a file or a pipe, without its line end."""
-    return _read(path).rstrip("\r\n")
-
-
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Return the text of a keystore or password, also through a pipe as of `<(pass show key)`."""
     try:
-        # Not only regular files: a password may come through a pipe, as from `<(pass show key)`.
         with path.open("rb") as file:
             data = file.read(MAX_KEYSTORE_BYTES + 1)
         if len(data) > MAX_KEYSTORE_BYTES:
@@ -384,11 +334,8 @@ DEFAULT_WORKER = Path("cmfl-worker")
 
 WorkerFolderPath = Annotated[
     Path,
-    Option(
-        "--folder",
-        help="Folder of this worker alone: journal, own updates, status.",
-        envvar="CMFL_WORKER_FOLDER",
-    ),
+    "Folder of this worker alone: journal, own updates, status.",
+    Option("--folder", envvar="CMFL_WORKER_FOLDER"),
 ]
 
 
@@ -403,20 +350,13 @@ class ParticipantOptions:
     ] = None
     chain_id: Annotated[
         int | None,
-        Option(
-            min=1,
-            max=2**64 - 1,
-            help="The chain id that the node must have.",
-            envvar="CMFL_CHAIN_ID",
-        ),
+        "The chain id that the node must have.",
+        Option(min=1, max=2**64 - 1, envvar="CMFL_CHAIN_ID"),
     ] = None
     contract: Annotated[
         str | None,
-        Option(
-            help="Address of the run's contract.",
-            envvar="CMFL_CONTRACT",
-            callback=options.contract_address,
-        ),
+        "Address of the run's contract.",
+        Option(envvar="CMFL_CONTRACT", callback=options.contract_address),
     ] = None
     blobs: Annotated[
         str | None,
@@ -430,15 +370,11 @@ class ParticipantOptions:
     ] = None
     keystore: Annotated[
         list[Path] | None,
-        Option(
-            help=f"Key of a client, once for each; else {KEY_VARIABLE} holds the key of one.",
-            envvar="CMFL_KEYSTORE",
-        ),
+        f"Key of a client, once for each; else {KEY_VARIABLE} holds the key of one.",
+        Option(envvar="CMFL_KEYSTORE"),
     ] = None
-    password_file: Annotated[
-        Path | None, Option(help="Password of all keystores; else asked for.")
-    ] = None
-    data: Annotated[Path | None, Option(help="Where the training data are on this machine.")] = None
+    password_file: Annotated[Path | None, "Password of all keystores; else asked for."] = None
+    data: Annotated[Path | None, "Where the training data are on this machine."] = None
     setting: Annotated[
         list[str] | None,
         Option("--set", help="section.key=value of this machine, such as machine.workers."),
@@ -446,36 +382,25 @@ class ParticipantOptions:
     folder: WorkerFolderPath = DEFAULT_WORKER
     confirmations: Annotated[
         int | None,
-        Option(
-            min=0,
-            max=1000,
-            help="Blocks on top of one before it counts as final; what the chain calls final if "
-            "not given.",
-        ),
+        "Blocks on top of one before it counts as final; what the chain calls final if not given.",
+        Option(min=0, max=1000),
     ] = None
     allow_predictable_seeds: options.AllowPredictableSeeds = False
     allow_unknown_creation: Annotated[
-        bool,
-        Option(
-            "--allow-unknown-creation",
-            help="Accept a contract whose creation code is not checkable.",
-        ),
+        bool, "Accept a contract whose creation code is not checkable."
     ] = False
 
     def target(self, *settings: str) -> WorkerTarget:
         """Return the run as a worker looks for it, with more settings before those given."""
-        url, chain_id, contract, blobs = self.rpc_url, self.chain_id, self.contract, self.blobs
-        if url is None or chain_id is None or contract is None or blobs is None:
-            needed = {
-                "--rpc-url": url,
-                "--chain-id": chain_id,
-                "--contract": contract,
-                "--blobs": blobs,
-            }
-            missing = next(name for name, value in needed.items() if value is None)
-            raise ConfigurationError(f"{missing} must be given; --help says what it is")
         from clients.worker.process import WorkerTarget
 
+        url, chain_id, contract, blobs = self.rpc_url, self.chain_id, self.contract, self.blobs
+        if url is None or chain_id is None or contract is None or blobs is None:
+            needed = ("rpc_url", "chain_id", "contract", "blobs")
+            missing = next(name for name in needed if getattr(self, name) is None)
+            raise ConfigurationError(
+                f"--{missing.replace('_', '-')} must be given; --help says what it is"
+            )
         return WorkerTarget(
             *(url, chain_id, contract, blobs, self.mailbox or blobs),
             data=self.data,
@@ -484,7 +409,3 @@ class ParticipantOptions:
             allow_unknown_creation=self.allow_unknown_creation,
             allow_predictable_seeds=self.allow_predictable_seeds,
         )
-
-    def client_keys(self) -> list[bytes]:
-        """Return the private keys of the clients."""
-        return private_keys(self.keystore or [], self.password_file)

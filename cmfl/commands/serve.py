@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import socket
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Option
@@ -15,8 +15,9 @@ from typer import Option
 from api.settings import MAX_AUDITORS, Settings, StoreSettings
 from cmfl.commands import INCOMPLETE, options
 from cmfl.commands.console import AsJson, print_json, print_line, print_result, print_table
+from cmfl.commands.groups import Commands
 from cmfl.commands.process import until_interrupted
-from cmfl.where import Target
+from cmfl.where import HOME
 from ledger.actors.retention import (
     PayloadRemover,
     blobs_named_by_run,
@@ -24,7 +25,6 @@ from ledger.actors.retention import (
     blobs_of_round,
 )
 from ledger.chain.contract.event_log import EventLog
-from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.finality import final_block
 from ledger.io.home import Home, read_text
 from ledger.io.user_code import require_source
@@ -34,31 +34,20 @@ from ledger.protocol.types import NO_DIGEST, Address
 from ledger.storage.blobs import LocationKind, parse_locations
 from ledger.storage.mailbox import remove_mail
 
-if TYPE_CHECKING:
-    from pydantic import ValidationError
-
-
 MAX_TOKENS_BYTES = 65_536
 MEBIBYTE = 2**20
 
 LogRequests = Annotated[
     bool,
-    Option(
-        "--log-requests",
-        help="Write a line of JSON for each request on standard error, without queries and tokens.",
-        envvar="CMFL_API_LOG_REQUESTS",
-    ),
+    "Write a line of JSON for each request on standard error, without queries and tokens.",
+    Option("--log-requests", envvar="CMFL_API_LOG_REQUESTS"),
 ]
 
 AllowedHosts = Annotated[
     list[str] | None,
-    Option(
-        "--allowed-host",
-        metavar="NAME",
-        help="Name that a request's Host may have, such as a reverse proxy's; may be repeated. "
-        "Addresses, localhost and the name of --host always may.",
-        envvar="CMFL_API_ALLOWED_HOSTS",
-    ),
+    "Name that a request's Host may have, such as a reverse proxy's; may be repeated. "
+    "Addresses, localhost and the name of --host always may.",
+    Option("--allowed-host", metavar="NAME", envvar="CMFL_API_ALLOWED_HOSTS"),
 ]
 
 
@@ -68,131 +57,90 @@ class ServiceOptions:
 
     tokens_file: Annotated[
         Path | None,
-        Option(
-            help="File of bearer tokens, one per line; every request needs one of them. Without "
-            "it anyone may read, and only this machine may start verifications.",
-            envvar="CMFL_API_TOKENS_FILE",
-        ),
+        "File of bearer tokens, one per line; every request needs one of them. Without "
+        "it anyone may read, and only this machine may start verifications.",
+        Option(envvar="CMFL_API_TOKENS_FILE"),
     ] = None
-    open_reading: Annotated[
+    reading_is_open: Annotated[
         bool,
-        Option(
-            "--open-reading",
-            help="Require a token only to start a verification.",
-            envvar="CMFL_API_OPEN_READING",
-        ),
+        "Require a token only to start a verification.",
+        Option("--open-reading", envvar="CMFL_API_OPEN_READING"),
     ] = False
-    origins: Annotated[
+    allowed_origins: Annotated[
         list[str] | None,
-        Option(
-            "--origin",
-            help="Origin whose pages may read the answers, such as https://audit.example; may be "
-            "given several times. This service's own pages always may.",
-            envvar="CMFL_API_ORIGINS",
-        ),
+        "Origin whose pages may read the answers, such as https://audit.example; may be "
+        "given several times. This service's own pages always may.",
+        Option("--origin", envvar="CMFL_API_ORIGINS"),
     ] = None
     root_path: Annotated[
         str,
-        Option(
-            metavar="PATH",
-            help="Path below which a reverse proxy serves this service, such as /ledger; the proxy "
-            "removes it from requests.",
-            envvar="CMFL_API_ROOT_PATH",
-        ),
+        "Path below which a reverse proxy serves this service, such as /ledger; the proxy "
+        "removes it from requests.",
+        Option(metavar="PATH", envvar="CMFL_API_ROOT_PATH"),
     ] = ""
     allowed_hosts: AllowedHosts = None
     requests_per_minute: Annotated[
         int | None,
-        Option(
-            min=1,
-            max=1_000_000,
-            help="Maximum number of requests of one address; no limit if not given.",
-            envvar="CMFL_API_REQUESTS_PER_MINUTE",
-        ),
+        "Maximum number of requests of one address; no limit if not given.",
+        Option(min=1, max=1_000_000, envvar="CMFL_API_REQUESTS_PER_MINUTE"),
     ] = None
     trusted_proxies: Annotated[
         list[str] | None,
-        Option(
-            "--trusted-proxy",
-            help="Address or network of a proxy whose X-Forwarded-For is trusted; may be given "
-            "several times. The header of any other sender is ignored.",
-            envvar="CMFL_API_TRUSTED_PROXIES",
-        ),
+        "Address or network of a proxy whose X-Forwarded-For is trusted; may be given "
+        "several times. The header of any other sender is ignored.",
+        Option("--trusted-proxy", envvar="CMFL_API_TRUSTED_PROXIES"),
     ] = None
-    log_requests: LogRequests = False
+    logs_requests: LogRequests = False
     mailbox: Annotated[
         str | None,
-        Option(
-            help="Mailbox of the running federations, as their workers are given it: a folder, a "
-            "server or a URL that fsspec knows. With it the dashboard shows late clients.",
-            envvar="CMFL_API_MAILBOX",
-        ),
+        "Mailbox of the running federations, as their workers are given it: a folder, a "
+        "server or a URL that fsspec knows. With it the dashboard shows late clients.",
+        Option(envvar="CMFL_API_MAILBOX"),
     ] = None
     verifications: Annotated[
         bool,
-        Option(
-            "--verifications/--no-verifications",
-            help="Run audits on request.",
-            envvar="CMFL_API_VERIFICATIONS",
-        ),
+        "Run audits on request.",
+        Option("--verifications/--no-verifications", envvar="CMFL_API_VERIFICATIONS"),
     ] = True
     verification_memory: Annotated[
         int,
-        Option(
-            min=256,
-            max=2**30,
-            help="Memory of one audit, in MiB.",
-            envvar="CMFL_API_VERIFICATION_MEMORY",
-        ),
+        "Memory of one audit, in MiB.",
+        Option(min=256, max=2**30, envvar="CMFL_API_VERIFICATION_MEMORY"),
     ] = 4_096
     verification_seconds: Annotated[
         int,
-        Option(
-            min=1,
-            max=10**7,
-            help="Time of one audit, in seconds of the clock and of a processor.",
-            envvar="CMFL_API_VERIFICATION_SECONDS",
-        ),
+        "Time of one audit, in seconds of the clock and of a processor.",
+        Option(min=1, max=10**7, envvar="CMFL_API_VERIFICATION_SECONDS"),
     ] = 3_600
     rules: Annotated[
         list[str] | None,
-        Option(
-            metavar="FILE",
-            help="Your copy of a file with a run's own distance; may be repeated. "
-            "Audits on request run it, if its sha256 is that of the run's document.",
-            envvar="CMFL_API_RULES",
-        ),
+        "Your copy of a file with a run's own distance; may be repeated. "
+        "Audits on request run it, if its sha256 is that of the run's document.",
+        Option(metavar="FILE", envvar="CMFL_API_RULES"),
     ] = None
 
     def settings(self, **of_home: Any) -> Settings:
-        """Return the settings of the service."""
+        """Return the settings of the service; an error names the option, never its value."""
         from pydantic import ValidationError
 
-        if self.open_reading and self.tokens_file is None:
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        file = given.pop("tokens_file", None)
+        if self.reading_is_open and file is None:
             raise ConfigurationError("--open-reading has no effect without --tokens-file")
         if self.mailbox is not None:
             parse_locations("--mailbox", self.mailbox)
         for source in self.rules or ():
             require_source(source)
+        given["tokens"] = () if file is None else _read_tokens(file)
+        given["root_path"] = self.root_path.rstrip("/")
+        given["verification_memory_bytes"] = given.pop("verification_memory") * MEBIBYTE
         try:
-            return Settings(
-                **of_home,
-                tokens=_read_tokens(self.tokens_file),
-                reading_is_open=self.open_reading,
-                allowed_origins=tuple(self.origins or ()),
-                root_path=self.root_path.rstrip("/"),
-                allowed_hosts=tuple(self.allowed_hosts or ()),
-                requests_per_minute=self.requests_per_minute,
-                trusted_proxies=tuple(self.trusted_proxies or ()),
-                logs_requests=self.log_requests,
-                mailbox=self.mailbox,
-                verifications=self.verifications,
-                rules=tuple(self.rules or ()),
-                verification_memory_bytes=self.verification_memory * MEBIBYTE,
-                verification_seconds=self.verification_seconds,
-            )
+            return Settings(**of_home, **given)
         except ValidationError as error:
-            raise _settings_error(error) from error
+            first: Any = error.errors(include_input=False)[0]
+            name = str(first["loc"][0]) if first["loc"] else "rpc_url"
+            option = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
+            raise ConfigurationError(f"{option}: {first['msg']}") from error
 
 
 _OPTIONS = {
@@ -204,41 +152,27 @@ _OPTIONS = {
 """The options behind settings of other names."""
 
 
-def _read_tokens(path: Path | None) -> tuple[str, ...]:
+def _read_tokens(path: Path) -> tuple[str, ...]:
     """Return the tokens in a file; no error shows one of them."""
-    if path is None:
-        return ()
     try:
-        text = read_text(path, MAX_TOKENS_BYTES)
+        lines = read_text(path, MAX_TOKENS_BYTES).split("\n")
     except ConfigurationError as error:
         raise ConfigurationError(f"--tokens-file: {error}") from error
-    tokens = []
-    for number, line in enumerate(text.split("\n"), 1):
-        token = line.strip()
-        if not token:
-            continue
+    tokens = {number: line.strip() for number, line in enumerate(lines, 1) if line.strip()}
+    for number, token in tokens.items():
         if not (16 <= len(token) <= 500 and token.isascii() and token.isprintable()):
             raise ConfigurationError(
                 f"--tokens-file {path}: line {number} is no token: 16 to 500 printable characters "
                 f"of ASCII"
             )
-        tokens.append(token)
     if not tokens:
         raise ConfigurationError(f"--tokens-file {path}: there is no token in it")
-    return tuple(tokens)
-
-
-def _settings_error(error: ValidationError) -> ConfigurationError:
-    """Return an error that names the option at fault, but never its value."""
-    first: Any = error.errors(include_input=False)[0]
-    name = str(first["loc"][0]) if first["loc"] else "rpc_url"
-    option = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
-    return ConfigurationError(f"{option}: {first['msg']}")
+    return tuple(tokens.values())
 
 
 def serve(
-    home: options.HomeFolder = options.DEFAULT_HOME,
-    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    home: options.HomeFolder = HOME,
+    host: Annotated[str, "Address to listen on."] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="Port to listen on.")] = 8000,
     *,
     node: options.NodeOptions,
@@ -248,17 +182,15 @@ def serve(
     from api.app import serve as serve_app
 
     target, rpc_url, chain_id = node.chain_of(home), node.rpc_url, node.chain_id
-    if rpc_url is None and chain_id is not None:
+    if rpc_url is not None:
+        target.node_chain_id()
+    elif chain_id is not None:
         with target.reader():  # it checks the id of the home's own chain
             chain_id = None
-    elif rpc_url is not None:
-        target.node_chain_id()
     settings = service.settings(home=home, rpc_url=rpc_url, chain_id=chain_id)
     with until_interrupted():
         serve_app(
-            settings,
-            host,
-            port,
+            *(settings, host, port),
             lambda address: print_line(f"serving {home} at {address}/ until Ctrl-C"),
         )
 
@@ -270,7 +202,7 @@ def is_port_taken(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-blobs_app = options.Commands()
+blobs_app = Commands()
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,18 +211,14 @@ class RunOptions(options.ContractOptions):
 
     address: Annotated[
         str | None,
-        Option(
-            "--contract",
-            "--address",
-            help="The contract, where there is no manifest.",
-            callback=options.contract_address,
-        ),
+        "The contract, where there is no manifest.",
+        Option("--contract", "--address", callback=options.contract_address),
     ] = None
 
 
 @dataclass(frozen=True, slots=True)
 class RunBlobsOptions(RunOptions):
-    """Options that name a run, and where its blobs are."""
+    """A contract, and where its blobs are."""
 
     blobs: options.BlobsAt = None
 
@@ -299,21 +227,17 @@ class RunBlobsOptions(RunOptions):
 class StoreOptions:
     """The URLs and bounds of a store."""
 
-    public_url: Annotated[
+    public_urls: Annotated[
         list[str] | None,
-        Option(
-            help="URL that clients are given for this store, such as a proxy's; may be given "
-            "several times. The address that it listens on if not given."
-        ),
+        "URL that clients are given for this store, such as a proxy's; may be given "
+        "several times. The address that it listens on if not given.",
+        Option("--public-url"),
     ] = None
     keep_rounds: Annotated[
         int | None,
-        Option(
-            min=1,
-            max=2**31 - 1,
-            help="Number of newest rounds whose payloads and mail (but attestations, which stay) "
-            "are retained; all if not given.",
-        ),
+        "Number of newest rounds whose payloads and mail (but attestations, which stay) "
+        "are retained; all if not given.",
+        Option(min=1, max=2**31 - 1),
     ] = None
     max_blob_bytes: Annotated[int, Option(min=1, max=2**40, help="Largest accepted blob.")] = (
         256 * MEBIBYTE
@@ -331,33 +255,20 @@ class StoreOptions:
     quota_envelopes: Annotated[
         int, Option(min=1, max=10**6, help="New envelopes that one client sends in one round.")
     ] = 2_000
-    auditor: Annotated[
+    auditors: Annotated[
         list[str] | None,
-        Option(
-            metavar="ADDRESS",
-            help="May put attestations of any ended round, as registered clients may; may be "
-            "repeated.",
-        ),
+        "May put attestations of any ended round, as registered clients may; may be repeated.",
+        Option("--auditor", metavar="ADDRESS"),
     ] = None
-    log_requests: LogRequests = False
+    logs_requests: LogRequests = False
 
     def settings(self, folder: Path) -> StoreSettings:
         """Return the settings of the store over a folder."""
-        auditors = frozenset(Address(to_canonical(each)) for each in self.auditor or ())
+        auditors = frozenset(Address(to_canonical(each)) for each in self.auditors or ())
         if len(auditors) > MAX_AUDITORS:
             raise ConfigurationError(f"--auditor: {len(auditors)} are more than {MAX_AUDITORS}")
-        return StoreSettings(
-            folder=folder,
-            public_urls=tuple(self.public_url or ()),
-            max_blob_bytes=self.max_blob_bytes,
-            quota_bytes=self.quota_bytes,
-            quota_blobs=self.quota_blobs,
-            quota_mail_bytes=self.quota_mail_bytes,
-            quota_envelopes=self.quota_envelopes,
-            auditors=auditors,
-            keep_rounds=self.keep_rounds,
-            logs_requests=self.log_requests,
-        )
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        return StoreSettings(folder=folder, **given | {"auditors": auditors})
 
 
 @blobs_app.command("list")
@@ -387,9 +298,9 @@ def list_blobs(
     ]
     if json:
         print_json({"round": round_number, "blobs": rows})
-        return
-    cells = [[*list(row.values())[:3], "yes" if row["is_there"] else "no"] for row in rows]
-    print_table(f"blobs of round {round_number}", ("use", "client", "sha256", "there"), cells)
+    else:
+        columns, cells = ("use", "client", "sha256", "there"), [list(row.values()) for row in rows]
+        print_table(f"blobs of round {round_number}", columns, cells)
 
 
 @blobs_app.command("prune")
@@ -398,9 +309,7 @@ def prune(
     keep_rounds: Annotated[
         int, Option(min=1, max=2**31 - 1, help="Number of newest rounds that stay whole.")
     ],
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Report what would be removed, and remove nothing.")
-    ] = False,
+    dry_run: Annotated[bool, "Report what would be removed, and remove nothing."] = False,
     json: AsJson = False,
 ) -> None:
     """Remove payloads and mail of old rounds, but no attestations or environments.
@@ -423,7 +332,14 @@ def prune(
         if not dry_run:
             for digest in present:
                 store.remove(digest)
-            _remove_mail(target, ledger, final.state().round - keep_rounds)
+            # Mail is removed where it is on this machine alone.
+            folder: Path | None = target.blobs().folder
+            if target.blobs_at is not None:
+                location, *others = parse_locations("blobs", target.blobs_at)
+                is_folder = not others and location.kind is LocationKind.FOLDER
+                folder = Path(location.text) if is_folder else None
+            if folder is not None:
+                remove_mail(folder, ledger.domain(), final.state().round - keep_rounds)
     payloads, gone = [digest.hex() for digest in present], len(removable) - len(present)
     verb = "would be removed" if dry_run else "removed"
     print_result(
@@ -435,8 +351,7 @@ def prune(
 
 @blobs_app.command("copy")
 def copy(
-    source: RunBlobsOptions,
-    to: Annotated[str, Option(help="Folder or URL of the other location.")],
+    source: RunBlobsOptions, to: Annotated[str, "Folder or URL of the other location."]
 ) -> None:
     """Copy all blobs of a run to another location, so that workers can start there.
 
@@ -464,10 +379,8 @@ def copy(
 
 @blobs_app.command("serve")
 def serve_blobs(
-    folder: Annotated[
-        Path | None, Option(help="Folder of blobs and mail; else the home's.")
-    ] = None,
-    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    folder: Annotated[Path | None, "Folder of blobs and mail; else the home's."] = None,
+    host: Annotated[str, "Address to listen on."] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="Port to listen on.")] = 8600,
     *,
     source: RunOptions,
@@ -483,14 +396,14 @@ def serve_blobs(
     from api.store.app import serve as serve_store
 
     target = source.target()
-    home_folder = target.blobs().folder
-    served = home_folder if folder is None else folder
+    own = target.blobs()
+    served = own.folder if folder is None else folder
     if not served.is_dir() and not served.parent.is_dir():
         option = f"--home {source.home}" if folder is None else f"--folder {folder}"
         raise ConfigurationError(f"{option}: there is no folder in which {served} could be made")
     with ExitStack() as stack:
         pinned = None
-        is_homes = served.resolve() == home_folder.resolve()
+        is_homes = served.resolve() == own.folder.resolve()
         if is_homes and served.is_dir():
             # A process that is alone in a home removes unfinished files there.
             stack.enter_context(target.own_folder())
@@ -498,27 +411,11 @@ def serve_blobs(
         stack.enter_context(until_interrupted())
         ledger = target.ledger(chain)
         if is_homes and store.keep_rounds is not None:
-            own, blobs = Home(target.home), target.blobs()
-            pinned = partial(blobs_of_other_runs, own, ledger.address, chain, blobs)
+            pinned = partial(blobs_of_other_runs, Home(target.home), ledger.address, chain, own)
             pinned()
+        keeps = f"keeps blobs and mail of {ledger.address} in {served}, until Ctrl-C"
         serve_store(
-            store.settings(served),
-            ledger,
-            host,
-            port,
-            lambda url: print_line(
-                f"{url} keeps blobs and mail of {ledger.address} in {served}, until Ctrl-C"
-            ),
+            *(store.settings(served), ledger, host, port),
+            lambda url: print_line(f"{url} {keeps}"),
             pinned,
         )
-
-
-def _remove_mail(target: Target, ledger: CommitteeLedger, before_round: int) -> None:
-    """Remove the mail of old rounds from the folder of the blobs, if it is on this machine."""
-    folder = target.blobs().folder
-    if target.blobs_at is not None:
-        location, *others = parse_locations("blobs", target.blobs_at)
-        if others or location.kind is not LocationKind.FOLDER:
-            return
-        folder = Path(location.text)
-    remove_mail(folder, ledger.domain(), before_round)

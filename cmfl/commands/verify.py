@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -14,6 +13,7 @@ from clients.datasets.own_samples import salt_of
 from cmfl.arguments import naming
 from cmfl.auditing import AuditRequest, trusted_by
 from cmfl.commands import WRONG, InterruptedCommand, code_of, console, options
+from cmfl.commands.groups import Commands
 from cmfl.commands.options import WitnessOptions
 from cmfl.commands.sender import keystore_key, private_keys
 from cmfl.recorded import read
@@ -23,29 +23,15 @@ from ledger.audit.proofs.bundle_verification import RoundVerification, verify_bu
 from ledger.audit.proofs.container import open_bundle
 from ledger.audit.proofs.documents import read_manifest
 from ledger.audit.proofs.recorded import make_bundle, make_proof, read_trusted_contract
-from ledger.audit.proofs.verification import (
-    Caveat,
-    ProofVerification,
-    Trusted,
-    verify_proof,
-)
+from ledger.audit.proofs.verification import ProofVerification, Trusted, verify_proof
 from ledger.audit.report import AuditOutcome, Step
 from ledger.audit.report_text import finding_line
-from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
     from clients.replay.results import TrainingReplay
     from cmfl.provenance.verify import DocumentVerification
-
-
-_RANGE = re.compile(r"([0-9]{1,9})\.\.([0-9]{1,9})")
-
-Clients = Annotated[
-    list[int] | None,
-    Option("--client", min=0, max=2**32 - 1, help="Index of a client; may be repeated; else all."),
-]
 
 
 def verify_training(
@@ -55,77 +41,58 @@ def verify_training(
         Option("--round", min=1, max=2**32 - 1, help="One round; else all that have ended."),
     ] = None,
     rounds: Annotated[str | None, Option(metavar="A..B", help="First and last round.")] = None,
-    client: Clients = None,
+    client: Annotated[
+        list[int] | None,
+        Option(min=0, max=2**32 - 1, help="Index of a client; may be repeated; else all."),
+    ] = None,
     sample: Annotated[int | None, Option(min=1, help="Draw so many of these updates.")] = None,
     seed: Annotated[int, Option(min=0, help="Of the draw.")] = 0,
     data: Annotated[
         Path | None,
-        Option(
-            help="The data set's files; with owners' own samples, the file of the one client, or a "
-            "folder with 0xADDRESS.npz (or .safetensors) of each, and 0xADDRESS.salt beside it."
-        ),
+        "The data set's files; with owners' own samples, the file of the one client, or a "
+        "folder with 0xADDRESS.npz (or .safetensors) of each, and 0xADDRESS.salt beside it.",
     ] = None,
     mailbox: Annotated[
         str | None,
-        Option(
-            help="URL or folder of a federation's mailbox, in which its clients state their "
-            "environments; else that of the blobs."
-        ),
+        "URL or folder of a federation's mailbox, in which its clients state their "
+        "environments; else that of the blobs.",
     ] = None,
     salt: Annotated[
-        str | None,
-        Option(
-            help="32 bytes in hex, of the one client's samples: compare these with their digest."
-        ),
+        str | None, "32 bytes in hex, of the one client's samples: compare these with their digest."
     ] = None,
     keystore: Annotated[
         list[Path] | None,
-        Option(
-            help="Encrypted key of a client of yours: the salt of its samples follows from it, and "
-            "its updates are repeated if no --client is named; may be repeated."
-        ),
+        "Encrypted key of a client of yours: the salt of its samples follows from it, and "
+        "its updates are repeated if no --client is named; may be repeated.",
     ] = None,
-    password_file: Annotated[Path | None, Option(help="Of the keystores; else asked for.")] = None,
+    password_file: Annotated[Path | None, "Of the keystores; else asked for."] = None,
     poisoned: Annotated[
         bool,
-        Option(
-            "--poisoned",
-            help="Repeat a simulation's attackers on their poisoned samples, as they trained; else "
-            "on the samples of its data_root.",
-        ),
+        "Repeat a simulation's attackers on their poisoned samples, as they trained; else "
+        "on the samples of its data_root.",
     ] = False,
     trained_here: Annotated[
         bool,
-        Option(
-            "--trained-here",
-            help="Take updates whose environment nobody recorded to be trained in this machine's "
-            "class: bits that differ are then another update.",
-        ),
+        "Take updates whose environment nobody recorded to be trained in this machine's "
+        "class: bits that differ are then another update.",
     ] = False,
     setting: Annotated[
         list[str] | None,
-        Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Of this machine: model.name=FILE.py:CLASS, your copy of the run's own model, "
-            "which is run; machine.isa=avx2, a cap of the instruction set; and others.",
-        ),
+        "Of this machine: model.name=FILE.py:CLASS, your copy of the run's own model, "
+        "which is run; machine.isa=avx2, a cap of the instruction set; and others.",
+        Option("--set", metavar="KEY=VALUE"),
     ] = None,
-    device: Annotated[str, Option(help="cpu, cuda, cuda:N or auto.")] = "cpu",
+    device: Annotated[str, "cpu, cuda, cuda:N or auto."] = "cpu",
     jobs: Annotated[int, Option(min=1, max=MOST_JOBS, help="Processes that train.")] = 1,
     log: Annotated[
         Path | None,
-        Option(
-            help="Add each result to this file, and do not repeat what it has: to go on after an "
-            "interruption. It holds the losses: keep it as you keep a key."
-        ),
+        "Add each result to this file, and do not repeat what it has: to go on after an "
+        "interruption. It holds the losses: keep it as you keep a key.",
     ] = None,
     sign: Annotated[
         Path | None,
-        Option(
-            help="Encrypted key of an auditor, who need not be a client: sign the verdicts, and "
-            "put them into the mailbox as attestations."
-        ),
+        "Encrypted key of an auditor, who need not be a client: sign the verdicts, and "
+        "put them into the mailbox as attestations.",
     ] = None,
     report: options.ReportFile = None,
     json: console.AsJson = False,
@@ -145,14 +112,22 @@ def verify_training(
         console.require_writable(report, "--report", as_json=json)
     where = source.target()
     where.require_chain_of_its_own()
+    clients, salts = tuple(client or ()), {}
+    if salt is not None:
+        if len(clients) != 1:
+            raise ConfigurationError(
+                "--salt: is one client's: name it with --client, or give a folder with "
+                "0xADDRESS.salt"
+            )
+        salts = {clients[0]: salt_of(salt, "--salt")}
     request = ReplayRequest(
-        rounds=read_bounds(round_number, rounds),
-        clients=tuple(client or ()),
+        rounds=options.rounds_between(round_number, rounds),
+        clients=clients,
         sample=sample,
         seed=seed,
         data=data,
         mailbox=mailbox,
-        salts=_salts(salt, tuple(client or ())),
+        salts=salts,
         keys=tuple(private_keys(keystore, password_file)) if keystore else (),
         poisoned=poisoned,
         trained_here=trained_here,
@@ -176,7 +151,6 @@ def verify_training(
 def _end_of_training(
     result: TrainingReplay, report: Path | None, *, json: bool, is_signed: bool
 ) -> None:
-    """Print the result, write its report, and end with the verdict's code."""
     from json import dumps
 
     lines = [*result.lines(is_verbose=console.chosen() is console.Verbosity.VERBOSE)]
@@ -185,46 +159,20 @@ def _end_of_training(
         lines.append(f"{result.published} {attestations} signed: cmfl coverage shows them")
     console.print_result(result.as_dict(), lines, as_json=json)
     data = f"{dumps(result.as_dict(), indent=1, allow_nan=False)}\n".encode()
-    written = report is None or console.wrote_report(report, data)
+    written = console.write_report(report, data)
     if result.unpublished:
         console.complain(
             f"--sign: of the attestations {result.published} are in the mailbox, and the next is "
             f"not: {result.unpublished}; repeated with the same --log, nothing is trained again"
         )
         raise typer.Exit(WRONG)
-    raise typer.Exit(code_of(result.verdict.name.lower()) or (0 if written else WRONG))
+    raise typer.Exit(code_of(result.verdict.name.lower()) or written)
 
 
-def read_bounds(round_number: int | None, rounds: str | None) -> tuple[int, int] | None:
-    """Return the first and the last round that are asked for; None for all."""
-    if rounds is None:
-        return None if round_number is None else (round_number, round_number)
-    if round_number is not None:
-        raise ConfigurationError("--round and --rounds: give one of them")
-    match = _RANGE.fullmatch(rounds)
-    if match is None:
-        raise ConfigurationError(f"--rounds {rounds[:80]}: must be first and last round, as 3..7")
-    return int(match[1]), int(match[2])
-
-
-def _salts(salt: str | None, clients: tuple[int, ...]) -> dict[int, bytes]:
-    if salt is None:
-        return {}
-    if len(clients) != 1:
-        raise ConfigurationError(
-            "--salt: is one client's: name it with --client, or give a folder with 0xADDRESS.salt"
-        )
-    return {clients[0]: salt_of(salt, "--salt")}
-
-
-verify_app = options.Commands()
+verify_app = Commands()
 
 RoundNumber = Annotated[int, Option("--round", min=1, max=2**32 - 1, help="Number of the round.")]
 ClientIndex = Annotated[int, Option("--client", min=0, max=2**32 - 1, help="Index of the client.")]
-Proof = Annotated[
-    Path | None,
-    Option("--proof", help="A proof that somebody sent; else it is made from the home."),
-]
 
 
 @verify_app.command("client")
@@ -232,7 +180,9 @@ def client(
     source: options.EvidenceOptions,
     round_number: RoundNumber,
     client_index: ClientIndex,
-    proof: Proof = None,
+    proof: Annotated[
+        Path | None, "A proof that somebody sent; else it is made from the home."
+    ] = None,
     head: options.Head = None,
     json: console.AsJson = False,
 ) -> None:
@@ -245,7 +195,7 @@ def client(
     is trusted for nothing of it. Exit code 0: proven. 1: the proof is contradicted. 3: something
     could not be checked.
     """
-    who = ClientId(client_index)
+    who, whole = ClientId(client_index), head is not None
     where = source.target()
     if proof is not None:
         if where.remote is not None:
@@ -253,20 +203,19 @@ def client(
         found, trusted = read(proof).parsed, _trusted(where, round_number, head)
     elif where.remote is not None:
         trusted = _trusted(where, round_number, head)
-        _, found = download_proof(where, round_number, who, whole=head is not None)
+        _, found = download_proof(where, round_number, who, whole=whole)
     else:
         with opened_ledger(where) as ledger:  # both from one block
-            whole = head is not None
             found = make_proof(ledger, where.published(), round_number, who, whole=whole)
-            trusted = _trust(ledger, round_number, head)
+            trusted = trusted_by(None, round_number, head)
+            trusted = trusted or read_trusted_contract(ledger, round_number)
     result = verify_proof(found, round_number, who, trusted)
-    if not json:
-        console.print_line(result.sentence, bold=True)
-        is_verbose = console.chosen() is console.Verbosity.VERBOSE
-        _show_steps([step for step in result.steps if is_verbose or step.is_ok is not True])
-        if is_verbose or result.outcome is not AuditOutcome.PASSED:
-            _show_caveats(result.caveats)
-    _end(result, json=json)
+    is_verbose = console.chosen() is console.Verbosity.VERBOSE
+    shown = [step for step in result.steps if is_verbose or step.is_ok is not True]
+    lines = [line for step in shown for line in step.lines()]
+    if is_verbose or result.outcome is not AuditOutcome.PASSED:
+        lines += [f"note: {caveat.sentence}" for caveat in result.caveats]
+    _end(result, lines, json=json)
 
 
 @verify_app.command("round")
@@ -283,17 +232,18 @@ def round_(
     contract on a chain that is trusted: --rpc-url with --address. Exit code 0: everything was
     checked and is true. 1: a contradiction. 3: something could not be checked.
     """
-    where = source.target()
+    where, whole, own = source.target(), head is not None, tuple(rules or ())
     if where.remote is not None:
-        trusted_there = _trusted(where, round_number, head)
-        with download_bundle(where, round_number, whole=head is not None) as (_, sent, parts):
-            result = verify_bundle(sent, parts, trusted_there, rules=tuple(rules or ()))
-        _show_round(result, json=json)
-    with opened_ledger(where) as ledger:
-        bundle = make_bundle(ledger, where.published(), round_number, whole=head is not None)
-        trusted = _trust(ledger, round_number, head)
-    result = verify_bundle(bundle, where.published(), trusted, rules=tuple(rules or ()))
-    _show_round(result, json=json)
+        trusted = _trusted(where, round_number, head)
+        with download_bundle(where, round_number, whole=whole) as (_, sent, parts):
+            result = verify_bundle(sent, parts, trusted, rules=own)
+    else:
+        with opened_ledger(where) as ledger:
+            made = make_bundle(ledger, where.published(), round_number, whole=whole)
+            trusted = trusted_by(None, round_number, head)
+            trusted = trusted or read_trusted_contract(ledger, round_number)
+        result = verify_bundle(made, where.published(), trusted, rules=own)
+    _end(result, _lines_of(result), json=json)
 
 
 @verify_app.command("bundle")
@@ -315,7 +265,7 @@ def bundle(
         manifest = read_manifest(parts.manifest, parts)
         trusted = _trusted(where, manifest.round, head)
         result = verify_bundle(manifest, parts, trusted, rules=tuple(rules or ()))
-    _show_round(result, json=json)
+    _end(result, _lines_of(result), json=json)
 
 
 @verify_app.command("attestation")
@@ -327,7 +277,7 @@ def attestation(
             help="An in-toto statement, an ML-BOM, or the folder of an RO-Crate or a signed model."
         ),
     ],
-    key: Annotated[Path | None, Option(help="Public key (PEM) that must have signed it.")] = None,
+    key: Annotated[Path | None, "Public key (PEM) that must have signed it."] = None,
     head: options.Head = None,
     *,
     witnesses: WitnessOptions,
@@ -354,54 +304,40 @@ def attestation(
     result = verify_document(
         document, where, lambda: audited_with_progress(where, request), source.mailbox, key
     )
-    if not json:
-        console.print_line(result.sentence, bold=True)
-        console.print_lines(f"  {difference.sentence}" for difference in result.differences)
-        console.print_lines(f"  note: {note}" for note in result.notes)
-    _end(result, json=json)
+    lines = [difference.sentence for difference in result.differences]
+    _end(result, [*lines, *(f"note: {note}" for note in result.notes)], json=json)
 
 
 verify_app.command("training")(verify_training)
 
 
-def _show_round(result: RoundVerification, *, json: bool) -> NoReturn:
-    if not json:
-        console.print_line(result.sentence, bold=True)
-        _show_steps((*result.steps, *result.audit))
-        console.print_lines(f"  {finding_line(finding)}" for finding in result.findings)
-        _show_caveats(result.caveats)
-        console.print_lines(
-            f"  not checked: {one.field} ({one.reason})" for one in result.unchecked
-        )
-    _end(result, json=json)
-
-
-def _show_steps(steps: Sequence[Step]) -> None:
-    console.print_lines(f"  {line}" for step in steps for line in step.lines())
-
-
-def _show_caveats(caveats: tuple[Caveat, ...]) -> None:
-    console.print_lines(f"  note: {caveat.sentence}" for caveat in caveats)
+def _lines_of(result: RoundVerification) -> Iterator[str]:
+    steps: tuple[Step, ...] = (*result.steps, *result.audit)
+    yield from (line for step in steps for line in step.lines())
+    yield from map(finding_line, result.findings)
+    yield from (f"note: {caveat.sentence}" for caveat in result.caveats)
+    yield from (f"not checked: {one.field} ({one.reason})" for one in result.unchecked)
 
 
 def _end(
-    result: ProofVerification | RoundVerification | DocumentVerification, *, json: bool
+    result: ProofVerification | RoundVerification | DocumentVerification,
+    lines: Iterable[str],
+    *,
+    json: bool,
 ) -> NoReturn:
     if json:
         console.print_json(result.as_dict())
+    else:
+        console.print_line(result.sentence, bold=True)
+        console.print_lines(f"  {line}" for line in lines)
     raise typer.Exit(code_of(result.outcome))
 
 
-def _trusted(where: Target, round_number: int, head: str | None) -> Trusted | None:
+def _trusted(where: Target | None, round_number: int, head: str | None) -> Trusted | None:
     """Return what the options say to trust; None if they name neither a head nor a chain."""
-    if head is None and where.rpc_url is not None and where.address is None:
+    if where is not None and where.rpc_url is None:
+        has_chain = where.remote is None and where.chain_file.exists()
+        where = where if has_chain else None
+    elif where is not None and head is None and where.address is None:
         raise ConfigurationError("--rpc-url needs --address: the contract that is trusted")
-    has_chain = where.remote is None and where.chain_file.exists()
-    named = where if where.rpc_url is not None or has_chain else None
-    return trusted_by(named, round_number, head)
-
-
-def _trust(ledger: CommitteeLedger, round_number: int, head: str | None) -> Trusted:
-    """Return a head that was kept, else what the contract has of the round."""
-    kept = trusted_by(None, round_number, head)
-    return read_trusted_contract(ledger, round_number) if kept is None else kept
+    return trusted_by(where, round_number, head)

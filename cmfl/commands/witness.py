@@ -12,7 +12,8 @@ from typer import Argument, Option
 
 from cmfl.auditing import policy_in
 from cmfl.commands import FAILED, INCOMPLETE, console
-from cmfl.commands.options import WITNESS_POLICY, Commands, ContractOptions, WitnessPolicyFile
+from cmfl.commands.groups import Commands
+from cmfl.commands.options import WITNESS_POLICY, ContractOptions, WitnessPolicyFile
 from cmfl.commands.process import until_interrupted
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
 from cmfl.commands.serve import AllowedHosts
@@ -40,23 +41,22 @@ def witness_key(name: WitnessName, keystore: KeyFile, password_file: KeyPassword
 
     It is derived from the keystore's, for this name alone.
     """
-    console.print_line(str(_witness_key(name, keystore, password_file).verifier))
+    signer = _signing_key(name, notes.KeyUse.COSIGNATURE, keystore, password_file)
+    console.print_line(str(signer.verifier))
 
 
 @witness_app.command("serve")
 def serve_witness(
     name: WitnessName,
     keystore: KeyFile,
-    folder: Annotated[Path, Option(help="Folder of the witness's state.")],
+    folder: Annotated[Path, "Folder of the witness's state."],
     log: Annotated[
         list[str],
-        Option(
-            metavar="VKEY",
-            help="Public key of a log to witness, as cmfl log key prints it; may be repeated.",
-        ),
+        "Public key of a log to witness, as cmfl log key prints it; may be repeated.",
+        Option(metavar="VKEY"),
     ],
     password_file: KeyPassword = None,
-    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[str, "Address to listen on."] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="Port to listen on.")] = 8701,
     allowed_host: AllowedHosts = None,
 ) -> None:
@@ -70,32 +70,22 @@ def serve_witness(
     from api.transparency import create_witness
 
     logs = [notes.parse_vkey(each, notes.KeyUse.NOTE) for each in log]
-    signer = _witness_key(name, keystore, password_file)
+    signer = _signing_key(name, notes.KeyUse.COSIGNATURE, keystore, password_file)
     with sole_process(folder, "witness.lock"), until_interrupted():
         state = WitnessFolder(folder, logs, signer, time.time)
         serve_app(
-            create_witness(state),
-            host,
-            port,
+            *(create_witness(state), host, port),
             lambda url: console.print_line(f"{url} is the witness {signer.verifier}, until Ctrl-C"),
             allowed_host or (),
         )
-
-
-def _witness_key(name: str, keystore: list[Path], password_file: Path | None) -> notes.SigningKey:
-    notes.require_key_name(name)
-    secret = keystore_key(only_keystore(keystore), password_file)
-    return notes.SigningKey.derived(secret, notes.KeyUse.COSIGNATURE, name)
 
 
 log_app = Commands()
 
 LogName = Annotated[
     str,
-    Option(
-        "--name",
-        help="Your name for logs, such as example.org/cmfl; chain and contract are added to it.",
-    ),
+    "Your name for logs, such as example.org/cmfl; chain and contract are added to it.",
+    Option("--name"),
 ]
 
 
@@ -108,20 +98,19 @@ def log_key(
     The log's key is derived from the keystore's, for this name and run alone.
     """
     with opened_ledger(source.target()) as ledger:
-        domain = ledger.domain()
-    console.print_line(str(_log_key(name, domain, keystore, password_file).verifier))
+        origin = origin_of(name, ledger.domain())
+    signer = _signing_key(origin, notes.KeyUse.NOTE, keystore, password_file)
+    console.print_line(str(signer.verifier))
 
 
 @log_app.command("publish")
 def publish(
     name: LogName,
     keystore: KeyFile,
-    out: Annotated[Path, Option(help="Folder of the log's files.")],
+    out: Annotated[Path, "Folder of the log's files."],
     password_file: KeyPassword = None,
     witness_policy: WitnessPolicyFile = None,
-    first: Annotated[
-        bool, Option("--first", help="Key that has signed nothing yet: sign without a quorum.")
-    ] = False,
+    first: Annotated[bool, "Key that has signed nothing yet: sign without a quorum."] = False,
     *,
     source: ContractOptions,
     json: console.AsJson = False,
@@ -140,7 +129,8 @@ def publish(
     # seem to be taken back.
     with sole_process(out, "log.lock", "--out"):
         domain, entries = _entries_of(target, is_final=True)
-        signer = _log_key(name, domain, keystore, password_file)
+        origin = origin_of(name, domain)
+        signer = _signing_key(origin, notes.KeyUse.NOTE, keystore, password_file)
         try:
             publication = network.publish(entries, signer, out, policy, is_first=first)
         except notes.LogConflictError as error:
@@ -164,7 +154,7 @@ def publish(
 @log_app.command("serve")
 def serve_log(
     folder: Annotated[Path, Argument(metavar="DIR", help="Folder of the log's files.")],
-    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[str, "Address to listen on."] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="Port to listen on.")] = 8700,
     allowed_host: AllowedHosts = None,
 ) -> None:
@@ -176,9 +166,7 @@ def serve_log(
         raise ConfigurationError(f"there is no folder {folder}")
     with until_interrupted():
         serve_app(
-            create_static_log(folder),
-            host,
-            port,
+            *(create_static_log(folder), host, port),
             lambda url: console.print_line(f"{url} serves the log in {folder}, until Ctrl-C"),
             allowed_host or (),
         )
@@ -216,19 +204,18 @@ def compare(
     a file cannot be had.
     """
     _, checkpoint, entries = _read_log(place, log)
-    own = _entries_of(source.target(), is_final=False)[1]
+    own, origin = _entries_of(source.target(), is_final=False)[1], checkpoint.origin
     pairs = zip(entries, own, strict=False)
     differs = next((t for t, (theirs, ours) in enumerate(pairs, 1) if theirs != ours), None)
-    is_missing = differs is None and len(own) < len(entries)
     line = f"{len(entries)} rounds are the same, of {len(own)} that have ended"
     if differs is not None:
-        line = f"round {differs} is another in {checkpoint.origin}"
-    elif is_missing:
-        line = f"the run ends with round {len(own)}, {checkpoint.origin} with {len(entries)}"
+        line = f"round {differs} is another in {origin}"
+    elif len(own) < len(entries):
+        line = f"the run ends with round {len(own)}, {origin} with {len(entries)}"
     rounds = {"log_rounds": len(entries), "rounds": len(own)}
-    answer = {"log": checkpoint.origin, **rounds, "first_difference": differs}
+    answer = {"log": origin, **rounds, "first_difference": differs}
     console.print_result(answer, [line], as_json=json)
-    if differs is not None or is_missing:
+    if differs is not None or len(own) < len(entries):
         raise typer.Exit(FAILED)
 
 
@@ -239,7 +226,7 @@ def prove(
     round_number: Annotated[
         int, Option("--round", min=1, max=2**32 - 1, help="Number of the round.")
     ],
-    out: Annotated[Path, Option(help="File of the proof; an existing file is replaced.")],
+    out: Annotated[Path, "File of the proof; an existing file is replaced."],
 ) -> None:
     """Write a proof that the head of a round is in a log, to be checked offline.
 
@@ -273,7 +260,6 @@ def head(
     except (notes.NoteError, notes.ProofError) as error:
         console.complain(f"{proof}: {error}")
         raise typer.Exit(FAILED) from error
-    is_met = policy.is_met(witnesses)
     fields = {"round": entry.round, "head": entry.head, "contract": entry.domain.contract}
     by = ", ".join(witnesses) or "no witness"
     console.print_result(
@@ -281,22 +267,20 @@ def head(
         [f"round {entry.round}, cosigned by {by}: --head 0x{entry.head.hex()}"],
         as_json=json,
     )
-    if not is_met:
+    if not policy.is_met(witnesses):
         console.complain("that is no quorum of the policy")
         raise typer.Exit(INCOMPLETE)
 
 
 def _read_log(place: str, log: list[str]) -> tuple[bytes, Checkpoint, list[bytes]]:
     """Return a log's checkpoint, as a note and opened, and its entries, or end for why not."""
-    from ledger.transparency.network import checkpoint_at, file_at, shown
-
     keys = [notes.parse_vkey(each, notes.KeyUse.NOTE) for each in log]
     try:
-        note = checkpoint_at(place)
+        note = network.checkpoint_at(place)
         checkpoint = open_checkpoint(note, keys).checkpoint
-        return note, checkpoint, read_entries(checkpoint, partial(file_at, place))
+        return note, checkpoint, read_entries(checkpoint, partial(network.file_at, place))
     except (notes.NoteError, notes.TileError) as error:
-        console.complain(f"{shown(place)}: {error}")
+        console.complain(f"{network.shown(place)}: {error}")
         raise typer.Exit(FAILED) from error
     except notes.WitnessError as error:
         console.complain(str(error))
@@ -312,9 +296,11 @@ def _entries_of(target: Target, *, is_final: bool) -> tuple[Domain, list[bytes]]
     return domain, [entry.encoded() for entry in head_entries(domain, events)]
 
 
-def _log_key(
-    name: str, domain: Domain, keystore: list[Path], password_file: Path | None
+def _signing_key(
+    name: str, use: notes.KeyUse, keystore: list[Path], password_file: Path | None
 ) -> notes.SigningKey:
-    origin = origin_of(name, domain)
+    """Return the key of a witness, or of a log by its origin, which follows from a keystore's."""
+    if use is notes.KeyUse.COSIGNATURE:
+        notes.require_key_name(name)
     secret = keystore_key(only_keystore(keystore), password_file)
-    return notes.SigningKey.derived(secret, notes.KeyUse.NOTE, origin)
+    return notes.SigningKey.derived(secret, use, name)

@@ -32,18 +32,15 @@ from cmfl.arguments import digest_of_head
 from cmfl.commands import FAILED, InterruptedCommand, console, sender
 from cmfl.commands.options import MaxFee, MaxTip
 from cmfl.commands.process import handled_with
-from ledger.chain.contract.deploy import ALLOW_UNKNOWN_CREATION
 from ledger.chain.ports import require_plain_sender
 from ledger.io.home import DISK
 from ledger.protocol.encoding import checksum
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.parameters import Parameters
 from ledger.protocol.signing import KeySigner
 
 if TYPE_CHECKING:
-    from clients.worker.checks import FinalityLag
     from clients.worker.process import WorkerTarget
-    from ledger.chain.rpc.node import RpcReader, RpcSettings
+    from ledger.chain.rpc.node import RpcSettings
     from ledger.chain.rpc.rpc_chain import RpcChain
 
 
@@ -53,9 +50,7 @@ _log = logging.getLogger(__name__)
 def worker(
     context: typer.Context,
     options: sender.ParticipantOptions,
-    device: Annotated[
-        str, Option(help="cpu, cuda, cuda:N, or auto for cuda where there is one.")
-    ] = "cpu",
+    device: Annotated[str, "cpu, cuda, cuda:N, or auto for cuda where there is one."] = "cpu",
     max_fee: MaxFee = None,
     max_tip: MaxTip = None,
     rpc_timeout: Annotated[
@@ -68,13 +63,11 @@ def worker(
         int | None, Option(min=0, max=65535, help="Port for Prometheus, of this machine only.")
     ] = None,
     accept_rollback: Annotated[
-        bool,
-        Option("--accept-rollback", help="Go on though the chain has taken back what was final."),
+        bool, "Go on though the chain has taken back what was final."
     ] = False,
-    log_format: Annotated[str, Option(help="text, or json for an object a line.")] = "text",
+    log_format: Annotated[str, "text, or json for an object a line."] = "text",
     status: Annotated[
-        bool,
-        Option("--status", help="Print what the folder's worker reports; exit 1 if it was killed."),
+        bool, "Print what the folder's worker reports; exit 1 if it was killed."
     ] = False,
     json: console.AsJson = False,
 ) -> None:
@@ -99,7 +92,7 @@ def worker(
             sender.CappedSenderOptions(max_fee=max_fee, max_tip=max_tip).settings(),
             request_timeout_seconds=rpc_timeout,
         )
-        keys = options.client_keys()
+        keys = sender.private_keys(options.keystore or [], options.password_file)
         open_chain = partial(_chain, target.rpc_url, target.chain_id, keys, settings_of_node)
         last = _run(own, target, keys, open_chain, poll=poll, metrics_port=metrics_port)
         if json and last is not None:
@@ -134,7 +127,12 @@ def _run(
             lag = starting.retry_until_ready(read_lag)
             if lag is None:
                 return None
-            _warn_of_late_finality(lag, run.document.parameters)
+            parameters = run.document.parameters
+            # Warned of at the chain's current pace.
+            if (never := lag.closed_too_early(parameters.commit_blocks)) is not None:
+                _log.warning("no client of this worker will take part: %s", never)
+            elif (late := lag.seen_too_late(parameters.view_seconds)) is not None:
+                _log.warning("%s", late)
             with (
                 open_worker(run, places, signers, own) as (worker, counts),
                 serve_metrics(WorkerMetrics(worker, counts, time.time), metrics_port),
@@ -162,14 +160,6 @@ def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) ->
     return RpcChain(url, key, chain_id=chain_id, settings=settings)
 
 
-def _warn_of_late_finality(lag: FinalityLag, parameters: Parameters) -> None:
-    """Warn that rounds or updates will be seen late, at the chain's current pace."""
-    if (never := lag.closed_too_early(parameters.commit_blocks)) is not None:
-        _log.warning("no client of this worker will take part: %s", never)
-    elif (late := lag.seen_too_late(parameters.view_seconds)) is not None:
-        _log.warning("%s", late)
-
-
 @contextmanager
 def _logged(style: str) -> Iterator[None]:
     from clients.worker.process import LogFormat, logging_to
@@ -183,7 +173,6 @@ def _logged(style: str) -> Iterator[None]:
 
 
 def _print_status(own: WorkerFolder, *, json: bool) -> None:
-    """Print the status that a worker wrote last, and whether it runs."""
     status, is_running = status_of(own)
     was_killed = not is_running and status.get("stand") != WorkerState.ENDED
     if json:
@@ -233,14 +222,9 @@ def _lines(status: dict[str, Any], *, is_running: bool) -> Iterator[str]:
         yield f"  {part}: {failure['says']} ({failure['times']} times)"
 
 
-PROBE_BYTES = 64
-
-
 def join(
     options: sender.ParticipantOptions,
-    genesis: Annotated[
-        str | None, Option(help="Expected hash of block 0: 0x and 64 hex digits.")
-    ] = None,
+    genesis: Annotated[str | None, "Expected hash of block 0: 0x and 64 hex digits."] = None,
     json: console.AsJson = False,
 ) -> None:
     """Check all that you need to take part, say what is missing, and print how to begin.
@@ -249,22 +233,19 @@ def join(
     data and folder. Nothing is sent to the chain. Exit code 1 if something is missing.
     """
     from clients.worker.checks import CheckState, PreflightChecks
+    from ledger.chain.rpc.node import RpcReader
 
     target = options.target()
     expected = None if genesis is None else digest_of_head(genesis, "--genesis")
-
-    def open_node() -> RpcReader:
-        from ledger.chain.rpc.node import RpcReader
-
-        return RpcReader(target.rpc_url, chain_id=target.chain_id, genesis_hash=expected)
-
     ready = PreflightChecks(
         target,
         options.folder,
-        open_node,
-        lambda: [KeySigner(key) for key in options.client_keys()],
+        lambda: RpcReader(target.rpc_url, chain_id=target.chain_id, genesis_hash=expected),
+        lambda: list(
+            map(KeySigner, sender.private_keys(options.keystore or [], options.password_file))
+        ),
         wall=time.time(),
-        probe=secrets.token_bytes(PROBE_BYTES),
+        probe=secrets.token_bytes(64),
     )
     results = list(ready.checks())
     is_ready = all(result.state in {CheckState.OK, CheckState.WARNING} for result in results)
@@ -283,27 +264,23 @@ def join(
 
 def _worker_command(options: sender.ParticipantOptions, target: WorkerTarget) -> str:
     """Return the command that starts the worker, with secrets and URLs as variables."""
-    from clients.configuration.parsing import ALLOW_PREDICTABLE
-
-    chain = ["--chain-id", target.chain_id, "--contract", target.contract]
-    words: list[object] = ["worker", *chain]
-    words += sender.option_words(
-        [
-            *(("--keystore", path) for path in options.keystore or ()),
-            ("--password-file", options.password_file),
-            ("--data", options.data),
-            ("--folder", options.folder),
-            ("--confirmations", options.confirmations),
-            *(("--set", setting) for setting in options.setting or ()),
-        ]
+    command = console.command_line(
+        "worker",
+        chain_id=target.chain_id,
+        contract=target.contract,
+        keystore=options.keystore,
+        password_file=options.password_file,
+        data=options.data,
+        folder=options.folder,
+        confirmations=options.confirmations,
+        set=options.setting,
+        allow_predictable_seeds=options.allow_predictable_seeds,
+        allow_unknown_creation=options.allow_unknown_creation,
     )
-    words += [ALLOW_PREDICTABLE] if options.allow_predictable_seeds else []
-    words += [ALLOW_UNKNOWN_CREATION] if options.allow_unknown_creation else []
-    storage = (
-        f"--blobs {sender.quoted_place(target.blobs, sender.BLOBS_VARIABLE)} "
-        f"--mailbox {sender.quoted_place(target.mailbox, sender.MAILBOX_VARIABLE)}"
-    )
-    return f"{console.command_line(*words)} {storage} --rpc-url {sender.quoted_url(target.rpc_url)}"
+    blobs = sender.quoted_place(target.blobs, sender.BLOBS_VARIABLE)
+    mailbox = sender.quoted_place(target.mailbox, sender.MAILBOX_VARIABLE)
+    url = sender.quoted_url(target.rpc_url)
+    return f"{command} --blobs {blobs} --mailbox {mailbox} --rpc-url {url}"
 
 
 LOOK_SECONDS = 0.2
@@ -311,9 +288,7 @@ LOOK_SECONDS = 0.2
 
 def leave(
     folder: sender.WorkerFolderPath = sender.DEFAULT_WORKER,
-    no_wait: Annotated[
-        bool, Option("--no-wait", help="Ask it, and do not wait until it has ended.")
-    ] = False,
+    no_wait: Annotated[bool, "Ask it, and do not wait until it has ended."] = False,
     json: console.AsJson = False,
 ) -> None:
     """Ask a worker to finish its round and end; its clients stay registered.

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import cmfl
-from cmfl.opening import opened_home, temporary_folder
+from cmfl.simulating import opened_home, temporary_folder
 from tests.cmfl.conftest import FACE
 from tests.processes import Forks
 
@@ -24,7 +24,7 @@ from ledger.io import processes
 def interrupted(done, total, note=""):
     os.kill(os.getpid(), signal.SIGINT)
 
-importlib.import_module("cmfl.display")._ignore = interrupted
+importlib.import_module("cmfl.display")._lines = lambda *_, **__: interrupted
 processes._SPAWN = multiprocessing.get_context("fork")  # no process imports torch again
 compared = {"preset": "smoke", "seeds": [1], "jobs": 2}
 for call, first, more in ((cmfl.run, "smoke", {}), (cmfl.compare, ["cmfl-1"], compared)):
@@ -40,7 +40,7 @@ atexit._run_exitfuncs()  # which a fork would leave out
 FORKING = """
 import multiprocessing, os, signal, sys
 from pathlib import Path
-from cmfl.opening import opened_home
+from cmfl.simulating import opened_home
 
 def make():
     with opened_home(None) as home:
@@ -98,7 +98,7 @@ def test_a_forked_process_leaves_its_parents_homes(tmp_path: Path, end: str) -> 
     # What a killed process has left, the next one removes.
     left = {"return": 0, "kill": 1}[end]
     assert len(homes(folder)) == left
-    code = "from cmfl.opening import opened_home\nwith opened_home(None): pass"
+    code = "from cmfl.simulating import opened_home\nwith opened_home(None): pass"
     subprocess.run([sys.executable, "-c", code], env=_environment(folder), check=True)
     assert not [*folder.iterdir()]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cmfl.inputs import apply_keywords, full_name
+from cmfl.simulating import apply_keywords, full_name
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Beacon
 

@@ -27,9 +27,7 @@ pytestmark = SHARED
 
 @cache
 def every_module() -> Any:
-    command = typer.main.get_command(application.application())
-    console.add_to_all(command)
-    return command
+    return typer.main.get_command(application.application())
 
 
 def help_of(words: tuple[str, ...], command: Any) -> str:

@@ -152,7 +152,7 @@ def test_no_password_is_asked_for_where_it_would_be_seen() -> None:
         patch.object(typer, "prompt", lambda text, **_: asked.append(text)),
         pytest.raises(ConfigurationError, match="is asked for at a terminal; give --password-file"),
     ):
-        sender._asked_password()
+        sender.asked_password()
     assert asked == []
 
 
