@@ -37,8 +37,8 @@ from ledger.chain.ports import (
     ForeignCodeError,
     UncheckableCreationError,
 )
-from ledger.history.history import FoldedHistory
 from ledger.history.answers_rounds import LocalHistory
+from ledger.history.history import FoldedHistory
 from ledger.io.home import Home, RunPaths, read_file
 from ledger.protocol.encoding import checksum
 from ledger.protocol.errors import ChainError, ConfigurationError, EncodingError, ServiceError

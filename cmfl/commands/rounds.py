@@ -15,12 +15,8 @@ from api.schemas import FederationAnswer, OpenRound, PacedRound
 from cmfl.commands import console, options
 from cmfl.commands.groups import Commands
 from cmfl.commands.process import results
-from cmfl.where import RemoteService, Target, deployment_at, open_history
-from ledger.history.answers_parts import RoundNumbers
-from ledger.history.answers_rounds import FullRound, LocalHistory, RoundSummary
-from ledger.history.answers_signed import Ban
 from cmfl.where import RemoteService, deployment_at, open_history
-from ledger.history.answers_rounds import FullRound
+from ledger.history.answers_rounds import FullRound, LocalHistory
 from ledger.history.fields import AskedRole, Order, RoundQuery, Span
 from ledger.history.round import RoundStatus
 from ledger.protocol import types
