@@ -14,9 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias, cast
 
-from api.schemas import (
-    RefusedManifest,
-)
+from api.schemas import RefusedManifest
 from api.settings import Settings
 from ledger.chain.contract.codec import require_possible_sizes
 from ledger.chain.contract.deploy import connect

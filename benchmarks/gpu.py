@@ -301,12 +301,7 @@ def large_round(plan: GpuPlan, folder: Path, device: str, _left: float) -> Row:
 
 
 def _trained(
-    name: str,
-    model: Model,
-    data: FederatedData,
-    settings: LocalTraining,
-    repeats: int,
-    device: str,
+    name: str, model: Model, data: FederatedData, settings: LocalTraining, repeats: int, device: str
 ) -> Row:
     start = model.initial(np.random.default_rng(1))
     jobs = jobs_of(len(data.train))

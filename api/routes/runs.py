@@ -31,12 +31,7 @@ from api.http.endpoints import (
 )
 from api.http.streams import LastEventId, streamed
 from api.schemas import FederationAnswer
-from ledger.history.answers_rounds import (
-    RoundFollower,
-    SeriesAnswer,
-    chart_rounds,
-    series_response,
-)
+from ledger.history.answers_rounds import RoundFollower, SeriesAnswer, chart_rounds, series_response
 from ledger.history.training import TrainingAnswer
 
 if TYPE_CHECKING:

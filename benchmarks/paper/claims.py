@@ -103,7 +103,7 @@ _FAST: Claims = {
     "CMFL (strategy II) converges faster than typical FL.": (
         "mean accuracy over all rounds of II above that of FedAvg over n",
         compared(SECOND, (TYPICAL,), speed),
-    ),
+    )
 }
 _NORMAL: Claims = {
     "Strategy I has the worst accuracy of the three.": (

@@ -253,7 +253,7 @@ _CONSENSUS: Claims = {
     "What the consensus protocol sends can be ignored.": (
         f"votes and decision are below {NEGLIGIBLE} of the bytes that a round waits for",
         _consensus_is_negligible,
-    ),
+    )
 }
 COMPLEXITY_CLAIMS = (
     *(

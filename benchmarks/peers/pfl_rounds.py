@@ -95,9 +95,7 @@ def main() -> None:
         SimulatedBackend(training_data=data, val_data=data),
         model,
         NNTrainHyperParams(
-            local_num_epochs=1,
-            local_learning_rate=work.learning_rate,
-            local_batch_size=work.batch,
+            local_num_epochs=1, local_learning_rate=work.learning_rate, local_batch_size=work.batch
         ),
         NNEvalHyperParams(local_batch_size=None),
         callbacks=[Laps(clock)],

@@ -27,12 +27,7 @@ from clients.experiments.definition import ANY, DATA, AxisPoint, Definition, Met
 from clients.experiments.kinds import kind_named
 from clients.experiments.rows import CellRow
 from ledger.protocol.errors import ConfigurationError, ParametersError
-from ledger.protocol.parameters import (
-    MAX_MEMBERS,
-    MAX_TRAINERS,
-    parts_per_million,
-    rounded_share,
-)
+from ledger.protocol.parameters import MAX_MEMBERS, MAX_TRAINERS, parts_per_million, rounded_share
 
 MAX_CELLS = 20_000
 LONGEST_NAME = 200

@@ -28,12 +28,7 @@ from clients.simulation import SimulatedActors, Simulation
 from clients.training.engine_factory import environment_of_run, require_engine, run_engine
 from clients.training.jobs import majority_rate
 from clients.training.port import Engine
-from ledger.actors.journal import (
-    FileJournal,
-    MemoryJournal,
-    begin_run,
-    require_journal,
-)
+from ledger.actors.journal import FileJournal, MemoryJournal, begin_run, require_journal
 from ledger.actors.retention import RETAIN_NOTHING, blobs_of_other_runs, retention_policy_of
 from ledger.actors.steps import ActorContext
 from ledger.chain.contract.deploy import deploy

@@ -33,17 +33,8 @@ from clients.datasets.federated_data import (
 )
 from clients.devices import card_failure, device_named, reproducible
 from clients.models.model import Model, ParameterVector, load_vector, score
-from clients.training.plain_trainer import (
-    Batch,
-    PlainTrainer,
-)
-from clients.training.port import (
-    Evaluation,
-    TrainingError,
-    TrainingJob,
-    UpdateTrainer,
-    Workload,
-)
+from clients.training.plain_trainer import Batch, PlainTrainer
+from clients.training.port import Evaluation, TrainingError, TrainingJob, UpdateTrainer, Workload
 from clients.training.updates import EncodedRow, ResidentUpdates, RowPayloads, UpdateMatrix
 from ledger.io.user_code import message_of
 from ledger.protocol.errors import CmflError

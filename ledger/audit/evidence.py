@@ -30,13 +30,7 @@ from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import INFINITY_BITS, aggregation_result, sha256, word_client
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError, EncodingError
 from ledger.protocol.inputs import Evidence, Inputs, primary_seat
-from ledger.protocol.judgement import (
-    Judgement,
-    Ranking,
-    counted_vectors,
-    judge,
-    rank_trainers,
-)
+from ledger.protocol.judgement import Judgement, Ranking, counted_vectors, judge, rank_trainers
 from ledger.protocol.ledger_state import (
     Deployment,
     Event,

@@ -44,10 +44,7 @@ def parse_json(
 
 
 def read_record(
-    path: Path,
-    what: str,
-    kinds: Mapping[str, type],
-    require_version: Callable[[str, object], None],
+    path: Path, what: str, kinds: Mapping[str, type], require_version: Callable[[str, object], None]
 ) -> dict[str, Any]:
     """Return the fields of a small JSON file, which has exactly these; else raise ChainError.
 

@@ -111,10 +111,7 @@ def sets_of(sizes: RoundSizes, ranking: Sequence[int]) -> Ranking:
 
 
 def judge(
-    inputs: Inputs,
-    record: RoundRecord,
-    evidence: Evidence,
-    distances: Distances = plain_distances,
+    inputs: Inputs, record: RoundRecord, evidence: Evidence, distances: Distances = plain_distances
 ) -> tuple[Judgement | None, tuple[Violation, ...]]:
     """Return what follows from a record, or None and every violation in it."""
     violations = [*validate_claims(inputs, record), *validate_updates(record, evidence)]

@@ -306,10 +306,7 @@ def submitted_certificate(
 
 
 def deployment_of(
-    parameters: Parameters,
-    config: Digest,
-    registry: Sequence[RegisteredClient],
-    model: Digest,
+    parameters: Parameters, config: Digest, registry: Sequence[RegisteredClient], model: Digest
 ) -> tuple[Deployment, tuple[tuple[tuple[int, ...], Digest], ...]]:
     """Return the constructor's arguments, and (words, rest) of each registration in order."""
     first, batches = registry_batches([encoding.registry_word(client) for client in registry])

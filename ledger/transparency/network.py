@@ -336,10 +336,7 @@ def publish(
 
 
 def _cosigned(
-    witness: PolicyKey,
-    signed: SignedCheckpoint,
-    leaves: Sequence[Digest],
-    seen: _Answer,
+    witness: PolicyKey, signed: SignedCheckpoint, leaves: Sequence[Digest], seen: _Answer
 ) -> Cosignature | WitnessError:
     """Return a witness's cosignature, or why there is none; a silent one is not asked again."""
     if isinstance(seen, NoAnswerError):

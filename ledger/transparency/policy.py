@@ -203,10 +203,7 @@ class CheckpointEvidence:
 
 
 def weigh(
-    policy: WitnessPolicy,
-    signed: Iterable[SignedCheckpoint],
-    now: float,
-    max_age_seconds: float,
+    policy: WitnessPolicy, signed: Iterable[SignedCheckpoint], now: float, max_age_seconds: float
 ) -> CheckpointEvidence:
     """Return what signed checkpoints are worth under a policy; `now` is in seconds since 1970."""
     by_text: dict[str, list[SignedCheckpoint]] = {}

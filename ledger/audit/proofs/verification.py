@@ -36,12 +36,7 @@ from ledger.protocol.encoding import to_hex, word_client
 from ledger.protocol.errors import SignatureError
 from ledger.protocol.inputs import drawn_committee, round_closing, window_end
 from ledger.protocol.judgement import score_leaves
-from ledger.protocol.ledger_state import (
-    DecisionLink,
-    Deployment,
-    EndLink,
-    MinedCommitment,
-)
+from ledger.protocol.ledger_state import DecisionLink, Deployment, EndLink, MinedCommitment
 from ledger.protocol.signing import recover, typed_digest
 from ledger.protocol.types import NO_DIGEST, ClientId, Commitment, Digest, DropoutReason
 
