@@ -17,7 +17,7 @@ import typer
 from typer import Argument
 
 from cmfl.commands import FAILED, WRONG, console, options
-from cmfl.commands.groups import Commands
+from cmfl.commands.application import Commands
 from cmfl.recorded import names_in, target_of
 from cmfl.where import HOME, RemoteService, Target, chain_at, require_no_node
 from ledger.chain.contract.ledger import (
