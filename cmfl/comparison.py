@@ -8,7 +8,7 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cmfl.arguments import LIST, TABLE, TEXT, checked, reference, require, require_or_none
+from cmfl.arguments import LIST, TABLE, TEXT, checked, reference, require
 from cmfl.display import Table, tracking
 from cmfl.simulating import (
     USUAL_RATE,
@@ -115,7 +115,8 @@ def condition_table(
     if own.get("attack") is None:
         raise ConfigurationError(f"attacks: {dict(own)!r:.80} names no attack")
     text = reference("attacks", own["attack"], folder)
-    require_or_none(TEXT, name=own.get("name"))
+    if own.get("name") is not None:
+        require(TEXT, name=own["name"])
     named = full_names({key: value for key, value in own.items() if key != "name"})
     settings = {**malice, **named, "malice.attack": text}
     name = own.get("name") or _name_of(own["attack"])
