@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cmfl.arguments import LIST, TABLE, TEXT, checked, reference, require
-from cmfl.display import Table, tracking
+from cmfl.display import Table, draw_comparison, tracking, write
 from cmfl.simulating import (
     USUAL_RATE,
     Parts,
@@ -214,8 +214,6 @@ class Comparison:
         Lines are means over seeds with bands of one standard error. Return the axes of the panels,
         one for each attack. `to` names a file for the figure, `study.png` or `study.svg`.
         """
-        from cmfl.display import draw_comparison, write
-
         drawn = draw_comparison(self.cells)
         write(drawn[0], to)
         return drawn
