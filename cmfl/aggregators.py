@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clients.aggregators import Aggregation, aggregator_named, pre_aggregator_named
-from cmfl.arguments import TABLE, TEXT, require, require_or_none
+from cmfl.arguments import TABLE, TEXT, require
 from cmfl.rules import matrix, numbers
 from ledger.protocol.errors import ConfigurationError
 
@@ -77,7 +77,8 @@ def aggregate(
     """
     rows = matrix("updates", updates, keeps_float64=True)
     require(TEXT, name=name)
-    require_or_none(TABLE, options=options)
+    if options is not None:
+        require(TABLE, options=options)
     try:
         stages = tuple(pre_aggregator_named(stage, dict(given)) for stage, given in pre)
     except (TypeError, ValueError) as error:

@@ -88,11 +88,6 @@ def require_each(rule: ArgumentRule, name: str, values: Iterable[object]) -> Non
         require(rule, **{f"{name}[{place}]": value})
 
 
-def require_or_none(rule: ArgumentRule, **arguments: object) -> None:
-    """Refuse the first argument that is neither None nor keeps a rule."""
-    require(rule, **{name: value for name, value in arguments.items() if value is not None})
-
-
 _RULES: dict[str, tuple[ArgumentRule, ArgumentRule | None]] = {
     "bool": (FLAG, None),
     "float": (NUMBER, None),

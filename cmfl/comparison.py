@@ -8,8 +8,8 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cmfl.arguments import LIST, TABLE, TEXT, checked, reference, require, require_or_none
-from cmfl.display import Table, tracking
+from cmfl.arguments import LIST, TABLE, TEXT, checked, reference, require
+from cmfl.display import Table, draw_comparison, tracking, write
 from cmfl.simulating import (
     USUAL_RATE,
     Parts,
@@ -115,7 +115,8 @@ def condition_table(
     if own.get("attack") is None:
         raise ConfigurationError(f"attacks: {dict(own)!r:.80} names no attack")
     text = reference("attacks", own["attack"], folder)
-    require_or_none(TEXT, name=own.get("name"))
+    if own.get("name") is not None:
+        require(TEXT, name=own["name"])
     named = full_names({key: value for key, value in own.items() if key != "name"})
     settings = {**malice, **named, "malice.attack": text}
     name = own.get("name") or _name_of(own["attack"])
@@ -213,8 +214,6 @@ class Comparison:
         Lines are means over seeds with bands of one standard error. Return the axes of the panels,
         one for each attack. `to` names a file for the figure, `study.png` or `study.svg`.
         """
-        from cmfl.display import draw_comparison, write
-
         drawn = draw_comparison(self.cells)
         write(drawn[0], to)
         return drawn

@@ -10,7 +10,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, overload
 
-from cmfl.arguments import PATH, naming_extras, require_or_none
+from cmfl.arguments import PATH, naming_extras, require
 from ledger.io.home import write_named
 from ledger.protocol.errors import ConfigurationError
 
@@ -200,9 +200,9 @@ def new_axes(count: int = 1, *, columns: int = 3) -> list[Axes]:
 
 def write(axes: Axes, to: str | Path | None) -> None:
     """Write the figure of some axes to a file, which replaces an existing one; None for no file."""
-    require_or_none(PATH, to=to)
     if to is None:
         return
+    require(PATH, to=to)
     figure = axes.get_figure(root=True)
     assert figure is not None, "axes that were drawn on have a figure"
     drawn = BytesIO()

@@ -6,7 +6,7 @@ import html
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from operator import index
 from pathlib import Path
@@ -30,7 +30,7 @@ from ledger.audit.proofs.recorded import make_proof
 from ledger.claims import last_known, recorded_settings, whole_rows
 from ledger.history.answers_rounds import FullRound
 from ledger.history.fields import Order, RoundQuery
-from ledger.io.home import RUN_NAME, Home, read_file, write_named
+from ledger.io.home import RUN_NAME, Home, RunPaths, read_file, write_named
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import MAX_CLIENTS
 from ledger.protocol.types import ClientId
@@ -260,9 +260,9 @@ class Snapshot:
     rounds: tuple[Round, ...]
 
     @property
-    def is_finished(self) -> bool:
-        """True if no round will follow."""
-        return len(self.rounds) == self.total and all(r.status != "open" for r in self.rounds)
+    def ended(self) -> list[Round]:
+        """The rounds that have ended."""
+        return [each for each in self.rounds if each.status != "open"]
 
 
 class Run:
@@ -331,7 +331,7 @@ class Run:
     def snapshot(self) -> Snapshot:
         """Return the run as it is now."""
         snapshot = self._finished or read_snapshot(self.target, self.name)
-        self._finished = snapshot if snapshot.is_finished else None
+        self._finished = snapshot if len(snapshot.ended) == snapshot.total else None
         return snapshot
 
     def to_pandas(self) -> pd.DataFrame:
@@ -384,59 +384,51 @@ def read_snapshot(target: Target, name: str) -> Snapshot:
         columns: dict[str, Any] = dict(series["claimed"] or {})
         for place, number in enumerate(series["round"]):
             claims[number] = {key: values[place] for key, values in columns.items()}
-        head, planned = details["state"]["head"], details["contract"]["rounds"]
-        return _of_history(target, deployment.address, head, planned, claims)
-    if target.address is None:
-        paths = Home(target.home).run(name)
-        claims = {row.round: values for row, values in whole_rows(paths)}
-        if not paths.manifest.exists():
-            rounds = tuple(
-                _round(
-                    *(row, row["round"], "decided" if row["decided"] else "abandoned"),
-                    row["views"],
-                    accepted=len(row["accepted"]),
-                )
-                for row in claims.values()
-            )
-            setting = recorded_settings(paths).get("protocol.rounds")
-            last = rounds[-1].head if rounds else None
-            return Snapshot(None, last, int(setting) if setting else None, rounds)
-    with target.reader() as chain:
-        ledger = target.ledger(chain)
-        state, planned = ledger.state(), ledger.deployment().rounds
-    return _of_history(target, ledger.address, f"0x{state.head.hex()}", planned, claims)
-
-
-def _round(claims: dict[str, Any], number: int, status: str, views: Any, **known: Any) -> Round:
-    recorded = {"round", "status", "views", *known}
-    claimed = {name: claims.get(name) for name in COLUMNS if name not in recorded}
-    slower = None if views is None else max(views) + 1
-    return Round(round=number, status=status, views=slower, **known, **claimed)
-
-
-def _of_history(
-    target: Target, address: str, head: str, total: int, claims: dict[int, dict[str, Any]]
-) -> Snapshot:
-    """Return a run of a chain or a service, with what the run's files claim of each round."""
+        address, head = deployment.address, details["state"]["head"]
+        total = details["contract"]["rounds"]
+    else:
+        if target.address is None:
+            paths = Home(target.home).run(name)
+            claims = {row.round: values for row, values in whole_rows(paths)}
+            if not paths.manifest.exists():
+                return _in_memory(paths, claims)
+        with target.reader() as chain:
+            ledger = target.ledger(chain)
+            address, head = ledger.address, f"0x{ledger.state().head.hex()}"
+            total = ledger.deployment().rounds
     query = RoundQuery("rounds", Order.OLDEST)
     with open_history(target) as history:
         entries = history.rounds(query, min(total, 1 << 20), None)["rounds"]
-    rounds = tuple(
-        _round(
-            *(claims.get(entry["round"], {}), entry["round"], str(entry["status"])),
-            entry["views"],
-            ranked=entry["ranked"],
-            accepted=entry["accepted"],
-            _target=target,
-        )
-        for entry in entries
-    )
+    rounds = tuple(_round(each, claims.get(each["round"], {}), target) for each in entries)
     return Snapshot(address, head, total, rounds)
+
+
+def _in_memory(paths: RunPaths, claims: dict[int, dict[str, Any]]) -> Snapshot:
+    rounds = []
+    for row in claims.values():
+        status = "decided" if row["decided"] else "abandoned"
+        rounds.append(_round({**row, "status": status, "accepted": len(row["accepted"])}, row))
+    setting = recorded_settings(paths).get("protocol.rounds")
+    head = rounds[-1].head if rounds else None
+    return Snapshot(None, head, int(setting) if setting else None, tuple(rounds))
+
+
+def _round(
+    entry: Mapping[str, Any], claims: Mapping[str, Any], target: Target | None = None
+) -> Round:
+    """Return a round with what was recorded of it, and what the run's files claim."""
+    recorded = {name: entry.get(name) for name in ("ranked", "accepted")}
+    recorded["views"] = None if entry["views"] is None else max(entry["views"]) + 1
+    others = COLUMNS[2:]  # after round and status
+    claimed = {name: claims.get(name) for name in others if name not in recorded}
+    return Round(
+        round=entry["round"], status=str(entry["status"]), _target=target, **recorded, **claimed
+    )
 
 
 def _sentence(run: Run) -> str:
     snapshot = run.snapshot()
-    ended = [each for each in snapshot.rounds if each.status != "open"]
+    ended = snapshot.ended
     of = "" if snapshot.total is None else f" of {snapshot.total}"
     parts = [f"{run.name or snapshot.address}: {len(ended)}{of} rounds"]
     if run.accuracy is not None and run.floor is not None:
@@ -542,7 +534,7 @@ def runs(home: str | Path) -> Table:
 
 def _row(run: Run) -> dict[str, object]:
     snapshot = run.snapshot()
-    ended = [each for each in snapshot.rounds if each.status != "open"]
+    ended = snapshot.ended
     return {
         "run": run.name,
         "ledger": "memory" if snapshot.address is None else "chain",

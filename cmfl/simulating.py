@@ -245,7 +245,7 @@ def _play(
 @contextmanager
 def _inputs_removed(folder: Path, name: str) -> Iterator[None]:
     """Remove the code and data that were written for a run which then could not be started."""
-    folders = [folder / "code", folder / "data"]
+    folders = [folder / CODE, folder / DATA]
     before = {path for each in folders if each.is_dir() for path in each.iterdir()}
     try:
         yield

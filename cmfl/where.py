@@ -98,10 +98,7 @@ def _remove(home: Home, made: list[Path]) -> None:
 def _has_content(home: Home) -> bool:
     if any(folder.is_dir() and any(folder.iterdir()) for folder in (home.blobs, home.runs)):
         return True
-    if not home.chain.exists():
-        return False
-
-    if ChainStore.is_blank(home.chain):
+    if not home.chain.exists() or ChainStore.is_blank(home.chain):
         return False
     try:
         with EmbeddedReader.open(home.chain) as chain:

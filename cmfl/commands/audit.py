@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any
 
 import typer
 from typer import Option
@@ -26,69 +26,7 @@ from cmfl.where import Target
 from ledger.audit.anchors import report_bytes
 from ledger.audit.report import AuditReport
 from ledger.audit.report_text import readable
-from ledger.chain.contract.ledger import read_run_manifest, was_in_memory
-from ledger.claims import ClaimedRun
-from ledger.io.home import Home
 from ledger.protocol.errors import CmflError
-
-HeadOutcome: TypeAlias = Literal[
-    "matches", "differs", "missing", "unclaimed", "in_memory", "not_asked"
-]
-"""Of a comparison: the round of a `missing` head has not ended on the chain, and the run of one
-that is `not_asked` is on a node's chain, and no node was named."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeadComparison:
-    """A claimed head and the chain's, 0x-hex, after a round; None where there is none."""
-
-    outcome: HeadOutcome
-    round: int | None = None
-    head: str | None = None
-    claimed: str | None = None
-
-    @property
-    def contradicts(self) -> bool:
-        """True if the run's files contradict the chain."""
-        return self.outcome in {"differs", "missing"}
-
-
-def compare_head(target: Target, claimed: ClaimedRun) -> HeadComparison:
-    """Return the comparison of the last head that a run claims in its files with its chain."""
-    paths = Home(target.home).run(target.run or "")
-    number = claimed.last_round
-    if number is None:
-        return HeadComparison("unclaimed")
-    if not paths.manifest.exists() and was_in_memory(paths):
-        return HeadComparison("in_memory", number, claimed=claimed.head)
-    with target.ledger_of(read_run_manifest(paths)) as ledger:
-        if ledger is None:
-            return HeadComparison("not_asked", number, claimed=claimed.head)
-        history = target.history(ledger.chain)
-        ended = history.rounds(number, number) if 0 < number <= history.newest() else []
-    end = ended[0].end if ended else None
-    if end is None:
-        return HeadComparison("missing", number, claimed=claimed.head)
-    head = f"0x{end.head.hex()}"
-    same: HeadOutcome = "matches" if head == claimed.head else "differs"
-    return HeadComparison(same, number, head, claimed.head)
-
-
-def head_message(run: str, comparison: HeadComparison) -> str:
-    """Return the comparison in a sentence."""
-    after = f"after round {comparison.round}"
-    claims = f"{run} claims head {comparison.claimed} {after}"
-    return {
-        "matches": f"{run}: the chain has the claimed head {after}",
-        "differs": f"{claims}, and the chain has {comparison.head}: its files were "
-        f"altered, or are not of this chain",
-        "missing": f"{claims}, and on the chain that round has not ended: its files were "
-        f"altered, or the chain has lost its end",
-        "unclaimed": f"{run}: its metrics.jsonl has no row here, so it claims no head",
-        "in_memory": f"{run}: it ran on the memory ledger, so no chain has its head",
-        "not_asked": f"{run}: it is on a node's chain, which was not asked: --rpc-url "
-        f"names the node",
-    }[comparison.outcome]
 
 
 def audit(

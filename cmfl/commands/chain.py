@@ -16,6 +16,7 @@ import typer
 from typer import Argument, Option
 
 from cmfl.commands import FAILED, INCOMPLETE, InterruptedCommand, options
+from cmfl.commands.application import Commands
 from cmfl.commands.console import (
     AsJson,
     command_line,
@@ -24,7 +25,6 @@ from cmfl.commands.console import (
     print_line,
     print_lines,
 )
-from cmfl.commands.groups import Commands
 from cmfl.commands.process import results, until_interrupted
 from cmfl.commands.sender import ETHER_DECIMALS, CappedSenderOptions, in_ether, wei_of
 from cmfl.where import HOME, Target

@@ -16,8 +16,8 @@ from clients.datasets.data_set import fetch as fetch_files
 from clients.datasets.own_samples import salt_of
 from clients.datasets.registry import DataContents, data_set_named, verify_files
 from cmfl.commands import console, options
+from cmfl.commands.application import Commands
 from cmfl.commands.configuration_options import ConfigurationOptions
-from cmfl.commands.groups import Commands
 from cmfl.commands.sender import keystore_key, only_keystore
 from cmfl.where import HOME, Target
 from ledger.chain.contract.ledger import CommitteeLedger

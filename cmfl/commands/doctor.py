@@ -356,7 +356,7 @@ def _run(where: Target, run: RunPaths) -> str:
 
 def _require_claimed_head(where: Target) -> None:
     """Reject rows that the chain contradicts: a resume would reject them."""
-    from cmfl.commands.audit import compare_head, head_message
+    from cmfl.commands.runs import compare_head, head_message
 
     name = where.run or ""
     try:

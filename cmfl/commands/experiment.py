@@ -15,7 +15,7 @@ from clients.experiments.figures import draw
 from clients.experiments.report import report as make_report
 from clients.experiments.rows import ExperimentRows, read_experiments
 from cmfl.commands import FAILED, INCOMPLETE, WRONG, InterruptedCommand, code_of, console
-from cmfl.commands.groups import Commands
+from cmfl.commands.application import Commands
 from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
 from ledger.io.extras import require_extra

@@ -16,7 +16,7 @@ from typer import Argument, Option
 from cmfl.arguments import naming
 from cmfl.auditing import AuditRequest
 from cmfl.commands import code_of, console
-from cmfl.commands.groups import Commands
+from cmfl.commands.application import Commands
 from cmfl.commands.options import EvidenceOptions, HistoryOptions, ProvenanceOptions
 from cmfl.commands.options import OutFile as Out
 from cmfl.commands.verify import ClientIndex, RoundNumber

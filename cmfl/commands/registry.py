@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from cmfl.commands import console, sender
+from cmfl.commands.application import Commands
 from cmfl.commands.configuration_options import AgreedConfigurationOptions
-from cmfl.commands.groups import Commands
 from cmfl.commands.options import RunToMake
 from cmfl.where import RUN
 from ledger.io.home import is_written_into

@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from api.schemas import FederationAnswer, OpenRound, PacedRound
 from cmfl.commands import console, options
-from cmfl.commands.groups import Commands
+from cmfl.commands.application import Commands
 from cmfl.commands.process import results
 from cmfl.where import RemoteService, deployment_at, open_history
 from ledger.history.answers_rounds import FullRound, LocalHistory

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
-from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 from typer import Argument
 
-from api.schemas import DeploymentSummary
 from cmfl.commands import FAILED, WRONG, console, options
-from cmfl.commands.groups import Commands
-from cmfl.recorded import names_in
+from cmfl.commands.application import Commands
+from cmfl.recorded import names_in, target_of
 from cmfl.where import HOME, RemoteService, Target, chain_at, require_no_node
 from ledger.chain.contract.ledger import (
     read_run_manifest,
@@ -30,6 +28,7 @@ from ledger.chain.contract.ledger import (
 )
 from ledger.chain.round_ledger import last_ended
 from ledger.claims import (
+    ClaimedRun,
     claimed_run,
     claimed_stop,
     is_below_floor,
@@ -46,25 +45,40 @@ from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from api.client import Service
-
+    from api.schemas import DeploymentSummary
 
 MAX_RUNS = 1_024  # of a service
 
-COLUMNS = (
-    *("run", "ledger", "rounds", "of", "accuracy", "floor", "accepted_attackers"),
-    *("head", "configuration", "unread"),
-)
-"""Of a summary, as `cmfl runs --json` prints it; configuration and head are 0x-hex.
 
-Unknown values are None. `unread` is the reason why the chain's rounds and head are unknown.
-"""
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What is known of a run; `note` and `audit` are for people alone."""
 
-RunSummary: TypeAlias = dict[str, Any]
+    run: str
+    ledger: Literal["chain", "memory"] | None = None
+    rounds: int | None = None
+    of: int | None = None
+    accuracy: float | None = None
+    floor: float | None = None
+    accepted_attackers: float | None = None  # their share of the accepted updates
+    head: str | None = None  # 0x-hex
+    configuration: str | None = None  # digest of the run's own settings file, 0x-hex
+    unread: str | None = None  # why the chain's rounds and head are unknown
+    note: str = ""  # why accuracy or attackers are unknown
+    audit: str = ""  # the command that audits the run
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The summary as `cmfl runs --json` prints it."""
+        return {name: getattr(self, name) for name in COLUMNS}
+
+    @property
+    def is_below_floor(self) -> bool:
+        """True if the model is worse than always answering the commonest class."""
+        return self.floor is not None and is_below_floor(self.accuracy, self.floor)
 
 
-def summary(name: str, **known: object) -> RunSummary:
-    """Return what is known of a run, with None for all else."""
-    return {**dict.fromkeys(COLUMNS), "run": name, **known}
+COLUMNS = [each.name for each in fields(RunSummary) if each.name not in {"note", "audit"}]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,49 +97,33 @@ class PlaceOptions:
         return Target(self.home, run, rpc_url=self.rpc_url, chain_id=self.chain_id, remote=remote)
 
 
-@contextmanager
-def open_run_summaries(target: Target) -> Iterator[HomeRuns | ServiceRuns]:
-    """Open the summaries of the home's runs, or of the service's."""
-    if target.remote is None:
-        yield HomeRuns(target)
-        return
-    require_no_node(target)
-    with target.remote.service() as service:
-        yield ServiceRuns(target.remote, service, chain_at(service, target.chain_id))
-
-
 class HomeRuns:
     """Runs of a home, by their names; what they claim of themselves is in their folders."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self.place = str(target.home)
+        self.names = names_in(target.home)
 
-    def names(self) -> list[str]:
-        """Return the names of all runs, sorted."""
-        return names_in(self._target.home)
-
-    def row(self, name: str) -> RunSummary:
-        """Return the summary of a run."""
-        paths = self._paths(name)
+    def summary(self, name: str) -> RunSummary:
+        """Return what is known of a run."""
+        paths = Home(self._target.home).run(name)
         claimed = claimed_run(paths)
         planned = self.settings(name).get("protocol.rounds", "")
-        is_memory = not paths.manifest.exists() and was_in_memory(paths)
-        known: dict[str, object] = {"rounds": claimed.rounds, "head": claimed.head}
-        if not is_memory:
-            known = self._on_chain(paths)
-        return summary(
+        summary = RunSummary(
             name,
-            ledger="memory" if is_memory else "chain",
             of=int(planned) if planned.isdecimal() else None,
             accuracy=claimed.accuracy,
             floor=claimed.floor,
             accepted_attackers=claimed.accepted_attackers,
             configuration=settings_digest(paths),
-            **known,
         )
+        if not paths.manifest.exists() and was_in_memory(paths):
+            return replace(summary, ledger="memory", rounds=claimed.rounds, head=claimed.head)
+        audit = console.command_line("audit", home=self._target.home, run=name)
+        return replace(summary, ledger="chain", audit=audit, **self._on_chain(paths))
 
-    def _on_chain(self, paths: RunPaths) -> dict[str, object]:
+    def _on_chain(self, paths: RunPaths) -> dict[str, Any]:
         if not paths.manifest.exists():
             require_unplayed(paths)
             return {"rounds": 0}
@@ -139,118 +137,150 @@ class HomeRuns:
 
     def settings(self, name: str) -> dict[str, str]:
         """Return the settings by their full names, as TOML."""
-        return recorded_settings(self._paths(name))
-
-    def unknown(self, name: str) -> str:  # noqa: ARG002 - as of a service
-        """Return nothing: a home knows all."""
-        return ""
-
-    def audit_of(self, name: str) -> str:
-        """Return the command that audits a run."""
-        return console.command_line("audit", home=self._target.home, run=name)
-
-    def _paths(self, name: str) -> RunPaths:
-        paths = Home(self._target.home).run(name)
-        if not paths.path.is_dir():
-            raise ConfigurationError(
-                f"there is no run {name!r} in {self.place}; there are {', '.join(self.names())}"
-            )
-        return paths
+        return recorded_settings(Home(self._target.home).run(name))
 
 
 class ServiceRuns:
-    """Runs of a service, by their names; each is asked for once."""
+    """Runs of a service, by their names."""
 
     def __init__(self, remote: RemoteService, service: Service, chain: str) -> None:
         self._remote, self._service, self._chain = remote, service, chain
-        self._known: dict[str, SeriesAnswer] = {}
         self.place = service.shown_url
+        self._served = service.deployments(chain)["deployments"]
+        if len(self._served) > MAX_RUNS:
+            raise ServiceError(f"{self.place}: serves {len(self._served)} runs, over {MAX_RUNS}")
+        if not self._served:
+            raise ConfigurationError(f"{self.place} serves no run")
+        self.names = sorted(deployment["run"] for deployment in self._served)
 
-    def names(self) -> list[str]:
-        """Return the names of all runs, sorted."""
-        return sorted(deployment["run"] for deployment in self._all)
-
-    def row(self, name: str) -> RunSummary:
-        """Return the summary of a run."""
-        deployment, series = self._deployment(name), self._series(name)
-        details = self._service.deployment(self._chain, deployment["address"]).details()
-        claimed, numbers = series["claimed"], series["round"]
+    def summary(self, name: str) -> RunSummary:
+        """Return what is known of a run, for its audit on a node that the reader names."""
+        listed = self._listed(name)
+        deployment = self._service.deployment(self._chain, listed["address"])
+        series, details = deployment.series(), deployment.details()
+        numbers, note, claimed = series["round"], _unknown(name, series), series["claimed"]
         attackers = None
-        # The share is unknown if some round is.
-        if claimed is not None and not _is_sparse(series):
+        if claimed is not None and not note:
             pairs = zip(series["accepted"], claimed["malicious_accepted"], strict=True)
             counts = [
                 (accepted or 0, malicious) for accepted, malicious in pairs if malicious is not None
             ]
             total = sum(accepted for accepted, _ in counts)
             attackers = sum(malicious for _, malicious in counts) / total if total else None
-        return summary(
+        on = {"chain_id": self._chain.partition("-")[0], "address": listed["address"]}
+        return RunSummary(
             name,
-            ledger="chain",
+            "chain",
             rounds=numbers[-1] - (series["status"][-1] == "open") if numbers else 0,
-            of=deployment["rounds"],
+            of=listed["rounds"],
             accuracy=None if claimed is None else last_known(claimed["accuracy"]),
             floor=None if claimed is None else last_known(claimed["floor"]),
             accepted_attackers=attackers,
             head=details["state"]["head"],
+            note=note,
+            audit=console.command_line("audit", api=self.place, rpc_url="URL", **on),
         )
 
     def settings(self, name: str) -> dict[str, str]:
         """Return the settings in the run document, by their full names, as TOML."""
-        digest = Digest(bytes.fromhex(self._deployment(name)["config"][2:]))
+        digest = Digest(bytes.fromhex(self._listed(name)["config"][2:]))
         document = decode_run(self._remote.blobs().get(digest, canonical.MAX_DOCUMENT_BYTES))
-        parameters = document.parameters
-        protocol = {field.name: getattr(parameters, field.name) for field in fields(parameters)}
-        return settings_by_name({**document.experiment, "protocol": protocol})
+        return settings_by_name({**document.experiment, "protocol": asdict(document.parameters)})
 
-    def unknown(self, name: str) -> str:
-        """Return why accuracy or attackers are unknown; nothing if they are known."""
-        series = self._series(name)
-        if series["claims"] == "absent":
-            return f"{name}: the run's own files are not where the service runs: no accuracy"
-        if series["claims"] == "unreadable":
-            return f"{name}: the service cannot read the run's own files: no accuracy"
-        if _is_sparse(series):
-            return (
-                f"{name}: the service shows only some of {series['round'][-1]} rounds, so the "
-                f"share of accepted attackers is unknown"
-            )
-        return ""
-
-    def audit_of(self, name: str) -> str:
-        """Return the command that audits a run, with a node that the reader names."""
-        chain, address = self._chain.partition("-")[0], self._deployment(name)["address"]
-        on = {"rpc_url": "URL", "chain_id": chain, "address": address}
-        return console.command_line("audit", api=self.place, **on)
-
-    def _deployment(self, name: str) -> DeploymentSummary:
-        named = [deployment for deployment in self._all if deployment["run"] == name]
+    def _listed(self, name: str) -> DeploymentSummary:
+        named = [deployment for deployment in self._served if deployment["run"] == name]
         if len(named) != 1:
             there = "no run" if not named else "more than one run"
             raise ConfigurationError(
-                f"{self.place} serves {there} {name!r}; it serves {', '.join(self.names())}"
+                f"{self.place} serves {there} {name!r}; it serves {', '.join(self.names)}"
             )
         return named[0]
 
-    @cached_property
-    def _all(self) -> list[DeploymentSummary]:
-        deployments = self._service.deployments(self._chain)["deployments"]
-        if len(deployments) > MAX_RUNS:
-            raise ServiceError(f"{self.place}: serves {len(deployments)} runs, over {MAX_RUNS}")
-        if not deployments:
-            raise ConfigurationError(f"{self.place} serves no run")
-        return deployments
 
-    def _series(self, name: str) -> SeriesAnswer:
-        if name not in self._known:
-            address = self._deployment(name)["address"]
-            self._known[name] = self._service.deployment(self._chain, address).series()
-        return self._known[name]
-
-
-def _is_sparse(series: SeriesAnswer) -> bool:
+def _unknown(name: str, series: SeriesAnswer) -> str:
+    """Return why accuracy or attackers are unknown; nothing if they are known."""
+    if series["claims"] == "absent":
+        return f"{name}: the run's own files are not where the service runs: no accuracy"
+    if series["claims"] == "unreadable":
+        return f"{name}: the service cannot read the run's own files: no accuracy"
     numbers = series["round"]
-    return bool(numbers) and len(numbers) < numbers[-1]
+    if numbers and len(numbers) < numbers[-1]:
+        return (
+            f"{name}: the service shows only some of {numbers[-1]} rounds, so the share of "
+            f"accepted attackers is unknown"
+        )
+    return ""
+
+
+@contextmanager
+def open_runs(target: Target) -> Iterator[HomeRuns | ServiceRuns]:
+    """Open the home's runs, or the service's."""
+    if target.remote is None:
+        yield HomeRuns(target)
+        return
+    require_no_node(target)
+    with target.remote.service() as service:
+        yield ServiceRuns(target.remote, service, chain_at(service, target.chain_id))
+
+
+HeadOutcome: TypeAlias = Literal[
+    "matches", "differs", "missing", "unclaimed", "in_memory", "not_asked"
+]
+"""Of a comparison: the round of a `missing` head has not ended on the chain, and the run of one
+that is `not_asked` is on a node's chain, and no node was named."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadComparison:
+    """A claimed head and the chain's, 0x-hex, after a round; None where there is none."""
+
+    outcome: HeadOutcome
+    round: int | None = None
+    head: str | None = None
+    claimed: str | None = None
+
+    @property
+    def contradicts(self) -> bool:
+        """True if the run's files contradict the chain."""
+        return self.outcome in {"differs", "missing"}
+
+
+def compare_head(target: Target, claimed: ClaimedRun) -> HeadComparison:
+    """Return the comparison of the last head that a run claims in its files with its chain."""
+    paths = Home(target.home).run(target.run or "")
+    number = claimed.last_round
+    if number is None:
+        return HeadComparison("unclaimed")
+    if not paths.manifest.exists() and was_in_memory(paths):
+        return HeadComparison("in_memory", number, claimed=claimed.head)
+    with target.ledger_of(read_run_manifest(paths)) as ledger:
+        if ledger is None:
+            return HeadComparison("not_asked", number, claimed=claimed.head)
+        history = target.history(ledger.chain)
+        ended = history.rounds(number, number) if 0 < number <= history.newest() else []
+    end = ended[0].end if ended else None
+    if end is None:
+        return HeadComparison("missing", number, claimed=claimed.head)
+    head = f"0x{end.head.hex()}"
+    same: HeadOutcome = "matches" if head == claimed.head else "differs"
+    return HeadComparison(same, number, head, claimed.head)
+
+
+def head_message(run: str, comparison: HeadComparison) -> str:
+    """Return the comparison in a sentence."""
+    after = f"after round {comparison.round}"
+    claims = f"{run} claims head {comparison.claimed} {after}"
+    return {
+        "matches": f"{run}: the chain has the claimed head {after}",
+        "differs": f"{claims}, and the chain has {comparison.head}: its files were "
+        f"altered, or are not of this chain",
+        "missing": f"{claims}, and on the chain that round has not ended: its files were "
+        f"altered, or the chain has lost its end",
+        "unclaimed": f"{run}: its metrics.jsonl has no row here, so it claims no head",
+        "in_memory": f"{run}: it ran on the memory ledger, so no chain has its head",
+        "not_asked": f"{run}: it is on a node's chain, which was not asked: --rpc-url "
+        f"names the node",
+    }[comparison.outcome]
 
 
 runs_app = Commands()
@@ -274,21 +304,26 @@ def list_runs(
     the chain, and are unknown where it is a node's that is not named. A run that cannot be read is
     named on standard error, with exit code 2, and the others are listed.
     """
-    rows: list[RunSummary] = []
+    target = place.target()
+    summaries: list[RunSummary] = []
     faults: list[Exception] = []
-    with open_run_summaries(place.target()) as runs:
-        for name in runs.names():
+    with open_runs(target) as runs:
+        for name in runs.names:
             try:
-                rows.append(runs.row(name))
+                summaries.append(runs.summary(name))
             except (CmflError, OSError) as error:
-                rows.append(summary(name))
+                summaries.append(RunSummary(name))
                 faults.append(error)
-        if csv:
-            console.print_csv(COLUMNS, rows)
-        elif json:
-            console.print_json(rows)
-        else:
-            _print_list(runs, rows)
+    rows = [summary.row for summary in summaries]
+    if csv:
+        console.print_csv(COLUMNS, rows)
+    elif json:
+        console.print_json(rows)
+    else:
+        _print_list(runs.place, summaries)
+        if target.remote is not None:
+            console.print_prose(NOT_SERVED)
+            console.print_lines(summary.note for summary in summaries if summary.note)
     for fault in faults:
         console.complain(str(fault))
     raise typer.Exit(WRONG if faults else 0)
@@ -301,19 +336,18 @@ def show(name: Name, place: PlaceOptions, json: console.AsJson = False) -> None:
     The head that its files claim is compared with the chain; a difference is reported with a
     warning and exit code 1. The claims of a service are not compared.
     """
-    from cmfl.commands.audit import HeadComparison, compare_head, head_message
-
     target = place.target(name)
     is_remote, paths = target.remote is not None, Home(target.home).run(name)
-    with open_run_summaries(target) as runs:
-        row, settings = runs.row(name), runs.settings(name)
-        if is_remote:
-            asked = {"round": row["rounds"], "claimed": row["head"]}
-            comparison = HeadComparison("not_asked", **asked)
-        else:
-            comparison = compare_head(target, claimed_run(paths))
-        stop = None if is_remote else claimed_stop(paths)
-        verdict = "" if json else _verdict(runs, row)
+    if not is_remote:
+        target_of(target.home, name)  # refused if there is no such run
+    with open_runs(target) as runs:
+        summary, settings = runs.summary(name), runs.settings(name)
+    if is_remote:
+        comparison = HeadComparison("not_asked", summary.rounds, claimed=summary.head)
+    else:
+        comparison = compare_head(target, claimed_run(paths))
+    stop = None if is_remote else claimed_stop(paths)
+    row = summary.row
     if json:
         ended = {} if stop is None else {"early_stop": asdict(stop)}
         console.print_json({**row, "chain": asdict(comparison), **ended, "settings": settings})
@@ -322,12 +356,12 @@ def show(name: Name, place: PlaceOptions, json: console.AsJson = False) -> None:
         console.print_lines(
             f"{key.replace('_', ' '):18} {_shown(value)}".rstrip() for key, value in known.items()
         )
-        console.print_line(verdict)
+        console.print_line(_verdict(summary))
         if stop is not None:
             console.print_line(stop.sentence)
         if is_remote:
             console.print_prose(NOT_SERVED)
-        elif row["unread"] is None and not comparison.contradicts:
+        elif summary.unread is None and not comparison.contradicts:
             console.print_line(head_message(name, comparison))
         console.print_table("settings", ("setting", "value"), list(settings.items()))
     if comparison.contradicts:
@@ -335,45 +369,37 @@ def show(name: Name, place: PlaceOptions, json: console.AsJson = False) -> None:
         raise typer.Exit(FAILED)
 
 
-def _print_list(runs: HomeRuns | ServiceRuns, rows: list[RunSummary]) -> None:
+def _print_list(place: str, summaries: list[RunSummary]) -> None:
     columns = ("run", "ledger", "rounds", "accuracy", "floor", "accepted_attackers", "head")
     shown = []
-    for row in rows:
-        of = "" if None in {row["rounds"], row["of"]} else f"/{row['of']}"
-        rounds = row | {"rounds": f"{_shown(row['rounds'])}{of}"}
-        shown.append([_shown(rounds[column]) for column in columns])
+    for summary in summaries:
+        of = "" if None in {summary.rounds, summary.of} else f"/{summary.of}"
+        row = summary.row | {"rounds": f"{_shown(summary.rounds)}{of}"}
+        shown.append([_shown(row[column]) for column in columns])
     titles = [column.replace("_", " ") for column in columns]
-    console.print_table(f"runs of {runs.place}", titles, shown)
-    for row in filter(_is_below, rows):
-        console.print_line(_verdict(runs, row), bold=True)
-    console.print_lines(row["unread"] for row in rows if row["unread"] is not None)
+    console.print_table(f"runs of {place}", titles, shown)
+    for summary in summaries:
+        if summary.is_below_floor:
+            console.print_line(_verdict(summary), bold=True)
+    console.print_lines(summary.unread for summary in summaries if summary.unread is not None)
     console.print_prose(
         "Accuracy and accepted attackers are the runs' own claims: claimed, not proven. "
         "cmfl audit proves the decisions."
     )
-    if isinstance(runs, ServiceRuns):
-        console.print_prose(NOT_SERVED)
-        readable = [row["run"] for row in rows if row["ledger"] is not None]
-        console.print_lines(filter(None, map(runs.unknown, readable)))
 
 
-def _verdict(runs: HomeRuns | ServiceRuns, row: RunSummary) -> str:
-    if unknown := runs.unknown(row["run"]):
-        return unknown
-    if row["accuracy"] is None:
-        return f"{row['run']}: no accuracy was measured"
-    if _is_below(row):
+def _verdict(summary: RunSummary) -> str:
+    if summary.note:
+        return summary.note
+    if summary.accuracy is None:
+        return f"{summary.run}: no accuracy was measured"
+    if summary.is_below_floor:
         return (
-            f"WARNING: {row['run']} ends below its floor: always answering the commonest class is "
+            f"WARNING: {summary.run} ends below its floor: always answering the commonest class is "
             f"right more often"
         )
-    audit = f"; {runs.audit_of(row['run'])} proves the decisions"
-    checked = audit if row["ledger"] == "chain" else ""
-    return f"{row['run']}: accuracy and accepted attackers are claimed, not proven{checked}"
-
-
-def _is_below(row: RunSummary) -> bool:
-    return row["floor"] is not None and is_below_floor(row["accuracy"], row["floor"])
+    audit = f"; {summary.audit} proves the decisions" if summary.audit else ""
+    return f"{summary.run}: accuracy and accepted attackers are claimed, not proven{audit}"
 
 
 def _shown(value: object) -> str:

@@ -14,8 +14,8 @@ from typer import Option
 
 from api.settings import MAX_AUDITORS, Settings, StoreSettings
 from cmfl.commands import INCOMPLETE, options
+from cmfl.commands.application import Commands
 from cmfl.commands.console import AsJson, print_json, print_line, print_result, print_table
-from cmfl.commands.groups import Commands
 from cmfl.commands.process import until_interrupted
 from cmfl.where import HOME
 from ledger.actors.retention import (

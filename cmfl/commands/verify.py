@@ -13,7 +13,7 @@ from clients.datasets.own_samples import salt_of
 from cmfl.arguments import naming
 from cmfl.auditing import AuditRequest, trusted_by
 from cmfl.commands import WRONG, InterruptedCommand, code_of, console, options
-from cmfl.commands.groups import Commands
+from cmfl.commands.application import Commands
 from cmfl.commands.options import WitnessOptions
 from cmfl.commands.sender import keystore_key, private_keys
 from cmfl.recorded import read

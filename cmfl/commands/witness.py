@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from cmfl.auditing import policy_in
 from cmfl.commands import FAILED, INCOMPLETE, console
-from cmfl.commands.groups import Commands
+from cmfl.commands.application import Commands
 from cmfl.commands.options import WITNESS_POLICY, ContractOptions, WitnessPolicyFile
 from cmfl.commands.process import until_interrupted
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
