@@ -305,7 +305,7 @@ class RemoteDeployment:
         return self._service.fetch(path, JSON, MAX_PROOF_BYTES, {"whole": whole or None})
 
     def save_bundle(self, number: int, file: IO[bytes], *, whole: bool = False) -> None:
-        """Write a round into a file, for `ledger.audit.bundles`; see `proof` for whole ones."""
+        """Write a round into a file, for `ledger.audit.proofs`; see `proof` for whole ones."""
         path, query = f"{self.path}/rounds/{number}/bundle", {"whole": whole or None}
         self._service.fetch(path, "application/x-tar", MAX_BUNDLE_BYTES, query, file)
 

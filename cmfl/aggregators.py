@@ -20,14 +20,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clients.aggregators import Aggregation, aggregator_named, pre_aggregator_named
-from cmfl.arguments import TABLE, TEXT, require
+from cmfl.arguments import NUMBER, TABLE, TEXT, require
 from cmfl.rules import matrix, numbers
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     Pre = Sequence[tuple[str, Mapping[str, object]]]
 
-__all__ = ["aggregate", "fedavg", "krum", "median"]
+__all__ = [
+    "aggregate",
+    "centered_clipping",
+    "fedavg",
+    "geometric_median",
+    "krum",
+    "median",
+    "multi_krum",
+    "trimmed_mean",
+]
 
 Vector = NDArray[np.float64]
 
@@ -48,9 +57,58 @@ def median(updates: ArrayLike, *, pre: Pre = ()) -> Vector:
     return aggregate("Median", updates, pre=pre)
 
 
+def trimmed_mean(updates: ArrayLike, f: int, *, pre: Pre = ()) -> Vector:
+    """Return the mean of each coordinate without the f smallest and the f largest, 2f < n."""
+    return aggregate("TrMean", updates, {"f": f}, pre=pre)
+
+
 def krum(updates: ArrayLike, f: int, *, pre: Pre = ()) -> Vector:
     """Return the update in the densest place, of which f may be anything, 2f + 2 < n."""
     return aggregate("Krum", updates, {"f": f}, pre=pre)
+
+
+def multi_krum(
+    updates: ArrayLike,
+    f: int,
+    m: int | None = None,
+    weights: ArrayLike | None = None,
+    *,
+    pre: Pre = (),
+) -> Vector:
+    """Return the mean of the m updates in the densest places, n − f of them if m is not given."""
+    options: dict[str, object] = {"f": f, "weighted": weights is not None}
+    if m is not None:
+        options["m"] = m
+    return aggregate("MultiKrum", updates, options, weights=weights, pre=pre)
+
+
+def geometric_median(
+    updates: ArrayLike,
+    weights: ArrayLike | None = None,
+    *,
+    nu: float = 0.1,
+    steps: int = 3,
+    pre: Pre = (),
+) -> Vector:
+    """Return nearly the point with the smallest sum of distances, by Weiszfeld's steps.
+
+    No distance below `nu`, which is above 0, is divided by.
+    """
+    require(NUMBER, nu=nu)
+    options = {"nu": float(nu), "T": steps, "weighted": weights is not None}
+    return aggregate("GeometricMedian", updates, options, weights=weights, pre=pre)
+
+
+def centered_clipping(
+    updates: ArrayLike, tau: float, *, last: ArrayLike | None = None, steps: int = 1, pre: Pre = ()
+) -> Vector:
+    """Return the last aggregate, moved by the clipped differences of the updates from it.
+
+    One update can pull by a length of at most `tau`, above 0; see `aggregate` for `last`.
+    """
+    require(NUMBER, tau=tau)
+    options = {"tau": float(tau), "L": steps}
+    return aggregate("CenteredClipping", updates, options, last=last, pre=pre)
 
 
 def aggregate(
@@ -68,8 +126,7 @@ def aggregate(
     Args:
         name: one of FedAvg, Median, TrMean, Krum, MultiKrum, GeometricMedian, CenteredClipping.
         updates: shape (n, d), finite.
-        options: of the aggregator: f of TrMean and Krum; f and m of MultiKrum; nu and T of
-            GeometricMedian; tau and L of CenteredClipping.
+        options: of the aggregator.
         weights: of each update, above 0, shape (n,); equal ones if not given.
         last: the aggregate of the round before, shape (d,); zeros if not given.
         pre: pre-aggregators with their options, in order.

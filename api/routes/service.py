@@ -71,12 +71,8 @@ def read_status(reading: AnyChain) -> Response:
 
     def status_of(deployment: ServedDeployment) -> DeploymentStatus:
         state = chain.state(deployment)
-        stage, rounds, named = (
-            stage_name(state.stage),
-            deployment.fixed.rounds,
-            _of(chain, deployment),
-        )
-        return _answer(DeploymentStatus, state, stage=stage, rounds=rounds, **named)
+        given = {"stage": stage_name(state.stage), "rounds": deployment.fixed.rounds}
+        return _answer(DeploymentStatus, state, **given, **_of(chain, deployment))
 
     answer: StatusAnswer = {
         "chain": {

@@ -381,7 +381,7 @@ def _failed_views(view: RoundView, judge: JudgementCache, settlement: Settlement
 def _failed(
     view: RoundView, judge: JudgementCache, settlement: Settlement, request: SignedVote
 ) -> Incident:
-    """Return the incident of a single undecided request; an accusation needs a judgement."""
+    """Return the incident of an undecided request; an unjudged record may be right."""
     vote = request.vote
     proposals = view.proposals.get((vote.phase, vote.view), ())
     where = (vote.phase, vote.view, request.member)

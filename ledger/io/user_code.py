@@ -82,6 +82,7 @@ class UserCode:
 
     def load_function(self, setting: str) -> Callable[..., Any]:
         """Return the function; the code must define it, not import it."""
+        # A document may name the function, and only the user the file: no import of it is run.
         function = self.load("function")
         if isinstance(function, FunctionType):
             if self.sha256 is not None:

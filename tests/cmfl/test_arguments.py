@@ -108,7 +108,7 @@ def test_a_home_that_cannot_be_is_refused_everywhere(run: cmfl.Run, home: str) -
         call_of(cmfl.aggregators.krum, [[1.0]], "x"),
         call_of(cmfl.aggregators.aggregate, 5, [[1.0]]),
         call_of(cmfl.aggregators.median, [[1.0]], pre=5),
-        call_of(cmfl.aggregators.aggregate, "CenteredClipping", [[1.0]], {"tau": 1.0}, last="x"),
+        call_of(cmfl.aggregators.centered_clipping, [[1.0]], 1.0, last="x"),
     ],
 )
 def test_what_is_no_array_or_number_is_a_value_error(call: Callable[[], object]) -> None:

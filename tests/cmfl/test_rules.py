@@ -94,18 +94,16 @@ def test_arrays_that_do_not_fit_are_refused(call: Callable[[], object], sentence
 def test_aggregators_withstand_two_reversed_updates() -> None:
     robust = (
         cmfl.aggregators.krum(UPDATES, f=2),
-        cmfl.aggregators.aggregate("MultiKrum", UPDATES, {"f": 2}),
+        cmfl.aggregators.multi_krum(UPDATES, f=2),
         cmfl.aggregators.median(UPDATES),
-        cmfl.aggregators.aggregate("TrMean", UPDATES, {"f": 2}),
-        cmfl.aggregators.aggregate("GeometricMedian", UPDATES, {"T": 20}),
+        cmfl.aggregators.trimmed_mean(UPDATES, f=2),
+        cmfl.aggregators.geometric_median(UPDATES, steps=20),
         cmfl.aggregators.median(UPDATES, pre=[("NNM", {"f": 2})]),
     )
     for vector in robust:
         assert vector.shape == (8,)
         assert np.abs(vector - 1.0).max() < 0.5
-    clipped = cmfl.aggregators.aggregate(
-        "CenteredClipping", UPDATES, {"tau": 1.0, "L": 3}, last=np.ones(8)
-    )
+    clipped = cmfl.aggregators.centered_clipping(UPDATES, tau=1.0, last=np.ones(8), steps=3)
     assert np.abs(clipped - 1.0).max() < 0.5
 
 

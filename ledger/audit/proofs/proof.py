@@ -251,10 +251,8 @@ class CommittedDecision:
     next_seed: Digest | None  # seed_{t+1}; None if there are C candidates, and none is drawn
 
     def result(self) -> Digest:
-        roots, ranking = (
-            (self.updates_root, self.scores_root),
-            encoding.ranking_digest(self.ranking),
-        )
+        ranking = encoding.ranking_digest(self.ranking)
+        roots = self.updates_root, self.scores_root
         opening = encoding.ResultPreimage(self.model, *roots, ranking, self.reveal, self.record)
         return encoding.aggregation_result(opening)
 

@@ -7,7 +7,6 @@ run and the digest of its settings, so that the manifests of two runs cannot be 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -109,11 +108,11 @@ def was_in_memory(paths: RunPaths) -> bool:
 def _settings(paths: RunPaths) -> dict[str, Any]:
     """Return a run's settings; none if it has no file of them."""
     path = paths.configuration
-    if not os.path.lexists(path):
-        return {}
     try:
         return parsing.parse_toml(read_text(path, parsing.MAX_TOML_BYTES))
     except ConfigurationError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return {}
         fact = str(error)
         raise ChainError(fact if fact.startswith(f"{path} ") else f"{path}: {fact}") from error
 
@@ -197,9 +196,8 @@ class CommitteeLedger(round_ledger.RoundHistory):
         stage, *rest = values
         if stage not in set(ledger_state.LedgerStage):
             raise ports.NotServedError(f"state() returned stage {stage}, which does not exist")
-        return round_ledger.LedgerSnapshot(
-            ledger_state.LedgerStage(stage), *rest
-        )  # in the struct's order
+        stage = ledger_state.LedgerStage(stage)
+        return round_ledger.LedgerSnapshot(stage, *rest)  # in the struct's order
 
     def client(self, client: types.ClientId) -> types.RegisteredClient:
         """Return a registered client with the round of its ban; UnknownClientError for others."""

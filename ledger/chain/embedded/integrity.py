@@ -148,10 +148,13 @@ def _values(node: list[Any], children: set[bytes]) -> Iterator[bytes]:
 
 
 def _decoded(encoded: bytes, store: ChainStore) -> list[Any]:
-    with contextlib.suppress(RLPException):
+    cause: RLPException | None = None
+    try:
         if isinstance(node := rlp.decode(encoded), list):
             return node
-    raise ChainDamagedError(f"{store.path}: the state has an invalid node")
+    except RLPException as error:
+        cause = error
+    raise ChainDamagedError(f"{store.path}: the state has an invalid node") from cause
 
 
 def _read(store: ChainStore, hashes: set[bytes], subject: str) -> Iterator[bytes]:

@@ -202,6 +202,14 @@ def two(small: tuple[EmbeddedChain, Manifest], tmp_path: Path) -> tuple[RunPaths
     return home.run("clean"), home.run("attacked")
 
 
+def test_settings_that_cannot_be_read_are_not_taken_for_none(tmp_path: Path) -> None:
+    absent = settings_digest(RunPaths(tmp_path / "absent"))
+    assert absent == settings_digest(RunPaths(tmp_path))
+    (tmp_path / "run").write_bytes(b"")  # a file in place of the folder
+    with pytest.raises(ChainError, match="cannot be read"):
+        settings_digest(RunPaths(tmp_path / "run"))
+
+
 def swap(one: Path, other: Path) -> None:
     first, second = one.read_bytes(), other.read_bytes()
     one.write_bytes(second)
