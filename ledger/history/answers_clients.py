@@ -168,7 +168,7 @@ def client_rounds_page(
         part = history.documented(each).part(client)
         if part is None:
             raise ValueError(f"client {client} took no part in round {each.round}")
-        links, ended = history.path.round_links(each.round), fields.end_block(history, each)
+        links, ended = history.path.round_links(each.round), history.end_block(each)
         given = {"round": each.round, "status": each.status, "ended": ended, "links": links}
         rounds.append(part_entry(_CLIENT_ROUND, part, **given))
     return {"rounds": rounds, "scanned": page.scanned, "next_cursor": page.next_cursor}

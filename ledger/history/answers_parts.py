@@ -146,7 +146,7 @@ def round_numbers(view: AnsweredRound) -> RoundNumbers:
         "banned": list(round_.bans),
         **picked_or_null("base reveal views model", decided),
         **picked_or_null("next_seed head", end),
-        "ended": fields.end_block(history, round_),
+        "ended": history.end_block(round_),
         "record": view.record(),
         "incidents": view.incidents(),
         "links": history.path.round_links(round_.round),

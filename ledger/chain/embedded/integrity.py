@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from eth.abc import BlockHeaderAPI as Header
     from eth.abc import SignedTransactionAPI as Signed
 
-    from ledger.chain.embedded.reader import OverlayDatabase
-
 
 ANCESTORS = 256  # blocks whose hashes a contract may request
 
@@ -176,14 +174,14 @@ def _read(store: ChainStore, hashes: set[bytes], subject: str) -> Iterator[bytes
 
 def verify_chain(
     store: ChainStore,
-    database: OverlayDatabase,
+    pending: dict[bytes, bytes | None],
     chain: abc.MiningChainAPI,
     genesis_hash: bytes,
     *,
     execute: bool,
     progress: Callable[[int], None] | None,
 ) -> None:
-    """Verify a whole chain; the database is a separate overlay over the store, never committed."""
+    """Verify a whole chain; `pending` has the writes of its blocks, which are never committed."""
     head = chain.get_canonical_head()
     parent: Header | None = None
     transactions = 0
@@ -197,7 +195,7 @@ def verify_chain(
             transactions += _verify_body(store, chain, header)
             _verify_score(store, number, header.hash)
             if execute and parent is not None:
-                _verify_execution(store, database, chain, header, parent)
+                _verify_execution(store, pending, chain, header, parent)
         parent = header
         if progress is not None:
             progress(number)
@@ -308,7 +306,7 @@ def _verify_logs(store: ChainStore, number: int, expected: Sequence[chain_store.
 
 def _verify_execution(
     store: ChainStore,
-    database: OverlayDatabase,
+    pending: dict[bytes, bytes | None],
     chain: abc.MiningChainAPI,
     header: Header,
     parent: Header,
@@ -325,7 +323,7 @@ def _verify_execution(
         raise BlockDamagedError(
             header.block_number, f"does not follow from its transactions: other {', '.join(wrong)}"
         )
-    for key, value in database.pending.items():
+    for key, value in pending.items():
         if store.get(key) != value:
             raise BlockDamagedError(header.block_number, f"lacks its state 0x{key.hex()}")
-    database.pending.clear()
+    pending.clear()

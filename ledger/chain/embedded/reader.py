@@ -443,7 +443,7 @@ class EmbeddedReader(ports.ChainBase):
             database = OverlayDatabase(store)
             chain = evm.chain_class(self.chain_id, is_reference=True)(database)
             integrity.verify_chain(
-                store, database, chain, genesis_hash, execute=execute, progress=progress
+                store, database.pending, chain, genesis_hash, execute=execute, progress=progress
             )
 
     def verify_can_extend(self) -> None:
