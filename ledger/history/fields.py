@@ -261,6 +261,35 @@ def to_hex_or_none(data: bytes | None) -> str | None:
     return None if data is None else to_hex(data)
 
 
+class EndBlock(Response):
+    """The block with a round's decision or abandonment."""
+
+    number: BlockNumber
+    hash: Digest32
+    transaction: Digest32
+    time: UnixTime
+    at: Rfc3339
+
+
+def picked(names: str, source: object, **given: object) -> dict[str, Any]:
+    """Return fields in this order, as given or of the source: bytes as 0x-hex, tuples as lists."""
+    return {
+        name: _plain(given[name] if name in given else getattr(source, name))
+        for name in names.split()
+    }
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return f"0x{value.hex()}" if isinstance(value, bytes) else value
+
+
+def picked_or_null(names: str, source: object) -> dict[str, Any]:
+    """Return fields of a source; all None without one."""
+    return dict.fromkeys(names.split()) if source is None else picked(names, source)
+
+
 def finite(number: float) -> float | None:
     """Return a number that JSON can express; None for an infinity or NaN."""
     return number if isfinite(number) else None

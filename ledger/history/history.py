@@ -39,7 +39,7 @@ from ledger.history.round import (
     has_begun,
     read_documents,
 )
-from ledger.protocol.encoding import registered_client
+from ledger.protocol.encoding import RegisteredClient, registered_client, to_hex
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.ledger_state import (
     ClientBanned,
@@ -53,7 +53,7 @@ from ledger.protocol.ledger_state import (
     UpdatesCommitted,
     registry_with_bans,
 )
-from ledger.protocol.types import ClientId, Digest, RegisteredClient
+from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import BlobReader
 
 K = TypeVar("K", DecideCall, ReportCall)
@@ -195,7 +195,7 @@ class DeploymentFold:
 
         None stands for the newest block, and for the number that the chain gives.
         """
-        chain, fixed = ledger.chain, ledger.deployment()
+        chain, fixed = ledger.chain, ledger.fixed
         block = chain.head() if block is None else block
         final = chain.finalized() if final is None else final
         with self._lock:
@@ -476,6 +476,18 @@ class FoldedHistory:
                     derived.tables[round_.round] = b"".join(each.digest[:_PREFIX] for each in own)
                 places.update(each for each in own if each.digest == digest)
         return sorted(each for each in places if each.digest == digest)[first : first + limit]
+
+    def end_block(self, round_: HistoryRound) -> fields.EndBlock | None:
+        """Return the block in which a round ended; None while it is open."""
+        ended = round_.ended
+        if ended is None:
+            return None
+        return {
+            "number": ended.block_number,
+            "hash": to_hex(ended.block_hash),
+            "transaction": to_hex(ended.transaction_hash),
+            **fields.time_of(self.time_of(ended.block_number)),
+        }
 
     def time_of(self, block_number: int) -> int:
         times = self._derived.times

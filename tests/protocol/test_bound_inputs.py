@@ -12,8 +12,8 @@ from eth_account.messages import _hash_eip191_message, encode_typed_data
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.protocol import canonical, inputs, merkle
-from ledger.protocol.encoding import keccak256
+from ledger.protocol import canonical, encoding, inputs
+from ledger.protocol.encoding import RegisteredClient, keccak256
 from ledger.protocol.errors import EncodingError, SignatureError
 from ledger.protocol.inputs import NamedArray
 from ledger.protocol.signing import (
@@ -33,7 +33,7 @@ from ledger.protocol.training_replay import (
     encode_environment,
     replay_witness,
 )
-from ledger.protocol.types import NO_DIGEST, Address, ClientId, Digest, RegisteredClient
+from ledger.protocol.types import NO_DIGEST, Address, ClientId, Digest
 
 SIGNER = KeySigner(keccak256(b"PUBLIC TEST KEY of an owner"))
 OTHER = KeySigner(keccak256(b"PUBLIC TEST KEY of another owner"))
@@ -185,7 +185,7 @@ def test_a_simulated_clients_salt_follows_from_seed_and_client() -> None:
 def test_the_data_root_has_a_leaf_of_each_client() -> None:
     digests = [Digest(b"\x01" * 32), NO_DIGEST]
     leaves = [(0, 10, b"\x01" * 32), (1, 20, bytes(32))]
-    root = merkle.root(["uint32", "uint64", "bytes32"], leaves)
+    root = encoding.merkle_root(["uint32", "uint64", "bytes32"], leaves)
     assert inputs.data_root([10, 20], digests) == root
     assert inputs.data_root([20, 10], digests) != root
 

@@ -24,14 +24,12 @@ from eth.db.schema import SchemaV1
 from eth.db.trie import make_trie_root_and_nodes
 from eth.exceptions import PyEVMError
 from eth.rlp.sedes import chain_gaps
-from eth.vm.header import HeaderSedes
 from eth_bloom.bloom import BloomFilter
 from eth_utils.exceptions import ValidationError
 from rlp.exceptions import RLPException  # type: ignore[import-untyped]
 
 from ledger.chain.embedded import chain_store, evm
 from ledger.chain.embedded.chain_store import ChainStore
-from ledger.chain.embedded.evm import OverlayDatabase
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
 from ledger.protocol.encoding import keccak
 
@@ -177,29 +175,16 @@ def _read(store: ChainStore, hashes: set[bytes], subject: str) -> Iterator[bytes
             yield value
 
 
-def verify_head(database: OverlayDatabase, genesis_hash: bytes) -> None:
-    """Verify that genesis, head and head state exist and match their hashes, as read."""
-    if not database.exists(genesis_hash):
-        raise ChainDamagedError("block 0 is missing or is not the recorded one")
-    _ = database[genesis_hash]
-    try:
-        head_hash = database[SchemaV1.make_canonical_head_hash_lookup_key()]
-        state_root = rlp.decode(database[head_hash], sedes=HeaderSedes).state_root
-        _ = database[state_root]
-    except KeyError as error:
-        raise ChainDamagedError("the head of the chain is missing, or its state") from error
-
-
 def verify_chain(
     store: ChainStore,
-    database: OverlayDatabase,
+    pending: dict[bytes, bytes | None],
     chain: abc.MiningChainAPI,
     genesis_hash: bytes,
     *,
     execute: bool,
     progress: Callable[[int], None] | None,
 ) -> None:
-    """Verify a whole chain; the database is a separate overlay over the store, never committed."""
+    """Verify a whole chain; `pending` has the writes of its blocks, which are never committed."""
     head = chain.get_canonical_head()
     parent: Header | None = None
     transactions = 0
@@ -213,7 +198,7 @@ def verify_chain(
             transactions += _verify_body(store, chain, header)
             _verify_score(store, number, header.hash)
             if execute and parent is not None:
-                _verify_execution(store, database, chain, header, parent)
+                _verify_execution(store, pending, chain, header, parent)
         parent = header
         if progress is not None:
             progress(number)
@@ -324,7 +309,7 @@ def _verify_logs(store: ChainStore, number: int, expected: Sequence[chain_store.
 
 def _verify_execution(
     store: ChainStore,
-    database: OverlayDatabase,
+    pending: dict[bytes, bytes | None],
     chain: abc.MiningChainAPI,
     header: Header,
     parent: Header,
@@ -341,7 +326,7 @@ def _verify_execution(
         raise BlockDamagedError(
             header.block_number, f"does not follow from its transactions: other {', '.join(wrong)}"
         )
-    for key, value in database.pending.items():
+    for key, value in pending.items():
         if store.get(key) != value:
             raise BlockDamagedError(header.block_number, f"lacks its state 0x{key.hex()}")
-    database.pending.clear()
+    pending.clear()
