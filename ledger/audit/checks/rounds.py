@@ -267,18 +267,20 @@ def check_commitments(
     replayed: ReplayedRound, participants: Participants, closing: RoundClosing
 ) -> Iterator[StepResult]:
     """Yield for every commitment on the chain whether it counted; name those that did not."""
-    active = set(participants.active)
+    active, counted = set(participants.active), 0
     for mined in replayed.commitments:
         if mined.block > closing.block:
             count, kind = LATE_COMMITMENTS, LATE_COMMITMENT
         elif mined.client not in active:
             count, kind = STRAY_COMMITMENTS, STRAY_COMMITMENT
         else:
-            yield CountIncrement(COUNTED_COMMITMENTS, 1)
+            counted += 1
             continue
         yield CountIncrement(count, 1)
         evidence = (to_hex(mined.commitment),)
         yield Finding(kind, replayed.round, (mined.client,), evidence, proven=True)
+    if counted:
+        yield CountIncrement(COUNTED_COMMITMENTS, counted)
 
 
 def check_record(evidence: RoundEvidence, accusations: Accusations) -> Iterator[StepResult]:

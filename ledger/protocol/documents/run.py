@@ -65,11 +65,11 @@ def decode_run(data: bytes) -> RunDocument:
     settings = canonical.exact_fields(value["parameters"], _expected(value["parameters"]))
     try:
         parameters = Parameters(**{name: _DECLARED[name](v) for name, v in settings.items()})
-        layout = tuple(_tensor(entry) for entry in value["layout"])
+        layout = tuple(map(_tensor, value["layout"]))
         require_layout(layout, parameters.dimension)
     except (ValueError, ParametersError) as error:
         raise EncodingError(f"parameters: {error!s:.200}") from error
-    registry = tuple(_client(entry) for entry in value["registry"])
+    registry = tuple(map(_client, value["registry"]))
     if len(registry) != parameters.clients:
         raise EncodingError(f"{len(registry)} registered clients are not {parameters.clients}")
     canonical.require_ascending("addresses", [client.address for client in registry])
@@ -104,4 +104,4 @@ def _tensor(entry: object) -> tuple[str, tuple[int, ...]]:
         raise EncodingError(f"{entry!r:.80} is not a tensor's name and shape")
     if len(shape) > MAX_SIZES:
         raise EncodingError(f"a tensor's shape has {len(shape)} sizes, and at most {MAX_SIZES}")
-    return name, tuple(canonical.unsigned("size", size, 32) for size in shape)
+    return name, tuple([canonical.unsigned("size", size, 32) for size in shape])
