@@ -28,8 +28,9 @@ from ledger.chain.contract.ledger import (
     require_current_home,
     was_in_memory,
 )
-from ledger.chain.embedded.chain_store import ChainStore, verify_nothing_acknowledged
+from ledger.chain.embedded.chain_store import ChainStore
 from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.writing import verify_nothing_acknowledged
 from ledger.chain.ports import (
     ChainReader,
     ChainRolledBackError,

@@ -25,7 +25,8 @@ from cmfl.where import HOME, Target
 from ledger.actors.journal import count_statements, require_journal
 from ledger.chain.contract.abi import artifact
 from ledger.chain.contract.ledger import read_run_manifest, require_unplayed, was_in_memory
-from ledger.chain.embedded.chain_store import read_note, require_one_name
+from ledger.chain.embedded.chain_store import require_one_name
+from ledger.chain.embedded.writing import read_note
 from ledger.chain.round_ledger import ends_after
 from ledger.claims import claimed_run
 from ledger.distances import fallback_reason

@@ -9,44 +9,38 @@ The row id is `block << 20 | log index`: chain order, contained in every index, 
 is a range of row ids. The index of a query is chosen here: SQLite, without statistics, would
 consider contract and event more selective than, for example, a round number in the second topic.
 
-A damaged write-ahead log and a restored backup both look like a shorter, valid chain. The note of
-the newest block in `<file>.head` reveals the difference. Two slots of one disk sector each are
-written in turn, after the block is durable and without waiting for the disk. A power cut leaves an
-older note or the newest one, never one ahead of the chain; a torn slot leaves the other one. The
-file gets its name only when both slots are durable: an empty note is damaged.
-
-The lock is on a side file, as locking the SQLite file itself would interfere with SQLite's locks.
-The operating system releases it when the process ends, so a stale lock file has no effect.
-
-SQLite moves the write-ahead log into the file by itself, except for what a reader's view needs: an
-audit that runs for an hour lets the log grow by an hour of blocks.
+In write-ahead mode a reader shares memory with the writer in `<file>-shm`. Where that file cannot
+be made (a read-only mount, another user's folder), a file without write-ahead log is opened as
+immutable: without locks, so the reader itself checks whether it was written to meanwhile.
 """
 
 from __future__ import annotations
 
-import hashlib
-import logging
-import os
+import contextlib
 import sqlite3
-import struct
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from urllib.parse import quote
 
 from eth.db.schema import SchemaV1
 
 from ledger.chain import ports
-from ledger.chain.embedded.sqlite_file import SqliteFile, Synchronous, size_of
-from ledger.io.home import DISK, HeldError, read_file, take_lock
 from ledger.protocol.encoding import to_canonical
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
     from eth.abc import ReceiptAPI
 
+Synchronous = Literal["FULL", "NORMAL"]
+"""FULL: a block survives power loss. NORMAL: it survives a killed process; faster."""
+
+_BUSY_SECONDS = 10.0
+
+# What changes when somebody writes to a file opened as immutable: device, inode, size, time in ns,
+# and bytes that wait in its side files.
+_Mark = tuple[int, int, int, int, int]
 
 LogRow: TypeAlias = tuple[
     int, bytes, bytes, bytes | None, bytes | None, bytes | None, bytes | None, bytes
@@ -143,17 +137,24 @@ META_KEYS = frozenset({"schema", "chain_id", "fork", "genesis_hash"})
 HEAD_KEY = SchemaV1.make_canonical_head_hash_lookup_key()  # to the newest block's hash
 
 
-class ChainStore(SqliteFile):
-    """An open chain file; safe to share between threads."""
+class ChainStore:
+    """An open chain file, or one state of it (a snapshot); safe to share between threads."""
 
-    def __init__(self, path: Path, *opened: Any) -> None:
-        super().__init__(path, *opened)
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, mark: _Mark | None = None
+    ) -> None:
+        self.path = path
+        self._connection = connection
+        self._mark = mark
+        self.is_snapshot = self.is_closed = False
+        self._whole_path = path.resolve()
         self._identity = _identity(path)
+        self._lock = threading.RLock()
 
     @classmethod
     def create(cls, path: Path, synchronous: Synchronous = "FULL") -> Self:
         """Return a new, empty store, which is not a chain before `initialise`."""
-        store = cls.write(path, "rwc", synchronous)
+        store = cls._write(path, "rwc", synchronous)
         if store.rows("SELECT name FROM sqlite_master LIMIT 1"):
             store.close()
             raise ChainError(f"{path}: exists already; open it, or choose another path")
@@ -167,10 +168,10 @@ class ChainStore(SqliteFile):
         if not path.is_file():
             raise ChainError(f"{path}: no such chain file")
         if synchronous is None:
-            store = cls.read(path, is_snapshot=is_snapshot)
+            store = cls._read(path, is_snapshot=is_snapshot)
         else:
             require_one_name(path)
-            store = cls.write(path, "rw", synchronous)
+            store = cls._write(path, "rw", synchronous)
         try:
             store.verify_meta()
         except BaseException:
@@ -183,12 +184,30 @@ class ChainStore(SqliteFile):
         """Return whether a file is a SQLite database without tables."""
         # A killed process's journal has to be rolled back before the file can be read. Otherwise
         # nothing is written: closing a writer would discard the rest of a damaged -wal.
-        undo = size_of(path.resolve(), "-journal")
-        file = cls.write(path, "rw", "FULL") if undo else cls.read(path)
+        undo = _size_of(path.resolve(), "-journal")
+        file = cls._write(path, "rw", "FULL") if undo else cls._read(path)
         try:
             return not file.rows("SELECT name FROM sqlite_master LIMIT 1")
         finally:
             file.close()
+
+    @classmethod
+    def _write(cls, path: Path, mode: Literal["rw", "rwc"], synchronous: Synchronous) -> Self:
+        """Return the file open for writing, in write-ahead mode; mode "rwc" creates it."""
+        with _translated(path):
+            pragmas = ("PRAGMA journal_mode = WAL", f"PRAGMA synchronous = {synchronous}")
+            return cls(path, _connect(path, f"mode={mode}", *pragmas))
+
+    @classmethod
+    def _read(cls, path: Path, *, is_snapshot: bool = False) -> Self:
+        """Return the file open for reading, whatever permissions its folder has."""
+        connection, mark = _reading(path)
+        file = cls(path, connection, mark)
+        if is_snapshot:
+            file.rows("BEGIN")
+            file.rows("SELECT 1 FROM sqlite_master LIMIT 1")
+            file.is_snapshot = True
+        return file
 
     def verify_meta(self) -> None:
         rows = self.rows("SELECT sql FROM sqlite_master WHERE sql NOT NULL")
@@ -231,7 +250,7 @@ class ChainStore(SqliteFile):
                     f"{self.path}: another process has added blocks since this writer opened it; "
                     "nothing was written"
                 )
-            _write(connection, values, logs)
+            _write_block(connection, values, logs)
 
     def initialise(self, meta: Mapping[str, str], values: Mapping[bytes, bytes | None]) -> None:
         """Turn the empty store into a chain, atomically: tables, all `META_KEYS`, and block 0."""
@@ -239,10 +258,85 @@ class ChainStore(SqliteFile):
             for statement in _STATEMENTS:
                 connection.execute(statement)
             connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
-            _write(connection, values, ())
+            _write_block(connection, values, ())
+
+    def rows(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
+        with self._lock, _translated(self.path):
+            for _ in range(5):
+                self._follow()
+                try:
+                    rows = self._connection.execute(query, parameters).fetchall()
+                except sqlite3.DatabaseError:
+                    if self._is_still():
+                        raise
+                    continue
+                if self._is_still():
+                    return rows
+            raise self._moved()
+
+    def scan(self, query: str) -> Iterator[Any]:
+        with self._lock, _translated(self.path):
+            self._follow()
+            yield from self._connection.execute(query)
+            if not self._is_still():
+                raise self._moved()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Yield a connection whose statements are committed together, or not at all."""
+        with self._lock, _translated(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    @property
+    def wal_bytes(self) -> int:
+        return _size_of(self._whole_path, "-wal")
+
+    def checkpoint(self) -> bool:
+        """Move the write-ahead log into the file, but for what a reader needs, durably.
+
+        Return whether the log is empty now; nothing waits for a reader.
+        """
+        with self._lock, _translated(self.path):
+            self._connection.execute("PRAGMA busy_timeout = 0")
+            try:
+                moved = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                milliseconds = int(_BUSY_SECONDS * 1000)
+                self._connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
+        return bool(moved[0] == 0)
+
+    def close(self) -> None:
+        with self._lock:
+            self.is_closed = True
+            self._connection.close()
+
+    def _is_still(self) -> bool:
+        return self._mark is None or _mark_of(self._whole_path) == self._mark
+
+    def _follow(self) -> None:
+        """Reopen an immutable file after it was written to."""
+        if self._is_still():
+            return
+        if self.is_snapshot:
+            raise self._moved()
+        self._connection.close()
+        self._connection, self._mark = _reading(self.path)
+
+    def _moved(self) -> ports.NotServedError:
+        return ports.NotServedError(
+            f"{self.path}: another process writes to this chain, and this user cannot use its "
+            "locks; try again when the writer has ended"
+        )
 
 
-def _write(
+def _write_block(
     connection: sqlite3.Connection, values: Mapping[bytes, bytes | None], logs: Iterable[LogRow]
 ) -> None:
     stored = sorted((key, value) for key, value in values.items() if value is not None)
@@ -269,200 +363,84 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-SLOT_BYTES = 512
-_DIGEST_BYTES = 32
-_BODY = struct.Struct(f">8sQ32sQ32s{SLOT_BYTES - _DIGEST_BYTES - 88}x")
-_MAGIC = b"cmflhead"
-
-
-@dataclass(frozen=True, slots=True)
-class AcknowledgedBlock:
-    """A block that a writer of this home has reported as durable."""
-
-    genesis_hash: bytes
-    number: int
-    hash: bytes
-
-
-class HeadNote:
-    """The note, open for writing."""
-
-    def __init__(self, chain: Path, acknowledged: AcknowledgedBlock) -> None:
-        """Write this block into both slots, durably, in place of any older note."""
-        self._path, self._sequence = note_path(chain), 2
-        try:
-            # Sequence 2 goes into the first slot, as `write` expects.
-            DISK.write_whole(self._path, _encode(2, acknowledged) + _encode(1, acknowledged))
-            self._descriptor: int | None = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-        except OSError as error:
-            raise ChainError(f"{self._path}: {error.strerror}") from error
-
-    def write(self, acknowledged: AcknowledgedBlock) -> None:
-        if self._descriptor is None:
-            return
-        self._sequence += 1
-        slot = _encode(self._sequence, acknowledged)
-        try:
-            os.pwrite(self._descriptor, slot, self._sequence % 2 * SLOT_BYTES)
-        except OSError as error:
+def _reading(path: Path) -> tuple[sqlite3.Connection, _Mark | None]:
+    """Return a read-only connection, and a mark if the file is opened as immutable."""
+    with _translated(path):
+        if (shared := _connected(path, "mode=ro")) is not None:
+            return shared, None
+        mark = _mark_of(path.resolve())
+        if mark[-1]:
             raise ChainError(
-                f"block {acknowledged.number} is on disk, but not noted: "
-                f"{self._path}: {error.strerror}"
-            ) from error
-
-    def close(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-
-def note_path(chain: Path) -> Path:
-    """Return the path of a chain file's note, next to the file that a link leads to."""
-    whole = chain.resolve()
-    return whole.with_name(f"{whole.name}.head")
+                f"{path}: its newest blocks wait in {path.name}-wal, and to read them SQLite must "
+                "write beside it, which this user may not; let the owner's writer open and close "
+                "the chain, or copy chain and -wal to a folder of your own"
+            )
+        if (immutable := _connected(path, "mode=ro&immutable=1")) is None:
+            raise ChainError(f"{path}: this user may not read the chain file")
+        return immutable, mark
 
 
-def read_note(chain: Path) -> AcknowledgedBlock | None:
-    """Return the newest acknowledged block; None if there is no note."""
-    path = note_path(chain)
-    for _ in range(5):  # a slot that is being written looks damaged for a moment
-        try:
-            content = read_file(path, 2 * SLOT_BYTES)[: 2 * SLOT_BYTES]
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise ChainError(f"{path}: {error.strerror}") from error
-        slots = filter(None, (_decode(content[:SLOT_BYTES]), _decode(content[SLOT_BYTES:])))
-        newest = max(slots, key=itemgetter(0), default=None)
-        if newest is not None:
-            return newest[1]
-    raise ports.ChainDamagedError(
-        f"{path}: the note of the newest acknowledged block is damaged, so it is unknown "
-        "whether the chain was rolled back; --accept-rollback continues from the chain as it is"
-    )
-
-
-def _encode(sequence: int, acknowledged: AcknowledgedBlock) -> bytes:
-    body = _BODY.pack(
-        _MAGIC, sequence, acknowledged.genesis_hash, acknowledged.number, acknowledged.hash
-    )
-    return body + hashlib.sha256(body).digest()
-
-
-def _decode(slot: bytes) -> tuple[int, AcknowledgedBlock] | None:
-    """Return a slot's sequence number and block; None if it is damaged."""
-    body, digest = slot[:-_DIGEST_BYTES], slot[-_DIGEST_BYTES:]
-    if len(slot) != SLOT_BYTES or hashlib.sha256(body).digest() != digest:
-        return None
-    magic, sequence, genesis_hash, number, block_hash = _BODY.unpack(body)
-    if magic != _MAGIC:
-        return None
-    return sequence, AcknowledgedBlock(genesis_hash, number, block_hash)
-
-
-_MEANING = (
-    "a backup was restored, the file was replaced, or its write-ahead log is damaged or missing. "
-    "Put back the newer files, or continue from the present state with --accept-rollback"
-)
-
-
-def verify_not_behind(chain: ports.ChainReader, noted: AcknowledgedBlock, path: Path) -> None:
-    """Verify that a chain has the newest block acknowledged here."""
-    head = chain.head()
-    if noted.genesis_hash != chain.genesis_hash:
-        finding = f"this is another chain, of genesis 0x{chain.genesis_hash.hex()}"
-    elif noted.number > head.number:
-        finding = f"the chain ends with block {head.number} 0x{head.hash.hex()}"
-    elif (other := chain.block(noted.number).hash) != noted.hash:
-        finding = f"the chain has another block {noted.number}, 0x{other.hex()}"
-    else:
-        return
-    raise ports.ChainRolledBackError(
-        f"{path}: block {noted.number} 0x{noted.hash.hex()} was acknowledged here, but {finding}: "
-        f"{_MEANING}"
-    )
-
-
-def verify_nothing_acknowledged(path: Path) -> None:
-    """Verify that no chain was acknowledged where a new one is to be created."""
-    noted = read_note(path)
-    if noted is not None and (not path.exists() or ChainStore.is_blank(path)):
-        raise ports.ChainRolledBackError(
-            f"{path}: block {noted.number} 0x{noted.hash.hex()} was acknowledged here, but there "
-            f"is no chain: {_MEANING}"
-        )
-
-
-@contextmanager
-def writer_lock(chain: Path) -> Iterator[None]:
-    """Hold `<chain>.lock`, next to the file that a link leads to; never wait."""
-    whole = chain.resolve()
-    path = whole.with_name(f"{whole.name}.lock")
+def _connected(path: Path, options: str) -> sqlite3.Connection | None:
+    """Return a read-only connection; None if the user lacks permissions for it."""
     try:
-        descriptor = take_lock(path)
+        return _connect(
+            path, options, "PRAGMA query_only = ON", "SELECT 1 FROM sqlite_master LIMIT 1"
+        )
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}:
+            return None
+        raise
+
+
+def _mark_of(path: Path) -> _Mark:
+    # Not opened and closed here: that would release this process's own locks on it.
+    try:
+        status = path.stat()
     except OSError as error:
         raise ChainError(f"{path}: {error.strerror}") from error
-    except HeldError as error:
-        raise ports.ChainLockedError(f"{chain}: {error} writes to this chain") from error
+    waiting = _size_of(path, "-wal") + _size_of(path, "-journal")
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, waiting
+
+
+def _size_of(path: Path, suffix: str) -> int:
+    """Return the size of a side file, "-wal" or "-journal", next to the database and not a link."""
+    try:
+        return path.with_name(path.name + suffix).stat().st_size
+    except OSError:
+        return 0
+
+
+def _connect(path: Path, options: str, *statements: str) -> sqlite3.Connection:
+    """Return a connection on which these statements have succeeded."""
+    connection = sqlite3.connect(
+        f"file:{quote(str(path))}?{options}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=_BUSY_SECONDS,
+    )
+    with contextlib.ExitStack() as unless_done:
+        unless_done.callback(connection.close)
+        for statement in statements:
+            connection.execute(statement).fetchall()
+        unless_done.pop_all()
+    return connection
+
+
+@contextlib.contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    """Turn SQLite errors into a `ChainError` that names the file."""
     try:
         yield
-    finally:
-        os.close(descriptor)
-
-
-_log = logging.getLogger(__name__)
-
-
-class WriteAheadLog:
-    """The write-ahead log of a chain open for writing; its readers are named over `max_bytes`."""
-
-    def __init__(self, store: ChainStore, max_bytes: int = 64 * 2**20) -> None:
-        self._store = store
-        self._most_bytes = max_bytes
-        self._has_warned = False
-
-    def empty(self) -> None:
-        """Make the log's content durable, and empty it unless a reader needs it."""
-        if self._store.wal_bytes:
-            self._store.checkpoint()
-
-    def bound(self) -> None:
-        """Checkpoint a log that is too long; only warn, once, as its blocks are durable."""
-        if self._store.wal_bytes <= self._most_bytes:
-            return
-        hindrance: str | None = None
-        try:
-            if not self._store.checkpoint():
-                readers = [f"process {process}" for process in readers_of(self._store.path)]
-                hindrance = (
-                    f"a reader holds an old view of the chain "
-                    f"({', '.join(readers) or 'in this process'}); it shrinks when the reader ends"
-                )
-        except ChainError as error:
-            hindrance = str(error)
-        if hindrance is not None and not self._has_warned:
-            size = self._store.wal_bytes >> 20
-            _log.warning("%s-wal has grown to %d MiB: %s", self._store.path, size, hindrance)
-        self._has_warned = hindrance is not None
-
-
-def readers_of(chain: Path) -> list[int]:
-    """Return the ids of other processes that read a chain now, as far as the system shows them."""
-    try:
-        inode = Path(f"{os.path.realpath(chain)}-shm").stat().st_ino
-        locks = Path("/proc/locks").read_text("ascii")
-    except (OSError, UnicodeError):
-        return []
-    readers = {_reader(line.split(), inode) for line in locks.splitlines()}
-    return sorted(readers - {0, os.getpid()})
-
-
-def _reader(fields: list[str], inode: int) -> int:
-    """Return the process in `3: POSIX ADVISORY READ 1234 fd:01:5678 123 127`; 0 for other locks."""
-    if len(fields) != 8 or fields[1] != "POSIX" or not fields[5].endswith(f":{inode}"):
-        return 0
-    process, first, last = fields[4], fields[6], fields[7]
-    if not (process.isdigit() and first.isdigit() and last.isdigit()):
-        return 0
-    # SQLite's readers lock the bytes 123 to 127 of `-shm`.
-    return int(process) if int(first) <= 127 and int(last) >= 123 else 0
+    except (sqlite3.Error, UnicodeError) as error:
+        summary = " ".join(str(error).split())[:200]
+        # OperationalError covers a locked file, a full disk, and invalid text; corruption is a
+        # plain DatabaseError ("malformed", "not a database").
+        is_damaged = (
+            type(error) is sqlite3.DatabaseError
+            or isinstance(error, UnicodeError)
+            or summary.startswith("Could not decode to UTF-8")
+        )
+        raise (ports.ChainDamagedError if is_damaged else ChainError)(
+            f"{path}: {summary}"
+        ) from error

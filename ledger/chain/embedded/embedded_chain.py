@@ -22,9 +22,8 @@ from eth_typing import Address
 from rlp.exceptions import RLPException  # type: ignore[import-untyped]
 
 from ledger.chain import ports
-from ledger.chain.embedded import chain_store, evm
-from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.embedded.sqlite_file import Synchronous
+from ledger.chain.embedded import chain_store, evm, writing
+from ledger.chain.embedded.reader import EmbeddedReader, damage_translated
 from ledger.protocol.encoding import keccak, to_canonical
 from ledger.protocol.errors import ChainError
 
@@ -41,7 +40,7 @@ class WritingOptions(TypedDict, total=False):
     """The private key that signs; genesis funds its account."""
     clock: Callable[[], float]
     """Unix seconds, for the blocks' times."""
-    synchronous: Synchronous
+    synchronous: chain_store.Synchronous
     accept_rollback: bool
     """Accept a chain without the newest acknowledged block, and forget that block."""
 
@@ -58,9 +57,9 @@ class EmbeddedChain(EmbeddedReader):
         self.sender = evm.address_of(self._key)
         # If commits do not wait for the disk, only closing makes the head durable.
         self._notes_each_block = options.get("synchronous", "FULL") == "FULL"
-        self._write_ahead = chain_store.WriteAheadLog(store)
+        self._write_ahead = writing.WriteAheadLog(store)
         self._write_ahead.empty()
-        self._note = chain_store.HeadNote(store.path, self._newest())
+        self._note = writing.HeadNote(store.path, self._newest())
         self._held = held.pop_all()  # the file and the writer's lock
 
     @classmethod
@@ -74,9 +73,9 @@ class EmbeddedChain(EmbeddedReader):
     ) -> EmbeddedChain:
         """Return a new chain with a durable genesis, open for writing."""
         with contextlib.ExitStack() as held:
-            held.enter_context(chain_store.writer_lock(path))
+            held.enter_context(writing.writer_lock(path))
             if not options.get("accept_rollback"):
-                chain_store.verify_nothing_acknowledged(path)
+                writing.verify_nothing_acknowledged(path)
             store = chain_store.ChainStore.create(path, options.get("synchronous", "FULL"))
             held.enter_context(contextlib.closing(store))
             keys = {*evm.TEST_KEYS, options.get("key", evm.TEST_KEYS[0])}
@@ -100,7 +99,7 @@ class EmbeddedChain(EmbeddedReader):
     ) -> EmbeddedChain:
         """Return an existing chain, open for writing; None accepts any id or block 0."""
         with contextlib.ExitStack() as held:
-            held.enter_context(chain_store.writer_lock(path))
+            held.enter_context(writing.writer_lock(path))
             # First read-only: when it opens for writing, SQLite discards the rest of a damaged
             # -wal, which might still be recovered.
             with EmbeddedReader.open(path, chain_id=chain_id, genesis_hash=genesis_hash) as reader:
@@ -213,7 +212,7 @@ class EmbeddedChain(EmbeddedReader):
     def _sign(self, to: str | None, data: bytes, gas: int, key: bytes, value: int) -> Signed:
         signer = PrivateKey(key)
         account = Address(signer.public_key.to_canonical_address())
-        with evm.damage_translated(self._store):
+        with damage_translated(self._store):
             machine = self._chain.get_vm()
             unsigned = machine.get_transaction_builder().new_unsigned_dynamic_fee_transaction(  # type: ignore[attr-defined]
                 chain_id=self.chain_id,
@@ -245,11 +244,11 @@ class EmbeddedChain(EmbeddedReader):
                 # After any interruption the chain continues from the file.
                 if self._database.pending:
                     self._database.pending.clear()
-                    with evm.damage_translated(self._store):
+                    with damage_translated(self._store):
                         self._chain = type(self._chain)(self._database)
 
     def _mined(self, transactions: Sequence[Signed], *, must_fit: bool) -> evm.BlockContents:
-        with evm.damage_translated(self._store, evm.REFUSALS):
+        with damage_translated(self._store, evm.REFUSALS):
             parent, header = self._canonical_head(), self._chain.header
             if header.parent_hash != parent.hash:
                 raise ports.ChainLockedError(
@@ -270,13 +269,13 @@ class EmbeddedChain(EmbeddedReader):
             self._store.commit(self._database.pending, rows, parent=parent.hash)
             self._database.committed()
         if self._notes_each_block:
-            self._note.write(chain_store.AcknowledgedBlock(self.genesis_hash, number, hash_))
+            self._note.write(writing.AcknowledgedBlock(self.genesis_hash, number, hash_))
         self._write_ahead.bound()
         return block
 
-    def _newest(self) -> chain_store.AcknowledgedBlock:
+    def _newest(self) -> writing.AcknowledgedBlock:
         head = self.head()
-        return chain_store.AcknowledgedBlock(self.genesis_hash, head.number, head.hash)
+        return writing.AcknowledgedBlock(self.genesis_hash, head.number, head.hash)
 
     def close(self) -> None:
         with self._lock:

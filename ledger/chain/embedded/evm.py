@@ -1,13 +1,8 @@
 """The EVM in this process: py-evm's Prague chain over our own storage.
 
 Fork, gas limit and genesis equal eth-tester's (a test compares them) without the import of its
-accounts, key files and curves. py-evm's own chain is in memory only. Here a storage overlay
-collects a block's writes until the block is complete, because py-evm writes a transaction's state
-before its block exists. Some parts of its machine are replaced by faster ones (`engine`); the
-reference chain is without them and makes the same blocks.
-
-Every value under a 32-byte key is content-addressed: headers, trie nodes and code are stored under
-their own hash. Each read verifies it, so results of calls and receipts follow from the block hash.
+accounts, key files and curves. Some parts of py-evm's machine are replaced by faster ones
+(`engine`); the reference chain is without them and makes the same blocks.
 
 Transactions need a sender with funds, but the sender proves nothing: the ledger trusts only the
 clients' signatures inside the call data. The accounts' keys are public on purpose: they are derived
@@ -16,18 +11,16 @@ from a sentence in this file, are worthless, and must never hold value on anothe
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import sqlite3
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from eth import constants
 from eth.chains.base import MiningChain
-from eth.db.atomic import AtomicDB, AtomicDBWriteBatch
-from eth.db.backends.base import BaseAtomicDB
+from eth.db.atomic import AtomicDB
 from eth.db.backends.memory import MemoryDB
 from eth.exceptions import PyEVMError, Revert, VMError
 from eth.vm.forks.london.headers import calculate_expected_base_fee_per_gas
@@ -41,8 +34,8 @@ from trie import exceptions as trie_errors
 
 from ledger.chain.embedded import chain_store
 from ledger.chain.embedded.chain_store import LogRow
-from ledger.chain.embedded.engine import FastAccountDB, FastComputation, TrieNodes
-from ledger.chain.ports import Block, ChainDamagedError, Log, Receipt, Transaction
+from ledger.chain.embedded.engine import FastAccountDB, FastComputation
+from ledger.chain.ports import Log, Receipt, Transaction
 from ledger.protocol.encoding import checksum, contract_created_by, keccak
 
 if TYPE_CHECKING:
@@ -51,8 +44,6 @@ if TYPE_CHECKING:
     from eth.abc import SignedTransactionAPI as Signed
     from eth.typing import AccountDetails, HeaderParams
     from eth.vm.state import BaseState
-
-    from ledger.chain.embedded.chain_store import ChainStore
 
 
 def revert_data(error: VMError) -> bytes:
@@ -69,12 +60,6 @@ def base_fee(header: Header) -> int:
 def next_base_fee(header: Header) -> int:
     """Return the base fee of the next block, in wei per gas."""
     return int(calculate_expected_base_fee_per_gas(header))
-
-
-def block(header: Header) -> Block:
-    """Return a header as a port value."""
-    hash_, parent_hash = bytes(header.hash), bytes(header.parent_hash)
-    return Block(header.block_number, hash_, parent_hash, header.timestamp)
 
 
 def log_of_row(row: LogRow, block_hashes: Mapping[int, bytes]) -> Log:
@@ -147,7 +132,6 @@ def address_of(key: bytes) -> str:
 sys.setrecursionlimit(min(sys.getrecursionlimit(), 20_000))
 
 FORK = "Prague"
-_HASH_BYTES = 32
 COINBASE = b"\x00" * 20
 # Parent beacon block root: zeros, where py-evm would put the empty trie's root.
 BEACON_ROOT = constants.ZERO_HASH32
@@ -162,72 +146,6 @@ DAMAGE = (
     *(trie_errors.TraversedPartialPath, trie_errors.ValidationError),
     *(LookupError, ValueError, TypeError, AttributeError, ArithmeticError),
 )
-
-
-class OverlayDatabase(BaseAtomicDB):
-    """py-evm's database: the store, its verified values cached, under the uncommitted writes."""
-
-    def __init__(self, store: ChainStore) -> None:
-        self._store = store
-        self.pending: dict[bytes, bytes | None] = {}  # None means deleted
-        self.nodes = TrieNodes(self)
-        self._verified: dict[bytes, bytes] = {}
-        self._verified_bytes = 0
-
-    def __getitem__(self, key: bytes) -> bytes:
-        value = self.pending[key] if key in self.pending else self._stored(key)
-        if value is None:
-            raise KeyError(key)
-        return value
-
-    def __setitem__(self, key: bytes, value: bytes) -> None:
-        self.pending[key] = value
-
-    def __delitem__(self, key: bytes) -> None:
-        if key not in self:
-            raise KeyError(key)
-        self.pending[key] = None
-
-    def _exists(self, key: bytes) -> bool:
-        if key in self.pending:
-            return self.pending[key] is not None
-        return key in self._verified or self._store.get(key) is not None
-
-    def _stored(self, key: bytes) -> bytes | None:
-        if key in self._verified:
-            return self._verified[key]
-        value = self._store.get(key)
-        if value is not None and len(key) == _HASH_BYTES and not self._cache(key, value):
-            raise ChainDamagedError(
-                f"{self._store.path}: the value stored under 0x{key.hex()} has another hash"
-            )
-        return value
-
-    def _cache(self, key: bytes, value: bytes) -> bool:
-        """Cache a value under its hash; return False if it has another."""
-        if keccak(value) != key:
-            return False
-        if key in self._verified:
-            return True
-        if self._verified_bytes > 2**24:
-            self._verified.clear()
-            self._verified_bytes = 0
-        self._verified[key] = value
-        self._verified_bytes += len(value)
-        return True
-
-    def committed(self) -> None:
-        """Turn the pending writes into cached ones: the store has them."""
-        for key, value in self.pending.items():
-            if value is not None and len(key) == _HASH_BYTES:
-                self._cache(key, value)
-        self.pending.clear()
-
-    @contextlib.contextmanager
-    def atomic_batch(self) -> Iterator[abc.AtomicWriteBatchAPI]:
-        """Yield a database whose writes become visible together, or not at all."""
-        with AtomicDBWriteBatch._commit_unless_raises(self) as batch:
-            yield batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,19 +281,3 @@ def make_genesis(
     database = AtomicDB(MemoryDB(values))
     chain = chain_class(chain_id).from_genesis(database, parameters, state)  # type: ignore[arg-type]
     return bytes(chain.get_canonical_head().hash), values
-
-
-@contextlib.contextmanager
-def damage_translated(
-    store: ChainStore, passing: tuple[type[Exception], ...] = ()
-) -> Iterator[None]:
-    """Turn library errors over damaged bytes into a `ChainDamagedError`."""
-    try:
-        yield
-    except DAMAGE as error:
-        if isinstance(error, passing):
-            raise
-        summary = (str(error).splitlines() or [""])[0][:200]
-        raise ChainDamagedError(
-            f"{store.path}: the chain is damaged ({type(error).__name__}: {summary})"
-        ) from error

@@ -24,14 +24,12 @@ from eth.db.schema import SchemaV1
 from eth.db.trie import make_trie_root_and_nodes
 from eth.exceptions import PyEVMError
 from eth.rlp.sedes import chain_gaps
-from eth.vm.header import HeaderSedes
 from eth_bloom.bloom import BloomFilter
 from eth_utils.exceptions import ValidationError
 from rlp.exceptions import RLPException  # type: ignore[import-untyped]
 
 from ledger.chain.embedded import chain_store, evm
 from ledger.chain.embedded.chain_store import ChainStore
-from ledger.chain.embedded.evm import OverlayDatabase
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
 from ledger.protocol.encoding import keccak
 
@@ -39,6 +37,8 @@ if TYPE_CHECKING:
     from eth import abc
     from eth.abc import BlockHeaderAPI as Header
     from eth.abc import SignedTransactionAPI as Signed
+
+    from ledger.chain.embedded.reader import OverlayDatabase
 
 
 ANCESTORS = 256  # blocks whose hashes a contract may request
@@ -172,19 +172,6 @@ def _read(store: ChainStore, hashes: set[bytes], subject: str) -> Iterator[bytes
                     f"part of {subject}"
                 )
             yield value
-
-
-def verify_head(database: OverlayDatabase, genesis_hash: bytes) -> None:
-    """Verify that genesis, head and head state exist and match their hashes, as read."""
-    if not database.exists(genesis_hash):
-        raise ChainDamagedError("block 0 is missing or is not the recorded one")
-    _ = database[genesis_hash]
-    try:
-        head_hash = database[SchemaV1.make_canonical_head_hash_lookup_key()]
-        state_root = rlp.decode(database[head_hash], sedes=HeaderSedes).state_root
-        _ = database[state_root]
-    except KeyError as error:
-        raise ChainDamagedError("the head of the chain is missing, or its state") from error
 
 
 def verify_chain(

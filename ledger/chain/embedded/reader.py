@@ -2,6 +2,11 @@
 
 Every lookup is indexed, so its cost does not grow with the chain. Nothing here writes or takes the
 writer's lock.
+
+A storage overlay collects a block's writes until the block is complete, because py-evm writes a
+transaction's state before its block exists. Every value under a 32-byte key is content-addressed:
+headers, trie nodes and code are stored under their own hash. Each read verifies it, so results of
+calls and receipts follow from the block hash.
 """
 
 from __future__ import annotations
@@ -15,23 +20,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import rlp  # type: ignore[import-untyped]
 from eth.constants import CREATE_CONTRACT_ADDRESS
+from eth.db.atomic import AtomicDBWriteBatch
+from eth.db.backends.base import BaseAtomicDB
 from eth.db.schema import SchemaV1
 from eth.exceptions import Revert, VMError
+from eth.vm.header import HeaderSedes
 from eth.vm.spoof import SpoofTransaction
 from eth_keys.datatypes import PrivateKey
 
 from ledger.chain import ports
-from ledger.chain.embedded import chain_store, evm, integrity
-from ledger.protocol.encoding import to_canonical
+from ledger.chain.embedded import chain_store, evm, integrity, writing
+from ledger.chain.embedded.engine import TrieNodes
+from ledger.protocol.encoding import keccak, to_canonical
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
+    from eth.abc import AtomicWriteBatchAPI, ComputationAPI, ReceiptAPI, StateAPI
     from eth.abc import BlockHeaderAPI as Header
-    from eth.abc import ComputationAPI, ReceiptAPI, StateAPI
     from eth.abc import SignedTransactionAPI as Signed
 
 
+_HASH_BYTES = 32
 _ZERO_ADDRESS = "0x" + "00" * 20
 
 
@@ -57,8 +68,96 @@ class CallAnswer:
     """None if it ran, empty if the contract reverted, else the EVM's error."""
 
 
-_Noted = chain_store.AcknowledgedBlock | ChainError | None
+class OverlayDatabase(BaseAtomicDB):
+    """py-evm's database: the store, its verified values cached, under the uncommitted writes."""
+
+    def __init__(self, store: chain_store.ChainStore) -> None:
+        self._store = store
+        self.pending: dict[bytes, bytes | None] = {}  # None means deleted
+        self.nodes = TrieNodes(self)
+        self._verified: dict[bytes, bytes] = {}
+        self._verified_bytes = 0
+
+    def __getitem__(self, key: bytes) -> bytes:
+        value = self.pending[key] if key in self.pending else self._stored(key)
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __setitem__(self, key: bytes, value: bytes) -> None:
+        self.pending[key] = value
+
+    def __delitem__(self, key: bytes) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self.pending[key] = None
+
+    def _exists(self, key: bytes) -> bool:
+        if key in self.pending:
+            return self.pending[key] is not None
+        return key in self._verified or self._store.get(key) is not None
+
+    def _stored(self, key: bytes) -> bytes | None:
+        if key in self._verified:
+            return self._verified[key]
+        value = self._store.get(key)
+        if value is not None and len(key) == _HASH_BYTES and not self._cache(key, value):
+            raise ports.ChainDamagedError(
+                f"{self._store.path}: the value stored under 0x{key.hex()} has another hash"
+            )
+        return value
+
+    def _cache(self, key: bytes, value: bytes) -> bool:
+        """Cache a value under its hash; return False if it has another."""
+        if keccak(value) != key:
+            return False
+        if key in self._verified:
+            return True
+        if self._verified_bytes > 2**24:
+            self._verified.clear()
+            self._verified_bytes = 0
+        self._verified[key] = value
+        self._verified_bytes += len(value)
+        return True
+
+    def committed(self) -> None:
+        """Turn the pending writes into cached ones: the store has them."""
+        for key, value in self.pending.items():
+            if value is not None and len(key) == _HASH_BYTES:
+                self._cache(key, value)
+        self.pending.clear()
+
+    @contextlib.contextmanager
+    def atomic_batch(self) -> Iterator[AtomicWriteBatchAPI]:
+        """Yield a database whose writes become visible together, or not at all."""
+        with AtomicDBWriteBatch._commit_unless_raises(self) as batch:
+            yield batch
+
+
+_Noted = writing.AcknowledgedBlock | ChainError | None
 """The newest acknowledged block, or why it cannot be read; None if there is none."""
+
+
+@contextlib.contextmanager
+def damage_translated(
+    store: chain_store.ChainStore, passing: tuple[type[Exception], ...] = ()
+) -> Iterator[None]:
+    """Turn library errors over damaged bytes into a `ChainDamagedError`."""
+    try:
+        yield
+    except evm.DAMAGE as error:
+        if isinstance(error, passing):
+            raise
+        summary = (str(error).splitlines() or [""])[0][:200]
+        raise ports.ChainDamagedError(
+            f"{store.path}: the chain is damaged ({type(error).__name__}: {summary})"
+        ) from error
+
+
+def _block(header: Header) -> ports.Block:
+    """Return a header as a port value."""
+    hash_, parent_hash = bytes(header.hash), bytes(header.parent_hash)
+    return ports.Block(header.block_number, hash_, parent_hash, header.timestamp)
 
 
 class EmbeddedReader(ports.ChainBase):
@@ -75,7 +174,7 @@ class EmbeddedReader(ports.ChainBase):
         self._answers_lock = threading.Lock()
         self._lock = threading.RLock()
         meta = store.meta()
-        with evm.damage_translated(store):
+        with damage_translated(store):
             self.chain_id = int(meta["chain_id"])
             self.genesis_hash = bytes.fromhex(meta["genesis_hash"])
             written = {"chain_id": str(self.chain_id), "genesis_hash": self.genesis_hash.hex()}
@@ -85,8 +184,8 @@ class EmbeddedReader(ports.ChainBase):
                     raise ports.ChainDamagedError(f"{store.path}: {fact}")
             if meta["fork"] != evm.FORK:
                 raise ChainError(f"{store.path}: runs {meta['fork']}, not {evm.FORK}")
-            self._database = evm.OverlayDatabase(store)
-            integrity.verify_head(self._database, self.genesis_hash)
+            self._database = OverlayDatabase(store)
+            _verify_head(self._database, self.genesis_hash)
             self._chain = evm.chain_class(self.chain_id)(self._database)
             self._newest_header = self._chain.get_canonical_head()
 
@@ -98,7 +197,7 @@ class EmbeddedReader(ports.ChainBase):
         try:
             store = chain_store.ChainStore.open(path)
         except ChainError:
-            chain_store.verify_nothing_acknowledged(path)
+            writing.verify_nothing_acknowledged(path)
             raise
         try:
             chain = EmbeddedReader(store)
@@ -109,19 +208,19 @@ class EmbeddedReader(ports.ChainBase):
         return chain
 
     def head(self) -> ports.Block:
-        with self._lock, evm.damage_translated(self._store):
-            return evm.block(self._canonical_head())
+        with self._lock, damage_translated(self._store):
+            return _block(self._canonical_head())
 
     def finalized(self) -> int:
         """Return the head's number: blocks of this file are never reverted."""
         return self.head().number
 
     def block(self, number: int) -> ports.Block:
-        return evm.block(self.header(number))
+        return _block(self.header(number))
 
     def header(self, number: int | None = None) -> Header:
         """Return the full header of a block, None for the head."""
-        with self._lock, evm.damage_translated(self._store):
+        with self._lock, damage_translated(self._store):
             head = self._canonical_head()
             if number is None or number == head.block_number:
                 return head
@@ -141,7 +240,7 @@ class EmbeddedReader(ports.ChainBase):
         return self._newest_header
 
     def block_number_of(self, block_hash: bytes) -> int | None:
-        with self._lock, evm.damage_translated(self._store):
+        with self._lock, damage_translated(self._store):
             if not self._database.exists(block_hash):
                 return None
             number = self._chain.get_block_header_by_hash(block_hash).block_number  # type: ignore[arg-type]
@@ -152,7 +251,7 @@ class EmbeddedReader(ports.ChainBase):
         selection = chain_store.select(query)
         if selection is None:
             return []
-        with self._lock, evm.damage_translated(self._store):
+        with self._lock, damage_translated(self._store):
             rows = self._store.rows(*selection)
             numbers = {chain_store.position(row[0])[0] for row in rows}
             hash_of: Callable[[int], bytes] = self._chain.get_canonical_block_hash  # type: ignore[assignment]
@@ -164,12 +263,12 @@ class EmbeddedReader(ports.ChainBase):
         if entry is None:
             raise ChainError(f"there is no mined transaction 0x{transaction_hash.hex()}")
         header, _, signed = entry
-        with evm.damage_translated(self._store):
+        with damage_translated(self._store):
             return evm.transaction(header, signed)
 
     def find(self, transaction_hash: bytes) -> tuple[Header, int, Signed] | None:
         """Return a transaction's header, index and EVM form; None until it is mined."""
-        with self._lock, evm.damage_translated(self._store):
+        with self._lock, damage_translated(self._store):
             key = SchemaV1.make_transaction_hash_to_block_lookup_key(transaction_hash)  # type: ignore[arg-type]
             if not self._database.exists(key):
                 return None
@@ -183,11 +282,11 @@ class EmbeddedReader(ports.ChainBase):
             return header, index, signed
 
     def transaction_index(self, transaction_hash: bytes) -> int:
-        with self._lock, evm.damage_translated(self._store):
+        with self._lock, damage_translated(self._store):
             return self._chain.get_canonical_transaction_index(transaction_hash)[1]  # type: ignore[arg-type]
 
     def transactions(self, header: Header) -> tuple[Signed, ...]:
-        with self._lock, evm.damage_translated(self._store):
+        with self._lock, damage_translated(self._store):
             builder = self._chain.get_vm_class(header).get_transaction_builder()
             return self._chain.chaindb.get_block_transactions(header, builder)
 
@@ -196,11 +295,11 @@ class EmbeddedReader(ports.ChainBase):
         if entry is None:
             return None
         header, index, signed = entry
-        with self._lock, evm.damage_translated(self._store):
+        with self._lock, damage_translated(self._store):
             return evm.receipt(header, index, signed, self.receipts(header))
 
     def receipts(self, header: Header) -> tuple[ReceiptAPI, ...]:
-        with self._lock, evm.damage_translated(self._store):
+        with self._lock, damage_translated(self._store):
             builder = self._chain.get_vm_class(header).get_receipt_builder()
             return self._chain.chaindb.get_receipts(header, builder)
 
@@ -210,13 +309,13 @@ class EmbeddedReader(ports.ChainBase):
     def code(self, address: str, block_number: int | None = None) -> bytes:
         """Return a contract's runtime code after a block (None: the head); may be empty."""
         contract = to_canonical(address)
-        with self._lock, evm.damage_translated(self._store):
+        with self._lock, damage_translated(self._store):
             return bytes(self._state(block_number).get_code(contract))
 
     def account(self, address: str, block_number: int | None = None) -> tuple[int, int]:
         """Return an account's nonce, and its balance in wei, after a block (None for the head)."""
         owner = to_canonical(address)
-        with self._lock, evm.damage_translated(self._store):
+        with self._lock, damage_translated(self._store):
             state = self._state(block_number)
             return state.get_nonce(owner), state.get_balance(owner)
 
@@ -241,7 +340,7 @@ class EmbeddedReader(ports.ChainBase):
         """Return the gas that a transaction would need at the head."""
         origin = to_canonical(call.sender)
         contract = to_canonical(call.to) if call.to is not None else CREATE_CONTRACT_ADDRESS
-        with self._lock, evm.damage_translated(self._store, (VMError,)):
+        with self._lock, damage_translated(self._store, (VMError,)):
             head = self.header()
             builder = self._chain.get_vm(head).get_transaction_builder()
             unsigned = builder.create_unsigned_transaction(
@@ -293,7 +392,7 @@ class EmbeddedReader(ports.ChainBase):
         """Run a call after a block, None for the head; return its output, error and gas."""
         origin = to_canonical(call.sender)
         contract = to_canonical(call.to if call.to is not None else _ZERO_ADDRESS)
-        with self._lock, evm.damage_translated(self._store):
+        with self._lock, damage_translated(self._store):
             header = self.header(block_number)
             machine = self._chain.get_vm(header)
             return machine.execute_bytecode(
@@ -308,13 +407,13 @@ class EmbeddedReader(ports.ChainBase):
                 code_address=contract,
             )
 
-    def acknowledged(self) -> chain_store.AcknowledgedBlock | None:
+    def acknowledged(self) -> writing.AcknowledgedBlock | None:
         """Return the newest block that this home has acknowledged; None if there is no note.
 
         A snapshot answers with the note from before it was taken, so its own head is never older.
         """
         if not self._store.is_snapshot:
-            return chain_store.read_note(self._store.path)
+            return writing.read_note(self._store.path)
         if isinstance(self._noted, ChainError):
             raise self._noted
         return self._noted
@@ -322,7 +421,7 @@ class EmbeddedReader(ports.ChainBase):
     def verify_not_behind(self) -> None:
         noted = self.acknowledged()
         if noted is not None:
-            chain_store.verify_not_behind(self, noted, self._store.path)
+            writing.verify_not_behind(self, noted, self._store.path)
 
     @property
     def wal_bytes(self) -> int:
@@ -339,9 +438,9 @@ class EmbeddedReader(ports.ChainBase):
             with self.snapshot() as snapshot:
                 snapshot.verify(execute=execute, progress=progress)
             return
-        with self._lock, evm.damage_translated(self._store):
+        with self._lock, damage_translated(self._store):
             store, genesis_hash = self._store, self.genesis_hash
-            database = evm.OverlayDatabase(store)
+            database = OverlayDatabase(store)
             chain = evm.chain_class(self.chain_id, is_reference=True)(database)
             integrity.verify_chain(
                 store, database, chain, genesis_hash, execute=execute, progress=progress
@@ -349,7 +448,7 @@ class EmbeddedReader(ports.ChainBase):
 
     def verify_can_extend(self) -> None:
         """Verify that the next block can be added; see `integrity`."""
-        with self._lock, evm.damage_translated(self._store):
+        with self._lock, damage_translated(self._store):
             integrity.verify_can_extend(self._store, self._chain.get_canonical_head())
 
     @contextlib.contextmanager
@@ -361,10 +460,23 @@ class EmbeddedReader(ports.ChainBase):
         path = self._store.path
         noted: _Noted
         try:
-            noted = chain_store.read_note(path)
+            noted = writing.read_note(path)
         except ChainError as error:
             noted = error  # it concerns only callers of `acknowledged`
         with contextlib.closing(chain_store.ChainStore.open(path, is_snapshot=True)) as store:
             reader = EmbeddedReader(store, noted)
             ports.require_identity(path, reader, self.chain_id, self.genesis_hash)
             yield reader
+
+
+def _verify_head(database: OverlayDatabase, genesis_hash: bytes) -> None:
+    """Verify that genesis, head and head state exist and match their hashes, as read."""
+    if not database.exists(genesis_hash):
+        raise ports.ChainDamagedError("block 0 is missing or is not the recorded one")
+    _ = database[genesis_hash]
+    try:
+        head_hash = database[chain_store.HEAD_KEY]
+        state_root = rlp.decode(database[head_hash], sedes=HeaderSedes).state_root
+        _ = database[state_root]
+    except KeyError as error:
+        raise ports.ChainDamagedError("the head of the chain is missing, or its state") from error

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ledger.chain.embedded.chain_store import read_note
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.writing import read_note
 from ledger.chain.ports import LogQuery
 from ledger.chain.rpc.pool import TransactionPool
 from tests.chain.probe import TOPIC, deploy, word, words

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from ledger.chain.embedded.chain_store import SLOT_BYTES, note_path, read_note
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.writing import SLOT_BYTES, note_path, read_note
 from ledger.chain.ports import ChainDamagedError, ChainRolledBackError
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import deploy
@@ -128,7 +128,7 @@ class TestTheNote:
                 known = note_path(chain).read_bytes()
                 for files in (disk._files, disk._durable_files):
                     files[note_path(chain)] = Content(known, known)
-            monkeypatch.setattr("ledger.chain.embedded.chain_store.DISK", disk)
+            monkeypatch.setattr("ledger.chain.embedded.writing.DISK", disk)
             try:
                 EmbeddedChain.open_or_create(chain).close()
                 break

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ledger.chain.embedded.chain_store import WriteAheadLog, readers_of
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.writing import WriteAheadLog, readers_of
 from ledger.chain.ports import ChainLockedError, LogQuery
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import deploy, words
