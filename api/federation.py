@@ -33,7 +33,7 @@ from ledger.actors.view import ChainView, RoundView
 from ledger.chain.contract.deploy import deployed_domain
 from ledger.chain.finality import LatestBlock
 from ledger.chain.ports import Block, ChainReader
-from ledger.history.answers_parts import end_block
+from ledger.history import fields
 from ledger.history.round import read_run
 from ledger.history.training import TrainingAnswer, training_coverage
 from ledger.protocol.documents.envelope import EnvelopeKind
@@ -331,7 +331,7 @@ _FIXED = ("clients", "trainers", "members", "commit_blocks", "deadline_blocks", 
 
 def _paced(history: FoldedHistory, round_: HistoryRound) -> PacedRound:
     opened = block_in_time(round_.opening.opened_block, history.time_of)
-    ended = end_block(history, round_)
+    ended = fields.end_block(history, round_)
     return {
         "round": round_.round,
         "status": round_.status,

@@ -7,7 +7,6 @@ from typing import Annotated, Literal, NotRequired, get_args
 from pydantic import BaseModel, ConfigDict, Field
 
 from ledger.history import fields
-from ledger.history.answers_parts import EndBlock
 from ledger.history.fields import Answer, Response, doc, one_of, rule_of
 from ledger.protocol.parameters import MAX_VIEWS, STRATEGIES
 from ledger.protocol.payloads import FLOAT32, PAYLOAD_FORMS
@@ -363,7 +362,7 @@ class PacedRound(Response):
         doc("of the aggregation and the election; null unless decided", examples=[[0, 1]]),
     ]
     opened: BlockInTime
-    ended: EndBlock | None
+    ended: fields.EndBlock | None
     seconds: Annotated[
         fields.Count | None, doc("from the opening block to the last; null while open")
     ]

@@ -15,11 +15,13 @@ import gzip
 import hashlib
 import http
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from fastapi import Depends
+from fastapi.routing import APIRoute
 from pydantic_core import to_json, to_jsonable_python
 from starlette.requests import Request
 from starlette.responses import Response
@@ -32,6 +34,8 @@ from ledger.protocol.encoding import eip55, to_hex
 from ledger.protocol.errors import ChainError, CmflError
 
 if TYPE_CHECKING:
+    from fastapi.dependencies.models import Dependant
+
     from api.histories import HistoryService, PinnedChain, ServedDeployment
     from ledger.history.history import FoldedHistory
 
@@ -110,6 +114,8 @@ CHAIN_NOT_SERVED = ProblemKind("chain-not-served", 502, "The chain's answers are
 CHAIN_DAMAGED = ProblemKind("chain-damaged", 503, "The chain contradicts itself")
 CHAIN_MOVED = ProblemKind("chain-moved", 503, "The chain was reorganised while it was read")
 
+_WHOLE = re.compile(r"0|[1-9][0-9]{0,9}")
+
 
 class ProblemError(CmflError):
     """A request that cannot be answered, with the values at fault if they are known."""
@@ -124,6 +130,41 @@ def invalid(place: str, name: str, detail: str) -> ProblemError:
     """Return the error for one value of the request."""
     errors = [FieldError(place=place, name=name, detail=detail)]
     return ProblemError(REQUEST_INVALID, f"{place} {name}: {detail}", errors)
+
+
+def whole_number(value: object) -> object:
+    """Return the number in canonical digits: one number has one URL."""
+    if isinstance(value, str):
+        if not _WHOLE.fullmatch(value):
+            raise ValueError("must be a whole number in plain digits, at most 4294967295")
+        return int(value)
+    return value
+
+
+async def refuse_unknown(request: Request) -> None:
+    """Reject unknown and repeated query parameters."""
+    if not request.scope["query_string"]:
+        return
+    route = request.scope.get("route")
+    allowed = _parameters(route.dependant) if isinstance(route, APIRoute) else set()
+    counted = Counter(name for name, _ in request.query_params.multi_items())
+    errors = [
+        FieldError(
+            place="query",
+            name=name[:100],
+            detail="is given more than once" if name in allowed else "is no parameter here",
+        )
+        for name, times in counted.items()
+        if times > 1 or name not in allowed
+    ]
+    if errors:
+        first = errors[0]
+        raise ProblemError(REQUEST_INVALID, f"query {first.name} {first.detail}", errors)
+
+
+def _parameters(dependant: Dependant) -> set[str]:
+    own = {field.alias for field in dependant.query_params}
+    return own.union(*(_parameters(inner) for inner in dependant.dependencies))
 
 
 def problem(

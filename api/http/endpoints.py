@@ -7,8 +7,6 @@ Dependencies do not wait, and are asynchronous: FastAPI would run a plain functi
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,33 +16,22 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, cast
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import StreamingResponse
-from fastapi.routing import APIRoute
 from pydantic import BeforeValidator
 
 from api.http import answers as kinds
-from api.http.answers import ProblemError, ProblemKind, RequestView
+from api.http.answers import ProblemKind, RequestView
 from api.schemas import MEDIA_TYPE, FieldError, Problem
 from ledger.chain.ports import NotServedError
 from ledger.history.export import CsvTable, Row, csv_lines
 from ledger.history.fields import CHAIN_NAME, MAX_CURSOR, Order
 
 if TYPE_CHECKING:
-    from fastapi.dependencies.models import Dependant
+    pass
 
-_WHOLE = re.compile(r"0|[1-9][0-9]{0,9}")
 MAX_INDEX = 2**32 - 1
 
 
-def whole_number(value: object) -> object:
-    """Return the number in canonical digits: one number has one URL."""
-    if isinstance(value, str):
-        if not _WHOLE.fullmatch(value):
-            raise ValueError("must be a whole number in plain digits, at most 4294967295")
-        return int(value)
-    return value
-
-
-IN_PLAIN_DIGITS = BeforeValidator(whole_number)
+IN_PLAIN_DIGITS = BeforeValidator(kinds.whole_number)
 ChainName = Annotated[
     str,
     Path(
@@ -177,32 +164,6 @@ async def _reading(request: Request, chain: ChainName) -> RequestView:
 OneChain = Annotated[RequestView, Depends(_reading)]
 
 
-async def refuse_unknown(request: Request) -> None:
-    """Reject unknown and repeated query parameters."""
-    if not request.scope["query_string"]:
-        return
-    route = request.scope.get("route")
-    allowed = _parameters(route.dependant) if isinstance(route, APIRoute) else set()
-    counted = Counter(name for name, _ in request.query_params.multi_items())
-    errors = [
-        FieldError(
-            place="query",
-            name=name[:100],
-            detail="is given more than once" if name in allowed else "is no parameter here",
-        )
-        for name, times in counted.items()
-        if times > 1 or name not in allowed
-    ]
-    if errors:
-        first = errors[0]
-        raise ProblemError(kinds.REQUEST_INVALID, f"query {first.name} {first.detail}", errors)
-
-
-def _parameters(dependant: Dependant) -> set[str]:
-    own = {field.alias for field in dependant.query_params}
-    return own.union(*(_parameters(inner) for inner in dependant.dependencies))
-
-
 class Endpoints(APIRouter):
     """Endpoints of one subject; the name of a function is its operation's id."""
 
@@ -210,7 +171,7 @@ class Endpoints(APIRouter):
         super().__init__(
             prefix=prefix,
             tags=[tag],
-            dependencies=[Depends(refuse_unknown)],
+            dependencies=[Depends(kinds.refuse_unknown)],
             generate_unique_id_function=attrgetter("name"),
         )
 

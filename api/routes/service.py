@@ -27,9 +27,8 @@ from api.schemas import (
     StatusAnswer,
 )
 from ledger.chain.contract import abi
-from ledger.history.fields import DeploymentPath, code_of, time_of
+from ledger.history.fields import DeploymentPath, code_of, picked, time_of
 from ledger.history.round import read_run
-from ledger.io.parsing import picked
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import Deployment
 from ledger.protocol.parameters import STRATEGIES, accepted_size

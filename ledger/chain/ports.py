@@ -296,9 +296,7 @@ class ChainWriter(ReceiptReader, Protocol):
 class ChainBase:
     """Base class of `ChainReader`s: a chain without file or connection, unchanged by itself."""
 
-    @property
-    def node(self) -> str | None:
-        return None
+    node: str | None = None
 
     @contextmanager
     def snapshot(self) -> Iterator[Self]:

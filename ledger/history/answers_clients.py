@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, cast
 
 from ledger.history import fields
-from ledger.history.answers_parts import Duties, EndBlock, Placed, end_block, part_entry
+from ledger.history.answers_parts import Duties, Placed, part_entry
 from ledger.history.answers_signed import Ban, ban_body
 from ledger.history.fields import Answer, Response, doc
 from ledger.history.history import RoundPage
@@ -141,7 +141,7 @@ class ClientRound(Duties, Placed):
     outcome: Annotated[fields.TrainerOutcome | None, doc("null for a member")]
     reason: fields.NoUpdateWhy
     banned: Annotated[bool, doc("whether a ban of it was recorded in the round", examples=[False])]
-    ended: EndBlock | None
+    ended: fields.EndBlock | None
     links: fields.Links
 
 
@@ -168,7 +168,7 @@ def client_rounds_page(
         part = history.documented(each).part(client)
         if part is None:
             raise ValueError(f"client {client} took no part in round {each.round}")
-        links, ended = history.path.round_links(each.round), end_block(history, each)
+        links, ended = history.path.round_links(each.round), fields.end_block(history, each)
         given = {"round": each.round, "status": each.status, "ended": ended, "links": links}
         rounds.append(part_entry(_CLIENT_ROUND, part, **given))
     return {"rounds": rounds, "scanned": page.scanned, "next_cursor": page.next_cursor}

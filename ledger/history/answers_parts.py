@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from pydantic import Field
 
 from ledger.history import fields
-from ledger.history.fields import Answer, Response, code_of, doc
+from ledger.history.fields import Answer, Response, code_of, doc, picked, picked_or_null
 from ledger.history.round import DocumentedRound, Documents, HistoryRound, Participation
-from ledger.io.parsing import picked
 from ledger.protocol import encoding
 from ledger.protocol.documents.record import RefusedScores
 from ledger.protocol.encoding import checksum, to_hex
@@ -99,29 +98,6 @@ Views = Annotated[
 NewModel = Annotated[fields.Digest32 | None, doc("w_{t+1}; null unless decided")]
 
 
-class EndBlock(Response):
-    """The block with a round's decision or abandonment."""
-
-    number: fields.BlockNumber
-    hash: fields.Digest32
-    transaction: fields.Digest32
-    time: fields.UnixTime
-    at: fields.Rfc3339
-
-
-def end_block(history: FoldedHistory, round_: HistoryRound) -> EndBlock | None:
-    """Return the block in which a round ended; None while it is open."""
-    ended = round_.ended
-    if ended is None:
-        return None
-    return {
-        "number": ended.block_number,
-        "hash": to_hex(ended.block_hash),
-        "transaction": to_hex(ended.transaction_hash),
-        **fields.time_of(history.time_of(ended.block_number)),
-    }
-
-
 class RoundNumbers(Response):
     """One round in numbers; its parts are linked."""
 
@@ -148,7 +124,7 @@ class RoundNumbers(Response):
     model: NewModel
     next_seed: fields.Digest32 | None
     head: Annotated[fields.Digest32 | None, doc("after the round")]
-    ended: EndBlock | None
+    ended: fields.EndBlock | None
     record: RecordPointer | None
     incidents: Annotated[IncidentsPointer | None, doc("null if none are named")]
     links: fields.Links
@@ -170,7 +146,7 @@ def round_numbers(view: AnsweredRound) -> RoundNumbers:
         "banned": list(round_.bans),
         **picked_or_null("base reveal views model", decided),
         **picked_or_null("next_seed head", end),
-        "ended": end_block(history, round_),
+        "ended": fields.end_block(history, round_),
         "record": view.record(),
         "incidents": view.incidents(),
         "links": history.path.round_links(round_.round),
@@ -281,11 +257,6 @@ class CommitteeMember(Duties, MemberEntry):
     commitment: fields.CommitmentWord
     payload: fields.Payload
     reason: fields.NoUpdateWhy
-
-
-def picked_or_null(names: str, source: object) -> dict[str, Any]:
-    """Return fields of a source; all None without one."""
-    return dict.fromkeys(names.split()) if source is None else picked(names, source)
 
 
 def part_entry(names: str, part: Participation, **given: object) -> Any:

@@ -39,7 +39,7 @@ class RoundSummary(Response):
     accepted: fields.Count
     views: answers_parts.Views
     model: answers_parts.NewModel
-    ended: answers_parts.EndBlock | None
+    ended: fields.EndBlock | None
     links: fields.Links
 
 
@@ -53,7 +53,7 @@ def round_summary(history: FoldedHistory, round_: HistoryRound) -> RoundSummary:
         "accepted": len(decided.accepted) if decided else 0,
         "views": decided.views if decided else None,
         "model": to_hex_or_none(decided.model if decided else None),
-        "ended": answers_parts.end_block(history, round_),
+        "ended": fields.end_block(history, round_),
         "links": history.path.round_links(round_.round),
     }
 

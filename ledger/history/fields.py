@@ -25,18 +25,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from math import isfinite
-from typing import Annotated, Any, Literal, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, JsonValue
 from pydantic_core import core_schema
 from typing_extensions import TypedDict
 
-from ledger.history.round import RoundRole, RoundStatus, ScoresOutcome, UpdateOutcome
+from ledger.history.round import HistoryRound, RoundRole, RoundStatus, ScoresOutcome, UpdateOutcome
 from ledger.protocol import types
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import CmflError
 from ledger.protocol.ledger_state import StatementKind
 from ledger.protocol.types import ClientId, Phase
+
+if TYPE_CHECKING:
+    from ledger.history.history import FoldedHistory
 
 EXAMPLE_DIGEST = "0x" + "5c" * 32
 EXAMPLE_ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
@@ -259,6 +262,48 @@ def time_of(seconds: int) -> Time:
 def to_hex_or_none(data: bytes | None) -> str | None:
     """Return bytes as 0x-hex, None for None."""
     return None if data is None else to_hex(data)
+
+
+class EndBlock(Response):
+    """The block with a round's decision or abandonment."""
+
+    number: BlockNumber
+    hash: Digest32
+    transaction: Digest32
+    time: UnixTime
+    at: Rfc3339
+
+
+def end_block(history: FoldedHistory, round_: HistoryRound) -> EndBlock | None:
+    """Return the block in which a round ended; None while it is open."""
+    ended = round_.ended
+    if ended is None:
+        return None
+    return {
+        "number": ended.block_number,
+        "hash": to_hex(ended.block_hash),
+        "transaction": to_hex(ended.transaction_hash),
+        **time_of(history.time_of(ended.block_number)),
+    }
+
+
+def picked(names: str, source: object, **given: object) -> dict[str, Any]:
+    """Return fields in this order, as given or of the source: bytes as 0x-hex, tuples as lists."""
+    return {
+        name: _plain(given[name] if name in given else getattr(source, name))
+        for name in names.split()
+    }
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return f"0x{value.hex()}" if isinstance(value, bytes) else value
+
+
+def picked_or_null(names: str, source: object) -> dict[str, Any]:
+    """Return fields of a source; all None without one."""
+    return dict.fromkeys(names.split()) if source is None else picked(names, source)
 
 
 def finite(number: float) -> float | None:

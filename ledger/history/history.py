@@ -195,7 +195,7 @@ class DeploymentFold:
 
         None stands for the newest block, and for the number that the chain gives.
         """
-        chain, fixed = ledger.chain, ledger.deployment()
+        chain, fixed = ledger.chain, ledger.fixed
         block = chain.head() if block is None else block
         final = chain.finalized() if final is None else final
         with self._lock:

@@ -80,20 +80,6 @@ def require_format(expected: int, name: str, value: object) -> None:
         )
 
 
-def picked(names: str, source: object, **given: object) -> dict[str, Any]:
-    """Return fields in this order, as given or of the source: bytes as 0x-hex, tuples as lists."""
-    return {
-        name: _plain(given[name] if name in given else getattr(source, name))
-        for name in names.split()
-    }
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, tuple):
-        return [_plain(each) for each in value]
-    return f"0x{value.hex()}" if isinstance(value, bytes) else value
-
-
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):

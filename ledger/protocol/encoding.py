@@ -4,6 +4,10 @@ Integers are big-endian of fixed width; a list of clients is the join of their u
 contract recomputes follows Solidity's ABI encoding, so that both hash the same bytes. Ethereum
 addresses are 20 bytes inside the ledger's chain, EIP-55 text everywhere else: each one from outside
 passes `eip55` or `to_canonical` once.
+
+Merkle trees have the format of OpenZeppelin's StandardMerkleTree. Leaves are hashed twice over
+their ABI encoding, sorted by hash, and laid out from the end of the tree's array; an inner node
+hashes its two children in sorted order. Verifiers in Solidity and JavaScript accept these proofs.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import rlp  # type: ignore[import-untyped]
@@ -238,6 +243,65 @@ def registered_client(word: int) -> RegisteredClient:
 def registry_digest(batch: Sequence[int], rest: Digest) -> Digest:
     """Return the digest of a batch of words and of the batches after it, zeros after the last."""
     return keccak256(word(64) + rest + array_words(batch))
+
+
+UPDATE_LEAF = ("uint32", "bytes32", "uint32", "uint64", "bool")
+"""client, payload digest, rank from 0, distance bits, accepted."""
+
+SCORES_LEAF = ("uint32", "bytes32")  # member, digest of its score vector
+DATA_LEAF = ("uint32", "uint64", "bytes32")  # client, number and digest of its training samples
+_LEAF_BOUNDS = {"uint32": 2**32, "uint64": 2**64, "bool": 2}
+
+Leaf = tuple[Any, ...]
+
+
+def leaf_hash(types: Sequence[str], leaf: Leaf) -> Digest:
+    """Return the double hash of a leaf's ABI encoding."""
+    for kind, value in zip(types, leaf, strict=True):
+        if kind == "bytes32":
+            is_kind = isinstance(value, bytes) and len(value) == 32
+        else:
+            is_kind = isinstance(value, int) and 0 <= value < _LEAF_BOUNDS[kind]
+        if not is_kind:
+            raise ValueError(f"{value!r:.80} is no {kind}")
+    return keccak256(keccak256(words(*leaf)))
+
+
+def merkle_root(types: Sequence[str], leaves: Sequence[Leaf]) -> Digest:
+    """Return the root of the Merkle tree over these leaves; 32 zero bytes if there are none."""
+    return _merkle_layers(types, leaves)[0] if leaves else NO_DIGEST
+
+
+def merkle_proof(types: Sequence[str], leaves: Sequence[Leaf], leaf: Leaf) -> tuple[Digest, ...]:
+    """Return the sibling hashes from a leaf up to the root, lowest first."""
+    tree = _merkle_layers(types, leaves)
+    position = tree.index(leaf_hash(types, leaf), len(leaves) - 1)
+    siblings = []
+    while position > 0:
+        siblings.append(tree[position + 1 if position % 2 else position - 1])
+        position = (position - 1) // 2
+    return tuple(siblings)
+
+
+def root_from_proof(types: Sequence[str], leaf: Leaf, siblings: Sequence[Digest]) -> Digest:
+    """Return the root to which the siblings, lowest first, lead from a leaf."""
+    node = leaf_hash(types, leaf)
+    for sibling in siblings:
+        node = _merkle_parent(node, sibling)
+    return node
+
+
+def _merkle_layers(types: Sequence[str], leaves: Sequence[Leaf]) -> list[Digest]:
+    """Return the whole tree as an array: root first, the sorted leaves at the end, reversed."""
+    hashes = sorted(leaf_hash(types, leaf) for leaf in leaves)
+    tree = [NO_DIGEST] * (len(hashes) - 1) + hashes[::-1]
+    for node in range(len(hashes) - 2, -1, -1):
+        tree[node] = _merkle_parent(tree[2 * node + 1], tree[2 * node + 2])
+    return tree
+
+
+def _merkle_parent(one: Digest, other: Digest) -> Digest:
+    return keccak256(min(one, other) + max(one, other))
 
 
 def vector_bytes(vector: NDArray[np.float32]) -> bytes:

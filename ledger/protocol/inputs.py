@@ -18,8 +18,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.protocol import merkle
-from ledger.protocol.encoding import commitments_chain, keccak256, sha256, u8, u32, u64
+from ledger.protocol.encoding import (
+    DATA_LEAF,
+    commitments_chain,
+    keccak256,
+    merkle_root,
+    sha256,
+    u8,
+    u32,
+    u64,
+)
 from ledger.protocol.ledger_state import Deployment, MinedCommitment
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import FLOAT32, Payload, PayloadForm
@@ -293,7 +301,7 @@ def data_root(counts: Iterable[int], digests: Iterable[Digest]) -> Digest:
     """Return the root over number and digest of each client's samples, zeros where undisclosed."""
     pairs = zip(counts, digests, strict=True)
     leaves = [(client, *pair) for client, pair in enumerate(pairs)]
-    return merkle.root(merkle.DATA_LEAF, leaves)
+    return merkle_root(DATA_LEAF, leaves)
 
 
 def _digest_of(salt: bytes, arrays: Iterable[NamedArray]) -> Digest:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.protocol import encoding, merkle
+from ledger.protocol import encoding
 from ledger.protocol.documents.record import (
     MAX_VECTOR_BYTES,
     NO_CLIENT,
@@ -264,10 +264,10 @@ def result_preimage(
     ranked = [encoding.word_client(word) for word in ranking.words]
     return encoding.ResultPreimage(
         model=model,
-        updates_root=merkle.root(
-            merkle.UPDATE_LEAF, update_leaves(ranking.words, ranking.accepted, payloads)
+        updates_root=encoding.merkle_root(
+            encoding.UPDATE_LEAF, update_leaves(ranking.words, ranking.accepted, payloads)
         ),
-        scores_root=merkle.root(merkle.SCORES_LEAF, score_leaves(record)),
+        scores_root=encoding.merkle_root(encoding.SCORES_LEAF, score_leaves(record)),
         ranking_digest=encoding.ranking_digest(ranking.words),
         reveal=encoding.reveal_of(payloads, ranked),
         record=encoding.sha256(encode_record(record)),
@@ -276,7 +276,7 @@ def result_preimage(
 
 def update_leaves(
     ranking: Sequence[int], accepted: Sequence[ClientId], payloads: Mapping[ClientId, Digest]
-) -> list[merkle.Leaf]:
+) -> list[encoding.Leaf]:
     """Return (client, payload, rank, distance bits, accepted) of each ranked trainer, by rank."""
     chosen = set(accepted)
     clients = [encoding.word_client(word) for word in ranking]
@@ -286,7 +286,7 @@ def update_leaves(
     ]
 
 
-def score_leaves(record: RoundRecord) -> list[merkle.Leaf]:
+def score_leaves(record: RoundRecord) -> list[encoding.Leaf]:
     """Return the leaves of the scores root: (member, digest of its vector) of those that count."""
     return [(signed.scores.member, signed.scores.digest) for signed in record.scores]
 

@@ -15,7 +15,7 @@ from ledger.chain.contract.ledger import read_manifest
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.history.history import FoldedHistory
 from ledger.history.round import HistoryRound
-from ledger.protocol import encoding, merkle
+from ledger.protocol import encoding
 from ledger.protocol.encoding import checksum
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import (
@@ -194,8 +194,8 @@ def test_score_claims_are_signed_and_give_the_recorded_root(
         told = read(client, f"{root}/rounds/{number}/scores")
         assert told["record"]["available"]
         counted = [claim for claim in told["claims"] if claim["counted"]]
-        leaves: list[merkle.Leaf] = [(c["member"], digest(c["digest"])) for c in counted]
-        root_of = merkle.root(merkle.SCORES_LEAF, leaves)
+        leaves: list[encoding.Leaf] = [(c["member"], digest(c["digest"])) for c in counted]
+        root_of = encoding.merkle_root(encoding.SCORES_LEAF, leaves)
         assert told["scores_root"] == f"0x{root_of.hex()}"
         assert encoding.set_digest(told["clients"]) == digest(told["clients_digest"])
         for claim in told["claims"]:

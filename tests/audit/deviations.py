@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ledger.protocol import merkle
+from ledger.protocol import encoding
 from ledger.protocol.documents.record import (
     MAX_VECTOR_BYTES,
     Dropout,
@@ -55,7 +55,7 @@ def ranked_anew(judged: Judgement, words: tuple[int, ...], run: Run) -> Judgemen
     leaves = update_leaves(words, accepted, payloads)
     opening = replace(
         judged.opening,
-        updates_root=merkle.root(merkle.UPDATE_LEAF, leaves),
+        updates_root=encoding.merkle_root(encoding.UPDATE_LEAF, leaves),
         ranking_digest=ranking_digest(words),
         reveal=reveal_of(payloads, payloads),
     )

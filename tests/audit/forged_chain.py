@@ -32,7 +32,7 @@ class ForgedChain(PassedOn):
 
     Attributes:
         most_calls: reads that are answered before the node goes away.
-        shown: the address of the node that it is; None for a file.
+        node: the address of the node that it is; None for a file.
     """
 
     chain: ChainReader
@@ -43,11 +43,7 @@ class ForgedChain(PassedOn):
     code_of: Callable[[bytes], bytes] = unchanged
     id_of: Callable[[int], int] = unchanged
     most_calls: int = 1_000_000
-    shown: str | None = None
-
-    @property
-    def node(self) -> str | None:
-        return self.shown
+    node: str | None = None
 
     @property
     def true(self) -> ChainReader:

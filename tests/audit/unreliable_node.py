@@ -40,10 +40,7 @@ class UnreliableNode(PassedOn):
     is_gone: bool = False
     dropped: dict[bytes, bool] = field(default_factory=dict)
     branch: int = 0
-
-    @property
-    def node(self) -> str | None:
-        return "http://unreliable"
+    node: str | None = "http://unreliable"
 
     @property
     def true(self) -> ChainReader:

@@ -20,7 +20,7 @@ from clients.datasets.federated_data import Samples
 from clients.datasets.own_samples import samples_digest_of
 from clients.training.plain_trainer import batches
 from clients.training.port import LocalTraining
-from ledger.protocol import encoding, merkle
+from ledger.protocol import encoding
 from ledger.protocol import inputs as bound_inputs
 from ledger.protocol.documents.envelope import (
     Attestation,
@@ -418,9 +418,11 @@ def leaves(told: Example) -> str:
     updates = update_leaves(
         judgement.ranking.words, judgement.ranking.accepted, judgement.record.payloads()
     )
-    values = {f"update {leaf[0]}": merkle.leaf_hash(merkle.UPDATE_LEAF, leaf) for leaf in updates}
+    values = {
+        f"update {leaf[0]}": encoding.leaf_hash(encoding.UPDATE_LEAF, leaf) for leaf in updates
+    }
     values |= {
-        f"scores {leaf[0]}": merkle.leaf_hash(merkle.SCORES_LEAF, leaf)
+        f"scores {leaf[0]}": encoding.leaf_hash(encoding.SCORES_LEAF, leaf)
         for leaf in score_leaves(judgement.record)
     }
     return hexes(values)

@@ -12,7 +12,7 @@ from eth_account.messages import _hash_eip191_message, encode_typed_data
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.protocol import canonical, inputs, merkle
+from ledger.protocol import canonical, encoding, inputs
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.errors import EncodingError, SignatureError
 from ledger.protocol.inputs import NamedArray
@@ -185,7 +185,7 @@ def test_a_simulated_clients_salt_follows_from_seed_and_client() -> None:
 def test_the_data_root_has_a_leaf_of_each_client() -> None:
     digests = [Digest(b"\x01" * 32), NO_DIGEST]
     leaves = [(0, 10, b"\x01" * 32), (1, 20, bytes(32))]
-    root = merkle.root(["uint32", "uint64", "bytes32"], leaves)
+    root = encoding.merkle_root(["uint32", "uint64", "bytes32"], leaves)
     assert inputs.data_root([10, 20], digests) == root
     assert inputs.data_root([20, 10], digests) != root
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.protocol import encoding, merkle
+from ledger.protocol import encoding
 from ledger.protocol.documents.record import (
     Dropout,
     RoundRecord,
@@ -126,10 +126,10 @@ def test_the_opening_binds_model_ranking_payloads_vectors_and_record() -> None:
     leaves = update_leaves(judged.ranking.words, judged.ranking.accepted, payloads)
     assert leaves[2] == (5, payloads[ClientId(5)], 2, encoding.float_bits(29 / 3), True)
     assert [leaf[4] for leaf in leaves] == [True] * 3 + [False] * 3
-    assert opening.updates_root == merkle.root(merkle.UPDATE_LEAF, leaves)
+    assert opening.updates_root == encoding.merkle_root(encoding.UPDATE_LEAF, leaves)
     scores = [(c, encoding.sha256(encode_vector(small.vector(c)))) for c in (0, 1, 2)]
     assert score_leaves(record) == scores
-    assert opening.scores_root == merkle.root(merkle.SCORES_LEAF, scores)
+    assert opening.scores_root == encoding.merkle_root(encoding.SCORES_LEAF, scores)
 
 
 def test_a_record_that_is_doubted_has_no_judgement() -> None:

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ledger.distances import fast_distances
-from ledger.protocol import encoding, inputs, merkle, signing
+from ledger.protocol import encoding, inputs, signing
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.inputs import primary_seat, round_closing
 from ledger.protocol.judgement import sets_of, weights_of
@@ -362,14 +362,14 @@ def test_a_drawn_committee(case: dict[str, Any]) -> None:
 
 @cases("merkle")
 def test_merkle_roots_and_proofs(case: dict[str, Any]) -> None:
-    types = {"updates": merkle.UPDATE_LEAF, "scores": merkle.SCORES_LEAF}[case["kind"]]
+    types = {"updates": encoding.UPDATE_LEAF, "scores": encoding.SCORES_LEAF}[case["kind"]]
     assert list(types) == case["types"]
     leaves = [tuple(leaf_value(value) for value in leaf) for leaf in case["leaves"]]
-    assert merkle.root(types, leaves) == digest(case["expected_root"])
+    assert encoding.merkle_root(types, leaves) == digest(case["expected_root"])
     for leaf, siblings in zip(leaves, case["proofs"], strict=False):
-        proof = merkle.proof(types, leaves, leaf)
+        proof = encoding.merkle_proof(types, leaves, leaf)
         assert [f"0x{sibling.hex()}" for sibling in proof] == siblings
-        assert merkle.is_proven(types, leaf, proof, digest(case["expected_root"]))
+        assert encoding.root_from_proof(types, leaf, proof) == digest(case["expected_root"])
 
 
 def leaf_value(value: object) -> object:

@@ -13,11 +13,10 @@ from ledger.chain.contract.deploy import code_violation
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import LogQuery, UncheckableCreationError
 from ledger.chain.round_ledger import ENDS, RecordedEvent
-from ledger.protocol import merkle
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import decode_run
-from ledger.protocol.encoding import to_canonical, word_client
+from ledger.protocol.encoding import UPDATE_LEAF, merkle_proof, to_canonical, word_client
 from ledger.protocol.errors import BlobError, ChainError, ConfigurationError, EncodingError
 from ledger.protocol.judgement import sets_of, update_leaves
 from ledger.protocol.ledger_state import (
@@ -239,7 +238,7 @@ def _with_record(proof: ClientProof, event: RoundDecided, blobs: BlobReader) -> 
     if proof.client in ranked and payloads.keys() >= set(ranked):
         leaves = update_leaves(event.ranking, event.accepted, payloads)
         leaf = leaves[ranked.index(proof.client)]
-        siblings = merkle.proof(merkle.UPDATE_LEAF, leaves, leaf)
+        siblings = merkle_proof(UPDATE_LEAF, leaves, leaf)
         return replace(proof, payload=payloads[proof.client], siblings=siblings)
     if proof.client not in proof.participants.active:
         return proof

@@ -30,7 +30,7 @@ from ledger.audit.proofs.recorded import TrustedContract
 from ledger.audit.report import AuditOutcome, StepOutcome, outcome_of, shown, text_of
 from ledger.chain.ports import Log
 from ledger.chain.round_ledger import RecordedEvent
-from ledger.protocol import encoding, merkle
+from ledger.protocol import encoding
 from ledger.protocol.documents.record import RoundRecord
 from ledger.protocol.encoding import to_hex, word_client
 from ledger.protocol.errors import SignatureError
@@ -434,7 +434,7 @@ def _of_update(proof: ClientProof) -> Iterator[VerificationStep]:
     for place, word in enumerate(proof.decision.ranking):
         if word_client(word) == proof.client:
             leaf = (proof.client, payload, place, word >> 32, chosen)
-            root = merkle.root_from_proof(merkle.UPDATE_LEAF, leaf, proof.siblings)
+            root = encoding.root_from_proof(encoding.UPDATE_LEAF, leaf, proof.siblings)
             yield compare(StepName.UPDATES_ROOT, to_hex(proof.decision.updates_root), to_hex(root))
 
 
@@ -452,7 +452,7 @@ def _of_record(
     is_whole = payloads.keys() >= set(ranked)
     reveal = to_hex(encoding.reveal_of(payloads, ranked)) if is_whole else None
     yield compare(StepName.REVEAL, to_hex(decision.reveal), reveal)
-    root = merkle.root(merkle.SCORES_LEAF, score_leaves(record))
+    root = encoding.merkle_root(encoding.SCORES_LEAF, score_leaves(record))
     yield compare(StepName.SCORES_ROOT, to_hex(decision.scores_root), to_hex(root))
     dropouts = {dropout.client: dropout.reason for dropout in record.dropouts}
     if counted is not None and proof.client in dropouts:

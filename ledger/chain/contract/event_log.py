@@ -400,15 +400,10 @@ class _PinnedChain(ChainBase):
         self._newest = newest
         self._address = address
         self._logs = logs
-        self.chain_id = chain.chain_id
-        self.genesis_hash = chain.genesis_hash
+        self.chain_id, self.genesis_hash = chain.chain_id, chain.genesis_hash
+        self.node = chain.node  # it answers everything but logs
         self.block, self.code = chain.block, chain.code
         self.transaction, self.receipt = chain.transaction, chain.receipt
-
-    @property
-    def node(self) -> str | None:
-        """Address of the node that answers everything but logs."""
-        return self._chain.node
 
     def head(self) -> Block:
         return self._newest

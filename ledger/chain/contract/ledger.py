@@ -209,12 +209,12 @@ class CommitteeLedger(round_ledger.RoundHistory):
         """Return the EIP-712 domain; its salt is computed here, not read from the contract."""
         contract = types.Address(to_canonical(self.address))
         return ledger_state.domain_of(
-            self._fixed, self.chain.chain_id, contract, self.deployment_parent_hash()
+            self.fixed, self.chain.chain_id, contract, self.deployment_parent_hash()
         )
 
     def deployment_parent_hash(self) -> types.Digest:
         """Return the parent hash of the deploying block; zeros with `beacon = none`."""
-        if self._fixed.beacon is types.Beacon.NONE:
+        if self.fixed.beacon is types.Beacon.NONE:
             return types.NO_DIGEST
         deployed = self._deployed()
         block = self.chain.block(deployed.block_number)
@@ -260,11 +260,12 @@ class CommitteeLedger(round_ledger.RoundHistory):
         """Return the events in logs of the contract; raise NotServedError for an impossible one."""
         events = [decode_log(log) for log in logs]
         for recorded in events:
-            require_possible_event(recorded, self._fixed)
+            require_possible_event(recorded, self.fixed)
         return events
 
     @cached_property
-    def _fixed(self) -> ledger_state.Deployment:
+    def fixed(self) -> ledger_state.Deployment:
+        """What `deployment` returns, read once."""
         return self.deployment()
 
     def _call(

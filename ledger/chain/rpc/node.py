@@ -144,6 +144,7 @@ class RpcReader(ports.ChainBase):
         self._node = wire.HttpTransport(
             url, self.settings.request_timeout_seconds, self.settings.max_answer_bytes
         )
+        self.node = self._node.shown_url
         # No retries before the first answer: the address is probably wrong.
         backoff = Backoff(self.settings.retry_pause_seconds, 3)
         deadline = self.settings.request_timeout_seconds
@@ -156,10 +157,6 @@ class RpcReader(ports.ChainBase):
             self._node.close()
             raise
         self._retry = replace(self._retry, attempts=self.settings.retries + 1)
-
-    @property
-    def node(self) -> str | None:
-        return self._node.shown_url
 
     def _ask(
         self,

@@ -16,9 +16,8 @@ from ledger.audit.proofs.documents import proof_bytes, read_proof
 from ledger.audit.proofs.proof import ClientProof
 from ledger.audit.proofs.recorded import make_proof
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.protocol.encoding import keccak256, word_client
+from ledger.protocol.encoding import UPDATE_LEAF, keccak256, word_client
 from ledger.protocol.ledger_state import RoundDecided
-from ledger.protocol.merkle import UPDATE_LEAF
 from ledger.protocol.types import ClientId
 from tests.patience import PATIENCE_SECONDS
 

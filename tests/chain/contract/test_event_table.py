@@ -48,7 +48,7 @@ class Node(ForgedChain):
     """A chain that notes the ranges of blocks whose logs it was asked for."""
 
     def __init__(self, chain: GeneratedChain) -> None:
-        super().__init__(chain, shown="http://node")
+        super().__init__(chain, node="http://node")
         self.asked: list[tuple[int, int]] = []
 
     def logs(self, query: LogQuery) -> list[Log]:
@@ -318,7 +318,7 @@ def test_omissions_from_the_open_round_are_noticed_and_not_cached(run: Run) -> N
     def lacking(logs: list[Log]) -> list[Log]:
         return [one for one in logs if one.block_number != newest]
 
-    lying = forged(run.ledger, logs_of=lacking, shown="http://node")
+    lying = forged(run.ledger, logs_of=lacking, node="http://node")
     for _ in range(2):
         with pytest.raises(IncompleteLogsError, match="http://node") as refused:
             log.up_to(lying)
