@@ -69,7 +69,13 @@ def decode_run(data: bytes) -> RunDocument:
         require_layout(layout, parameters.dimension)
     except (ValueError, ParametersError) as error:
         raise EncodingError(f"parameters: {error!s:.200}") from error
-    registry = tuple(map(_client, value["registry"]))
+    registry = []
+    for entry in value["registry"]:
+        address, samples = canonical.row(entry, 2)
+        if not (claimed := canonical.unsigned("samples", samples, 64)):
+            raise EncodingError("a registered client claims at least one sample")
+        account = Address(canonical.fixed_bytes("address", address, 20))
+        registry.append(RegisteredClient(account, claimed))
     if len(registry) != parameters.clients:
         raise EncodingError(f"{len(registry)} registered clients are not {parameters.clients}")
     canonical.require_ascending("addresses", [client.address for client in registry])
@@ -78,7 +84,7 @@ def decode_run(data: bytes) -> RunDocument:
         raise EncodingError(f"the clients claim {total} samples, and fewer than 2^53 can be")
     model = canonical.digest(value["initial_model"])
     bound = {name: canonical.digest(value[name]) for name in _BOUND}
-    return RunDocument(parameters, registry, model, layout, value["experiment"], **bound)
+    return RunDocument(parameters, tuple(registry), model, layout, value["experiment"], **bound)
 
 
 def _expected(settings: Mapping[str, Any]) -> dict[str, type]:
@@ -88,14 +94,6 @@ def _expected(settings: Mapping[str, Any]) -> dict[str, type]:
             raise EncodingError(f"parameters: {name} = {default} is the default: omit it")
     omitted = _DEFAULTS.keys() - settings.keys()
     return {name: plain for name, plain in _TYPES.items() if name not in omitted}
-
-
-def _client(entry: object) -> RegisteredClient:
-    address, samples = canonical.row(entry, 2)
-    claimed = canonical.unsigned("samples", samples, 64)
-    if not claimed:
-        raise EncodingError("a registered client claims at least one sample")
-    return RegisteredClient(Address(canonical.fixed_bytes("address", address, 20)), claimed)
 
 
 def _tensor(entry: object) -> tuple[str, tuple[int, ...]]:
