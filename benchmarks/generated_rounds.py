@@ -62,7 +62,7 @@ class GeneratedChain(ChainBase):
         seed: int = 0,
     ) -> None:
         addresses = (Address((place + 1).to_bytes(20)) for place in range(clients))
-        registry = (types.RegisteredClient(a, 10 + i) for i, a in enumerate(addresses))
+        registry = (encoding.RegisteredClient(a, 10 + i) for i, a in enumerate(addresses))
         self._words = tuple(map(encoding.registry_word, registry))
         named = {"config": digest_of("configuration", seed), "model": digest_of("model", seed)}
         sizes = {"rounds": rounds, "deadline_blocks": 6}

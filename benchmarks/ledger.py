@@ -47,7 +47,8 @@ class RecordedRounds:
     def __init__(self, chain: EmbeddedChain, members: int, trainers: int, clients: int) -> None:
         keys = (encoding.keccak256(b"PUBLIC TEST KEY of client %d" % i) for i in range(clients))
         self._keys = sorted(map(KeySigner, keys), key=attrgetter("address"))
-        registry = [types.RegisteredClient(key.address, 10 + i) for i, key in enumerate(self._keys)]
+        addresses = enumerate(key.address for key in self._keys)
+        registry = [encoding.RegisteredClient(address, 10 + i) for i, address in addresses]
         words = [encoding.registry_word(client) for client in registry]
         _, batches = ledger_state.registry_batches(words)
         deployment = deployment_of(

@@ -27,7 +27,7 @@ from ledger.io.home import DISK, RUN_NAME, read_text
 from ledger.io.parsing import parse_json
 from ledger.protocol import canonical
 from ledger.protocol.documents.run import MAX_SAMPLES
-from ledger.protocol.encoding import checksum, sha256, to_canonical
+from ledger.protocol.encoding import RegisteredClient, checksum, sha256, to_canonical
 from ledger.protocol.errors import ChainError, ConfigurationError, SignatureError
 from ledger.protocol.rules.distance import OwnRuleName
 from ledger.protocol.signing import (
@@ -37,7 +37,7 @@ from ledger.protocol.signing import (
     registration_digest,
     registry_digest_of,
 )
-from ledger.protocol.types import NO_DIGEST, PROTOCOL_VERSION, Address, Digest, RegisteredClient
+from ledger.protocol.types import NO_DIGEST, PROTOCOL_VERSION, Address, Digest
 
 PASSWORD_FILE = "password.txt"  # noqa: S105 - its name
 PUBLIC_PASSWORD = "public"  # noqa: S105 - of public test keys

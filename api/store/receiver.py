@@ -30,10 +30,11 @@ from ledger.chain.contract.event_log import EventLog
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.round_ledger import last_ended
 from ledger.io.home import DISK, WRITING, Disk
+from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.errors import ChainError, EncodingError, SignatureError
 from ledger.protocol.ledger_state import registry_with_bans
 from ledger.protocol.signing import is_signed_by, recover, typed_digest
-from ledger.protocol.types import Address, Digest, Domain, RegisteredClient, Upload
+from ledger.protocol.types import Address, Digest, Domain, Upload
 from ledger.storage import http
 from ledger.storage.http import AUDITOR, parse_authorization
 

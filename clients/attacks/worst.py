@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from clients.attacks.updates import AttackInput, Factor, Update, UpdateAttack, joint_attack
 from ledger.distances import fast_distances
 from ledger.protocol.documents.record import ScoreVector
+from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.inputs import Inputs, Participants, RoundClosing
 from ledger.protocol.judgement import next_model, rank_trainers
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules.distance import SQUARED
-from ledger.protocol.types import NO_DIGEST, Address, ClientId, Domain, RegisteredClient
+from ledger.protocol.types import NO_DIGEST, Address, ClientId, Domain
 
 LENGTH = 2.0
 """s: multiple of the median length, beyond which distances of directions grow."""

@@ -30,10 +30,11 @@ from clients.models.registry import MODELS
 from clients.random_streams import named_stream
 from ledger.io.user_code import DISTANCE_GROUP, named_code
 from ledger.protocol.documents.run import RunDocument
+from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance import SQUARED
 from ledger.protocol.signing import KeySigner, data_salt
-from ledger.protocol.types import NO_DIGEST, Digest, RegisteredClient
+from ledger.protocol.types import NO_DIGEST, Digest
 
 
 def _attacks() -> tuple[Collection[str], str]:

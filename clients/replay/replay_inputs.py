@@ -35,18 +35,12 @@ from ledger.history.round import RoundStatus
 from ledger.io.home import read_file
 from ledger.protocol.documents.envelope import EnvelopeKind, PublishedEnvironment
 from ledger.protocol.documents.run import RunDocument
+from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.errors import BlobError, ConfigurationError
 from ledger.protocol.rules.distance import OwnRuleName
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.training_replay import TrainingEnvironment
-from ledger.protocol.types import (
-    NO_DIGEST,
-    ClientId,
-    Digest,
-    Domain,
-    EnvironmentStatement,
-    RegisteredClient,
-)
+from ledger.protocol.types import NO_DIGEST, ClientId, Digest, Domain, EnvironmentStatement
 from ledger.storage.mailbox import Mailbox
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from clients.attacks.updates import attack_parameters
 from clients.configuration.parsing import naming_setting
 from clients.datasets.federated_data import FederatedData
 from clients.random_streams import named_stream
-from ledger.protocol.types import ClientId, RegisteredClient
+from ledger.protocol.encoding import RegisteredClient
+from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration

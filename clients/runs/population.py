@@ -22,12 +22,12 @@ from clients.random_streams import named_stream, simulated_signers
 from clients.training.lockstep.plan import plan
 from ledger.io.user_code import try_rules
 from ledger.protocol.documents.run import RunDocument
-from ledger.protocol.encoding import sha256, vector_bytes
+from ledger.protocol.encoding import RegisteredClient, sha256, vector_bytes
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.inputs import data_root
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.signing import KeySigner
-from ledger.protocol.types import NO_DIGEST, ClientId, Digest, RegisteredClient
+from ledger.protocol.types import NO_DIGEST, ClientId, Digest
 
 if TYPE_CHECKING:
     from clients.adversaries.attackers import Attackers, AttackMemory

@@ -21,7 +21,13 @@ from ledger.protocol.documents.envelope import (
     Reply,
 )
 from ledger.protocol.documents.record import MAX_VECTOR_BYTES
-from ledger.protocol.encoding import aggregation_result, commitment_of, set_digest, sha256
+from ledger.protocol.encoding import (
+    RegisteredClient,
+    aggregation_result,
+    commitment_of,
+    set_digest,
+    sha256,
+)
 from ledger.protocol.inputs import (
     Evidence,
     Inputs,
@@ -46,7 +52,6 @@ from ledger.protocol.types import (
     Digest,
     Domain,
     Phase,
-    RegisteredClient,
     Scores,
     SignedScores,
     SignedVote,

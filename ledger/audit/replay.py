@@ -53,7 +53,7 @@ from ledger.chain.ports import (
 )
 from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.protocol import encoding, ledger_state, rounds
-from ledger.protocol.encoding import to_hex
+from ledger.protocol.encoding import RegisteredClient, to_hex
 from ledger.protocol.errors import ChainError, ProtocolRefusal
 from ledger.protocol.inputs import drawn_committee, primary_seat
 from ledger.protocol.ledger_state import (
@@ -73,15 +73,7 @@ from ledger.protocol.ledger_state import (
     UpdatesCommitted,
     mined_commitments,
 )
-from ledger.protocol.types import (
-    NO_DIGEST,
-    Address,
-    Beacon,
-    ClientId,
-    Digest,
-    Phase,
-    RegisteredClient,
-)
+from ledger.protocol.types import NO_DIGEST, Address, Beacon, ClientId, Digest, Phase
 
 
 def adopted(state: LedgerState, event: Event, block_number: int) -> tuple[LedgerState, bool]:

@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 
 from ledger.chain.ports import Block, IncompleteLogsError
 from ledger.protocol import encoding
+from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.ledger_state import (
     ClientBanned,
     ClientsRegistered,
@@ -30,7 +31,7 @@ from ledger.protocol.ledger_state import (
     UpdatesCommitted,
     mined_commitments,
 )
-from ledger.protocol.types import NO_DIGEST, Digest, RegisteredClient, SignedCommitment
+from ledger.protocol.types import NO_DIGEST, Digest, SignedCommitment
 
 EventKind: TypeAlias = type[Event]
 

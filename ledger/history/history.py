@@ -39,7 +39,7 @@ from ledger.history.round import (
     has_begun,
     read_documents,
 )
-from ledger.protocol.encoding import registered_client
+from ledger.protocol.encoding import RegisteredClient, registered_client
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.ledger_state import (
     ClientBanned,
@@ -53,7 +53,7 @@ from ledger.protocol.ledger_state import (
     UpdatesCommitted,
     registry_with_bans,
 )
-from ledger.protocol.types import ClientId, Digest, RegisteredClient
+from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import BlobReader
 
 K = TypeVar("K", DecideCall, ReportCall)

@@ -29,7 +29,7 @@ from ledger.protocol.documents.record import (
     decode_record,
 )
 from ledger.protocol.documents.run import RunDocument, decode_run
-from ledger.protocol.encoding import word_client
+from ledger.protocol.encoding import RegisteredClient, word_client
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.inputs import (
     Participants,
@@ -48,14 +48,7 @@ from ledger.protocol.ledger_state import (
     mined_commitments,
     registry_with_bans,
 )
-from ledger.protocol.types import (
-    NO_DIGEST,
-    ClientId,
-    Digest,
-    DropoutReason,
-    Phase,
-    RegisteredClient,
-)
+from ledger.protocol.types import NO_DIGEST, ClientId, Digest, DropoutReason, Phase
 from ledger.storage.blobs import BlobReader
 
 

@@ -30,7 +30,7 @@ from eth_utils.address import to_checksum_address
 from numpy.typing import NDArray
 
 from ledger.protocol.errors import ChainError, ConfigurationError, EncodingError
-from ledger.protocol.types import NO_DIGEST, Address, ClientId, Digest, RegisteredClient
+from ledger.protocol.types import NO_DIGEST, Address, ClientId, Digest
 
 __all__ = ["keccak", "prefer_pysha3"]
 
@@ -227,6 +227,19 @@ def seed_after_abandoned(seed: Digest, beacon: Digest) -> Digest:
 def votes_digest(views: tuple[int, int], signers: tuple[int, int], incidents: Digest) -> Digest:
     """Return the digest of a vote: of both views, both bitmaps of repliers and the incidents."""
     return keccak256(words(*views, *signers, incidents))
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredClient:
+    """One client as the contract keeps it."""
+
+    address: Address
+    samples: int  # n_k, as claimed at deployment
+    banned_in: int = 0  # the round in which its ban was recorded, 0 without one
+
+    def is_banned_in(self, round_number: int) -> bool:
+        """Say whether the client was banned before this round: a ban counts from the next."""
+        return 0 < self.banned_in < round_number
 
 
 def registry_word(client: RegisteredClient) -> int:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ledger.protocol.encoding import (
     DATA_LEAF,
+    RegisteredClient,
     commitments_chain,
     keccak256,
     merkle_root,
@@ -31,7 +32,7 @@ from ledger.protocol.encoding import (
 from ledger.protocol.ledger_state import Deployment, MinedCommitment
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import FLOAT32, Payload, PayloadForm
-from ledger.protocol.types import NO_DIGEST, ClientId, Digest, Domain, Phase, RegisteredClient
+from ledger.protocol.types import NO_DIGEST, ClientId, Digest, Domain, Phase
 
 MAX_DRAWS = 4_096
 """Draws after which the ledger ends; more would not fit a transaction, at up to 2,700 gas each.

@@ -31,6 +31,7 @@ from ledger.protocol.documents.record import (
     UsableUpdate,
     encode_record,
 )
+from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.inputs import Evidence, Inputs, RoundSizes
 from ledger.protocol.parameters import Parameters, accepted_size
 from ledger.protocol.rules.direction import clip_factors
@@ -50,7 +51,6 @@ from ledger.protocol.types import (
     DropoutReason,
     Phase,
     RefusalReason,
-    RegisteredClient,
     SignedScores,
 )
 from ledger.protocol.validation import (

@@ -16,7 +16,7 @@ from enum import IntEnum
 from typing import Any, Self, TypeAlias
 
 from ledger.protocol import encoding
-from ledger.protocol.encoding import keccak256, u32, u64
+from ledger.protocol.encoding import RegisteredClient, keccak256, u32, u64
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -26,7 +26,6 @@ from ledger.protocol.types import (
     ClientId,
     Digest,
     Domain,
-    RegisteredClient,
     Scores,
     SignedVote,
     Vote,

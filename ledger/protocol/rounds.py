@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 
 from ledger.protocol import encoding
+from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.errors import ProtocolRefusal, RefusalCode
 from ledger.protocol.inputs import drawn_committee, primary_seat, window_end
 from ledger.protocol.judgement import sets_of
@@ -40,7 +41,6 @@ from ledger.protocol.types import (
     Digest,
     Domain,
     Phase,
-    RegisteredClient,
     Scores,
     SignedCommitment,
     Vote,

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import coincurve
 
-from ledger.protocol.encoding import keccak, keccak256, registry_word, words
+from ledger.protocol.encoding import RegisteredClient, keccak, keccak256, registry_word, words
 from ledger.protocol.errors import SignatureError
 from ledger.protocol.ledger_state import registry_batches
 from ledger.protocol.types import (
@@ -24,7 +24,6 @@ from ledger.protocol.types import (
     Digest,
     Domain,
     EnvironmentStatement,
-    RegisteredClient,
     ReplayStatement,
     Scores,
     Upload,

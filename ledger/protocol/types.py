@@ -85,19 +85,6 @@ class IncidentKind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RegisteredClient:
-    """One client as the contract keeps it."""
-
-    address: Address
-    samples: int  # n_k, as claimed at deployment
-    banned_in: int = 0  # the round in which its ban was recorded, 0 without one
-
-    def is_banned_in(self, round_number: int) -> bool:
-        """Say whether the client was banned before this round: a ban counts from the next."""
-        return 0 < self.banned_in < round_number
-
-
-@dataclass(frozen=True, slots=True)
 class Domain:
     """The EIP-712 domain: one run's contract on one chain."""
 

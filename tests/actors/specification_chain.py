@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ledger.actors.steps import SendCommitment, SendDecision, SendReport
 from ledger.actors.view import ChainView
 from ledger.protocol import rounds
+from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.errors import ProtocolRefusal
 from ledger.protocol.ledger_state import (
     BlockContext,
@@ -21,7 +22,7 @@ from ledger.protocol.ledger_state import (
 )
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.rounds import Step
-from ledger.protocol.types import NO_DIGEST, Digest, Domain, RegisteredClient
+from ledger.protocol.types import NO_DIGEST, Digest, Domain
 
 
 @dataclass(frozen=True, slots=True)

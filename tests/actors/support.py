@@ -38,7 +38,7 @@ from ledger.protocol.documents.envelope import (
     encode_envelope,
 )
 from ledger.protocol.documents.record import RoundRecord, decode_record
-from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
+from ledger.protocol.encoding import RegisteredClient, sha256, vector_bytes, vector_from_bytes
 from ledger.protocol.errors import JournalError
 from ledger.protocol.inputs import Evidence, Inputs, primary_seat
 from ledger.protocol.judgement import judge, sets_of
@@ -53,7 +53,6 @@ from ledger.protocol.types import (
     Digest,
     Domain,
     Phase,
-    RegisteredClient,
     Scores,
     SignedCommitment,
     SignedScores,

@@ -16,18 +16,9 @@ from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.history.history import FoldedHistory
 from ledger.history.round import HistoryRound
 from ledger.protocol import encoding
-from ledger.protocol.encoding import checksum
+from ledger.protocol.encoding import RegisteredClient, checksum
 from ledger.protocol.signing import is_signed_by
-from ledger.protocol.types import (
-    ClientId,
-    Digest,
-    Domain,
-    Phase,
-    RegisteredClient,
-    Scores,
-    Vote,
-    VoteKind,
-)
+from ledger.protocol.types import ClientId, Digest, Domain, Phase, Scores, Vote, VoteKind
 from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import CLIENTS, MEMBERS, ROUNDS, TRAINERS, read, refused, rounds_that_are
 

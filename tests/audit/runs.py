@@ -34,7 +34,13 @@ from ledger.protocol.documents.record import (
     encode_vector,
 )
 from ledger.protocol.documents.run import RunDocument, encode_run
-from ledger.protocol.encoding import commitment_of, set_digest, sha256, vector_bytes
+from ledger.protocol.encoding import (
+    RegisteredClient,
+    commitment_of,
+    set_digest,
+    sha256,
+    vector_bytes,
+)
 from ledger.protocol.inputs import (
     Evidence,
     Inputs,
@@ -70,7 +76,6 @@ from ledger.protocol.types import (
     ClientId,
     Digest,
     Phase,
-    RegisteredClient,
     SignedCommitment,
     SignedScores,
     SignedVote,

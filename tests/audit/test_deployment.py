@@ -16,10 +16,10 @@ from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import Transaction
 from ledger.protocol.documents.run import encode_run
-from ledger.protocol.encoding import keccak256, sha256, vector_bytes
+from ledger.protocol.encoding import RegisteredClient, keccak256, sha256, vector_bytes
 from ledger.protocol.ledger_state import Deployment, deployment_of
 from ledger.protocol.signing import KeySigner
-from ledger.protocol.types import AcceptanceForm, Beacon, Digest, RegisteredClient
+from ledger.protocol.types import AcceptanceForm, Beacon, Digest
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.forged_chain import forged
 from tests.audit.runs import INITIAL, PARAMETERS, contradiction_in, document_of

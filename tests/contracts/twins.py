@@ -14,7 +14,7 @@ from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainWriter, Log, Receipt
 from ledger.protocol import encoding, ledger_state, rounds
-from ledger.protocol.encoding import to_canonical
+from ledger.protocol.encoding import RegisteredClient, to_canonical
 from ledger.protocol.errors import ProtocolRefusal, RefusalCode
 from ledger.protocol.ledger_state import (
     Deployment,
@@ -32,7 +32,6 @@ from ledger.protocol.types import (
     Beacon,
     ClientId,
     Digest,
-    RegisteredClient,
     SignedCommitment,
 )
 from tests.contracts.relay import DelegatedLedger, RelayedLedger

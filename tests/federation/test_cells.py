@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from ledger.history.round import HistoryRound
+from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.ledger_state import RoundStart
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.types import Address, ClientId, Digest, RegisteredClient
+from ledger.protocol.types import Address, ClientId, Digest
 from tests.federation.cells import (
     Cell,
     Fault,

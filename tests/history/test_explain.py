@@ -17,7 +17,7 @@ from ledger.protocol.documents.record import (
     RoundRecord,
     UsableUpdate,
 )
-from ledger.protocol.encoding import keccak256, ranking_word, sha256, word_client
+from ledger.protocol.encoding import RegisteredClient, keccak256, ranking_word, sha256, word_client
 from ledger.protocol.inputs import Participants
 from ledger.protocol.ledger_state import (
     ClientBanned,
@@ -36,7 +36,6 @@ from ledger.protocol.types import (
     IncidentKind,
     Phase,
     RefusalReason,
-    RegisteredClient,
     Scores,
     SignedScores,
 )

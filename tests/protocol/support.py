@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ledger.protocol import encoding
+from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.inputs import Evidence, Inputs, Participants, RoundClosing
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import PAYLOAD_FORMS, Payload
 from ledger.protocol.signing import KeySigner
-from ledger.protocol.types import ClientId, Digest, RegisteredClient
+from ledger.protocol.types import ClientId, Digest
 from tests.support.keys import DOMAIN, ids, key_signers, registered
 from tests.support.rounds import ClosedRound
 

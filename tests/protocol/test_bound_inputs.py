@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.protocol import canonical, encoding, inputs
-from ledger.protocol.encoding import keccak256
+from ledger.protocol.encoding import RegisteredClient, keccak256
 from ledger.protocol.errors import EncodingError, SignatureError
 from ledger.protocol.inputs import NamedArray
 from ledger.protocol.signing import (
@@ -33,7 +33,7 @@ from ledger.protocol.training_replay import (
     encode_environment,
     replay_witness,
 )
-from ledger.protocol.types import NO_DIGEST, Address, ClientId, Digest, RegisteredClient
+from ledger.protocol.types import NO_DIGEST, Address, ClientId, Digest
 
 SIGNER = KeySigner(keccak256(b"PUBLIC TEST KEY of an owner"))
 OTHER = KeySigner(keccak256(b"PUBLIC TEST KEY of another owner"))

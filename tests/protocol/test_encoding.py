@@ -16,9 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.protocol import encoding
-from ledger.protocol.encoding import checksum, eip55, keccak, prefer_pysha3, to_canonical
+from ledger.protocol.encoding import (
+    RegisteredClient,
+    checksum,
+    eip55,
+    keccak,
+    prefer_pysha3,
+    to_canonical,
+)
 from ledger.protocol.errors import ChainError, ConfigurationError, EncodingError
-from ledger.protocol.types import Address, ClientId, RegisteredClient
+from ledger.protocol.types import Address, ClientId
 from tests.protocol.support import client_ids, distances, f32
 from tests.support.keys import ids
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.protocol import encoding, errors, parameters
+from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.errors import ParametersError, RefusalCode
 from ledger.protocol.ledger_state import (
     EquivocationReport,
@@ -36,7 +37,6 @@ from ledger.protocol.types import (
     ClientId,
     Phase,
     Quorum,
-    RegisteredClient,
     Scores,
     Vote,
     VoteKind,

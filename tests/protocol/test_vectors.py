@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ledger.distances import fast_distances
 from ledger.protocol import encoding, inputs, signing
+from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.inputs import primary_seat, round_closing
 from ledger.protocol.judgement import sets_of, weights_of
@@ -50,7 +51,6 @@ from ledger.protocol.types import (
     Domain,
     Phase,
     Quorum,
-    RegisteredClient,
     Scores,
     Vote,
     VoteKind,

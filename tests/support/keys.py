@@ -12,9 +12,9 @@ from pathlib import Path
 
 from eth_account import Account
 
-from ledger.protocol.encoding import keccak256
+from ledger.protocol.encoding import RegisteredClient, keccak256
 from ledger.protocol.signing import GROUP_ORDER, KeySigner
-from ledger.protocol.types import Address, ClientId, Digest, Domain, RegisteredClient
+from ledger.protocol.types import Address, ClientId, Digest, Domain
 
 DOMAIN = Domain(31337, Address(bytes(range(20))), Digest(bytes(range(32))))
 

@@ -12,7 +12,7 @@ from ledger.chain.ports import Block, Log, Transaction
 from ledger.protocol import encoding
 from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.documents.run import RunDocument, decode_run
-from ledger.protocol.encoding import float_from_bits, word_client
+from ledger.protocol.encoding import RegisteredClient, float_from_bits, word_client
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.inputs import Participants, needs_displacement, participants_of
 from ledger.protocol.judgement import sets_of, weights_of
@@ -37,7 +37,6 @@ from ledger.protocol.types import (
     Domain,
     DropoutReason,
     RefusalReason,
-    RegisteredClient,
 )
 
 

@@ -201,7 +201,7 @@ class CommitteeLedger(round_ledger.RoundHistory):
             ledger_state.LedgerStage(stage), *rest
         )  # in the struct's order
 
-    def client(self, client: types.ClientId) -> types.RegisteredClient:
+    def client(self, client: types.ClientId) -> encoding.RegisteredClient:
         """Return a registered client with the round of its ban; UnknownClientError for others."""
         return encoding.registered_client(self._call("client", client)[0])
 

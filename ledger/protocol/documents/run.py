@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, get_type_hints
 
 from ledger.protocol import canonical
+from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.errors import EncodingError, ParametersError
 from ledger.protocol.parameters import Parameters, require_layout
 from ledger.protocol.rules.distance import Layout
-from ledger.protocol.types import NO_DIGEST, Address, Digest, RegisteredClient
+from ledger.protocol.types import NO_DIGEST, Address, Digest
 
 MAX_SAMPLES = 2**53  # bound of Σ n_k: sums below it are exact in float64 too
 MAX_SIZES = 16  # sizes in a tensor's shape; a document full of them would take a minute to multiply

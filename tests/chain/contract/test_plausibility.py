@@ -14,6 +14,7 @@ from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Block, Log, LogQuery, NotServedError
 from ledger.chain.round_ledger import RecordedEvent
 from ledger.protocol import encoding
+from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.ledger_state import (
     ClientBanned,
     ClientsRegistered,
@@ -24,7 +25,7 @@ from ledger.protocol.ledger_state import (
     RoundDecided,
     UpdatesCommitted,
 )
-from ledger.protocol.types import AcceptanceForm, Address, Beacon, ClientId, RegisteredClient
+from ledger.protocol.types import AcceptanceForm, Address, Beacon, ClientId
 from tests.contracts.twins import digest_of
 
 SOME = digest_of("some")

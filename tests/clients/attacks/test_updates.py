@@ -22,10 +22,11 @@ from clients.attacks.updates import (
 )
 from clients.configuration.loading import load
 from clients.runs.population import populate, run_document
+from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.inputs import Inputs, Participants, RoundClosing
 from ledger.protocol.judgement import next_model
-from ledger.protocol.types import NO_DIGEST, Address, ClientId, Domain, RegisteredClient
+from ledger.protocol.types import NO_DIGEST, Address, ClientId, Domain
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
 
 UPDATE = np.array([1.0, -2.0, 0.0, 4.0], dtype=np.float32)

@@ -12,11 +12,12 @@ from clients.configuration.run_configuration import configuration_from_document
 from clients.datasets.own_samples import own_parts
 from clients.registration import combined_registry, proposal_digest, signed_entry
 from clients.runs.population import populate, run_document, with_training_path
+from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.inputs import data_root
 from ledger.protocol.ledger_state import deployment_of
 from ledger.protocol.signing import data_salt, registry_digest_of
-from ledger.protocol.types import NO_DIGEST, ClientId, Digest, RegisteredClient
+from ledger.protocol.types import NO_DIGEST, ClientId, Digest
 from tests.clients.onboarding.owners import (
     RUN,
     agreed,

@@ -19,8 +19,9 @@ from clients.datasets.own_samples import own_parts
 from clients.datasets.registry import DATASETS, DataChoice, data_digest, load_dataset, verify_choice
 from clients.runs.population import populate, run_document, with_training_path
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
+from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.types import ClientId, RegisteredClient
+from ledger.protocol.types import ClientId
 from tests.clients.onboarding.owners import document_of, registry_of, samples_file
 
 FORM: dict[str, Any] = {"shape": [1, 2, 2], "classes": 3}

@@ -19,18 +19,11 @@ from clients.replay.training_replay import replay_run
 from clients.runs.run_folder import run_folder
 from ledger.io.home import Home
 from ledger.protocol.documents.envelope import Envelope, PublishedEnvironment
-from ledger.protocol.encoding import sha256
+from ledger.protocol.encoding import RegisteredClient, sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.signing import sign
 from ledger.protocol.training_replay import TrainingEnvironment, replay_witness
-from ledger.protocol.types import (
-    Address,
-    ClientId,
-    Digest,
-    Domain,
-    EnvironmentStatement,
-    RegisteredClient,
-)
+from ledger.protocol.types import Address, ClientId, Digest, Domain, EnvironmentStatement
 from ledger.storage.mailbox import MemoryMailbox
 from tests.clients.replay.support import (
     CLEAN,

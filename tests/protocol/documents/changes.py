@@ -40,7 +40,7 @@ from ledger.protocol.documents.record import (
     encode_vector,
 )
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
-from ledger.protocol.encoding import ResultPreimage, set_digest, sha256
+from ledger.protocol.encoding import RegisteredClient, ResultPreimage, set_digest, sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment
@@ -55,7 +55,6 @@ from ledger.protocol.types import (
     Phase,
     Quorum,
     RefusalReason,
-    RegisteredClient,
     Scores,
     SignedCommitment,
     SignedScores,

@@ -18,18 +18,11 @@ from ledger.protocol.documents.envelope import (
 )
 from ledger.protocol.documents.record import MAX_VECTOR_BYTES
 from ledger.protocol.documents.run import MAX_SIZES, RunDocument, decode_run, encode_run
-from ledger.protocol.encoding import sha256
+from ledger.protocol.encoding import RegisteredClient, sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import MAX_MEMBERS
 from ledger.protocol.payloads import PAYLOAD_FORMS
-from ledger.protocol.types import (
-    Address,
-    Beacon,
-    ClientId,
-    Quorum,
-    RegisteredClient,
-    ReplayStatement,
-)
+from ledger.protocol.types import Address, Beacon, ClientId, Quorum, ReplayStatement
 from tests.protocol.documents.changes import (
     ENVELOPES,
     KINDS,
