@@ -26,7 +26,7 @@ from cmfl.commands.process import results as result_stream
 from cmfl.commands.process import until_interrupted
 from cmfl.commands.serve import is_port_taken
 from cmfl.where import Target, open_history
-from ledger.audit.checks.published import FALSE_SCORES
+from ledger.audit.checks.rounds import FALSE_SCORES
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport
 from ledger.audit.report_text import readable

@@ -235,12 +235,13 @@ class TransactionReader:
 
     def _call(self, log: Log, found: list[CheckResult]) -> tuple[Call | None, str]:
         """Return what the log's transaction asks of the contract, or why it is not available."""
-        number, subject, other = log.block_number, to_hex(log.transaction_hash), ""
+        number, other = log.block_number, ""
         try:
             transaction = self._ledger.chain.transaction(log.transaction_hash)
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:
+            subject = to_hex(log.transaction_hash)
             found.append(contradicted(number, TRANSACTION_DIFFERS, subject, true=str(error)))
             return None, ""
         except ChainError as error:  # nodes may drop the index of old transactions
@@ -250,6 +251,7 @@ class TransactionReader:
         elif transaction.block_number != number:
             other = f"it is in block {transaction.block_number}"
         if other:
+            subject = to_hex(log.transaction_hash)
             found.append(contradicted(number, TRANSACTION_DIFFERS, subject, true=other))
         if other or transaction.to != self._ledger.address:
             return None, ""

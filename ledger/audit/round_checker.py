@@ -23,7 +23,7 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.audit.checks import chain, published, rounds
+from ledger.audit.checks import chain, rounds
 from ledger.audit.evidence import (
     Archive,
     ModelStep,
@@ -238,11 +238,11 @@ class RoundChecker:
         results = results_of(
             block,
             (AuditStep.CERTIFICATES, rounds.check_accusations(evidence, accusations)),
-            (AuditStep.BLOBS, published.check_blobs(evidence, model, accusations)),
-            (AuditStep.DISTANCES, published.check_distances(evidence)),
-            (AuditStep.MEANS, published.check_means(evidence)),
+            (AuditStep.BLOBS, rounds.check_blobs(evidence, model, accusations)),
+            (AuditStep.DISTANCES, rounds.check_distances(evidence)),
+            (AuditStep.MEANS, rounds.check_means(evidence)),
             (AuditStep.RANKING, rounds.check_ranking(evidence)),
-            (AuditStep.MODEL, published.check_model(model, event.round)),
+            (AuditStep.MODEL, rounds.check_model(model, event.round)),
             (AuditStep.COMPLETENESS, rounds.check_record(evidence, accusations)),
         )
         missing = (

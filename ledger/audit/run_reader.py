@@ -10,7 +10,7 @@ from typing import Any
 
 from ledger.audit.anchors import ChainAnchor, EarlierAudit, EarlierReportError, PriorKnowledge
 from ledger.audit.checks import chain as facts
-from ledger.audit.checks.published import unavailable_blobs
+from ledger.audit.checks.rounds import unavailable_blobs
 from ledger.audit.evidence import Archive, ReplayedRound, RunStart, UnavailableBlob, decoded
 from ledger.audit.replay import ReadingEndedError, Replay, ReplayPosition, read_block
 from ledger.audit.report import (

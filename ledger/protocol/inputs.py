@@ -198,7 +198,7 @@ class Inputs:
 
 def needs_displacement(parameters: Parameters, round_number: int) -> bool:
     """Return whether distances depend on the displacement: strategy 3's from round 2 on."""
-    return parameters.compares_directions and round_number > 1
+    return round_number > 1 and parameters.compares_directions
 
 
 @dataclass(frozen=True)

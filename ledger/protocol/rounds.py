@@ -8,7 +8,7 @@ both side by side. `ledger_state.py` has the events and gives the state that fol
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 
 from ledger.protocol import encoding
@@ -97,17 +97,17 @@ def commit_updates(
     _require(block.number <= last, RefusalCode.COMMITMENTS_CLOSED)
     _require(len(signed) > 0, RefusalCode.NO_COMMITMENTS)
     committed = set(state.committed)
+    named = [entry.commitment.client for entry in signed]
+    banned = _banned(state, [c for c in named if c < state.deployment.clients])
     accepted: list[tuple[ClientId, Digest]] = []
-    for entry in signed:
-        client = entry.commitment.client
+    for client, entry in zip(named, signed, strict=True):
         _require(client < state.deployment.clients, RefusalCode.UNKNOWN_CLIENT)
-        registered = state.registry[client]
-        _require(not registered.is_banned_in(round_number), RefusalCode.CLIENT_BANNED)
+        _require(client not in banned, RefusalCode.CLIENT_BANNED)
         if client in committed:
             continue
         commitment = replace(entry.commitment, round=round_number)
         code = RefusalCode.COMMITMENT_NOT_SIGNED
-        _require_signed(state, registered, commitment, entry.signature, code)
+        _require_signed(state, state.registry[client], commitment, entry.signature, code)
         committed.add(client)
         accepted.append((client, commitment.commitment))
     _require(len(accepted) > 0, RefusalCode.NOTHING_TAKEN)
@@ -222,9 +222,9 @@ def _require_ranking(state: LedgerState, ranking: Sequence[int], block: BlockCon
         _require(len(ranking) >= deployment.trainers, RefusalCode.RANKING_TOO_EARLY)
     members, committed = set(state.committee), state.committed
     ranked, previous = set[int](), -1
-    for word in ranking:
+    clients = list(map(encoding.word_client, ranking))
+    for word, client in zip(ranking, clients, strict=True):
         _require(word > previous, RefusalCode.RANKING_NOT_SORTED)
-        client = encoding.word_client(word)
         _require(client < deployment.clients, RefusalCode.UNKNOWN_CLIENT)
         _require(client not in members, RefusalCode.MEMBER_RANKED)
         _require(client not in ranked, RefusalCode.REPEATED_CLIENT)
@@ -244,10 +244,11 @@ def _require_certificate(
 ) -> ClientId:
     """Return the primary if its request and enough other members' replies are signed."""
     committee, signers = state.committee, certificate.signers
+    banned = _banned(state, committee)
     place = primary_seat(state.seed, phase, certificate.view, len(committee))
     what = certificate.view, base, certificate.set_digest, result
     request = Vote(VoteKind.REQUEST, state.round, phase, *what)
-    _require_vote(state, committee[place], request, certificate.request)
+    _require_vote(state, banned, committee[place], request, certificate.request)
     _require(signers >> len(committee) == 0, RefusalCode.SIGNERS_OUT_OF_RANGE)
     _require(signers >> place & 1 == 0, RefusalCode.PRIMARY_REPLIES)
     _require(len(certificate.replies) >= state.deployment.replies, RefusalCode.QUORUM_NOT_REACHED)
@@ -258,17 +259,22 @@ def _require_certificate(
             signature = next(signed, None)
             if signature is None:
                 raise ProtocolRefusal(RefusalCode.SIGNATURE_COUNT)
-            _require_vote(state, committee[member], reply, signature)
+            _require_vote(state, banned, committee[member], reply, signature)
     _require(next(signed, None) is None, RefusalCode.SIGNATURE_COUNT)
     return committee[place]
 
 
-def _require_vote(state: LedgerState, member: ClientId, vote: Vote, signature: bytes) -> None:
-    registered = state.registry[member]
-    _require(not registered.is_banned_in(state.round), RefusalCode.MEMBER_BANNED)
+def _banned(state: LedgerState, clients: Iterable[ClientId]) -> set[ClientId]:
+    return {client for client in clients if state.registry[client].is_banned_in(state.round)}
+
+
+def _require_vote(
+    state: LedgerState, banned: set[ClientId], member: ClientId, vote: Vote, signature: bytes
+) -> None:
+    _require(member not in banned, RefusalCode.MEMBER_BANNED)
     is_request = vote.kind is VoteKind.REQUEST
     code = RefusalCode.REQUEST_NOT_SIGNED if is_request else RefusalCode.REPLY_NOT_SIGNED
-    _require_signed(state, registered, vote, signature, code)
+    _require_signed(state, state.registry[member], vote, signature, code)
 
 
 def _require_signed(

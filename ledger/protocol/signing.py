@@ -14,7 +14,7 @@ from typing import Protocol
 
 import coincurve
 
-from ledger.protocol.encoding import RegisteredClient, keccak256, registry_word, words
+from ledger.protocol.encoding import RegisteredClient, keccak, keccak256, registry_word, words
 from ledger.protocol.errors import SignatureError
 from ledger.protocol.ledger_state import registry_batches
 from ledger.protocol.types import (
@@ -99,7 +99,7 @@ def domain_separator(domain: Domain) -> Digest:
 
 def typed_digest(domain: Domain, message: Message) -> Digest:
     """Return the EIP-712 digest of a message: keccak256(0x1901 ‖ domain separator ‖ its hash)."""
-    return keccak256(b"\x19\x01" + domain_separator(domain) + _struct_hash(message))
+    return Digest(keccak(b"\x19\x01" + domain_separator(domain) + _struct_hash(message)))
 
 
 def sign(signer: Signer, domain: Domain, message: Message) -> bytes:
@@ -140,12 +140,15 @@ def _struct_hash(message: Message) -> Digest:
 
 def _hash_of(name: str, *values: int | bytes | str) -> Digest:
     """Return the EIP-712 hash of a struct; a text is hashed, and an address is a number."""
-    encoded = [keccak256(value.encode()) if isinstance(value, str) else value for value in values]
-    return keccak256(words(TYPE_HASHES[name], *encoded))
+    encoded: list[bytes] = [TYPE_HASHES[name]]
+    for value in values:
+        hashed = keccak(value.encode()) if isinstance(value, str) else value
+        encoded.append(hashed if isinstance(hashed, bytes) else hashed.to_bytes(32))
+    return Digest(keccak(b"".join(encoded)))
 
 
 def _address(public_key: coincurve.PublicKey) -> Address:
-    return Address(keccak256(public_key.format(compressed=False)[1:])[12:])
+    return Address(keccak(public_key.format(compressed=False)[1:])[12:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,6 @@ from ledger.protocol.rules.distance import RELATIVE_TOLERANCE, Distances, Update
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import (
     ClientId,
-    Digest,
     DropoutReason,
     RefusalReason,
     Scores,
@@ -153,14 +152,13 @@ def validate_claims(inputs: Inputs, record: RoundRecord) -> list[Violation]:
         odd = tuple(sorted(set(listed) ^ set(inputs.participants.active)))
         violations.append(Violation(ViolationCode.NOT_THE_ACTIVE_CLIENTS, odd))
     commitments = inputs.closing.commitments
-
-    def opens(client: ClientId, payload: Digest) -> bool:
-        return commitments.get(client) == encoding.commitment_of(client, payload)
-
+    opened = {
+        update: encoding.commitment_of(update.client, update.payload) for update in record.updates
+    }
     violations += [
         Violation(ViolationCode.OPENS_NO_COMMITMENT, (update.client,))
-        for update in record.updates
-        if not opens(update.client, update.payload)
+        for update, commitment in opened.items()
+        if commitments.get(update.client) != commitment
     ]
     for dropout in record.dropouts:
         client = dropout.client
@@ -169,7 +167,9 @@ def validate_claims(inputs: Inputs, record: RoundRecord) -> list[Violation]:
                 violations.append(Violation(ViolationCode.HAS_COMMITTED, (client,)))
         elif client not in commitments:
             violations.append(Violation(ViolationCode.HAS_NOT_COMMITTED, (client,)))
-        elif dropout.payload is not None and not opens(client, dropout.payload):
+        elif (payload := dropout.payload) is not None and (
+            commitments[client] != encoding.commitment_of(client, payload)
+        ):
             violations.append(Violation(ViolationCode.OPENS_NO_COMMITMENT, (client,)))
     for signed in record.claims:
         violations += validate_score_claim(inputs, signed)
@@ -195,9 +195,9 @@ def validate_scores(
     inputs: Inputs, record: RoundRecord, evidence: Evidence, table: DistanceTable | None
 ) -> list[Violation]:
     """Return the violations of score vectors; without a table, those that need no updates."""
-    violations = []
+    violations, clients = [], record.clients
     for signed in record.scores:
-        violations += _vector_violations(inputs, record, signed, None, evidence, table)
+        violations += _vector_violations(inputs, clients, signed, None, evidence, table)
     entries = Counter(entry.signed.scores.member for entry in record.refused)
     counted = {signed.scores.member for signed in record.scores}
     for entry in record.refused:
@@ -206,10 +206,10 @@ def validate_scores(
         if (entry.reason is RefusalReason.TWO_VECTORS) != is_pair or member in counted:
             violations.append(Violation(ViolationCode.REFUSAL_UNFOUNDED, (member,), entry.reason))
         elif not is_pair:
-            violations += _vector_violations(inputs, record, entry.signed, entry, evidence, table)
+            violations += _vector_violations(inputs, clients, entry.signed, entry, evidence, table)
     if len(record.scores) < majority(inputs.parameters.members):
         violations.append(Violation(ViolationCode.TOO_FEW_SCORES))
-    if len(set(record.clients) & set(inputs.participants.trainers)) < inputs.parameters.members:
+    if len(set(clients) & set(inputs.participants.trainers)) < inputs.parameters.members:
         violations.append(Violation(ViolationCode.TOO_FEW_TRAINERS))
     return violations
 
@@ -290,7 +290,7 @@ def scored_clients(
 
 def _vector_violations(
     inputs: Inputs,
-    record: RoundRecord,
+    clients: Sequence[ClientId],
     signed: SignedScores,
     refusal: RefusedScores | None,
     evidence: Evidence,
@@ -305,7 +305,7 @@ def _vector_violations(
         return [Violation(ViolationCode.VECTOR_TOO_LONG, (member,))]
     vector = parse_vector(data)
     margins = COUNTING_MARGINS if refusal is None else REFUSAL_MARGINS
-    fault = find_score_fault(inputs, record.clients, scores, vector, table, margins)
+    fault = find_score_fault(inputs, clients, scores, vector, table, margins)
     if refusal is None:
         if fault is None:
             return []

@@ -178,7 +178,7 @@ def verified(path: str, data: bytes, limit: int) -> bytes:
     """Return an object's bytes if they have its name and are within the limit."""
     if len(data) > limit:
         raise InvalidObjectError(f"is larger than the {limit} bytes it may have")
-    if sha256(data).hex() != path.rpartition("/")[2]:
+    if hashlib.sha256(data).hexdigest() != path.rpartition("/")[2]:
         raise InvalidObjectError("is damaged: its bytes have another sha256")
     return data
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ledger.audit.checks import chain, published, rounds
+from ledger.audit.checks import chain, rounds
 from ledger.audit.report import Fact, FindingKind, Need
 
 C = TypeVar("C", Fact, Need, FindingKind)
 
-_MODULES = (chain, rounds, published)
+_MODULES = (chain, rounds)
 
 
 def codes(kind: type[C]) -> list[C]:

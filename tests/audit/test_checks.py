@@ -7,7 +7,7 @@ from itertools import chain
 
 import pytest
 
-from ledger.audit.checks import published, rounds
+from ledger.audit.checks import rounds
 from ledger.audit.checks.chain import (
     CHAIN_FILE_DAMAGED,
     malformed_event,
@@ -127,12 +127,12 @@ def test_every_code_is_unique() -> None:
 
 def test_every_violation_has_its_step() -> None:
     tables = (
-        published.BLOB_VIOLATIONS,
+        rounds.BLOB_VIOLATIONS,
         rounds.CERTIFICATE_VIOLATIONS,
         rounds.COMPLETENESS_VIOLATIONS,
         rounds.RANKING_VIOLATIONS,
     )
-    named = [*published.SCORE_VIOLATIONS, *published.UNCHECKED, *chain.from_iterable(tables)]
+    named = [*rounds.SCORE_VIOLATIONS, *rounds.UNCHECKED, *chain.from_iterable(tables)]
     assert Counter(named) == Counter(set(ViolationCode) - NOT_ASKED)
 
 

@@ -14,38 +14,36 @@ from typing import Any
 import pytest
 
 from ledger.audit.checks.chain import NOT_SAMPLED
-from ledger.audit.checks.published import (
+from ledger.audit.checks.rounds import (
+    BASE_DIFFERS,
     CLAIM_NOT_SIGNED,
     DISTANCE_DIFFERS,
+    DROPOUT,
     EQUAL_PAYLOADS,
     FALSE_SCORES,
+    HAS_COMMITTED,
+    HAS_NOT_COMMITTED,
+    INPUTS_OPEN,
     MODEL_DIFFERS,
     MODEL_NOT_FINITE,
     NO_MEMBER,
     OPENS_NO_COMMITMENT,
-    REFUSED_SCORES,
-    SCORES_COUNTED,
-    SCORES_REFUSED,
-    TOO_FEW_SCORES,
-    TWO_VECTORS,
-    VECTOR_TOO_LONG,
-)
-from ledger.audit.checks.rounds import (
-    BASE_DIFFERS,
-    DROPOUT,
-    HAS_COMMITTED,
-    HAS_NOT_COMMITTED,
-    INPUTS_OPEN,
     RANKED_DIFFER,
     RECORD_CLIENTS,
     RECORD_MALFORMED,
     RECORD_OF_ANOTHER,
+    REFUSED_SCORES,
     REVEAL_DIFFERS,
+    SCORES_COUNTED,
+    SCORES_REFUSED,
     SCORES_ROOT_DIFFERS,
     SILENT_MEMBER,
+    TOO_FEW_SCORES,
+    TWO_VECTORS,
     UPDATE_MALFORMED,
     UPDATE_USABLE,
     UPDATES_ROOT_DIFFERS,
+    VECTOR_TOO_LONG,
 )
 from ledger.audit.engine import audit
 from ledger.audit.report import (

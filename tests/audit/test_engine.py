@@ -8,17 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from ledger.audit.checks.published import FALSE_SCORES, TWO_VECTORS
 from ledger.audit.checks.rounds import (
     ABANDONED_ROUND,
     BAN,
     DROPOUT,
     EMPTY_SEAT,
+    FALSE_SCORES,
     LATE_COMMITMENT,
     ROUNDS_ABANDONED,
     ROUNDS_DECIDED,
     SILENT_PRIMARY,
     STRAY_COMMITMENT,
+    TWO_VECTORS,
     WRONG_PROPOSAL,
 )
 from ledger.audit.engine import AuditOptions, audit

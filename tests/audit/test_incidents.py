@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ledger.audit.checks.published import BLOB_DAMAGED
 from ledger.audit.checks.rounds import (
+    BLOB_DAMAGED,
     EQUIVOCATION,
     IGNORED_INCIDENTS,
     INCIDENTS_MISSING,

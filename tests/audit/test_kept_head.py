@@ -20,8 +20,7 @@ from ledger.audit.checks.chain import (
     KEPT_HEAD_ABSENT,
     ROLLED_BACK,
 )
-from ledger.audit.checks.published import DISTANCES, FALSE_SCORES
-from ledger.audit.checks.rounds import COMMITMENTS, ROUNDS_DECIDED, VOTES
+from ledger.audit.checks.rounds import COMMITMENTS, DISTANCES, FALSE_SCORES, ROUNDS_DECIDED, VOTES
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, BlobKind, StepOutcome
 from ledger.audit.report_text import readable

@@ -9,8 +9,7 @@ import pytest
 from clients.configuration.loading import load
 from clients.runs.open_run import open_run
 from clients.runs.run_folder import manifest_of
-from ledger.audit.checks.published import FALSE_SCORES
-from ledger.audit.checks.rounds import BAN, DROPOUT, WRONG_PROPOSAL
+from ledger.audit.checks.rounds import BAN, DROPOUT, FALSE_SCORES, WRONG_PROPOSAL
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport, FindingKind
 from ledger.audit.report_text import readable

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ledger.audit.checks.published import (
+from ledger.audit.checks.rounds import (
     DISPLACEMENT_UNKNOWN,
     FALSE_SCORES,
     REFUSAL_UNCHECKED,
     SCORES_COUNTED,
+    SCORES_NOT_DUE,
+    SILENT_MEMBER,
+    WRONG_PROPOSAL,
 )
-from ledger.audit.checks.rounds import SCORES_NOT_DUE, SILENT_MEMBER, WRONG_PROPOSAL
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, StepOutcome, reason_text
 from ledger.audit.report_text import readable

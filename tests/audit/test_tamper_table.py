@@ -20,7 +20,7 @@ import pytest
 from eth.db.trie import make_trie_root_and_nodes
 from eth_hash.auto import keccak
 
-from ledger.audit.checks.published import BLOB_DAMAGED
+from ledger.audit.checks.rounds import BLOB_DAMAGED
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, BlobKind
 from ledger.audit.report_text import readable

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from ledger.audit.checks.chain import UPDATES_MISSING
-from ledger.audit.checks.published import (
+from ledger.audit.checks.rounds import (
     BLOB_MISSING,
     BLOB_UNREADABLE,
     FALSE_SCORES,
+    PAYLOAD_APPEARED,
     REFUSAL_UNCHECKED,
 )
-from ledger.audit.checks.rounds import PAYLOAD_APPEARED
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, BlobKind, StepOutcome
 from ledger.audit.report_text import readable

@@ -19,8 +19,7 @@ from ledger.audit.checks.chain import (
     HEAD_BLOCK_UNAVAILABLE,
     KEPT_HEAD_UNCHECKED,
 )
-from ledger.audit.checks.published import BLOB_MISSING
-from ledger.audit.checks.rounds import BAN, CALL_DATA_UNAVAILABLE, DROPOUT
+from ledger.audit.checks.rounds import BAN, BLOB_MISSING, CALL_DATA_UNAVAILABLE, DROPOUT
 from ledger.audit.engine import AuditLog, audit
 from ledger.audit.report import (
     MAX_FINDINGS,

@@ -21,8 +21,7 @@ from ledger.audit.checks.chain import (
     NOT_FINAL,
     REORGANISED,
 )
-from ledger.audit.checks.published import FALSE_SCORES
-from ledger.audit.checks.rounds import ABANDONED_ROUND, BAN
+from ledger.audit.checks.rounds import ABANDONED_ROUND, BAN, FALSE_SCORES
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, Need, StepOutcome
 from ledger.audit.report_text import readable

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.committee_faults import COLUMNS, MAJORITY, MISDEEDS, Misdeed, Trials, table
 from clients.adversaries.faults import MemberFault
-from ledger.audit.checks.published import FALSE_SCORES
+from ledger.audit.checks.rounds import FALSE_SCORES
 from ledger.audit.report import AuditOutcome
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from tests.audit.revm_history import RevmHistory

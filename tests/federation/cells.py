@@ -8,8 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from clients.adversaries.faults import MemberFault, TrainerFault
-from ledger.audit.checks.published import FALSE_SCORES
-from ledger.audit.checks.rounds import BAN, DROPOUT, EQUIVOCATION, WRONG_PROPOSAL
+from ledger.audit.checks.rounds import BAN, DROPOUT, EQUIVOCATION, FALSE_SCORES, WRONG_PROPOSAL
 from ledger.history.round import HistoryRound
 from ledger.protocol.inputs import primary_seat
 from ledger.protocol.parameters import MAX_VIEWS, Parameters

@@ -12,8 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ledger.audit.anchors import EarlierAudit, read_report, report_bytes
-from ledger.audit.checks.published import FALSE_SCORES, TWO_VECTORS
-from ledger.audit.checks.rounds import BAN, EQUIVOCATION, WRONG_PROPOSAL
+from ledger.audit.checks.rounds import BAN, EQUIVOCATION, FALSE_SCORES, TWO_VECTORS, WRONG_PROPOSAL
 from ledger.audit.report import AuditOutcome, AuditReport, Finding
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 from ledger.protocol.types import ClientId, Digest

@@ -13,7 +13,7 @@ from typing import Any, Never
 
 from eth_utils.address import to_checksum_address
 
-from ledger.audit.checks import published
+from ledger.audit.checks import rounds
 from ledger.audit.engine import AuditLog
 from ledger.audit.evidence import ReplayedRound, RunStart
 from ledger.audit.proofs.container import BundleFile, write_container
@@ -313,10 +313,10 @@ class RecordingBlobs:
 
 
 _LACKING = {
-    published.BLOB_MISSING,
-    published.BLOB_UNREADABLE,
-    published.MODEL_BEFORE_UNKNOWN,
-    published.DISPLACEMENT_UNKNOWN,
+    rounds.BLOB_MISSING,
+    rounds.BLOB_UNREADABLE,
+    rounds.MODEL_BEFORE_UNKNOWN,
+    rounds.DISPLACEMENT_UNKNOWN,
 }
 """What a step lacks if a blob is unavailable that the check of the round needs."""
 

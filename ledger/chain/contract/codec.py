@@ -261,7 +261,7 @@ def _logged(event: ledger_state.Event, name: str) -> object:
             return list(zip(clients, commitments, strict=True))
         case ledger_state.RoundDecided() if name in _PLACES:
             chosen = set(getattr(event, name))
-            ranked = map(word_client, event.ranking)
+            ranked = list(map(word_client, event.ranking))
             return sum(1 << place for place, client in enumerate(ranked) if client in chosen)
         case _:
             return getattr(event, name)

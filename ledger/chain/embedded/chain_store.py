@@ -147,6 +147,7 @@ class ChainStore:
         self._connection = connection
         self._mark = mark
         self.is_snapshot = self.is_closed = False
+        self.is_fixed = False  # whether SQLite lets no other process change what is read
         self._whole_path = path.resolve()
         self._identity = _identity(path)
         self._lock = threading.RLock()
@@ -206,7 +207,7 @@ class ChainStore:
         if is_snapshot:
             file.rows("BEGIN")
             file.rows("SELECT 1 FROM sqlite_master LIMIT 1")
-            file.is_snapshot = True
+            file.is_snapshot, file.is_fixed = True, mark is None
         return file
 
     def verify_meta(self) -> None:

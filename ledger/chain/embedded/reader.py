@@ -24,8 +24,7 @@ import rlp  # type: ignore[import-untyped]
 from eth.constants import CREATE_CONTRACT_ADDRESS
 from eth.db.atomic import AtomicDBWriteBatch
 from eth.db.backends.base import BaseAtomicDB
-from eth.db.schema import SchemaV1
-from eth.exceptions import Revert, VMError
+from eth.exceptions import Revert, TransactionNotFound, VMError
 from eth.vm.header import HeaderSedes
 from eth.vm.spoof import SpoofTransaction
 from eth_keys.datatypes import PrivateKey
@@ -97,34 +96,30 @@ class OverlayDatabase(BaseAtomicDB):
             return self.pending[key] is not None
         return key in self._verified or self._store.get(key) is not None
 
-    def _stored(self, key: bytes) -> bytes | None:
+    def _stored(self, key: bytes, committed: bytes | None = None) -> bytes | None:
+        """Return a value, cached if its key is its verified hash, or if no value can change."""
         if key in self._verified:
             return self._verified[key]
-        value = self._store.get(key)
-        if value is not None and len(key) == _HASH_BYTES and not self._cache(key, value):
+        value = self._store.get(key) if committed is None else committed
+        is_hash = len(key) == _HASH_BYTES
+        if value is None or not (is_hash or self._store.is_fixed):
+            return value
+        if is_hash and keccak(value) != key:
             raise ports.ChainDamagedError(
                 f"{self._store.path}: the value stored under 0x{key.hex()} has another hash"
             )
-        return value
-
-    def _cache(self, key: bytes, value: bytes) -> bool:
-        """Cache a value under its hash; return False if it has another."""
-        if keccak(value) != key:
-            return False
-        if key in self._verified:
-            return True
         if self._verified_bytes > 2**24:
             self._verified.clear()
             self._verified_bytes = 0
         self._verified[key] = value
         self._verified_bytes += len(value)
-        return True
+        return value
 
     def committed(self) -> None:
         """Turn the pending writes into cached ones: the store has them."""
         for key, value in self.pending.items():
             if value is not None and len(key) == _HASH_BYTES:
-                self._cache(key, value)
+                self._stored(key, value)
         self.pending.clear()
 
     @contextlib.contextmanager
@@ -235,7 +230,10 @@ class EmbeddedReader(ports.ChainBase):
 
     def _canonical_head(self) -> Header:
         # Another process may have added blocks.
-        if self._database.get(chain_store.HEAD_KEY) != self._newest_header.hash:
+        if (
+            not self._store.is_fixed
+            and self._database.get(chain_store.HEAD_KEY) != self._newest_header.hash
+        ):
             self._newest_header = self._chain.get_canonical_head()
         return self._newest_header
 
@@ -269,10 +267,10 @@ class EmbeddedReader(ports.ChainBase):
     def find(self, transaction_hash: bytes) -> tuple[Header, int, Signed] | None:
         """Return a transaction's header, index and EVM form; None until it is mined."""
         with self._lock, damage_translated(self._store):
-            key = SchemaV1.make_transaction_hash_to_block_lookup_key(transaction_hash)  # type: ignore[arg-type]
-            if not self._database.exists(key):
+            try:
+                number, index = self._chain.get_canonical_transaction_index(transaction_hash)  # type: ignore[arg-type]
+            except TransactionNotFound:
                 return None
-            number, index = self._chain.get_canonical_transaction_index(transaction_hash)  # type: ignore[arg-type]
             header = self.header(number)
             signed = self.transactions(header)[index]
             if signed.hash != transaction_hash:

@@ -137,14 +137,14 @@ def decode_record(data: bytes) -> RoundRecord:
     value = versioned_fields("record", canonical.decode(data), types)
     number, base = unsigned("round", value["round"], 64), digest(value["base"])
     pairs = [row(entry, 2) for entry in value["updates"]]
-    updates = tuple(UsableUpdate(client_id(client), digest(payload)) for client, payload in pairs)
+    updates = tuple([UsableUpdate(client_id(client), digest(payload)) for client, payload in pairs])
     require_ascending("updates", [update.client for update in updates])
-    dropouts = tuple(_dropout(entry) for entry in value["dropouts"])
+    dropouts = tuple(map(_dropout, value["dropouts"]))
     require_ascending("dropouts", [dropout.client for dropout in dropouts])
     identity = (number, base, set_digest([update.client for update in updates]))
-    scores = tuple(_claim(row(entry, 3), identity) for entry in value["scores"])
+    scores = tuple([_claim(entry, identity) for entry in value["scores"]])
     require_ascending("scores", [signed.scores.member for signed in scores])
-    refused = tuple(_refused(row(entry, 5), identity) for entry in value["refused"])
+    refused = tuple([_refused(entry, identity) for entry in value["refused"]])
     claims = [entry.signed.scores for entry in refused]
     require_ascending("refused", [(claim.member, claim.digest) for claim in claims])
     if max(Counter(claim.member for claim in claims).values(), default=0) > MAX_REFUSED_PER_MEMBER:
@@ -161,8 +161,8 @@ def _dropout(entry: object) -> Dropout:
     return Dropout(client_id(client), reason)
 
 
-def _refused(entry: list[object], identity: tuple[int, Digest, Digest]) -> RefusedScores:
-    *claim, number, client = entry
+def _refused(entry: object, identity: tuple[int, Digest, Digest]) -> RefusedScores:
+    *claim, number, client = row(entry, 5)
     reason = code(RefusalReason, "refusal reason", number)
     if reason is not RefusalReason.FALSE_DISTANCE and client != 0:
         raise EncodingError(f"reason {number} names no client, and {client!r:.80} is one")
@@ -173,8 +173,8 @@ def _from_claim(signed: SignedScores) -> list[object]:
     return [signed.scores.member, signed.scores.digest, signed.signature]
 
 
-def _claim(entry: list[object], identity: tuple[int, Digest, Digest]) -> SignedScores:
-    member, vector, signed = entry
+def _claim(entry: object, identity: tuple[int, Digest, Digest]) -> SignedScores:
+    member, vector, signed = row(entry, 3)
     number, base, clients = identity
     scores = Scores(number, client_id(member), base, clients, digest(vector))
     return SignedScores(scores, signature(signed))

@@ -66,11 +66,17 @@ def decode_run(data: bytes) -> RunDocument:
     settings = canonical.exact_fields(value["parameters"], _expected(value["parameters"]))
     try:
         parameters = Parameters(**{name: _DECLARED[name](v) for name, v in settings.items()})
-        layout = tuple(_tensor(entry) for entry in value["layout"])
+        layout = tuple(map(_tensor, value["layout"]))
         require_layout(layout, parameters.dimension)
     except (ValueError, ParametersError) as error:
         raise EncodingError(f"parameters: {error!s:.200}") from error
-    registry = tuple(_client(entry) for entry in value["registry"])
+    registry = []
+    for entry in value["registry"]:
+        address, samples = canonical.row(entry, 2)
+        if not (claimed := canonical.unsigned("samples", samples, 64)):
+            raise EncodingError("a registered client claims at least one sample")
+        account = Address(canonical.fixed_bytes("address", address, 20))
+        registry.append(RegisteredClient(account, claimed))
     if len(registry) != parameters.clients:
         raise EncodingError(f"{len(registry)} registered clients are not {parameters.clients}")
     canonical.require_ascending("addresses", [client.address for client in registry])
@@ -79,7 +85,7 @@ def decode_run(data: bytes) -> RunDocument:
         raise EncodingError(f"the clients claim {total} samples, and fewer than 2^53 can be")
     model = canonical.digest(value["initial_model"])
     bound = {name: canonical.digest(value[name]) for name in _BOUND}
-    return RunDocument(parameters, registry, model, layout, value["experiment"], **bound)
+    return RunDocument(parameters, tuple(registry), model, layout, value["experiment"], **bound)
 
 
 def _expected(settings: Mapping[str, Any]) -> dict[str, type]:
@@ -91,18 +97,10 @@ def _expected(settings: Mapping[str, Any]) -> dict[str, type]:
     return {name: plain for name, plain in _TYPES.items() if name not in omitted}
 
 
-def _client(entry: object) -> RegisteredClient:
-    address, samples = canonical.row(entry, 2)
-    claimed = canonical.unsigned("samples", samples, 64)
-    if not claimed:
-        raise EncodingError("a registered client claims at least one sample")
-    return RegisteredClient(Address(canonical.fixed_bytes("address", address, 20)), claimed)
-
-
 def _tensor(entry: object) -> tuple[str, tuple[int, ...]]:
     name, shape = canonical.row(entry, 2)
     if type(name) is not str or type(shape) is not list:
         raise EncodingError(f"{entry!r:.80} is not a tensor's name and shape")
     if len(shape) > MAX_SIZES:
         raise EncodingError(f"a tensor's shape has {len(shape)} sizes, and at most {MAX_SIZES}")
-    return name, tuple(canonical.unsigned("size", size, 32) for size in shape)
+    return name, tuple([canonical.unsigned("size", size, 32) for size in shape])

@@ -19,18 +19,18 @@ RIGHT_ANGLE_BITS = float_bits(RIGHT_ANGLE)
 
 def nearest(ranking: Sequence[int], accepted: int) -> tuple[ClientId, ...]:
     """Return the first m of the ranking (strategy I)."""
-    return tuple(word_client(word) for word in ranking[:accepted])
+    return tuple(map(word_client, ranking[:accepted]))
 
 
 def farthest(ranking: Sequence[int], accepted: int) -> tuple[ClientId, ...]:
     """Return the last m of the ranking, in ranking order (strategy II)."""
-    return tuple(word_client(word) for word in ranking[len(ranking) - accepted :])
+    return tuple(map(word_client, ranking[len(ranking) - accepted :]))
 
 
 def below_two(ranking: Sequence[int], accepted: int) -> tuple[ClientId, ...]:
     """Return all trainers at a distance below 2, the m nearest if none is (strategy III, ours)."""
     below = sum(word >> 32 < RIGHT_ANGLE_BITS for word in ranking)
-    return tuple(word_client(word) for word in ranking[: below or accepted])
+    return tuple(map(word_client, ranking[: below or accepted]))
 
 
 SELECTIONS: dict[AcceptanceForm, Callable[[Sequence[int], int], tuple[ClientId, ...]]] = {
@@ -95,7 +95,8 @@ def mean_distances(distances: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def rank(distances: Iterable[tuple[ClientId, float]]) -> tuple[int, ...]:
     """Return the trainers best first, as strictly increasing words; ties by client index."""
-    return tuple(sorted(ranking_word(distance, client) for client, distance in distances))
+    words = [ranking_word(distance, client) for client, distance in distances]
+    return tuple(sorted(words))
 
 
 def score(distance: float) -> float:

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.audit.checks.published import BLOB_MISSING, MODEL_BEFORE_UNKNOWN
-from ledger.audit.checks.rounds import BASE_DIFFERS
+from ledger.audit.checks.rounds import BASE_DIFFERS, BLOB_MISSING, MODEL_BEFORE_UNKNOWN
 from ledger.audit.engine import audit
 from ledger.audit.proofs.bundle_verification import (
     BundleChain,
