@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import fsum, sqrt
+from math import frexp, fsum, isfinite, ldexp, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -195,11 +195,7 @@ def _parts(update: NDArray[np.float32]) -> Iterator[slice]:
     return (slice(start, start + _PART) for start in range(0, len(update), _PART))
 
 
-_EXACT_PART = 1 << 18  # numbers of an update that are squared at a time
-_SHORT = 1 << 10  # numbers up to which `math.fsum` is faster; it gives the same bits
 _ROUGH = 1e-9  # part of a norm by which one that is summed in float64 differs from it at most
-_SCALE = 300
-"""The smallest square but 0 is 2^-298; of the exponent field e it is a multiple of 2^(2e − 300)."""
 
 Vectors = Mapping[ClientId, "NDArray[np.float32]"]
 
@@ -210,7 +206,7 @@ def clip_factors(accepted: Vectors, updates: Vectors) -> dict[ClientId, float]:
     An attacker with half of a round's updates decides which are accepted, but not t: up to three
     fifths that are too long, or two fifths that are too short, leave it between honest lengths.
     """
-    # An exact norm takes ten times as long as a rough one, which tells who needs none.
+    # A rough norm is cheaper, and decides which clients need no exact one.
     rough = {client: norm_of(update) for client, update in updates.items()}
     place = quantile_place(len(rough))
     middle = sorted(rough.values())[place]
@@ -231,23 +227,41 @@ def quantile_place(count: int) -> int:
 
 def exact_norm(update: NDArray[np.float32]) -> float:
     """Return ‖Δ‖ of d ≤ 2^28 finite numbers: the root of the exact sum of squares, rounded once."""
-    if len(update) <= _SHORT:
-        return sqrt(fsum(np.square(update.astype(np.float64)).tolist()))
-    halves = np.zeros((2, 256))
-    for start in range(0, len(update), _EXACT_PART):
-        bits = np.ascontiguousarray(update[start : start + _EXACT_PART], dtype=np.float32).view(
-            np.uint32
-        )
-        fields = (bits >> 23) & 0xFF
-        # A subnormal number has no leading 1, and the exponent of the smallest normal ones.
-        whole = (bits & 0x7FFFFF) | ((fields > 0).astype(np.uint32) << 23)
-        squares = whole.astype(np.uint64) ** 2
-        # Of 48 bits each: sums of halves stay below 2^53, and so are exact in any order.
-        for half, part in enumerate((squares & 0xFFFFFF, squares >> 24)):
-            halves[half] += np.bincount(np.maximum(fields, 1), weights=part, minlength=256)
-    fields_used = np.flatnonzero(halves.any(axis=0)).tolist()  # a small update has few of them
-    total = sum(
-        (int(halves[0, field]) + (int(halves[1, field]) << 24)) << (2 * field)
-        for field in fields_used
-    )
-    return sqrt(total / (1 << _SCALE))
+    sums, error = _sums_of_squares(update, 2)
+    least, most = fsum([*sums, -error]), fsum([*sums, error])
+    # Both round to one number, except where the sum is almost halfway between two.
+    return sqrt(least if least == most else fsum(_sums_of_squares(update)[0]))
+
+
+def _sums_of_squares(
+    update: NDArray[np.float32], levels: int | None = None
+) -> tuple[list[float], float]:
+    """Return numbers whose sum is Σ Δ_i², and a bound of its error: 0 without a limit of levels.
+
+    A square is exact in float64. To add a unit 2^(e + 16) and to subtract it again leaves the upper
+    36 bits of each square below 2^e. 2^15 of them are summed without an error, in any order. The
+    rest of the squares is exact too, and is below 2^(e - 37): the next level.
+    """
+    sums, error = [], 0.0
+    rests, uppers = np.empty((2, min(len(update), _PART)))
+    for part in _parts(update):
+        count = len(update[part])
+        rest, upper = rests[:count], uppers[:count]
+        np.copyto(rest, update[part])
+        np.multiply(rest, rest, out=rest)
+        largest = float(rest.max())
+        if not isfinite(largest):
+            raise ValueError("an update that is not finite has no norm")
+        exponent, level = frexp(largest)[1], 0
+        while largest and (rest.any() if levels is None else level < levels):
+            unit = ldexp(1.0, exponent + 16)
+            np.add(rest, unit, out=upper)
+            np.subtract(upper, unit, out=upper)
+            sums.append(float(upper.sum()))
+            np.subtract(rest, upper, out=rest)
+            exponent, level = exponent - 37, level + 1
+        if largest and levels is not None:
+            sums.append(float(rest.sum()))
+            # 2^15 rests are below 2^(e + 15) together, and each addition errs by 2^-53 of it.
+            error += ldexp(1.0, exponent - 21)
+    return sums, error

@@ -124,6 +124,26 @@ def test_a_norm_of_many_numbers_is_exact() -> None:
     assert exact_norm(update[::-1]) == exact_norm(update)
 
 
+@pytest.mark.parametrize("least", [-126, -80, -40, -12])
+@pytest.mark.parametrize("sign", [-1, 0, 1])
+def test_a_norm_near_a_rounding_boundary_is_exact(least: int, sign: int) -> None:
+    # 2^54 + 2 is halfway between two numbers of float64, and the least square decides.
+    update = np.zeros(40_000, dtype=np.float32)
+    update[[0, 7, 39_998]] = 2.0**27, 1.0, 1.0
+    if sign > 0:
+        update[-1] = 2.0**least
+    elif sign < 0:
+        update[7] = np.nextafter(np.float32(1), np.float32(0))
+    exact = sum(Fraction(float(x)) ** 2 for x in update[update != 0])
+    assert exact_norm(update) == sqrt(exact.numerator / exact.denominator)
+    assert exact_norm(update[::-1].copy()) == exact_norm(update)
+
+
+def test_what_is_not_finite_has_no_norm() -> None:
+    with pytest.raises(ValueError, match="finite"):
+        exact_norm(f32(1, float("inf")))
+
+
 def test_accepted_updates_are_shortened_to_two_fifths_of_all() -> None:
     # Of 2, 3, 4, 5, 6, 8 it is the third: floor(2 * 5 / 5) = 2, counted from 0.
     lengths = (6.0, 3.0, 8.0, 2.0, 4.0, 5.0)
