@@ -18,9 +18,8 @@ from clients.attacks.updates import (
     Update,
     UpdateAttack,
 )
-from clients.datasets.federated_data import FederatedData, frozen_samples
+from clients.datasets.federated_data import FederatedData, frozen_samples, named_stream
 from clients.models.model import Model, ParameterVector
-from clients.random_streams import named_stream
 from clients.training.jobs import as_training_error, trainer_of
 from clients.training.port import LocalTraining, TrainingError, TrainingJob, Workload
 from ledger.protocol.errors import ConfigurationError

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.random_streams import named_stream
+from clients.datasets.federated_data import named_stream
 from ledger.actors.participants import Member, MemberActor, Trainer
 from ledger.actors.steps import Action, PostEnvelope, SendDecision, SendReport
 from ledger.actors.view import ChainView, RoundView

@@ -10,8 +10,14 @@ from typing import Any
 import numpy as np
 
 from clients.attacks.updates import Attack, AttackParameters, Factor, described
-from clients.datasets.federated_data import DataForm, FederatedData, Inputs, Samples, frozen_samples
-from clients.random_streams import named_stream
+from clients.datasets.federated_data import (
+    DataForm,
+    FederatedData,
+    Inputs,
+    Samples,
+    frozen_samples,
+    named_stream,
+)
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 

@@ -12,22 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from clients.configuration.parsing import (
+    key_and_value,
     parse,
     plain_values,
     require_no_live_settings,
+    require_same_code,
     require_unpredictable,
     set_block_beacon,
     with_settings,
 )
-from clients.configuration.run_configuration import key_and_value, require_same_code
 from clients.configuration.schema import REMOVED_DISTANCES, Configuration, MaliceSection
-from clients.datasets.federated_data import FederatedData, parse_settings
+from clients.datasets.federated_data import FederatedData, named_stream, parse_settings
 from clients.datasets.own import OWN, OwnOptions, read_own, trial_data
 from clients.datasets.own_samples import samples_digest_of
 from clients.datasets.registry import DATASETS, load_dataset
 from clients.datasets.registry import GROUP as DATA_GROUP
 from clients.models.registry import MODELS
-from clients.random_streams import named_stream
 from ledger.io.user_code import DISTANCE_GROUP, named_code
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError

@@ -40,8 +40,7 @@ from clients.datasets.federated_data import (
 )
 from clients.datasets.files.tables import imported, read_object
 from clients.models.builtin import LARGEST_WIDTH, require_tokens
-from clients.models.model import Option, folder_digest, seed_torch, trainable
-from clients.models.model_check import require_tensors
+from clients.models.model import Option, folder_digest, require_tensors, seed_torch, trainable
 from ledger.io.user_code import as_configuration_error
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError

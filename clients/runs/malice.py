@@ -11,8 +11,7 @@ from clients.attacks.registry import attack_code, attack_named, try_attack
 from clients.attacks.samples import DATA_ATTACKS, poisoned
 from clients.attacks.updates import attack_parameters
 from clients.configuration.parsing import naming_setting
-from clients.datasets.federated_data import FederatedData
-from clients.random_streams import named_stream
+from clients.datasets.federated_data import FederatedData, named_stream
 from ledger.protocol.types import ClientId, RegisteredClient
 
 if TYPE_CHECKING:

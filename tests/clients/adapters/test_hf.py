@@ -19,11 +19,10 @@ from safetensors.torch import load_file, save_file
 
 import cmfl
 from clients.configuration.loading import load as load_configuration
-from clients.configuration.run_configuration import own_code_settings
+from clients.configuration.parsing import own_code_settings
 from clients.datasets.federated_data import NO_TOKEN, DataForm, Task
 from clients.models.huggingface import AdaptedModel, hf
-from clients.models.model import Model, folder_digest, load_vector, trainable
-from clients.models.model_check import check_model
+from clients.models.model import Model, check_model, folder_digest, load_vector, trainable
 from clients.models.registry import bound_paths, model_named
 from clients.training.jobs import evaluate
 from clients.training.plain_trainer import PlainTrainer

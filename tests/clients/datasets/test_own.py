@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from clients.configuration.loading import load
-from clients.configuration.run_configuration import configuration_from_document
+from clients.configuration.parsing import configuration_from_document
 from clients.datasets.federated_data import parse_settings
 from clients.datasets.own import MOST_NUMBERS, OwnOptions, read_own, trial_data
 from clients.datasets.own_samples import own_parts

@@ -19,7 +19,7 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 from clients.configuration.loading import load
-from clients.configuration.run_configuration import configuration_from_document
+from clients.configuration.parsing import configuration_from_document
 from clients.datasets.federated_data import FederatedData
 from clients.datasets.own_data import Data
 from clients.datasets.own_samples import own_parts

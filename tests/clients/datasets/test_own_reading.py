@@ -16,7 +16,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from clients.configuration.loading import load
-from clients.configuration.run_configuration import configuration_from_document
+from clients.configuration.parsing import configuration_from_document
 from clients.datasets.federated_data import FederatedData
 from clients.datasets.files.tables import read_lines
 from clients.datasets.own_data import Data
