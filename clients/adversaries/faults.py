@@ -88,7 +88,7 @@ def assign_faults(
         raise ConfigurationError("a number of faulty clients is negative")
     faults = [fault for fault, count in counts.items() for _ in range(count)]
     if len(faults) > len(candidates):
-        raise ConfigurationError(f"{len(faults)} faulty clients of {len(candidates)} wanted")
+        raise ConfigurationError(f"{len(faults)} faulty clients: at most {len(candidates)}")
     chosen = rng.choice(np.array(candidates, dtype=np.int64), len(faults), replace=False)
     return dict(sorted(zip(chosen.tolist(), faults, strict=True)))
 

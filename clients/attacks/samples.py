@@ -103,7 +103,7 @@ def trigger_for(form: DataForm, inputs: Inputs) -> Callable[[Inputs], Inputs]:
         brightest = 255 if inputs.dtype == np.uint8 else 1
         value = 0 if inputs[place].mean() > brightest / 2 else brightest
     elif form.vocabulary < 2:
-        raise ConfigurationError(f"'backdoor' needs a word: the vocabulary has {form.vocabulary}")
+        raise ConfigurationError(f"'backdoor' needs 2 words, the vocabulary has {form.vocabulary}")
     else:
         place, value = (..., slice(-ENDING, None)), form.vocabulary - 1
 

@@ -84,7 +84,7 @@ def plain_values(
         text = (files("clients") / "presets" / f"{name}.toml").read_text("utf-8")
     else:
         raise ConfigurationError(
-            f"unknown preset {name!r}; known are {', '.join(PRESETS)}, *{TOML}"
+            f"unknown preset {name!r}; known are {', '.join(PRESETS)}, and any path to {TOML}"
         )
     with naming_setting(str(path or preset)):
         values = parse_toml(text)

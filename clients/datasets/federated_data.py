@@ -294,7 +294,7 @@ def require_ends(where: str, x: NDArray[Any]) -> None:
     bad = ~is_token[:, 0] | (is_token[:, 1:] & ~is_token[:, :-1]).any(axis=1)
     if bad.any():
         raise ConfigurationError(
-            f"{where}: row {np.argmax(bad)} has no token, or one after its end"
+            f"{where}: row {np.argmax(bad)} has no token, or one after its end, {NO_TOKEN}"
         )
 
 
@@ -304,7 +304,7 @@ def next_tokens(where: str, x: NDArray[Any]) -> NDArray[np.int64]:
     y[:, :-1] = np.where(x[:, 1:] == NO_TOKEN, NO_TARGET, x[:, 1:])
     alone = (y == NO_TARGET).all(axis=1)
     if alone.any():
-        raise ConfigurationError(f"{where}: x: row {np.argmax(alone)} has one token; must be two")
+        raise ConfigurationError(f"{where}: x: row {np.argmax(alone)} has 1 token, not 2 or more")
     return y
 
 

@@ -176,7 +176,7 @@ def _own(
     if data_path is None:
         raise ConfigurationError("data.name = own: give the file of your own samples with --data")
     if not data_path.is_dir() and len(clients) > 1:
-        raise ConfigurationError(f"--data {data_path}: clients have a file each: give their folder")
+        raise ConfigurationError(f"--data {data_path}: {len(clients)} clients: give their folder")
     options = parse_settings(OwnOptions, configuration.data.options, "data.options")
     samples = {
         client: read_own(_file_of(document, client, data_path), options) for client in clients
@@ -206,4 +206,4 @@ def _file_of(document: RunDocument, client: ClientId, data_path: Path) -> Path:
     for suffix in SUFFIXES:
         if (path := data_path / f"{name}{suffix}").exists():
             return path
-    raise ConfigurationError(f"--data {data_path}: no {name}.npz or .safetensors")
+    raise ConfigurationError(f"--data {data_path}: has no {name}.npz or .safetensors")

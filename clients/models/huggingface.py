@@ -333,11 +333,11 @@ def _require_fit(module: Any, form: DataForm) -> None:
         if name.endswith("position_embeddings") and getattr(part, "padding_idx", None) is not None:
             positions = part.num_embeddings - part.padding_idx - 1
     if positions is not None and length > positions:
-        raise ConfigurationError(f"data.options.length: {length} tokens, the base has {positions}")
+        raise ConfigurationError(f"data.options.length = {length}: must be at most {positions}")
     rows = module.get_input_embeddings().num_embeddings
     if form.vocabulary is not None and form.vocabulary > rows:
         raise ConfigurationError(
-            f"{form.vocabulary} tokens, the base has {rows}: use its tokenizer"
+            f"the data have {form.vocabulary} tokens, and the base {rows}: take its tokenizer"
         )
 
 

@@ -117,7 +117,9 @@ def frozen_state_of(module: nn.Module) -> Digest:
     arrays = []
     for name, tensor in (*frozen, *module.named_buffers()):
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
-            raise ConfigurationError(f"frozen {name!r} is not a plain tensor on the CPU")
+            raise ConfigurationError(
+                f"frozen {name!r} is {tensor.layout} on {tensor.device}, not a plain CPU tensor"
+            )
         plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
         # As bytes: NumPy has no bfloat16. PyTorch only runs on little-endian machines.
         data = plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else b""
