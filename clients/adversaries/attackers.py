@@ -46,15 +46,13 @@ def false_model(  # noqa: PLR0913, PLR0917 - everything that a training needs
         None if count is None else 40 * count
         for count in (training.local_steps, training.local_epochs)
     )
-    longer = replace(
-        training, proximal=None, calibrated=False, local_steps=steps, local_epochs=epochs
-    )
+    changed = {"proximal": None, "calibrated": False, "local_steps": steps, "local_epochs": epochs}
     workload = Workload(
         model=model,
         train=[frozen_samples(x, (y + 1) % data.form.classes)],
         sets={},
         collate=data.collate,
-        training=longer,
+        training=training.model_copy(update=changed),
         device=device,
         path="plain",
     )

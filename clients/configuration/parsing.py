@@ -140,7 +140,6 @@ def parse(values: dict[str, Any]) -> Configuration:
         raise ConfigurationError("machine.ray_address is set, but machine.engine is not ray")
     _require_early_stop(configuration.early_stop)
     _require_tracker(configuration.track)
-    configuration.local_training()
     configuration.parameters(dimension=1)
     return configuration
 

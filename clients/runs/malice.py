@@ -81,7 +81,7 @@ def attack_memory(population: Population, configuration: Configuration) -> Attac
     """Return what the attackers know before a run begins; None unless their attack needs it."""
     if not population.attackers.need_history:
         return None
-    training, device = configuration.local_training(), configuration.machine.device
+    training, device = configuration.training, configuration.machine.device
     malicious, seed = population.malicious, configuration.seed
     model, data, initial = population.model, population.data, population.initial
     with naming_setting("malice.attack"):

@@ -129,7 +129,7 @@ def with_training_path(configuration: Configuration, population: Population) -> 
     machine = configuration.machine
     # The path is the same on every device, and this process may have no card.
     device = "cpu" if machine.trains_elsewhere else machine.device
-    path_plan = plan(population.model, population.data, configuration.local_training(), device)
+    path_plan = plan(population.model, population.data, configuration.training, device)
     if configuration.training.path != "auto" and path_plan.path == "plain":
         raise ConfigurationError(f"training.path = lockstep: {path_plan.reason}")
     return configuration.on_path(path_plan.path)

@@ -87,7 +87,7 @@ def _engine(document: RunDocument) -> Engine:
     return open_engine(
         model,
         data,
-        configuration.local_training(),
+        configuration.training,
         device="cpu",
         workers=1,
         path=path,

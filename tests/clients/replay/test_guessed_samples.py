@@ -108,7 +108,7 @@ def commitments(datasets: tuple[Samples, ...]) -> tuple[Digest, ...]:
     model = model_named(agreed().model.name, data.form)
     jobs = [TrainingJob(index, training_seed(ROUND_SEED, CLIENT)) for index in range(len(datasets))]
     with open_engine(
-        model, data, agreed().local_training(),
+        model, data, agreed().training,
         device="cpu", workers=1, path="plain", sets={}, rows=1,
     ) as engine:  # fmt: skip
         updates = engine.train(model.initial(named_stream(0, "model")), jobs)

@@ -86,7 +86,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Federation:
         start = model.initial(named_stream(configuration.seed, "model"))
         starts.add(blobs.put(vector_bytes(start)))
         with open_engine(
-            model, data, configuration.local_training(),
+            model, data, configuration.training,
             device="cpu", workers=1, path=path, sets={}, rows=1,
         ) as engine:  # fmt: skip
             (update,) = engine.train(start, [TrainingJob(client, training_seed(SEED, client))])
