@@ -153,7 +153,7 @@ def run(
     script or notebook defines is written to the folder `code` of the home, data to `data`, so that
     run and audit can be repeated.
     """
-    from clients.configuration.run_configuration import rule_sources
+    from clients.configuration.parsing import rule_sources
     from clients.runs.run_folder import require_new
 
     parts = Parts(model, data, attack, distance)

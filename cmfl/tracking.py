@@ -240,7 +240,7 @@ def logged(
 
 def audited_in_place(opened: OpenedRun, chain: ChainReader, blobs: BlobReader) -> AuditReport:
     """Audit a run whose chain is open."""
-    from clients.configuration.run_configuration import rule_sources
+    from clients.configuration.parsing import rule_sources
 
     assert opened.manifest is not None, "a run on a chain has a manifest"
     options = AuditOptions(rules=rule_sources(opened.configuration))

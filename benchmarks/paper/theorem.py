@@ -21,14 +21,13 @@ from scipy.optimize import minimize
 from clients.attacks.worst import score_vectors
 from clients.configuration.schema import Configuration
 from clients.datasets import federated_data
-from clients.datasets.federated_data import FederatedData, parse_settings
+from clients.datasets.federated_data import FederatedData, named_stream, parse_settings
 from clients.datasets.registry import load_dataset
 from clients.experiments.baselines import MethodRound
 from clients.experiments.definition import Method
 from clients.experiments.kinds import MethodRun, MethodTask
 from clients.experiments.rows import StepSizes
 from clients.models.registry import model_named
-from clients.random_streams import named_stream
 from clients.runs.metrics import Quality
 from clients.training.jobs import majority_rate
 from ledger.protocol import inputs

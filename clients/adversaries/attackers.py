@@ -18,9 +18,8 @@ from clients.attacks.updates import (
     Update,
     UpdateAttack,
 )
-from clients.datasets.federated_data import FederatedData, frozen_samples
+from clients.datasets.federated_data import FederatedData, frozen_samples, named_stream
 from clients.models.model import Model, ParameterVector
-from clients.random_streams import named_stream
 from clients.training.jobs import as_training_error, trainer_of
 from clients.training.port import LocalTraining, TrainingError, TrainingJob, Workload
 from ledger.protocol.errors import ConfigurationError
@@ -47,15 +46,13 @@ def false_model(  # noqa: PLR0913, PLR0917 - everything that a training needs
         None if count is None else 40 * count
         for count in (training.local_steps, training.local_epochs)
     )
-    longer = replace(
-        training, proximal=None, calibrated=False, local_steps=steps, local_epochs=epochs
-    )
+    changed = {"proximal": None, "calibrated": False, "local_steps": steps, "local_epochs": epochs}
     workload = Workload(
         model=model,
         train=[frozen_samples(x, (y + 1) % data.form.classes)],
         sets={},
         collate=data.collate,
-        training=longer,
+        training=training.model_copy(update=changed),
         device=device,
         path="plain",
     )

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.random_streams import named_stream
+from clients.datasets.federated_data import named_stream
 from ledger.actors.participants import Member, MemberActor, Trainer
 from ledger.actors.steps import Action, PostEnvelope, SendDecision, SendReport
 from ledger.actors.view import ChainView, RoundView
@@ -88,7 +88,7 @@ def assign_faults(
         raise ConfigurationError("a number of faulty clients is negative")
     faults = [fault for fault, count in counts.items() for _ in range(count)]
     if len(faults) > len(candidates):
-        raise ConfigurationError(f"{len(faults)} faulty clients of {len(candidates)} wanted")
+        raise ConfigurationError(f"{len(faults)} faulty clients: at most {len(candidates)}")
     chosen = rng.choice(np.array(candidates, dtype=np.int64), len(faults), replace=False)
     return dict(sorted(zip(chosen.tolist(), faults, strict=True)))
 

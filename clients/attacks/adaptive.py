@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.attacks.updates import AttackInput, Update, UpdateAttack, described, min_max
-from clients.random_streams import named_stream
+from clients.datasets.federated_data import named_stream
 from ledger.protocol.rules.direction import RIGHT_ANGLE, travel_weight
 from ledger.protocol.types import AcceptanceForm
 

@@ -10,8 +10,14 @@ from typing import Any
 import numpy as np
 
 from clients.attacks.updates import Attack, AttackParameters, Factor, described
-from clients.datasets.federated_data import DataForm, FederatedData, Inputs, Samples, frozen_samples
-from clients.random_streams import named_stream
+from clients.datasets.federated_data import (
+    DataForm,
+    FederatedData,
+    Inputs,
+    Samples,
+    frozen_samples,
+    named_stream,
+)
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 
@@ -97,7 +103,7 @@ def trigger_for(form: DataForm, inputs: Inputs) -> Callable[[Inputs], Inputs]:
         brightest = 255 if inputs.dtype == np.uint8 else 1
         value = 0 if inputs[place].mean() > brightest / 2 else brightest
     elif form.vocabulary < 2:
-        raise ConfigurationError(f"'backdoor' needs a word: the vocabulary has {form.vocabulary}")
+        raise ConfigurationError(f"'backdoor' needs 2 words, the vocabulary has {form.vocabulary}")
     else:
         place, value = (..., slice(-ENDING, None)), form.vocabulary - 1
 

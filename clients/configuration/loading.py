@@ -12,22 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from clients.configuration.parsing import (
+    key_and_value,
     parse,
     plain_values,
     require_no_live_settings,
+    require_same_code,
     require_unpredictable,
     set_block_beacon,
     with_settings,
 )
-from clients.configuration.run_configuration import key_and_value, require_same_code
 from clients.configuration.schema import REMOVED_DISTANCES, Configuration, MaliceSection
-from clients.datasets.federated_data import FederatedData, parse_settings
+from clients.datasets.federated_data import FederatedData, named_stream, parse_settings
 from clients.datasets.own import OWN, OwnOptions, read_own, trial_data
 from clients.datasets.own_samples import samples_digest_of
 from clients.datasets.registry import DATASETS, load_dataset
 from clients.datasets.registry import GROUP as DATA_GROUP
 from clients.models.registry import MODELS
-from clients.random_streams import named_stream
 from ledger.io.user_code import DISTANCE_GROUP, named_code
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import RegisteredClient
@@ -167,9 +167,9 @@ def _require_malice(malice: MaliceSection) -> None:
     attack.factor_for(attack_parameters(malice))
     if isinstance(attack, UpdateAttack) and attack.needs_history and malice.on == "weights":
         raise ConfigurationError(f"malice.on = weights: {malice.attack!r} is made of directions")
-    for name in ("on", "only"):
-        if getattr(malice, name) is not None and malice.attack in DATA_ATTACKS:
-            raise ConfigurationError(f"malice.{name}: {malice.attack!r} is on training samples")
+    for name, value in (("on", malice.on), ("only", malice.only)):
+        if value is not None and malice.attack in DATA_ATTACKS:
+            raise ConfigurationError(f"malice.{name} = {value}: {malice.attack!r} changes samples")
     # A rate of 0 that is given stays: it is where a comparison over rates begins.
     if "malicious_rate" not in malice.model_fields_set:
         raise ConfigurationError(
@@ -231,11 +231,11 @@ def data_of_owners(
     configuration: Configuration, owners: tuple[RegisteredClient, ...]
 ) -> FederatedData:
     """Return the data that prepare a run of several owners: a few drawn ones if private."""
-    clients = configuration.protocol.clients
-    if clients != len(owners):
-        raise ConfigurationError(f"protocol.clients = {clients}: the registry has {len(owners)}")
+    clients, count = configuration.protocol.clients, len(owners)
+    if clients != count:
+        raise ConfigurationError(f"protocol.clients = {clients}: the registry has {count} clients")
     if configuration.malice != MaliceSection():
-        raise ConfigurationError("malice is set: leave it to the owners themselves")
+        raise ConfigurationError("malice is set: owners act for themselves here; leave it out")
     if configuration.data.name == OWN.name:
         options = parse_settings(OwnOptions, configuration.data.options, "data.options")
         return trial_data(options, clients, named_stream(configuration.seed, "tried data"))

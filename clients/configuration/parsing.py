@@ -1,4 +1,7 @@
-"""Configurations from presets, TOML files and settings of the command line.
+"""Configurations from presets, TOML files, settings of the command line and run documents.
+
+A run document is untrusted. It names rules, numbers and bundled parts, never code or a local file:
+a user's own class and every path come from settings, and are compared with the document's digests.
 
 Names of attacks and faults are left to `loading`: a production worker reads configurations too, and
 imports no adversary.
@@ -10,7 +13,7 @@ committee. None of them knows a block's hash.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -20,17 +23,30 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from clients.configuration.schema import (
+    RATES,
     Configuration,
     EarlyStopSection,
     TrackSection,
     removed_setting,
 )
 from clients.datasets.own_data import FILE
-from clients.datasets.registry import DATASETS, data_set_named, verify_choice
-from clients.models.registry import verify_name
+from clients.datasets.registry import DATASETS, PATH_OPTIONS, data_set_named, verify_choice
+from clients.models.model import RECORDED_FILE
+from clients.models.registry import MODELS, file_options, verify_name
 from ledger.io.home import read_text
 from ledger.io.parsing import MAX_DOTS, MAX_TOML_BYTES, parse_toml
+from ledger.io.user_code import (
+    DISTANCE_GROUP,
+    UserCode,
+    is_reference,
+    named_code,
+    use_rule,
+    user_code,
+)
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.rules.distance import SQUARED, OwnRuleName
 from ledger.protocol.types import AcceptanceForm, Beacon
 
 PRESETS = (
@@ -68,12 +84,12 @@ def plain_values(
         text = (files("clients") / "presets" / f"{name}.toml").read_text("utf-8")
     else:
         raise ConfigurationError(
-            f"unknown preset {name!r}; known are {', '.join(PRESETS)}, *{TOML}"
+            f"unknown preset {name!r}; known are {', '.join(PRESETS)}, and any path to {TOML}"
         )
     with naming_setting(str(path or preset)):
         values = parse_toml(text)
     with_settings(values, settings)
-    imply_file(values, {setting.partition("=")[0].strip() for setting in settings})
+    imply_file(values, {key_and_value(setting)[0] for setting in settings})
     return values
 
 
@@ -124,7 +140,6 @@ def parse(values: dict[str, Any]) -> Configuration:
         raise ConfigurationError("machine.ray_address is set, but machine.engine is not ray")
     _require_early_stop(configuration.early_stop)
     _require_tracker(configuration.track)
-    configuration.local_training()
     configuration.parameters(dimension=1)
     return configuration
 
@@ -263,3 +278,142 @@ def lot_warning(strategy: int, beacon: Beacon, *, mines_at_once: bool) -> str | 
             "the next committee, which strategy 3 draws by lot; use a chain with a block time"
         )
     return None
+
+
+_LOCAL = ("data.path", "model.name", "machine", "evaluation")
+
+
+def configuration_from_document(
+    document: RunDocument, data_path: Path | None = None, settings: tuple[str, ...] = ()
+) -> Configuration:
+    """Return the configuration of a run document, with paths and own code by `settings` alone."""
+    experiment = document.experiment
+    data, model = _table(experiment, "data"), _table(experiment, "model")
+    # The value of an option that is a path is a file's digest; a path could be any file here.
+    options = {k: v for k, v in _table(data, "options").items() if k not in PATH_OPTIONS}
+    partition = _table(data, "partition")
+    values: dict[str, Any] = {
+        "seed": experiment.get("seed"),
+        "protocol": _protocol(document.parameters),
+        "data": {"name": data.get("name"), "options": options, "partition": partition},
+        "model": {"name": model.get("name"), "options": _table(model, "options")},
+        "training": _table(experiment, "training"),
+        "malice": _table(experiment, "malice"),
+    }
+    if data_path is not None and data.get("name") != "own":
+        values["data"]["path"] = str(data_path)
+    for setting in _without_rules(document.parameters, settings):
+        if key_and_value(setting)[0] != "data.name" or data.get("name") in DATASETS:
+            _require_local(setting)
+        with_settings(values, (setting,))
+    given = {key_and_value(setting)[0] for setting in settings}
+    for name, value in values["model"]["options"].items():
+        if isinstance(value, str) and value.startswith(RECORDED_FILE):
+            raise ConfigurationError(
+                f"model.options.{name} is a file of {value}: name your own copy with --set "
+                f"model.options.{name}=PATH"
+            )
+    known: dict[str, Collection[str]] = {"model.name": MODELS, "data.name": DATASETS}
+    for key, names in known.items():
+        reference = values[key.partition(".")[0]]["name"]
+        if key not in given and reference not in names:
+            # No code runs because a document names it.
+            raise ConfigurationError(
+                f"the run's {key} is {str(reference)[:80]!r}, which is code of its owner's: if you "
+                f"trust it, name your own copy with --set {key}=FILE.py:NAME"
+            )
+        if isinstance(reference, str) and is_reference(reference):
+            require_same_code(document, key, user_code(key, reference))
+    configuration = parse(values)
+    if configuration.parameters(document.parameters.dimension) != document.parameters:
+        raise ConfigurationError("no configuration has the parameters of the run document")
+    return configuration
+
+
+def require_same_code(document: RunDocument, key: str, code: UserCode) -> None:
+    """Reject code that is not the run document's, without running it."""
+    section, _, name = key.partition(".")
+    here, bound = code.recorded(), _table(document.experiment, section)
+    if section == "protocol":
+        rule = OwnRuleName.of(getattr(document.parameters, name))
+        here, bound = {"sha256": code.digest().hex()}, {"sha256": rule.digest if rule else "none"}
+    elif section == "malice":
+        bound = _table(_table(document.experiment, "sources"), "attack")
+    for kind, digest in here.items():
+        if bound.get(kind) != digest:
+            raise ConfigurationError(
+                f"{key} = {code.label!r}: the run's code has {kind} "
+                f"{str(bound.get(kind, 'none'))[:100]}, and this has {digest}: name a copy of the "
+                f"run's code"
+            )
+
+
+def own_code_settings(configuration: Configuration) -> tuple[str, ...]:
+    """Return the settings by which a worker on this machine names a configuration's own code."""
+    distance, model = configuration.protocol.distance, configuration.model
+    settings = [f"protocol.distance={distance}"] if is_reference(distance) else []
+    if model.name not in MODELS:
+        settings += [f"model.name={model.name}"]
+    files = file_options(model.name, model.options)
+    settings += [f"model.options.{name}={model.options[name]}" for name in files]
+    return tuple(settings)
+
+
+def rule_sources(configuration: Configuration) -> tuple[str, ...]:
+    """Return the file or package of a configuration's own distance, for an audit."""
+    distance = configuration.protocol.distance
+    if distance == SQUARED.name:
+        return ()
+    code = named_code("protocol.distance", DISTANCE_GROUP, distance)
+    return () if code is None else (code.place,)
+
+
+def _protocol(parameters: Parameters) -> dict[str, Any]:
+    """Return the settings behind parameters: shares as decimals, no dimension."""
+    values = {name: getattr(parameters, name) for name in Parameters.__dataclass_fields__}
+    del values["dimension"]
+    for parameter, rate in RATES.items():
+        values[rate] = values.pop(parameter) / 1_000_000
+    return values | {name: str(values[name]) for name in ("quorum", "beacon")}
+
+
+def _require_local(setting: str) -> None:
+    key, _ = key_and_value(setting)
+    paths = [f"data.options.{name}" for name in PATH_OPTIONS]
+    # An option that is no path is compared with the document's when the model is made.
+    if key.startswith("model.options."):
+        return
+    if key not in {*_LOCAL, *paths} and key.partition(".")[0] not in _LOCAL:
+        raise ConfigurationError(
+            f"--set {setting}: the run document says that; of this machine are "
+            f"{', '.join((*_LOCAL, *paths))}"
+        )
+
+
+def _without_rules(parameters: Parameters, settings: tuple[str, ...]) -> tuple[str, ...]:
+    """Load the own rules of a run document from the code that settings name; return the others."""
+    given = dict(key_and_value(setting) for setting in settings)
+    name, key = OwnRuleName.of(parameters.distance), "protocol.distance"
+    if name is None:
+        return settings
+    if key not in given:
+        raise ConfigurationError(
+            f"the run's distance is {name.label} (sha256 {name.digest}), which is code of its "
+            f"owner's: if you trust it, name your own copy with --set {key}=FILE.py:"
+            f"{name.function}"
+        )
+    use_rule(name, given[key])
+    return tuple(setting for setting in settings if key_and_value(setting)[0] != key)
+
+
+def key_and_value(setting: str) -> tuple[str, str]:
+    """Return the key and the text of a `section.key=value`."""
+    key, _, value = setting.partition("=")
+    return key.strip(), value.strip()
+
+
+def _table(document: Mapping[str, Any], key: str) -> dict[str, Any]:
+    table = document.get(key, {})
+    if not isinstance(table, dict) or not all(isinstance(name, str) for name in table):
+        raise ConfigurationError(f"the run document's {key} is no table")
+    return dict(table)

@@ -10,15 +10,15 @@ that the same run on more workers has the same configuration, unless `early_stop
 from __future__ import annotations
 
 import json
-import operator
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from clients.datasets.federated_data import SettingsTable
 from clients.datasets.registry import DataChoice
 from clients.devices import InstructionSet
 from clients.models.model import Option
@@ -50,10 +50,6 @@ Attacking = Literal["members", "trainers"]
 """A restriction to attackers on the committee, or to those that train; the others are honest."""
 Count = Annotated[int, Field(ge=0, le=MAX_CLIENTS)]
 Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-TrainingPath = Literal["auto", "plain", "lockstep"]
-Whole = Annotated[int, Field(le=2**31 - 1)]
-"""A number that msgpack can record; what uses it says how small it may be."""
-
 
 RATES = {f"{share}_ppm": f"{share}_rate" for share in ("active", "committee", "aggregation")}
 """The setting behind each parameter that is a share in millionths."""
@@ -87,23 +83,7 @@ def _one_value(value: object) -> object:
     raise PydanticCustomError("one_value", "must be one number, a text, true or false")
 
 
-class Section(BaseModel):
-    """A table of the TOML file: no unknown keys, no guessing of types."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    @classmethod
-    def names(cls, place: str = "") -> Iterator[str]:
-        """Yield the full names of its settings, in order."""
-        for key, field in cls.model_fields.items():
-            below = field.annotation
-            if isinstance(below, type) and issubclass(below, Section):
-                yield from below.names(f"{key}.")
-            else:
-                yield f"{place}{key}"
-
-
-class ProtocolSection(Section):
+class ProtocolSection(SettingsTable):
     """The protocol's parameters; see `ledger.protocol.parameters.Parameters`, which checks them.
 
     Shares are decimals here and whole millionths there. The strategy determines distance, score,
@@ -182,7 +162,7 @@ class ProtocolSection(Section):
         return ParametersError(error.rule, f"protocol.{setting}", value)
 
 
-class DataSection(Section):
+class DataSection(SettingsTable):
     """Data set, and its division among the clients; `clients.datasets.registry` checks both.
 
     The default partition is the data's own ("natural"), or "dirichlet" for data without clients.
@@ -192,9 +172,9 @@ class DataSection(Section):
     """Which data set."""
     path: Annotated[str, Field(min_length=1)] | None = None
     """File or folder of the data; a run records the digest of what it reads, never the path."""
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = Field(default_factory=dict)
     """The data set's own settings: cmfl settings data."""
-    partition: dict[str, Any] = {}
+    partition: dict[str, Any] = Field(default_factory=dict)
     """How samples are divided among clients, by name and keys: cmfl settings data."""
 
     def choice(self) -> DataChoice:
@@ -202,38 +182,16 @@ class DataSection(Section):
         return DataChoice(self.name, path, self.options, self.partition)
 
 
-class ModelSection(Section):
+class ModelSection(SettingsTable):
     """Model, and its options."""
 
     name: Annotated[str, Field(min_length=1)] = "softmax"
     """A built-in model, or a class of yours: file.py:Class or package:Class."""
-    options: dict[str, Annotated[Option, BeforeValidator(_one_value)]] = {}
+    options: dict[str, Annotated[Option, BeforeValidator(_one_value)]] = Field(default_factory=dict)
     """The built-in model's, or keyword arguments of your class: docs/models.md."""
 
 
-class TrainingSection(Section):
-    """Training of each client; see `clients.training.port.LocalTraining`.
-
-    Updates of two paths differ in their last digits, so what "auto" chooses is recorded.
-    """
-
-    learning_rate: float = 0.1
-    """Step size of plain SGD, above 0."""
-    batch_size: Whole = 32
-    """Samples of a step, at least 1; a client that has fewer uses all it has."""
-    local_steps: Whole | None = None
-    """tau, steps of a client in a round; exactly one of it and local_epochs is set."""
-    local_epochs: Whole | None = None
-    """Passes over the client's data in a round."""
-    proximal: float | None = None
-    """mu of FedProx, above 0: every step also pulls towards the global model."""
-    calibrated: Annotated[bool, Field(exclude_if=operator.not_)] = False
-    """The loss adds log(n + 0.1) to each class's logit; n counts the client's samples of it."""
-    path: TrainingPath = "auto"
-    """How the same steps are computed; auto is what fits the model."""
-
-
-class EvaluationSection(Section):
+class EvaluationSection(SettingsTable):
     """Evaluations of a run in addition to accuracy and loss on the test set."""
 
     every: Annotated[int, Field(ge=1, le=2**31 - 1)] = 1
@@ -246,7 +204,7 @@ class EvaluationSection(Section):
     """Also the accuracy on each client's own test samples."""
 
 
-class MaliceSection(Section):
+class MaliceSection(SettingsTable):
     """Misbehaviour: clients that attack their updates, members and trainers with faults.
 
     An attack on updates may be made on the trained weights instead, as in the authors' code: `on`
@@ -263,13 +221,13 @@ class MaliceSection(Section):
     """What the attack is made on; the update if not given."""
     only: Attacking | None = None
     """Attackers attack as members alone, or as trainers alone; always if not given."""
-    members: dict[str, Count] = {}
+    members: dict[str, Count] = Field(default_factory=dict)
     """How many clients have each fault on the committee: cmfl settings faults."""
-    trainers: dict[str, Count] = {}
+    trainers: dict[str, Count] = Field(default_factory=dict)
     """How many clients have each fault as trainers: cmfl settings faults."""
 
 
-class MachineSection(Section):
+class MachineSection(SettingsTable):
     """Execution of the run; only `isa` and `device` change the result, by its last bits.
 
     On Ray, workers are actors of the cluster at the address, or of one that starts with the run. On
@@ -301,7 +259,7 @@ class MachineSection(Section):
         return self.engine != "local"
 
 
-class EarlyStopSection(Section):
+class EarlyStopSection(SettingsTable):
     """End of a run before its last round, by what is measured; see `ledger.claims`."""
 
     metric: Literal["accuracy", "loss"] = "accuracy"
@@ -317,7 +275,7 @@ class EarlyStopSection(Section):
         return None if self == EarlyStopSection() else EarlyStopRule(**self.model_dump())
 
 
-class TrackSection(Section):
+class TrackSection(SettingsTable):
     """Experiment trackers that a run is also logged to, none of which can make it fail."""
 
     mlflow: Annotated[str, Field(min_length=1)] | None = None
@@ -341,7 +299,7 @@ class TrackSection(Section):
         return self.model_dump(include={"mlflow", "tensorboard", "wandb"}, exclude_none=True)
 
 
-class Configuration(Section):
+class Configuration(SettingsTable):
     """Everything about a run."""
 
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
@@ -349,20 +307,27 @@ class Configuration(Section):
     protocol: ProtocolSection
     data: DataSection = DataSection()
     model: ModelSection = ModelSection()
-    training: TrainingSection = TrainingSection(local_steps=5)
+    training: LocalTraining = LocalTraining(local_steps=5)
     malice: MaliceSection = MaliceSection()
     evaluation: EvaluationSection = EvaluationSection()
     early_stop: EarlyStopSection = EarlyStopSection()
     machine: MachineSection = MachineSection()
     track: TrackSection = TrackSection()
 
+    @classmethod
+    def names(cls) -> Iterator[str]:
+        """Yield the full names of the settings, in order."""
+        for key, field in cls.model_fields.items():
+            below = field.annotation
+            if isinstance(below, type) and issubclass(below, SettingsTable):
+                yield from (f"{key}.{name}" for name in below.model_fields)
+            else:
+                yield key
+
     def parameters(self, dimension: int) -> Parameters:
         return self.protocol.parameters(dimension)
 
-    def local_training(self) -> LocalTraining:
-        return LocalTraining(**self.training.model_dump(exclude={"path"}))
-
-    def on_path(self, path: TrainingPath) -> Configuration:
+    def on_path(self, path: Literal["auto", "plain", "lockstep"]) -> Configuration:
         """Return the configuration with a training path in place of "auto"."""
         if self.training.path != "auto":
             return self

@@ -21,8 +21,8 @@ from clients.adversaries.faults import MEMBERS, TRAINERS, MemberFault, TrainerFa
 from clients.attacks.registry import ATTACKS
 from clients.attacks.samples import DATA_ATTACKS
 from clients.configuration.parsing import PRESETS
-from clients.configuration.schema import Configuration, Section
-from clients.datasets.federated_data import sentence_of
+from clients.configuration.schema import Configuration
+from clients.datasets.federated_data import SettingsTable, sentence_of
 from clients.datasets.partition import PARTITIONS
 from clients.datasets.registry import DATASETS
 from clients.models.registry import MODELS
@@ -142,11 +142,13 @@ def _choice(setting: str, name: str, sentence: str) -> Row:
     return {"setting": setting, "name": name, "sentence": sentence}
 
 
-def _settings_of(section: type[Section], place: str, whole: Section | None = None) -> Iterator[Row]:
+def _settings_of(
+    section: type[SettingsTable], place: str, whole: SettingsTable | None = None
+) -> Iterator[Row]:
     """Yield the settings of a section, with the defaults of `whole` if they differ."""
     for key, field in section.model_fields.items():
         below, default = field.annotation, _default(field)
-        if inspect.isclass(below) and issubclass(below, Section):
+        if inspect.isclass(below) and issubclass(below, SettingsTable):
             yield from _settings_of(below, f"{key}.", default)
         else:
             usual = default if whole is None else getattr(whole, key)

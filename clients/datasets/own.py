@@ -66,7 +66,7 @@ def require_class_names(names: Sequence[str]) -> None:
     """Reject names of classes that are fewer than two, empty or equal."""
     distinct = {plain_name(name) for name in names}
     if not 2 <= len(names) <= MOST_CLASSES or len(distinct) < len(names) or "" in distinct:
-        raise PydanticCustomError("classes", "must be two or more different names")
+        raise PydanticCustomError("classes", "must be a list of two or more different names")
 
 
 def class_numbers(where: str, labels: NDArray[Any], names: Sequence[str]) -> NDArray[np.int64]:
@@ -201,7 +201,7 @@ def read_own(path: Path, options: OwnOptions) -> OwnSamples:
         given = path.suffix or "no extension"
         raise ConfigurationError(f"{path}: {given}; own samples are in an .npz or a .safetensors")
     if path.suffix == TENSORS and isinstance(options.classes, list):
-        raise ConfigurationError(f"{path}: classes have names, and tensors hold no text: use .npz")
+        raise ConfigurationError(f"{path}: data.options.classes are names; use .npz, not tensors")
     rules = options.rules(TRAINING, "samples")
     if not array_names(path).isdisjoint(TEST):
         rules |= options.rules(TEST, "test samples")

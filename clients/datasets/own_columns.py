@@ -270,7 +270,9 @@ def inputs_of(where: str, x: NDArray[Any], options: FileOptions, *, may_end: boo
         x = x[:, None]  # grey images
     if options.shape is not None:
         if np.prod(options.shape, dtype=object) != np.prod(x.shape[1:], dtype=object):
-            raise ConfigurationError(f"{where}: x: {x.shape[1:]} does not fit {options.shape}")
+            raise ConfigurationError(
+                f"{where}: x: data.options.shape = {options.shape} does not fit {x.shape[1:]}"
+            )
         x = x.reshape(-1, *options.shape)
     is_possible = 0 < np.prod(x.shape[1:], dtype=object) <= MOST_NUMBERS
     rule = f"inputs of 1 to 3 sizes and at most {MOST_NUMBERS} numbers"
@@ -314,8 +316,8 @@ def targets_of(
     if options.is_language:
         raise ConfigurationError(f"{where}: the task {options.task} takes no labels")
     if options.task == "regress":
-        if options.outputs is not None:
-            raise ConfigurationError("data.options.classes: the task regress has no classes")
+        if (outputs := options.outputs) is not None:
+            raise ConfigurationError(f"data.options.classes = {outputs}: regress has no classes")
         if y.dtype.kind not in "iuf" or y.ndim not in {1, 2} or 0 in y.shape[1:]:
             raise ConfigurationError(f"{where}: must be a number or a row for each sample, {given}")
         return finite(where, y.reshape(len(y), -1))
@@ -342,7 +344,7 @@ def finite(subject: str, values: NDArray[Any]) -> NDArray[np.float32]:
     is_finite = np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1)
     if not is_finite.all():
         row = int(np.argmin(is_finite))
-        raise ConfigurationError(f"{subject}: row {row} holds a number that is not finite")
+        raise ConfigurationError(f"{subject}: row {row} holds a number not finite in float32")
     return numbers
 
 
@@ -351,8 +353,8 @@ def vocabulary_of(options: FileOptions) -> int | None:
     if options.tokenizer is None:
         return options.vocabulary
     size = int(tokenizer_at(options.tokenizer).get_vocab_size())
-    if options.vocabulary not in {None, size}:
-        raise ConfigurationError(f"data.options.vocabulary: the tokenizer has {size} tokens")
+    if (given := options.vocabulary) not in {None, size}:
+        raise ConfigurationError(f"data.options.vocabulary = {given}: the tokenizer has {size}")
     return size
 
 
@@ -392,9 +394,9 @@ def tokenizer_at(name: str) -> Any:
         state = path.stat()
     except OSError as error:
         raise ConfigurationError(f"{setting}: cannot be read: {error.strerror}") from error
-    if state.st_size > MAX_TOKENIZER_BYTES:
-        raise ConfigurationError(f"{setting}: more than {MAX_TOKENIZER_BYTES} bytes")
-    return _loaded(path, state.st_mtime_ns, state.st_size)
+    if (size := state.st_size) > MAX_TOKENIZER_BYTES:
+        raise ConfigurationError(f"{setting}: {size} bytes, more than {MAX_TOKENIZER_BYTES}")
+    return _loaded(path, state.st_mtime_ns, size)
 
 
 @lru_cache(maxsize=1)

@@ -112,7 +112,7 @@ def _from_arrays(layout: Layout, options: FileOptions) -> OwnColumns:
     for name, (dtype, shape) in stated_forms(path, MAX_OWN_BYTES).items():
         kind = np.dtype(dtype).kind
         if kind not in "biufU":
-            raise ConfigurationError(f"{path}: {name}: holds {dtype}; nothing is unpickled")
+            raise ConfigurationError(f"{path}: {name}: must be numbers or text, not {dtype}")
         group = "test samples" if name in {X_TEST, Y_TEST} else "samples"
         stated = "<U" if kind == "U" else dtype
         rules[name] = ArrayRule(stated, (None,) * len(shape), rows=group, by_column=True)

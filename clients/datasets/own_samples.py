@@ -1,7 +1,7 @@
 """Samples of the clients that one worker hosts, and what binds them to a run.
 
 A shared data set is divided as on every machine: part i is client i's. Of `own` only the hosted
-clients' files are read.
+clients' files are read. Simulated clients have PUBLIC keys and salts, which protect nothing.
 """
 
 from __future__ import annotations
@@ -16,13 +16,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.datasets.federated_data import FederatedData, Samples, frozen_samples, parse_settings
+from clients.datasets.federated_data import (
+    FederatedData,
+    Samples,
+    frozen_samples,
+    named_stream,
+    parse_settings,
+)
 from clients.datasets.own import OWN, SUFFIXES, OwnOptions, read_own
 from clients.datasets.registry import DataChoice, data_digest, load_dataset
-from clients.random_streams import named_stream
 from ledger.protocol.documents.run import RunDocument
+from ledger.protocol.encoding import keccak256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.inputs import NamedArray, data_root, samples_digest, simulated_salt
+from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest
 
 if TYPE_CHECKING:
@@ -44,6 +51,18 @@ def salt_of(text: str, subject: str) -> bytes:
 def samples_digest_of(samples: Samples, salt: bytes) -> Digest:
     """Return the digest of one client's training samples as stored, in order."""
     return samples_digest(salt, _named("x", samples.x), _named("y", samples.y))
+
+
+def simulated_keys(seed: int, clients: int) -> tuple[bytes, ...]:
+    """Return TEST KEYS, 32 bytes for each client, by ascending address as in the registry."""
+    name = b"PUBLIC TEST KEY of a simulated client %d %d"
+    keys = [keccak256(name % (seed, client)) for client in range(clients)]
+    return tuple(sorted(keys, key=lambda key: KeySigner(key).address))
+
+
+def simulated_signers(seed: int, clients: int) -> tuple[KeySigner, ...]:
+    """Return signers with TEST KEYS, by ascending address as in the registry."""
+    return tuple(KeySigner(key) for key in simulated_keys(seed, clients))
 
 
 def simulated_digests(data: FederatedData, seed: int) -> tuple[Digest, ...]:
@@ -157,7 +176,7 @@ def _own(
     if data_path is None:
         raise ConfigurationError("data.name = own: give the file of your own samples with --data")
     if not data_path.is_dir() and len(clients) > 1:
-        raise ConfigurationError(f"--data {data_path}: clients have a file each: give their folder")
+        raise ConfigurationError(f"--data {data_path}: {len(clients)} clients: give their folder")
     options = parse_settings(OwnOptions, configuration.data.options, "data.options")
     samples = {
         client: read_own(_file_of(document, client, data_path), options) for client in clients
@@ -187,4 +206,4 @@ def _file_of(document: RunDocument, client: ClientId, data_path: Path) -> Path:
     for suffix in SUFFIXES:
         if (path := data_path / f"{name}{suffix}").exists():
             return path
-    raise ConfigurationError(f"--data {data_path}: no {name}.npz or .safetensors")
+    raise ConfigurationError(f"--data {data_path}: has no {name}.npz or .safetensors")

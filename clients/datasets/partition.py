@@ -132,7 +132,7 @@ class QuantityPartition(DrawnShares):
         require_enough(len(pool.train), clients, self.minimum)
         given = self.shares or []
         if len(given) >= clients:
-            raise ConfigurationError(f"data.partition.shares: {len(given)}, not under {clients}")
+            raise ConfigurationError(f"data.partition.shares: {len(given)} are over {clients - 1}")
         order = rng.permutation(pool.train)
         drawn = rng.dirichlet(np.full(clients - len(given), self.alpha)) * (1 - sum(given))
         bounds = cut_points(np.array([*given, *drawn]), len(order))

@@ -236,7 +236,7 @@ def _pool_shakespeare(
 
 def _is_test(records: Records, split: str | None) -> NDArray[np.bool_]:
     if split == "official" and records.is_test is None:
-        raise ConfigurationError("data.options.split = 'official': the files state no split")
+        raise ConfigurationError("data.options.split = 'official': these files allow 'position'")
     if split != "position" and records.is_test is not None:
         return records.is_test
     if records.owner is None:

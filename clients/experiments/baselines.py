@@ -21,8 +21,8 @@ from clients.adversaries.attackers import Attackers, AttackMemory, AttackRound
 from clients.aggregators import Aggregation, Vector
 from clients.attacks.registry import attack_named
 from clients.attacks.updates import ServerRule, Update
+from clients.datasets.federated_data import named_stream
 from clients.experiments.costs import COUNT_BYTES, NUMBER_BYTES, RoundTraffic
-from clients.random_streams import named_stream
 from clients.runs.metrics import ModelGauge, Quality
 from clients.training.port import Engine, TrainingJob
 from ledger.protocol.encoding import sha256

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from clients.configuration.run_configuration import rule_sources
+from clients.configuration.parsing import rule_sources
 from clients.configuration.schema import Configuration
 from clients.experiments import rows
 from clients.experiments.definition import DATA

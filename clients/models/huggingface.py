@@ -40,8 +40,7 @@ from clients.datasets.federated_data import (
 )
 from clients.datasets.files.tables import imported, read_object
 from clients.models.builtin import LARGEST_WIDTH, require_tokens
-from clients.models.model import Option, folder_digest, seed_torch, trainable
-from clients.models.model_check import require_tensors
+from clients.models.model import Option, folder_digest, require_tensors, seed_torch, trainable
 from ledger.io.user_code import as_configuration_error
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
@@ -334,11 +333,11 @@ def _require_fit(module: Any, form: DataForm) -> None:
         if name.endswith("position_embeddings") and getattr(part, "padding_idx", None) is not None:
             positions = part.num_embeddings - part.padding_idx - 1
     if positions is not None and length > positions:
-        raise ConfigurationError(f"data.options.length: {length} tokens, the base has {positions}")
+        raise ConfigurationError(f"data.options.length = {length}: must be at most {positions}")
     rows = module.get_input_embeddings().num_embeddings
     if form.vocabulary is not None and form.vocabulary > rows:
         raise ConfigurationError(
-            f"{form.vocabulary} tokens, the base has {rows}: use its tokenizer"
+            f"the data have {form.vocabulary} tokens, and the base {rows}: take its tokenizer"
         )
 
 

@@ -32,8 +32,8 @@ from clients.models.model import (
     model_error,
     model_of,
     option_files,
+    require_tensors,
 )
-from clients.models.model_check import require_tensors
 from ledger.io.user_code import UserCode, as_configuration_error, user_code
 from ledger.protocol.types import Digest
 

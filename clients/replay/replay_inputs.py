@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clients.attacks.samples import DATA_ATTACKS
-from clients.configuration.run_configuration import configuration_from_document
+from clients.configuration.parsing import configuration_from_document
 from clients.configuration.schema import Configuration
-from clients.datasets.federated_data import FederatedData, frozen_samples
+from clients.datasets.federated_data import FederatedData, frozen_samples, named_stream
 from clients.datasets.own import OWN
 from clients.datasets.own_samples import (
     own_parts,
@@ -28,7 +28,6 @@ from clients.datasets.own_samples import (
 )
 from clients.datasets.registry import data_set_named, load_dataset
 from clients.models.model import Model
-from clients.random_streams import named_stream
 from clients.runs.bound_inputs import bound_model
 from clients.runs.malice import poisoned_by
 from ledger.history.round import RoundStatus

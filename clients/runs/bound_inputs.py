@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from clients.datasets.federated_data import FederatedData, parse_settings
+from clients.datasets.federated_data import FederatedData, named_stream, parse_settings
 from clients.datasets.own import OWN, OwnOptions, trial_data
 from clients.datasets.own_samples import (
     require_bound_files,
@@ -17,11 +17,16 @@ from clients.datasets.own_samples import (
 )
 from clients.datasets.registry import load_dataset
 from clients.models.huggingface import AdaptedModel
-from clients.models.model import Model, ParameterVector, load_vector, perplexity, require_same
-from clients.models.model_check import check_model
+from clients.models.model import (
+    Model,
+    ParameterVector,
+    check_model,
+    load_vector,
+    perplexity,
+    require_same,
+)
 from clients.models.model_file import BOUND_FACTS, OPTIONS, StoredModel, bound_facts
 from clients.models.registry import MODELS, model_named
-from clients.random_streams import named_stream
 from clients.runs.metrics import training_samples
 from clients.training.jobs import evaluate, majority_rate
 from ledger.io.user_code import user_code

@@ -11,9 +11,9 @@ from clients.attacks.registry import attack_code, attack_named, try_attack
 from clients.attacks.samples import DATA_ATTACKS, poisoned
 from clients.attacks.updates import attack_parameters
 from clients.configuration.parsing import naming_setting
-from clients.datasets.federated_data import FederatedData
-from clients.random_streams import named_stream
 from ledger.protocol.encoding import RegisteredClient
+from ledger.protocol.types import ClientId
+from clients.datasets.federated_data import FederatedData, named_stream
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def attack_memory(population: Population, configuration: Configuration) -> Attac
     """Return what the attackers know before a run begins; None unless their attack needs it."""
     if not population.attackers.need_history:
         return None
-    training, device = configuration.local_training(), configuration.machine.device
+    training, device = configuration.training, configuration.machine.device
     malicious, seed = population.malicious, configuration.seed
     model, data, initial = population.model, population.data, population.initial
     with naming_setting("malice.attack"):

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.datasets.federated_data import FederatedData, Samples, frozen_samples
-from clients.random_streams import named_stream
+from clients.datasets.federated_data import FederatedData, Samples, frozen_samples, named_stream
 from clients.training.port import Engine, PendingEvaluation
 from ledger.chain.round_ledger import RoundHistory
 from ledger.history.round import read_round

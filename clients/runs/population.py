@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 
 from clients.configuration.loading import Owners, data_of_owners
 from clients.configuration.schema import Configuration, MaliceSection
-from clients.datasets.federated_data import FederatedData
+from clients.datasets.federated_data import FederatedData, named_stream
 from clients.datasets.own import OWN
-from clients.datasets.own_samples import simulated_digests
+from clients.datasets.own_samples import simulated_digests, simulated_signers
 from clients.datasets.registry import data_digest, load_dataset
-from clients.models.model import Model, require_class_labels
-from clients.models.model_check import check_model
+from clients.models.model import Model, check_model, require_class_labels
 from clients.models.registry import model_named
-from clients.random_streams import named_stream, simulated_signers
 from clients.training.lockstep.plan import plan
 from ledger.io.user_code import try_rules
 from ledger.protocol.documents.run import RunDocument
@@ -131,7 +129,7 @@ def with_training_path(configuration: Configuration, population: Population) -> 
     machine = configuration.machine
     # The path is the same on every device, and this process may have no card.
     device = "cpu" if machine.trains_elsewhere else machine.device
-    path_plan = plan(population.model, population.data, configuration.local_training(), device)
+    path_plan = plan(population.model, population.data, configuration.training, device)
     if configuration.training.path != "auto" and path_plan.path == "plain":
         raise ConfigurationError(f"training.path = lockstep: {path_plan.reason}")
     return configuration.on_path(path_plan.path)

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clients.configuration.loading import code_named_in, load_recorded
-from clients.configuration.parsing import plain_values
-from clients.configuration.run_configuration import key_and_value
+from clients.configuration.parsing import key_and_value, plain_values
 from clients.configuration.schema import Configuration
 from clients.models.model_file import StoredModel, read_model_file
 from ledger.chain.contract.ledger import Manifest, read_run_manifest

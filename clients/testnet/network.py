@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from clients.configuration.loading import checked
-from clients.configuration.parsing import ALLOW_PREDICTABLE, set_block_beacon
-from clients.configuration.run_configuration import own_code_settings
+from clients.configuration.parsing import ALLOW_PREDICTABLE, own_code_settings, set_block_beacon
 from clients.configuration.schema import Configuration
-from clients.random_streams import simulated_keys
+from clients.datasets.own_samples import simulated_keys
 from clients.registration import PASSWORD_FILE, write_test_keystores
 from clients.testnet import ChainKind, StoreKind
 from clients.worker.status import WorkerFolder, WorkerState, read_status

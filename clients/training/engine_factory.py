@@ -94,7 +94,7 @@ def run_engine(
     return open_engine(
         model,
         data,
-        configuration.local_training(),
+        configuration.training,
         device=machine.device,
         workers=machine.workers,
         path=settled_path(configuration),

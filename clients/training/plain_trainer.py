@@ -28,9 +28,17 @@ from clients.models.model import (
     trainable,
     training_loss,
 )
-from clients.random_streams import permutations
 from clients.training.port import LocalTraining, TrainingJob, Workload
 from clients.training.updates import ResidentUpdates, update_writer
+
+
+def permutations(seed: bytes, length: int) -> Iterator[NDArray[np.int64]]:
+    """Yield permutations of 0 .. length - 1 without end, all determined by `seed`."""
+    bits = np.random.PCG64(int.from_bytes(seed, "little"))
+    while True:
+        # Sorted raw draws, not Generator.permutation: NumPy promises only the raw output of
+        # PCG64 for good, and the owner of an update must be able to repeat it years later.
+        yield np.argsort(bits.random_raw(length), kind="stable")
 
 
 def batches(seed: bytes, samples: int, settings: LocalTraining) -> Iterator[NDArray[np.int64]]:

@@ -8,13 +8,16 @@ order follows from the job's seed.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
+from clients.datasets.federated_data import SettingsTable
 from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.payloads import FLOAT32, Payload, PayloadForm
 from ledger.protocol.rules.distance import Distances
@@ -40,27 +43,37 @@ class TrainingJob:
     seed: bytes
 
 
+Whole = Annotated[int, Field(le=2**31 - 1)]
+"""A number that msgpack can record; what uses it says how small it may be."""
 LARGEST = float(np.finfo(np.float32).max)
 """Largest rate or weight: steps are computed in float32."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalTraining:
-    """The configuration's section `training` with its rules: plain SGD, tau steps or whole epochs.
+class LocalTraining(SettingsTable):
+    """Training of each client: plain SGD, tau steps or whole epochs.
 
     With a proximal term it is FedProx (Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith 2020, Algorithm
-    2): every step descends F_k(w) + mu/2 |w - w_t|^2, and so stays near the global model. With
-    `calibrated` the loss adds `class_shift` to the logits.
+    2): every step descends F_k(w) + mu/2 |w - w_t|^2, and so stays near the global model. Updates
+    of two paths differ in their last digits, so what "auto" chooses is recorded.
     """
 
-    learning_rate: float
-    batch_size: int
-    local_steps: int | None = None
-    local_epochs: int | None = None
+    learning_rate: float = 0.1
+    """Step size of plain SGD, above 0."""
+    batch_size: Whole = 32
+    """Samples of a step, at least 1; a client that has fewer uses all it has."""
+    local_steps: Whole | None = None
+    """tau, steps of a client in a round; exactly one of it and local_epochs is set."""
+    local_epochs: Whole | None = None
+    """Passes over the client's data in a round."""
     proximal: float | None = None
-    calibrated: bool = False
+    """mu of FedProx, above 0: every step also pulls towards the global model."""
+    calibrated: Annotated[bool, Field(exclude_if=operator.not_)] = False
+    """The loss adds log(n + 0.1) to each class's logit; n counts the client's samples of it."""
+    path: Literal["auto", "plain", "lockstep"] = "auto"
+    """How the same steps are computed; auto is what fits the model."""
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _keeps_rules(self) -> Self:
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
             raise ConfigurationError(
                 f"training.learning_rate = {self.learning_rate}: must be above 0"
@@ -84,6 +97,7 @@ class LocalTraining:
                 raise ConfigurationError(
                     f"training.{name} = {value}: must be at most {LARGEST:g} (float32)"
                 )
+        return self
 
     def steps(self, samples: int) -> int:
         """Return the number of local steps of a client with so many samples."""

@@ -20,8 +20,12 @@ from typing import TextIO, TypeVar
 
 import torch
 
-from clients.configuration.parsing import lot_warning, require_all_rounds, require_unpredictable
-from clients.configuration.run_configuration import configuration_from_document
+from clients.configuration.parsing import (
+    configuration_from_document,
+    lot_warning,
+    require_all_rounds,
+    require_unpredictable,
+)
 from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import FederatedData
 from clients.datasets.own_samples import own_parts

@@ -172,7 +172,7 @@ def _planned(configuration: Configuration) -> str:
     from clients.training.lockstep.plan import plan
 
     population, device = populate(configuration), configuration.machine.device
-    training = configuration.local_training()
+    training = configuration.training
     planned = plan(population.model, population.data, training, device)
     sentence, asked = f"{planned.path} path: {planned.reason}", configuration.training.path
     if asked != "auto":

@@ -155,7 +155,7 @@ def round_line(ended: WatchedRound) -> str:
 
 
 def _audited(federation: LocalNetwork) -> tuple[int, dict[str, Any]]:
-    from clients.configuration.run_configuration import rule_sources
+    from clients.configuration.parsing import rule_sources
     from clients.testnet.network import RUN
 
     arguments = ["audit", "--home", federation.settings.home, "--run", RUN, "--json"]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.random_streams import named_stream, permutations
-from clients.training.plain_trainer import batches
+from clients.datasets.federated_data import named_stream
+from clients.training.plain_trainer import batches, permutations
 from clients.training.port import LocalTraining
 from ledger.protocol.errors import ConfigurationError
 

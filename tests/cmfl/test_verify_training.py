@@ -10,7 +10,7 @@ import pytest
 
 import cmfl
 from clients.adversaries.attackers import malicious_clients
-from clients.random_streams import named_stream
+from clients.datasets.federated_data import named_stream
 from tests.cmfl.conftest import FACE
 
 pytestmark = FACE

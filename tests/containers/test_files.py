@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api.settings import Settings
 from clients.configuration.loading import load
+from clients.datasets.federated_data import named_stream
 from clients.datasets.registry import load_dataset
-from clients.random_streams import named_stream
 from tests.api.conftest import serving
 from tests.containers.composed import FOLDER, STATE, commands, compose
 from tests.docs.test_code_blocks import faults_of_cmfl

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from clients.configuration.run_configuration import configuration_from_document
+from clients.configuration.parsing import configuration_from_document
 from clients.datasets.own_samples import own_parts
 from clients.models.registry import model_named
 from clients.training.engine_factory import open_engine
@@ -87,7 +87,7 @@ def _engine(document: RunDocument) -> Engine:
     return open_engine(
         model,
         data,
-        configuration.local_training(),
+        configuration.training,
         device="cpu",
         workers=1,
         path=path,

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from clients.configuration.parsing import plain_values
-from clients.random_streams import simulated_signers
+from clients.datasets.own_samples import simulated_signers
 from clients.testnet import ChainKind, StoreKind
 from clients.testnet.network import (
     ANVIL_TEST_KEY,

@@ -118,7 +118,7 @@ def _folder(path: Path) -> Layout:
     texts = _listed(path, "*.txt")
     if texts and not lines:
         return Layout(path, FileKind.TEXTS, tuple(texts), ("text", "client"))
-    raise ConfigurationError(f"{path}: must hold LEAF's train/*.json, *.parquet, a *.csv or *.txt")
+    raise ConfigurationError(f"{path}: must hold LEAF's train/*.json, *.parquet, 1 *.csv or *.txt")
 
 
 def _listed(folder: Path, pattern: str) -> list[Path]:

@@ -338,8 +338,8 @@ def _images(where: str, column: Any) -> NDArray[np.uint8]:
     if not len(column):
         return np.zeros((0, 1, 1, 1), np.uint8)
     first = _decoded(where, column[0].as_py())
-    if len(column) * first.nbytes > MAX_OWN_BYTES:
-        raise ConfigurationError(f"{where}: {len(column)} images are over {MAX_OWN_BYTES} bytes")
+    if (size := len(column) * first.nbytes) > MAX_OWN_BYTES:
+        raise ConfigurationError(f"{where}: images of {size} bytes, more than {MAX_OWN_BYTES}")
     images = np.empty((len(column), *first.shape), np.uint8)
     for index, content in enumerate(column):
         image = _decoded(where, content.as_py())
@@ -359,7 +359,9 @@ def _decoded(where: str, content: bytes) -> NDArray[np.uint8]:
                 raise ConfigurationError(f"{where}: an image of mode {image.mode}, not L or RGB")
             width, height = image.size
             if width * height * _CHANNELS[image.mode] > MOST_PIXELS:
-                raise ConfigurationError(f"{where}: an image of {width} × {height} pixels")
+                raise ConfigurationError(
+                    f"{where}: an image of {width} × {height} pixels, over {MOST_PIXELS} numbers"
+                )
             pixels = np.asarray(turns.exif_transpose(image), dtype=np.uint8)
     except (*_DAMAGE, pillow.DecompressionBombError) as error:
         raise ConfigurationError(f"{where}: not a readable image ({error})") from error

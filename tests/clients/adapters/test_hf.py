@@ -19,11 +19,10 @@ from safetensors.torch import load_file, save_file
 
 import cmfl
 from clients.configuration.loading import load as load_configuration
-from clients.configuration.run_configuration import own_code_settings
+from clients.configuration.parsing import own_code_settings
 from clients.datasets.federated_data import NO_TOKEN, DataForm, Task
 from clients.models.huggingface import AdaptedModel, hf
-from clients.models.model import Model, folder_digest, load_vector, trainable
-from clients.models.model_check import check_model
+from clients.models.model import Model, check_model, folder_digest, load_vector, trainable
 from clients.models.registry import bound_paths, model_named
 from clients.training.jobs import evaluate
 from clients.training.plain_trainer import PlainTrainer
@@ -242,9 +241,9 @@ def test_wrong_settings_of_a_base_are_refused(base: Path, options: Any, sentence
 
 def test_data_that_do_not_fit_a_base_are_refused(base: Path) -> None:
     path = str(base)
-    refused(r"13 tokens, the base has 12", form_of("causal-lm", 13), path=path)
+    refused(r"length = 13: must be at most 12", form_of("causal-lm", 13), path=path)
     larger = form_of("causal-lm", LENGTH, VOCABULARY + 1)
-    refused(r"51 tokens, the base has 50: use its tokenizer", larger, path=path)
+    refused(r"51 tokens, and the base 50: take its tokenizer", larger, path=path)
     refused(r"needs tokens", DataForm((4,), 2), path=path)
 
 
@@ -336,7 +335,7 @@ def test_positions_of_padding_are_not_counted(tmp_path: Path) -> None:
     fitting = form_of("masked-lm", 10)
     model = model_named("hf", fitting, {"path": str(folder)})
     check_model(model, made_data(fitting))
-    refused("11 tokens, the base has 10", form_of("masked-lm", 11), path=str(folder))
+    refused("length = 11: must be at most 10", form_of("masked-lm", 11), path=str(folder))
 
 
 _BARE = """

@@ -43,7 +43,7 @@ def test_faults_are_assigned_to_distinct_candidates() -> None:
 
 
 def test_more_faults_than_candidates_or_a_negative_number_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="3 faulty clients of 2 wanted"):
+    with pytest.raises(ConfigurationError, match="3 faulty clients: at most 2"):
         assign_faults([0, 1], {MemberFault.EQUIVOCATING: 3}, rng())
     with pytest.raises(ConfigurationError, match="negative"):
         assign_faults([0, 1], {MemberFault.EQUIVOCATING: -1}, rng())

@@ -374,7 +374,7 @@ def test_the_false_model_answers_with_the_next_class() -> None:
     assert memory is not None
     x, y = population.clean.test
     sets = {"true": Samples(x, y), "next": Samples(x, (y + 1) % population.clean.form.classes)}
-    training = configuration.local_training()
+    training = configuration.training
     with open_engine(
         population.model, population.clean, training, device="cpu", workers=1, path="plain",
         sets=sets, rows=1,
@@ -390,7 +390,7 @@ def test_a_task_without_classes_is_refused() -> None:
     data = dataclasses.replace(population.data, form=form)
     with pytest.raises(ConfigurationError, match="the task is regress"):
         false_model(
-            population.model, data, population.malicious, configuration.local_training(),
+            population.model, data, population.malicious, configuration.training,
             population.initial, "cpu", 0,
         )  # fmt: skip
 

@@ -207,7 +207,7 @@ def test_a_wrong_setting_is_named_with_what_is_known() -> None:
 def test_an_attack_on_samples_has_no_base_setting(setting: str) -> None:
     sentence = said_of("malice.attack=label-flip", f"malice.{setting}")
     assert f"malice.{setting[:2]}" in sentence
-    assert "'label-flip' is on training samples" in sentence
+    assert "'label-flip' changes samples" in sentence
 
 
 def test_the_base_of_an_attack_is_recorded_only_if_given() -> None:
@@ -334,7 +334,7 @@ def test_a_missing_file_a_folder_and_two_sources_are_refused(tmp_path: Path) -> 
     ("settings", "sentence"),
     [
         (["protocol.clients=1439", "protocol.active_rate=0.01"], "protocol.clients = 1439: more c"),
-        (["malice.members.silent=13"], "malice.members: 13 faulty clients of 12 wanted"),
+        (["malice.members.silent=13"], "malice.members: 13 faulty clients: at most 12"),
         (["evaluation.samples=360"], "evaluation.samples = 360: the test set has 359 samples"),
         (["evaluation.per_client=true"], "evaluation.per_client is set, but the clients of"),
         (["data.path=x.npz", "data.name=digits"], "data.path = x.npz: data set 'digits' takes no"),

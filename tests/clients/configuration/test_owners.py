@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clients.configuration.loading import load, owner_samples
-from clients.configuration.run_configuration import configuration_from_document
+from clients.configuration.parsing import configuration_from_document
 from clients.datasets.own_samples import own_parts
 from clients.registration import combined_registry, proposal_digest, signed_entry
 from clients.runs.population import populate, run_document, with_training_path

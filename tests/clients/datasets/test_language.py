@@ -239,7 +239,9 @@ def test_a_csv_file_without_split_is_divided_by_position(tmp_path: Path) -> None
     one, same = shakespeare_loaded(npz(tmp_path / "s.npz"), "position"), shakespeare_loaded(path)
     assert one.sample_counts == same.sample_counts == (20, 9)
     assert np.array_equal(one.test.x, same.test.x)
-    with pytest.raises(ConfigurationError, match="split = 'official': the files state no split"):
+    with pytest.raises(
+        ConfigurationError, match="split = 'official': these files allow 'position'"
+    ):
         shakespeare_loaded(path, "official")
     assert len(shakespeare_records(FIXTURE_SHAKESPEARE).owners) == 2
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from clients.configuration.loading import load
-from clients.configuration.run_configuration import configuration_from_document
+from clients.configuration.parsing import configuration_from_document
 from clients.datasets.federated_data import parse_settings
 from clients.datasets.own import MOST_NUMBERS, OwnOptions, read_own, trial_data
 from clients.datasets.own_samples import own_parts
@@ -267,7 +267,7 @@ def test_one_client_reads_one_file_and_several_a_folder(document: Any, tmp_path:
     # What all clients have decides how they are trained together.
     assert found.sample_counts == tuple(client.samples for client in document.registry)
     assert len(found.test.y) == 2
-    with pytest.raises(ConfigurationError, match="clients have a file each: give their folder"):
+    with pytest.raises(ConfigurationError, match="2 clients: give their folder"):
         own_parts(told, document, (ClientId(1), ClientId(2)), mine)
     folder = tmp_path / "all"
     folder.mkdir()

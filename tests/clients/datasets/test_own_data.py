@@ -19,7 +19,7 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 from clients.configuration.loading import load
-from clients.configuration.run_configuration import configuration_from_document
+from clients.configuration.parsing import configuration_from_document
 from clients.datasets.federated_data import FederatedData
 from clients.datasets.own_data import Data
 from clients.datasets.own_samples import own_parts
@@ -193,8 +193,8 @@ OK: dict[str, Any] = {"x": numbers(2), "y": Y}
         ({"y": Y.astype(np.float64)}, "y: must be whole numbers"),
         ({"y": Y - 1}, r"labels -1 \.\. 1, outside 0"),
         ({"y": Y * 0}, "2 classes or more"),
-        ({"x": np.full((ROWS, 2), 1e300)}, "row 0 holds a number that is not finite"),
-        ({"x": np.array([{}] * ROWS)}, "nothing is unpickled"),
+        ({"x": np.full((ROWS, 2), 1e300)}, "row 0 holds a number not finite in float32"),
+        ({"x": np.array([{}] * ROWS)}, "must be numbers or text, not .O"),
         ({"x": numbers(2)[:, 0]}, "must be numbers"),
         ({"x": numbers(1, 1, 1, 1)}, "1 to 3 sizes"),
         ({"x": np.zeros((ROWS, 5, 6, 3), np.uint8)}, "must be images \\(channels"),

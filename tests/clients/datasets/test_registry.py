@@ -247,7 +247,7 @@ def test_given_shares_are_the_first_clients() -> None:
     ("shares", "clients", "rule"),
     [
         ([0.6, 0.4], 5, "must be below 1, for the other clients"),
-        ([0.1, 0.1], 2, "2, not under 2"),
+        ([0.1, 0.1], 2, "2 are over 1"),
         ([0.0], 5, "greater than 0"),
         ([], 5, "at least 1 item"),
     ],

@@ -234,7 +234,7 @@ def test_rows_that_fill_memory_are_refused(tmp_path: Path, monkeypatch: pytest.M
 
 def test_other_broken_texts_are_refused_in_one_sentence(tmp_path: Path, tokenizer: str) -> None:
     path = json_lines(tmp_path, ROWS)
-    refused(path, "the tokenizer has 8 tokens", tokenizer=tokenizer, vocabulary=9)
+    refused(path, "vocabulary = 9: the tokenizer has 8", tokenizer=tokenizer, vocabulary=9)
     refused(path, "no such file", tokenizer=str(tmp_path / "none.json"))
     (tmp_path / "bad.json").write_text("{}")
     refused(path, r"bad\.json: is no tokenizer\.json", tokenizer=str(tmp_path / "bad.json"))
@@ -249,5 +249,5 @@ def test_other_broken_texts_are_refused_in_one_sentence(tmp_path: Path, tokenize
         Data(abs(x), [0, 1], task="causal-lm")
     with pytest.raises(ConfigurationError, match="must be tokens"):
         Data(np.ones((2, 2)), task="causal-lm")
-    with pytest.raises(ConfigurationError, match="row 1 holds a number that is not finite"):
+    with pytest.raises(ConfigurationError, match="row 1 holds a number not finite in float32"):
         Data(np.ones((2, 2)), [1.0, np.nan], task="regress")

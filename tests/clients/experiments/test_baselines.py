@@ -16,6 +16,7 @@ from clients.aggregators import Aggregation, aggregator_named, pre_aggregator_na
 from clients.attacks.updates import AttackParameters
 from clients.configuration.loading import load
 from clients.configuration.schema import EvaluationSection
+from clients.datasets.federated_data import named_stream
 from clients.experiments.baselines import (
     DecentralisedSettings,
     FederatedServer,
@@ -32,7 +33,6 @@ from clients.experiments.baselines import (
     weighted_mean,
 )
 from clients.models.model import ParameterVector
-from clients.random_streams import named_stream
 from clients.runs.metrics import ModelGauge, Quality
 from clients.runs.open_run import open_measure
 from clients.runs.population import populate, with_training_path

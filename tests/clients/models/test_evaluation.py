@@ -13,8 +13,7 @@ import torch
 from clients.datasets.federated_data import NO_TARGET, DataForm, FederatedData, Samples, Task
 from clients.devices import reproducible
 from clients.models import model as tasks
-from clients.models.model import load_vector
-from clients.models.model_check import check_model
+from clients.models.model import check_model, load_vector
 from clients.models.registry import model_named
 from clients.training import jobs
 from clients.training.jobs import (

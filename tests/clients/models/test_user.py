@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from clients.datasets.federated_data import DataForm
-from clients.models.model import Model, vector_of
-from clients.models.model_check import check_model
+from clients.models.model import Model, check_model, vector_of
 from clients.models.registry import UserModule, model_named, user_module
 from ledger.io.user_code import MAX_FILE_BYTES
 from ledger.protocol.errors import ConfigurationError

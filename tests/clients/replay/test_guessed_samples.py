@@ -15,11 +15,16 @@ import numpy as np
 import pytest
 
 from clients.configuration.loading import owner_samples
-from clients.datasets.federated_data import FederatedData, Samples, frozen_samples, parse_settings
+from clients.datasets.federated_data import (
+    FederatedData,
+    Samples,
+    frozen_samples,
+    named_stream,
+    parse_settings,
+)
 from clients.datasets.own import OwnOptions
 from clients.datasets.own_samples import samples_digest_of
 from clients.models.registry import model_named
-from clients.random_streams import named_stream
 from clients.registration import RegistryEntry, proposal_digest, signed_entry
 from clients.training.engine_factory import open_engine
 from clients.training.port import TrainingJob
@@ -103,7 +108,7 @@ def commitments(datasets: tuple[Samples, ...]) -> tuple[Digest, ...]:
     model = model_named(agreed().model.name, data.form)
     jobs = [TrainingJob(index, training_seed(ROUND_SEED, CLIENT)) for index in range(len(datasets))]
     with open_engine(
-        model, data, agreed().local_training(),
+        model, data, agreed().training,
         device="cpu", workers=1, path="plain", sets={}, rows=1,
     ) as engine:  # fmt: skip
         updates = engine.train(model.initial(named_stream(0, "model")), jobs)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from clients.datasets.own_samples import simulated_signers
 from clients.models.model import class_shift
-from clients.random_streams import simulated_signers
 from clients.replay.replay_inputs import ReplayRequest, of_mailbox, of_simulation
 from clients.replay.results import ReplayedUpdate, TrainingReplay
 from clients.replay.training_replay import replay_run

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from clients.configuration.run_configuration import configuration_from_document
-from clients.datasets.federated_data import parse_settings
+from clients.configuration.parsing import configuration_from_document
+from clients.datasets.federated_data import named_stream, parse_settings
 from clients.datasets.own import OwnOptions, read_own
 from clients.datasets.own_samples import own_parts, samples_digest_of
 from clients.models.registry import model_named
-from clients.random_streams import named_stream
 from clients.registration import combined_registry, proposal_digest, signed_entry
 from clients.replay.replay_inputs import RecordedRun, RecordedUpdate, ReplayRequest, RoundToRepeat
 from clients.replay.results import ReplayedUpdate, TrainingReplay
@@ -87,7 +86,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Federation:
         start = model.initial(named_stream(configuration.seed, "model"))
         starts.add(blobs.put(vector_bytes(start)))
         with open_engine(
-            model, data, configuration.local_training(),
+            model, data, configuration.training,
             device="cpu", workers=1, path=path, sets={}, rows=1,
         ) as engine:  # fmt: skip
             (update,) = engine.train(start, [TrainingJob(client, training_seed(SEED, client))])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from clients.configuration.loading import load
-from clients.configuration.run_configuration import configuration_from_document, own_code_settings
+from clients.configuration.parsing import configuration_from_document, own_code_settings
 from clients.configuration.schema import Configuration
 from clients.datasets.own_samples import own_parts, samples_digest_of
 from clients.models.model import option_files

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -238,7 +237,7 @@ def test_a_model_that_fails_is_an_error_that_says_how() -> None:
 @pytest.mark.usefixtures("forked_children")
 @pytest.mark.parametrize("path", ["plain", "lockstep"])
 def test_two_calibrated_workers_give_the_bytes_of_one(path: TrainingPath) -> None:
-    calibrated = replace(SETTINGS, calibrated=True)
+    calibrated = SETTINGS.model_copy(update={"calibrated": True})
     with (
         opened(1, path=path, settings=calibrated) as alone,
         opened(2, path=path, settings=calibrated) as pool,

@@ -135,7 +135,7 @@ def test_two_workers_train_what_one_does(device: str, forks: Forks) -> None:
 def test_many_steps_keep_no_more_memory_than_a_few(device: str) -> None:
     model = model_named("cnn", FORM)
     start, jobs = model.initial(np.random.default_rng(5)), JOBS[:4]
-    short = replace(MANY_STEPS, local_steps=20)
+    short = MANY_STEPS.model_copy(update={"local_steps": 20})
     few = LockstepTrainer(work_of(model, TRAIN, as_stored, short, device))
     updates(few, start, jobs)
     before = memory_mib(device)

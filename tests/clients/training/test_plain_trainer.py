@@ -190,7 +190,7 @@ def test_the_first_step_is_sgd_and_the_second_pulled_back() -> None:
 @pytest.mark.parametrize("model", [BRANCHED, CONVOLUTIONAL], ids=["branched", "cnn"])
 @pytest.mark.parametrize("training", [SETTINGS, EPOCHS], ids=["steps", "epochs"])
 def test_an_update_descends_the_regularised_loss_in_float64(model: Model, training: Any) -> None:
-    near = replace(training, proximal=0.7)
+    near = training.model_copy(update={"proximal": 0.7})
     train = tuple(frozen_samples(DATA.collate(x), y) for x, y in DATA.train)
     for job in JOBS[:2]:
         exact = exact_update(model, start_of(model), job, near, train)
@@ -202,7 +202,7 @@ def test_an_update_descends_the_regularised_loss_in_float64(model: Model, traini
 
 
 def test_only_the_plain_path_takes_such_steps() -> None:
-    near = replace(SETTINGS, proximal=0.1)
+    near = SETTINGS.model_copy(update={"proximal": 0.1})
     assert plan(CONVOLUTIONAL, DATA, SETTINGS, "cpu").path == "lockstep"
     found = plan(CONVOLUTIONAL, DATA, near, "cpu")
     assert (found.path, found.layers) == ("plain", ())
@@ -216,7 +216,7 @@ def test_the_term_is_recorded_only_where_set() -> None:
     assert "proximal" not in plain.recorded()["training"]
     assert "proximal" not in plain.to_toml()
     assert near.recorded()["training"] == plain.recorded()["training"] | {"proximal": 0.5}
-    assert near.local_training() == replace(plain.local_training(), proximal=0.5)
+    assert near.training == plain.training.model_copy(update={"proximal": 0.5})
     assert checked(near.model_dump(exclude_none=True)) == near
 
 
@@ -255,7 +255,7 @@ def test_an_lstm_stays_as_it_is() -> None:
     assert (found.path, found.reason) == ("plain", "its inputs are int64")
 
 
-CALIBRATED = replace(SETTINGS, calibrated=True)
+CALIBRATED = SETTINGS.model_copy(update={"calibrated": True})
 TRAINERS = pytest.mark.parametrize("trainer", [PlainTrainer, LockstepTrainer])
 Trainer = type[PlainTrainer] | type[LockstepTrainer]
 

@@ -48,7 +48,7 @@ def main() -> None:
         found["with one node"] = digests(there, start) == wanted
         found["evaluation"] = there.evaluate(start, tuple(SETS))() == measured
     found["the device is named in the actor"] = is_named_in_actor(made, cluster.address)
-    rounding = replace(made, form=Q8, training=replace(training, local_steps=5))
+    rounding = replace(made, form=Q8, training=training.model_copy(update={"local_steps": 5}))
     with (
         LocalEngine(rounding, len(JOBS), plain_distances) as here,
         RayEngine(rounding, 1, plain_distances, cluster.address) as there,

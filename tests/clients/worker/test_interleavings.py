@@ -98,7 +98,7 @@ def _worked(configuration: Configuration, folder: Path, workers: int) -> MemoryL
         return open_engine(
             population.model,
             population.data,
-            configuration.local_training(),
+            configuration.training,
             device="cpu",
             workers=1,
             path=configuration.training.path,

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from clients.configuration.loading import shared_configuration
-from clients.random_streams import simulated_keys, simulated_signers
+from clients.datasets.own_samples import simulated_keys, simulated_signers
 from clients.registration import encode_entry, proposal_digest, signed_entry, write_test_keystores
 from clients.worker import checks
 from clients.worker.checks import CheckState

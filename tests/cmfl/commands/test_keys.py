@@ -11,7 +11,7 @@ import pytest
 from eth_account import Account
 
 from clients import registration
-from clients.random_streams import simulated_keys
+from clients.datasets.own_samples import simulated_keys
 from clients.registration import ScryptCost
 from ledger.protocol import signing
 from ledger.protocol.encoding import checksum

@@ -16,14 +16,15 @@ from clients.attacks.registry import ATTACKS
 from clients.attacks.samples import DATA_ATTACKS
 from clients.configuration.loading import load
 from clients.configuration.parsing import PRESETS
-from clients.configuration.schema import Configuration, Section
+from clients.configuration.schema import Configuration
 from clients.configuration.settings_reference import settings
+from clients.datasets.federated_data import SettingsTable
 from ledger.protocol.errors import CmflError, ConfigurationError
 from tests.cmfl.commands.conftest import refusal, succeeds
 
 
 def keys_of(configuration: Configuration) -> set[str]:
-    sections = {name: value for name, value in configuration if isinstance(value, Section)}
+    sections = {name: value for name, value in configuration if isinstance(value, SettingsTable)}
     return {f"{name}.{key}" for name, section in sections.items() for key, _ in section} | (
         dict(configuration).keys() - sections.keys()
     )

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from clients.configuration.loading import load
-from clients.random_streams import simulated_keys
+from clients.datasets.own_samples import simulated_keys
 from clients.registration import PASSWORD_FILE, write_test_keystores
 from clients.runs.open_run import prepared
 from clients.worker.process import WorkerTarget, find_deployed_run

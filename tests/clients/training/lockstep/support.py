@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from tests.clients.training.made import work_of
 FORM = DataForm((1, 8, 8), 10)
 STEPS = LocalTraining(learning_rate=0.1, batch_size=4, local_steps=3)
 EPOCHS = LocalTraining(learning_rate=0.1, batch_size=4, local_epochs=2)
-CALIBRATED = replace(EPOCHS, calibrated=True)
+CALIBRATED = EPOCHS.model_copy(update={"calibrated": True})
 SIZES = (9, 4, 30, 3, 12, 7, 1, 9, 20, 5, 8, 16)
 
 
