@@ -11,9 +11,8 @@ from clients.attacks.registry import attack_code, attack_named, try_attack
 from clients.attacks.samples import DATA_ATTACKS, poisoned
 from clients.attacks.updates import attack_parameters
 from clients.configuration.parsing import naming_setting
-from ledger.protocol.encoding import RegisteredClient
-from ledger.protocol.types import ClientId
 from clients.datasets.federated_data import FederatedData, named_stream
+from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
