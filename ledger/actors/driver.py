@@ -48,8 +48,9 @@ class SentActions(NamedTuple):
 class Driver:
     """Acts for any number of actors of one run in one process.
 
-    Where blocks come only with transactions, it lets windows and deadlines pass; on a chain that
-    is shared with others it cannot, and does not send what would be too early.
+    Where blocks come only with transactions (`mines`), it lets windows and deadlines pass. On a
+    chain that is shared with others it cannot, and does not send what would be too early. It also
+    asks the contract before it sends anything: what is refused costs gas too.
     """
 
     def __init__(
@@ -60,12 +61,6 @@ class Driver:
         *,
         mines: bool = True,
     ) -> None:
-        """Drive the actors of a run.
-
-        Args:
-            mines: whether blocks come only with transactions. Else the contract is asked before
-                anything is sent: others act at the same time, and what is refused costs gas too.
-        """
         if context.mailbox.is_shared and keep.stored is not StoredBlobs.ALL:
             raise ValueError(f"keep = {keep.stored}: other processes need every payload")
         self._context = context
@@ -96,23 +91,20 @@ class Driver:
         )
         if leaves or any(map(self._writer.writes_payloads, actions)):
             self._context.journal.sync()
-        leaving: list[PostEnvelope | Transaction] = []
         for action in actions:
             if isinstance(action, StoreBlobs):
                 self._writer.take(action)
-                continue
-            if isinstance(action, SendDecision):
+            elif isinstance(action, SendDecision):
                 self._writer.take_decision(action)
-            leaving.append(action)
         if leaves:
             self._writer.write_documents()
             self._context.blobs.sync()
         has_new_mail = False
         transactions: list[Transaction] = []
-        for action in leaving:
+        for action in actions:
             if isinstance(action, PostEnvelope):
                 has_new_mail |= self._context.mailbox.put(action.envelope)
-            else:
+            elif not isinstance(action, StoreBlobs):
                 transactions.append(action)
         return SentActions(has_new_mail, tuple(transactions))
 

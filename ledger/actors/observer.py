@@ -137,9 +137,10 @@ _KINDS = (EnvelopeKind.PAYLOAD, EnvelopeKind.SCORES, EnvelopeKind.REQUEST, Envel
 class Observer:
     """The view of the run for any number of actors in one process: chain, models and mail.
 
-    Attributes:
-        newest: the chain's newest block when `chain` was last called.
-        final: the contract's storage after the newest final block then; None where not asked.
+    The `published` blobs of a driver of this process are not read again. With `remembers` it holds
+    a window's models, where nothing is stored that could be read again. `newest` is the chain's
+    newest block when `chain` was last called. `final` is the contract's storage after the newest
+    final block then; None where the contract was not asked.
     """
 
     def __init__(
@@ -150,12 +151,6 @@ class Observer:
         lineage: AncestryCheck | None = None,
         remembers: bool = False,
     ) -> None:
-        """Observe a run.
-
-        Args:
-            published: blobs of a driver of this process, which are not read again.
-            remembers: hold a window's models, where nothing is stored that could be read again.
-        """
         self._context = context
         self._published = PublishedBlobs() if published is None else published
         has_travel = context.parameters.compares_directions

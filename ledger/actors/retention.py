@@ -80,15 +80,9 @@ class PayloadRemover:
         rounds: int,
         pinned: Collection[Digest] = frozenset(),
     ) -> None:
-        """Follow a run, whose chain is read when the first round ends.
-
-        Args:
-            rounds: how many of the newest rounds keep their payloads, at least 1.
-            pinned: blobs that other runs name in the same store; they stay.
-        """
         self._ledger, self._blobs = ledger, blobs
-        self._rounds = rounds
-        self._pinned = pinned
+        self._rounds = rounds  # at least 1
+        self._pinned = pinned  # other runs name them in the same store
         self._documents: set[Digest] = set()
         self._payloads: dict[int, frozenset[Digest]] = {}
         self._read_to = 0
@@ -96,12 +90,9 @@ class PayloadRemover:
     def ended(
         self, round_number: int, published: Iterable[Digest], ledger: RoundHistory | None = None
     ) -> None:
-        """Remove what is old once a round has ended, durably.
+        """Remove what is old once a round has ended, durably; None counts the run's rounds so far.
 
-        Args:
-            published: payloads of the round that this process has stored; a round without a
-                decision has no record that names them.
-            ledger: the rounds that count; None for all that the run's ledger has now.
+        No record names the payloads `published` by this process in a round without a decision.
         """
         self._read(ledger or self._ledger)
         payloads = self._payloads.get(round_number, frozenset())

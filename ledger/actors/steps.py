@@ -123,11 +123,7 @@ Action = StoreBlobs | PostEnvelope | Transaction
 
 @dataclass(frozen=True, slots=True)
 class ActorContext:
-    """Chain, stores and journal of a run.
-
-    Attributes:
-        finality_blocks: depth at which a block is final; None for the chain's own finality.
-    """
+    """Chain, stores and journal of a run."""
 
     parameters: Parameters
     domain: Domain
@@ -135,7 +131,7 @@ class ActorContext:
     blobs: BlobStore
     mailbox: Mailbox
     journal: VoteJournal
-    finality_blocks: int | None = 0
+    finality_blocks: int | None = 0  # the depth of a final block; None for the chain's finality
 
     def is_open(self, round_number: int) -> bool:
         state = self.ledger.state()

@@ -281,9 +281,8 @@ class _RoundViewBuilder:
                 return
         if any(claim.scores == scores for claim in known):
             return
-        if sha256(published.vector) != scores.digest:
-            return
-        if not self._is_signed(scores.member, scores, signed.signature):
+        is_whole = sha256(published.vector) == scores.digest
+        if not is_whole or not self._is_signed(scores.member, scores, signed.signature):
             return
         self._vectors[scores.digest] = published.vector
         claims = sorted([*known, signed], key=lambda claim: claim.scores.digest)

@@ -32,8 +32,7 @@ def final_block(chain: ports.ChainReader, confirmations: int | None) -> ports.Bl
 class AncestryCheck:
     """Descent between blocks of one chain: whether the newest one descends from an earlier one.
 
-    A block names its parent by hash, so descendants share everything below their ancestor. Most
-    heads directly follow the previous one, which needs no request; for others one block is
+    Most heads directly follow the previous one, which needs no request. For others one block is
     requested, once for all callers.
     """
 
@@ -83,10 +82,9 @@ _RECENT = 16
 class FinalityCheckpoints:
     """The final blocks that one process has acted on. Safe to share between threads.
 
-    A final block can still be reverted: by a reorganisation deeper than expected, or when an
-    operator restores an older copy of the chain. The chain itself does not show it. An actor that
-    signs therefore records the blocks it relies on in a local file, and verifies them before it
-    signs again.
+    A deeper reorganisation than expected, or an older copy of the chain, can revert a final block,
+    and the chain does not show it. An actor that signs therefore records the blocks it relies on
+    in a local file, and verifies them before it signs again.
     """
 
     def __init__(self, path: Path, chain: ports.ChainReader, disk: Disk = DISK) -> None:

@@ -54,8 +54,7 @@ class MemoryLedger(RoundLedger):
         self._snapshots: list[LedgerSnapshot] = []
         self._recorded: list[RecordedEvent] = []
         # By kind and round, and by kind alone.
-        self._filed: defaultdict[tuple[EventKind, int | None], list[RecordedEvent]]
-        self._filed = defaultdict(list)
+        self._filed = defaultdict[tuple[EventKind, int | None], list[RecordedEvent]](list)
         self._remember([ledger_state.LedgerDeployed(self._state.domain.salt)])
 
     @property

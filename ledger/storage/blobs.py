@@ -307,7 +307,7 @@ class Location:
 
 
 def parse_locations(option: str, text: str) -> tuple[Location, ...]:
-    """Return the locations that a setting names."""
+    """Return the locations that a setting names, one or several, separated by commas."""
     parts = [part.strip() for part in text.split(",")]
     if not all(parts) or len(parts) > MAX_LOCATIONS:
         raise BlobError(f"{option}: give 1 to {MAX_LOCATIONS} folders or URLs, separated by commas")

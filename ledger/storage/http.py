@@ -25,7 +25,7 @@ from ledger.protocol.payloads import Payload
 from ledger.protocol.signing import Signer, sign
 from ledger.protocol.types import ClientId, Digest, Domain, Upload
 from ledger.storage.blobs import FolderCursor, ObjectStore
-from ledger.storage.mailbox import MAIL_FOLDER, MAX_PAGE_BYTES, Page, decode_page
+from ledger.storage.mailbox import MAIL_FOLDER, MAX_PAGE_BYTES, decode_page
 
 SCHEME = "CMFL"
 # Stands for a client's index where an auditor signs, who has none; no run has so many clients.
@@ -50,9 +50,8 @@ class UploadSigner:
     def authorizations(self, url: str, digest: Digest, size: int) -> Iterator[str]:
         """Yield the header for some bytes, signed by one client after the other.
 
-        The last client that was tried is the first the next time. The URL is below the store's as
-        this process was given it. Never what a server says of itself: it could name another, and
-        pass the header on to that.
+        The last client that was tried is the first the next time. The URL is the one this process
+        was given, never a server's own: it could name another, and pass the header on to that.
         """
         signers = ((self.client, self.signer), *self.others)
         for step in range(len(signers)):
@@ -201,7 +200,14 @@ class HttpObjects(ObjectStore):
     def _read_page(self, folder: str, cursor: FolderCursor) -> bool:
         """Deliver the next page, and return whether another may follow."""
         epoch, after = cursor.position
-        page = self._page(folder, after)
+        answer = self._ask(lambda: self._server.get(f"/{folder}?after={after}", MAX_PAGE_BYTES))
+        if answer.status != HTTPStatus.OK:
+            status = f"{self._server.shown_url} answers with HTTP status {answer.status}"
+            raise OSError(errno.EIO, status)
+        try:
+            page = decode_page(answer.body)
+        except EncodingError as error:
+            raise OSError(errno.EIO, f"{self._server.shown_url}: no page: {error}") from None
         if page.epoch != epoch:
             # The server has restarted, and numbers its objects anew.
             cursor.position = (page.epoch, 0)
@@ -215,16 +221,6 @@ class HttpObjects(ObjectStore):
             if cursor.wants(name, len(data), stamp=None):
                 cursor.deliver(name, data, stamp=None)
         return bool(page.envelopes)
-
-    def _page(self, folder: str, after: int) -> Page:
-        answer = self._ask(lambda: self._server.get(f"/{folder}?after={after}", MAX_PAGE_BYTES))
-        if answer.status != HTTPStatus.OK:
-            status = f"{self._server.shown_url} answers with HTTP status {answer.status}"
-            raise OSError(errno.EIO, status)
-        try:
-            return decode_page(answer.body)
-        except EncodingError as error:
-            raise OSError(errno.EIO, f"{self._server.shown_url}: no page: {error}") from None
 
 
 def static_server(

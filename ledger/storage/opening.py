@@ -25,19 +25,13 @@ from ledger.storage.mailbox import Mailbox
 
 
 def reader_at(text: str) -> blobs.BlobReader:
-    """Return a reader of the blobs at one location, or at several, separated by commas.
-
-    It is an existing folder, an http or https URL of any server over one, or a URL for fsspec.
-    """
+    """Return a reader of blobs in existing folders, and at URLs of any server or for fsspec."""
     require_folders("blobs", text)
     return _blobs(_open("blobs", text, static_server))
 
 
 def store_at(text: str, signer: UploadSigner | None = None) -> blobs.ObjectBlobs:
-    """Return a store of the blobs at one location, or at several, separated by commas.
-
-    It is a folder, http or https of `cmfl blobs serve` (read only without signer), or for fsspec.
-    """
+    """Return a store of blobs; a `cmfl blobs serve` is read only without signer."""
     return _blobs(_open("blobs", text, partial(store_server, signer=signer, timeout_seconds=60.0)))
 
 
@@ -121,10 +115,7 @@ class CircuitBreaker:
         return sorted(order, key=lambda entry: entry[1])
 
     def record(self, index: int, start: float, size: int = 0) -> None:
-        """Note that an attempt has ended, successful or not, and the bytes that it moved.
-
-        A store that moves too few a second, beyond the first seconds, is slow, even if it succeeds.
-        """
+        """Note an attempt's end; a store that moved too few bytes a second is slow from then."""
         now = self.now()
         is_slow = now - start > GRACE_SECONDS + size / LEAST_BYTES_PER_SECOND
         self._skipped_until[index] = now + OPEN_FACTOR * (now - start) if is_slow else -math.inf

@@ -263,10 +263,7 @@ class EventTable:
         self._is_usable = True
 
     def load(self, ledger: CommitteeLedger) -> Sequence[Log]:
-        """Return all logs of a contract up to its newest verified block; nothing if absent.
-
-        The last is no log: it names that block.
-        """
+        """Return a contract's logs; the last is not a log, and names the newest verified block."""
         if not self._path.is_file():
             return ()
         rows: list[tuple[Any, ...]] = []

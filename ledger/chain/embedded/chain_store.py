@@ -300,10 +300,7 @@ class ChainStore:
         return _size_of(self._whole_path, "-wal")
 
     def checkpoint(self) -> bool:
-        """Move the write-ahead log into the file, but for what a reader needs, durably.
-
-        Return whether the log is empty now; nothing waits for a reader.
-        """
+        """Move what no reader needs of the write-ahead log into the file; return if all moved."""
         with self._lock, _translated(self.path):
             self._connection.execute("PRAGMA busy_timeout = 0")
             try:

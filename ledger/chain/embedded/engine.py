@@ -55,10 +55,7 @@ if TYPE_CHECKING:
 
 
 def ecrecover(computation: abc.ComputationAPI) -> abc.ComputationAPI:
-    """Set the output to the address that signed, or leave it empty if there is none.
-
-    py-evm's goes through eth-keys, whose objects cost as much as the recovery itself.
-    """
+    """Set the output to the signer's address, if any, without the costly objects of eth-keys."""
     computation.consume_gas(GAS_ECRECOVER, reason="ECRecover Precompile")
     data = computation.msg.data_as_bytes[:128].ljust(128, b"\0")
     recovery_id = {27: b"\x00", 28: b"\x01"}.get(int.from_bytes(data[32:64]))

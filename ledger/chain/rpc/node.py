@@ -483,10 +483,8 @@ def require_same_hash(actual: bytes, requested: bytes) -> None:
 
 
 def blocks_of(nonce: int, newest: int, count: Callable[[int], int]) -> range:
-    """Return the candidate blocks of a transaction: one, unless the node has pruned old states.
-
-    A binary search over the account's number of transactions up to a block, from the newest.
-    """
+    """Return a transaction's candidate blocks: one, unless the node has pruned old states."""
+    # A binary search over the account's number of transactions up to a block, from the newest.
     before, after, step = -1, newest, 1
     try:
         while after - before > 1:
