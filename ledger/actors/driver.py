@@ -36,10 +36,7 @@ _NOTHING_IN_TIME = {
 
 
 class SentActions(NamedTuple):
-    """The result of publishing actions: whether there is new mail, and what is still to be sent.
-
-    All that the transactions refer to is durable.
-    """
+    """The result of `publish`; all that the transactions still to be sent refer to is durable."""
 
     has_new_mail: bool
     transactions: tuple[Transaction, ...]

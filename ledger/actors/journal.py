@@ -211,10 +211,7 @@ def first_certificate_key(
 
 
 def first_round_key(domain: Domain, client: ClientId) -> bytes:
-    """Return the place of the round in which this journal began to record a key's statements.
-
-    Such a journal may lack what the key had signed in that round.
-    """
+    """Return the place of a key's first round here, whose earlier statements may be missing."""
     return _place(domain, client, ["beginning"])
 
 

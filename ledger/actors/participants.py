@@ -293,11 +293,8 @@ def reports_of(view: RoundView) -> list[SendReport]:
 
 
 def _sets_scored(view: RoundView, member: ClientId) -> list[tuple[ClientId, ...]]:
-    """Return the sets that a member's vectors are for, the newest first.
-
-    The newest is the largest: an honest member holds more and more. Vectors may overtake each
-    other, and anyone can send an old one again.
-    """
+    # The newest is the largest: an honest member holds more and more. Vectors may overtake each
+    # other, and anyone can send an old one again.
     sets = [clients for _, clients in view.sets_scored(member) if clients is not None]
     return sorted(sets, key=len, reverse=True)
 

@@ -90,7 +90,7 @@ class PayloadRemover:
     def ended(
         self, round_number: int, published: Iterable[Digest], ledger: RoundHistory | None = None
     ) -> None:
-        """Remove what is old once a round has ended, durably; None counts the run's rounds so far.
+        """Remove what is old once a round has ended, durably; without `ledger`, by the run's.
 
         No record names the payloads `published` by this process in a round without a decision.
         """

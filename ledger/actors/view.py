@@ -175,11 +175,9 @@ class RoundView:
 
     @cached_property
     def _certificates(self) -> dict[Phase, list[QuorumCertificate]]:
-        return {phase: self._certified(phase) for phase in Phase}
-
-    def _certified(self, phase: Phase) -> list[QuorumCertificate]:
-        certificates, needed = [], self.inputs.parameters.replies
-        for view in sorted({slot.view for _, slot in self.votes if slot.phase is phase}):
+        certificates: dict[Phase, list[QuorumCertificate]] = {phase: [] for phase in Phase}
+        needed = self.inputs.parameters.replies
+        for phase, view in sorted({(slot.phase, slot.view) for _, slot in self.votes}):
             for request in self.requests(phase, view):
                 reply = replace(request.vote, kind=VoteKind.REPLY)
                 replies = [
@@ -190,7 +188,8 @@ class RoundView:
                     if signed.vote == reply
                 ]
                 if len(replies) >= needed:
-                    certificates.append(QuorumCertificate(request, tuple(replies[:needed])))
+                    certificate = QuorumCertificate(request, tuple(replies[:needed]))
+                    certificates[phase].append(certificate)
         return certificates
 
     def equivocations(self) -> list[EquivocationReport]:

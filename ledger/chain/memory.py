@@ -38,6 +38,8 @@ class MemoryLedger(RoundLedger):
     without a block. A block's hash follows from its number, so blocks cost nothing.
     """
 
+    node: str | None = None
+
     def __init__(self, deployment: ledger_state.Deployment, domain: Domain) -> None:
         """Deploy a ledger whose clients, signing for this domain, are not registered yet."""
         if deployment.beacon is Beacon.BLOCK:
@@ -56,10 +58,6 @@ class MemoryLedger(RoundLedger):
         # By kind and round, and by kind alone.
         self._filed = defaultdict[tuple[EventKind, int | None], list[RecordedEvent]](list)
         self._remember([ledger_state.LedgerDeployed(self._state.domain.salt)])
-
-    @property
-    def node(self) -> str | None:
-        return None
 
     def newest_block(self) -> Block:
         return self.block(self._height)

@@ -281,9 +281,8 @@ class ChainWriter(ReceiptReader, Protocol):
     ) -> Receipt:
         """Create a contract by the transaction with this nonce, or not at all; return its receipt.
 
-        One transaction per nonce of an account is mined. A retry with the same nonce therefore
-        creates no second contract, whatever became of the first attempt. A retry (`again`) may
-        replace a pending transaction with this nonce.
+        One transaction per nonce of an account is mined, so a retry creates no second contract. A
+        retry (`again`) may replace a pending transaction with this nonce.
         """
 
     def wait_for_pending(self, sender: str) -> None:

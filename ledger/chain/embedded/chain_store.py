@@ -300,7 +300,7 @@ class ChainStore:
         return _size_of(self._whole_path, "-wal")
 
     def checkpoint(self) -> bool:
-        """Move what no reader needs of the write-ahead log into the file; return if all moved."""
+        """Move the log durably into the file, except what readers need; return if it is empty."""
         with self._lock, _translated(self.path):
             self._connection.execute("PRAGMA busy_timeout = 0")
             try:

@@ -172,10 +172,7 @@ class EmbeddedChain(EmbeddedReader):
         return signed
 
     def mine_pending(self, pending: Sequence[Signed]) -> frozenset[bytes]:
-        """Mine one block of all transactions that fit, each account's ascending by nonce.
-
-        One without gas left, or with too low a fee, is skipped with its account's later ones.
-        """
+        """Mine one block of all transactions that fit, as `fill` does; return the refused ones."""
         return self._mine(pending, must_fit=False).refused
 
     def require_suitable(self, *, needs_block_hash: bool) -> None:

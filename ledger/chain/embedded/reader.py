@@ -428,10 +428,7 @@ class EmbeddedReader(ports.ChainBase):
     def verify(
         self, *, execute: bool = False, progress: Callable[[int], None] | None = None
     ) -> None:
-        """Verify the whole chain as it is now, and that it can be extended.
-
-        Optionally execute every transaction again, by py-evm's own parts, and compare the states.
-        """
+        """Verify the chain, and that it can be extended; `execute` repeats all transactions."""
         if not self._store.is_snapshot:
             with self.snapshot() as snapshot:
                 snapshot.verify(execute=execute, progress=progress)

@@ -117,9 +117,8 @@ class RpcChain(RpcReader):
     ) -> InFlightTransaction:
         """Send an EIP-1559 transaction with the next nonce, without waiting for it.
 
-        The node has accepted it, or may have accepted it. Several may be in flight. The caller
-        polls the result; after the receipt time-out it stops, and a later transaction may take the
-        nonce.
+        The node has accepted it, or may have. Several may be in flight. The caller polls the result
+        until the receipt time-out; then a later transaction may take the nonce.
         """
         # One at a time: the next nonce is known only after the node has accepted the previous one.
         with self._lock:
