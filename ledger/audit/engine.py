@@ -63,9 +63,6 @@ from ledger.protocol.types import PROTOCOL_VERSION, Digest
 from ledger.storage.blobs import BlobReader
 from ledger.transparency.policy import CheckpointEvidence
 
-MAX_COMPARED = 200_000
-"""Pairs of an unnamed blob and a payload recorded as missing that are compared."""
-
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
@@ -98,11 +95,7 @@ class AuditLog:
     )
 
     def take(self, found: CheckResult, *, is_final: bool = True) -> None:
-        """Add a result; the first contradiction of each step is kept.
-
-        One that rests on a block that may be taken back proves nothing yet, neither against the
-        record nor against a client.
-        """
+        """Add a result; one that rests on a block that may be taken back proves nothing yet."""
         step, result = self.steps[found.step], found.result
         match result:
             case Contradiction() if is_final:
@@ -164,13 +157,8 @@ def audit(  # noqa: PLR0913 - what an auditor may know before
 ) -> AuditReport:
     """Return the report of an audit of all ended rounds, as of the chain's present head.
 
-    No answer of chain or blobs raises.
-
-    Args:
-        head: a head of this run that the auditor has kept, of any round; None for none.
-        earlier: an audit that is trusted for the rounds that it has checked; None for none.
-        checkpoints: what logs and witnesses stated of this run, before it is read; None if they
-            were not asked.
+    No answer of chain or blobs raises. The auditor has kept `head`, of any round, and trusts
+    `earlier` for the rounds that it has checked. `checkpoints` were read before the run.
     """
     if earlier is not None:
         earlier.require_of(ledger, strict=strict)
@@ -311,7 +299,8 @@ class _Audit:
         """Yield payloads that are recorded as missing and are there, where the store can tell."""
         held = getattr(self._blobs, "digests", tuple) if self._missing else tuple
         blobs = [digest for digest in held() if digest not in self._archive.named]
-        for missing in self._missing[: MAX_COMPARED // max(1, len(blobs))]:
+        # At most 200,000 pairs of an unnamed blob and a missing payload are compared.
+        for missing in self._missing[: 200_000 // max(1, len(blobs))]:
             for digest in blobs:
                 if commitment_of(missing.client, digest) == missing.commitment:
                     named = (missing.client,), (to_hex(digest),)

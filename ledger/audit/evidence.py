@@ -330,10 +330,7 @@ class Accusations:
 def read_accusations(
     evidence: RoundEvidence, model: NDArray[np.float32] | None, archive: Archive
 ) -> Accusations:
-    """Return which accusations of a round's incidents hold; `model` is w_t, None if unknown.
-
-    A document that is missing, malformed or of another round accuses no member.
-    """
+    """Return which accusations of a round hold; an unusable document accuses no member."""
     event, data, before = evidence.event, None, len(archive.lost)
     if event.incidents != NO_DIGEST:
         data = archive.find(BlobKind.INCIDENTS, event.incidents, event.round)

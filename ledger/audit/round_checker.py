@@ -103,10 +103,7 @@ class EvidenceReader:
     def read(
         self, replayed: ReplayedRound, *, is_trusted: bool = False
     ) -> list[CheckResult | RoundTask]:
-        """Return the results of a round's end and its inputs, and its decision as a task.
-
-        If an earlier audit is trusted, it has checked record and blobs, and there is no task.
-        """
+        """Return a round's results, and its decision as a task unless an audit of it is trusted."""
         self.ended += 1
         block, at, before = replayed.block, replayed.round, replayed.before
         sets = rounds.check_sets(replayed) if replayed.known else ()
@@ -154,10 +151,7 @@ class ModelChain:
         return ModelStep(digest, *self._read(digest, dimension, None, archive))
 
     def start_from(self, digest: Digest, dimension: int, archive: Archive) -> bool:
-        """Read the model that a round starts from, unless the round before led to it.
-
-        Return False if its blob is not available; another round reports that.
-        """
+        """Read the model that a round starts from; return False if its blob is not available."""
         if digest == self._digest:
             return True
         data = archive.read_again(BlobKind.MODEL, digest, None)
@@ -298,17 +292,11 @@ def parallel_checks(
     fresh: Callable[..., RoundChecker],
     models: ModelChain,
 ) -> Iterator[Callable[[Iterator[ReadItem]], Iterator[CheckedItem]]]:
-    """Open processes that check rounds; all end with the context.
+    """Open processes until the context ends; yield a function that checks each decided round.
 
-    Args:
-        distances: how true distances are computed; None for the fastest on one core.
-        fresh: makes a checker for this process, which checks the rounds that no worker can.
-
-    Yields:
-        A function that replaces each decided round by its results.
+    `fresh` makes a checker for this process, which checks the rounds that no worker can.
     """
-    given = workers.blobs, distances, rules
-    with worker_pool(workers.processes, _Worker.begin, given) as pool:
+    with worker_pool(workers.processes, _Worker.begin, (workers.blobs, distances, rules)) as pool:
         yield _InOrder(pool, workers, fresh, fresh(models), workers.start_after_bytes).checked
 
 

@@ -359,10 +359,7 @@ def read_start(
 
 
 def is_node_failure(ledger: CommitteeLedger, error: ChainError | ProtocolRefusal) -> bool:
-    """Return whether the node, and not the contract, made a view fail.
-
-    Neither view of the ledger's code reverts or gives a malformed answer, whatever was recorded.
-    """
+    """Return whether a node made a view fail: the ledger's views never revert."""
     if isinstance(error, ChainDamagedError):
         return False
     try:

@@ -226,10 +226,7 @@ def chart_points(newest: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class LocalHistory:
-    """Answers about one deployment, made here; `RemoteDeployment` reads the same ones.
-
-    A round that has not opened raises UnknownRoundError, another client UnknownClientError.
-    """
+    """Answers about one deployment; raises UnknownRoundError and UnknownClientError."""
 
     source: FoldedHistory
 
@@ -302,9 +299,8 @@ class RoundNews:
 class RoundFollower:
     """Follows one deployment; `position` is the last reported round that has ended.
 
-    A round that has ended in a block that is not final may be taken back. The follower remembers
-    the block of each such round. If another block takes its place, the follower reports the first
-    round to discard, and then the rounds from there again.
+    A round whose last block is not final may be taken back. If another block takes its place, the
+    follower reports the first round to discard, and then the rounds from there again.
     """
 
     position: int

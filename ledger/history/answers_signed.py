@@ -357,13 +357,12 @@ class Ban(Response):
 def ban_body(history: FoldedHistory, recorded: RecordedEvent) -> Ban:
     """Return a ban with the two statements that prove it."""
     report = history.ban_report(recorded)
+    both = None if report is None else [_statement(report.first), _statement(report.second)]
     return {
         "block": recorded.block_number,
         "transaction": to_hex(recorded.transaction_hash),
         "signed_twice": None if report is None else code_of(report.kind),
-        "statements": None
-        if report is None
-        else [_statement(report.first), _statement(report.second)],
+        "statements": both,
     }
 
 

@@ -33,9 +33,8 @@ def explain_round(
 ) -> list[str]:
     """Return a round in plain words, one or two sentences per line.
 
-    Args:
-        document: the run's configuration; without it, its details are omitted.
-        reports: proofs of the round's bans, in their order; None where they are not available.
+    Without the run's `document`, its details are omitted. `reports` are the proofs of the round's
+    bans, in their order; None where they are not available.
     """
     proofs = reports or [None] * len(round_.bans)
     lines = _participation(round_)

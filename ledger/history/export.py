@@ -93,7 +93,6 @@ def _columns(words: str) -> dict[str, type]:
 
 
 _UPDATE = "committed:bool outcome rank:int distance:float distance_bits reason"
-_DUTIES = "scores refused voted primary_of incidents"
 _FILES = "commitment payload"
 _END = "ended_block:int ended_transaction ended_time:int ended_at"
 _ROUND = _columns(
@@ -104,8 +103,8 @@ _CLIENT = _columns(
     "scored:int refused:int voted:int primary:int incidents:int banned_in_round:int"
 )
 _CLIENT_ROUND = _columns(
-    f"round:int status role place:int empty_seat:bool {_UPDATE} {_DUTIES} banned:bool {_FILES} "
-    + _END
+    f"round:int status role place:int empty_seat:bool {_UPDATE} scores refused voted primary_of "
+    f"incidents banned:bool {_FILES} {_END}"
 )
 _EVIDENCE = _columns(
     "round:int client:int kind block:int transaction signed_twice digest reason named:int "

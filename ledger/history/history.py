@@ -191,10 +191,7 @@ class DeploymentFold:
         block: Block | None = None,
         final: int | None = None,
     ) -> FoldedHistory:
-        """Return the history as of a block, with the number of the newest final one.
-
-        None stands for the newest block, and for the number that the chain gives.
-        """
+        """Return the history as of a block and a newest final one; None for those of the chain."""
         chain, fixed = ledger.chain, ledger.fixed
         block = chain.head() if block is None else block
         final = chain.finalized() if final is None else final
@@ -334,10 +331,7 @@ def _holds(chain: ChainReader, number: int, block_hash: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FoldedHistory:
-    """Rounds, clients and digests of one deployment as of one block.
-
-    Every method may raise a ChainError.
-    """
+    """Rounds, clients and digests as of one block; every method may raise a ChainError."""
 
     ledger: CommitteeLedger
     fixed: Deployment

@@ -87,10 +87,8 @@ def training_coverage(
 ) -> TrainingAnswer:
     """Return the coverage of ended rounds; every commitment that counts is an update.
 
-    Args:
-        rounds: first and last; None for the first and the last of all that have ended.
-        is_enough: called after each round with the number of updates so far; if it returns True,
-            another call continues, from `next_from` on.
+    `rounds` are first and last of them, None for all. If `is_enough`, called after each round with
+    the number of updates so far, returns True, another call continues from `next_from` on.
     """
     ended = history.newest()
     if ended and history.some([ended])[0].status is RoundStatus.OPEN:

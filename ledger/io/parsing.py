@@ -48,8 +48,7 @@ def read_record(
 ) -> dict[str, Any]:
     """Return the fields of a small JSON file, which has exactly these; else raise ChainError.
 
-    Args:
-        require_version: rejects a value of another version, before its fields are compared.
+    First `require_version` rejects a value of another version.
     """
     name = f"{what} {path}"
     try:

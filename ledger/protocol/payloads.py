@@ -22,10 +22,7 @@ from ledger.protocol.types import Digest
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """Published bytes: a client's update in the run's form, a model or a record.
-
-    Digest and update are trusted; so bytes from elsewhere go through `of`.
-    """
+    """A published update, model or record, trusted; bytes from elsewhere go through `of`."""
 
     data: bytes | memoryview = field(compare=False, repr=False)
     digest: Digest  # sha256 of the data
@@ -63,11 +60,7 @@ def q8_size(dimension: int) -> int:
 
 
 def encode_q8(update: NDArray[np.float32]) -> bytes:
-    """Return the encoding of an update of shape (d,), each number rounded to nearest even.
-
-    An update with a number that is not finite, or of 127.5 · 2^121 or more, has no encoding:
-    `NOT_ENCODABLE` takes its place.
-    """
+    """Return an update of shape (d,), rounded to nearest even; `NOT_ENCODABLE` if out of range."""
     blocks = _padded(update)
     exponents = _needed_exponents(blocks)
     highest = int(exponents.max())
@@ -108,21 +101,16 @@ def decode_q8(data: bytes | memoryview, dimension: int) -> NDArray[np.float32]:
     update = np.empty((len(rows), BLOCK), np.float32)
     for part in _chunks(len(rows)):
         numbers = np.ascontiguousarray(rows[part, 1:])
-        _require_canonical(numbers, offsets[part])
+        least = numbers.min(axis=1)
+        if least.min() == _REFUSED:
+            raise EncodingError(f"a number is {_REFUSED}")
+        largest = np.maximum(numbers.max(axis=1), -least)
+        if ((largest < _LEAST_LARGEST) & (offsets[part] > 0)).any():
+            raise EncodingError(f"a block with an offset has no number of {_LEAST_LARGEST} or more")
         np.multiply(numbers, factors[part], out=update[part])
     vector = update.reshape(-1)[:dimension]
     vector.flags.writeable = False
     return vector
-
-
-def _require_canonical(numbers: NDArray[np.int8], offsets: NDArray[np.int32]) -> None:
-    """Refuse blocks with -128, and those that a smaller offset would hold."""
-    least = numbers.min(axis=1)
-    if least.min() == _REFUSED:
-        raise EncodingError(f"a number is {_REFUSED}")
-    largest = np.maximum(numbers.max(axis=1), -least)
-    if ((largest < _LEAST_LARGEST) & (offsets > 0)).any():
-        raise EncodingError(f"a block with an offset has no number of {_LEAST_LARGEST} or more")
 
 
 def _padded(update: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -159,16 +147,12 @@ def _chunks(blocks: int) -> Iterator[slice]:
 
 @dataclass(frozen=True, slots=True)
 class PayloadForm:
-    """A form of payloads.
-
-    `encode` makes a malformed payload of an update that the form cannot hold. `decode` returns
-    a read-only update, or raises EncodingError.
-    """
+    """A form of payloads; of an update that it cannot hold `encode` makes a malformed payload."""
 
     name: str
     size: Callable[[int], int]  # from d to the bytes of a payload
     encode: Callable[[NDArray[np.float32]], bytes | memoryview]
-    decode: Callable[[bytes | memoryview, int], NDArray[np.float32]]
+    decode: Callable[[bytes | memoryview, int], NDArray[np.float32]]  # read-only; EncodingError
     sentence: str
 
     def update_of(self, payload: bytes | memoryview, dimension: int) -> NDArray[np.float32] | None:

@@ -304,10 +304,7 @@ def check_start(start: RunStart) -> Iterator[StepResult]:
 def check_registry(
     snapshot: LedgerSnapshot, state: LedgerState, *, believes_registry: bool
 ) -> Iterator[StepResult]:
-    """Yield how the contract's registrations differ from those that were sent to it.
-
-    The rest cannot be compared while a registration is only believed: its call cannot be read.
-    """
+    """Yield differing registrations; the call of one that is only believed cannot be read."""
     pair = snapshot.registered, len(state.registry)
     yield from compared(None, STATE_DIFFERS, *pair, "registered")
     if state.stage is not LedgerStage.REGISTERING or not believes_registry:

@@ -482,9 +482,6 @@ INCIDENTS_MISSING = FindingKind(
     is_remark=True,
 )
 COMMITMENTS = "commitments"
-COUNTED_COMMITMENTS = "counted commitments"
-STRAY_COMMITMENTS = "stray commitments"
-LATE_COMMITMENTS = "late commitments"
 ROUNDS_DECIDED = "rounds decided"
 ROUNDS_ABANDONED = "rounds abandoned"
 
@@ -515,9 +512,9 @@ def check_commitments(
     active, counted = set(participants.active), 0
     for mined in replayed.commitments:
         if mined.block > closing.block:
-            count, kind = LATE_COMMITMENTS, LATE_COMMITMENT
+            count, kind = "late commitments", LATE_COMMITMENT
         elif mined.client not in active:
-            count, kind = STRAY_COMMITMENTS, STRAY_COMMITMENT
+            count, kind = "stray commitments", STRAY_COMMITMENT
         else:
             counted += 1
             continue
@@ -525,7 +522,7 @@ def check_commitments(
         evidence = (to_hex(mined.commitment),)
         yield Finding(kind, replayed.round, (mined.client,), evidence, proven=True)
     if counted:
-        yield CountIncrement(COUNTED_COMMITMENTS, counted)
+        yield CountIncrement("counted commitments", counted)
 
 
 def check_record(evidence: RoundEvidence, accusations: Accusations) -> Iterator[StepResult]:

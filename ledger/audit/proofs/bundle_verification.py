@@ -103,11 +103,9 @@ def verify_bundle(
     distances: Distances | None = None,
     rules: tuple[str, ...] = (),
 ) -> RoundVerification:
-    """Return the result of checking a round; see `AuditOptions` for distances and rules.
+    """Return the result of checking a round; without anything trusted nothing is proven.
 
-    Args:
-        blobs: those of the bundle, or of any other store.
-        trusted: None for nothing, which proves nothing.
+    Any store may give the blobs. See `AuditOptions` for distances and rules.
     """
     if rules:
         # Before anything else: a round without a decision computes no rule.
@@ -342,10 +340,7 @@ def export_bundle(
 def prepare_export(
     ledger: CommitteeLedger, blobs: BlobReader, round_number: int, *, whole: bool = True
 ) -> RoundExport:
-    """Return a round's bundle, before it is written; see `make_bundle`.
-
-    Its blobs are those that the check of it reads, so that none can be forgotten.
-    """
+    """Return a round's bundle before it is written, with all blobs that the check of it reads."""
     noting = RecordingBlobs(blobs)
     bundle = make_bundle(ledger, noting, round_number, whole=whole)
     verification = verify_bundle(bundle, noting, read_trusted_contract(ledger, round_number))

@@ -191,10 +191,8 @@ def make_proof(
 ) -> ClientProof:
     """Return the proof of what became of a client in a round, as of the chain's present head.
 
-    Args:
-        whole: let the path begin with the run and end with the newest head, so that any later
-            head proves it; it is then as long as the run. Else it covers the round and the one
-            before.
+    If `whole`, the path begins with the run and ends with the newest head: any later head proves
+    it. Else the path covers the round and the one before.
     """
     rounds = _Rounds(ledger)
     basis = rounds.basis(blobs, round_number, whole=whole)
@@ -265,8 +263,7 @@ def make_bundle(
 ) -> RoundBundle:
     """Return what the chain holds of a round, and what its beginning follows from.
 
-    Args:
-        whole: as in `make_proof`; else the path reaches back to the models that are needed.
+    Unless `whole`, as in `make_proof`, the path reaches back to the models that are needed.
     """
     rounds, chain = _Rounds(ledger), ledger.chain
     basis, round_ = rounds.basis(blobs, round_number, whole=whole), rounds.find(round_number)
