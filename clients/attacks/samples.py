@@ -63,10 +63,7 @@ def poisoned(
 
 
 def label_flip(attacker: PoisonInput) -> Samples:
-    """Return all samples with label y replaced by L − 1 − y, where L is the number of classes.
-
-    With an odd number, the middle class keeps its label.
-    """
+    """Return all samples with label y replaced by L − 1 − y, where L is the number of classes."""
     x, y = attacker.own
     return frozen_samples(x, attacker.form.classes - 1 - y)
 

@@ -37,18 +37,14 @@ def attack_parameters(malice: MaliceSection) -> AttackParameters:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServerRule:
-    """The public rule of a server.
+    """The public rule of a server."""
 
-    Attributes:
-        aggregate: returns the step of a round, shape (d,), of updates, last step and chance.
-        is_of_angles: whether the step turns with the updates if all are turned alike.
-    """
-
+    # Returns the step of a round, shape (d,), of updates, last step and chance.
     aggregate: Callable[
         [Sequence[Update], NDArray[np.float64], np.random.Generator], NDArray[np.float64] | None
     ]
     last: NDArray[np.float64]
-    is_of_angles: bool = False
+    is_of_angles: bool = False  # whether the step turns with the updates if all are turned alike
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,10 +185,7 @@ def back_gradient(attacker: AttackInput) -> Update:
 
 
 def gaussian(attacker: AttackInput) -> Update:
-    """Return noise instead of the update: each element drawn from N(0, s² ‖Δ‖² / d).
-
-    With s = 1 noise has the length of an honest update.
-    """
+    """Return noise instead of the update: each element drawn from N(0, s² ‖Δ‖² / d)."""
     own = attacker.own.astype(np.float64)
     deviation = attacker.factor * float(np.sqrt(np.mean(own * own)))
     return (deviation * attacker.rng.standard_normal(own.shape)).astype(np.float32)

@@ -80,17 +80,6 @@ class DataSet:
     has_owners: Callable[[Path | None, Any], bool] | None = None
     code: UserCode | None = None  # the user's own that loads them
 
-    def is_layout(self, layout: Layout) -> bool:
-        """Return whether files with this layout may be of this data set."""
-        by_options = self.fits is not None and self.fits(layout)
-        return by_options or any(format_.fits(layout) for format_ in self.formats)
-
-    def is_owned(self, path: Path | None, options: SettingsTable) -> bool:
-        """Return whether the samples have natural clients."""
-        if self.has_owners is not None and (path is not None or not self.has_path):
-            return self.has_owners(path, options)
-        return self.owned_by is not None
-
     def records(self, path: Path | None, options: SettingsTable | None = None) -> Records:
         """Return the content of a file or folder; of None for a bundled data set."""
         if self.is_declared:
