@@ -64,14 +64,11 @@ def _merge_exchange(rows: int) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mixture:
-    """Vectors that are combinations of updates.
+    """Vectors that are combinations of updates."""
 
-    Attributes:
-        updates: Δ of each client, by ascending client, each of shape (d,), finite.
-        coefficients: shape (vectors, updates); None where the vectors are the updates themselves.
-    """
-
+    # Δ of each client, by ascending client, each of shape (d,), finite.
     updates: Sequence[NDArray[np.float32]]
+    # Shape (vectors, updates); None where the vectors are the updates themselves.
     coefficients: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:

@@ -94,11 +94,7 @@ def assign_faults(
 
 
 def false_scores(distances: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return the false distances of a lying member: near looks far, and far looks near.
-
-    The nearest gets the largest distance, the second nearest the second largest, and so on; then
-    all are exaggerated by one random factor of 1 to 10.
-    """
+    """Return the false distances of a lying member: near looks far, and far looks near."""
     order = np.argsort(distances, kind="stable")
     lies = np.empty_like(distances)
     lies[order] = distances[order[::-1]]

@@ -35,14 +35,11 @@ class PoisonInput:
 
 @dataclass(frozen=True, slots=True)
 class DataAttack(Attack):
-    """An attack on training samples.
+    """An attack on training samples."""
 
-    Attributes:
-        poison: returns as many samples to train on instead of the attacker's own.
-        backdoor: returns test samples with the trigger and the attacker's target class.
-    """
-
+    # Returns as many samples to train on instead of the attacker's own.
     poison: Callable[[PoisonInput], Samples]
+    # Returns test samples with the trigger and the attacker's target class.
     backdoor: Callable[[FederatedData, Samples], Samples] | None = None
 
 
@@ -66,10 +63,7 @@ def poisoned(
 
 
 def label_flip(attacker: PoisonInput) -> Samples:
-    """Return all samples with label y replaced by L − 1 − y, where L is the number of classes.
-
-    With an odd number, the middle class keeps its label.
-    """
+    """Return all samples with label y replaced by L − 1 − y, where L is the number of classes."""
     x, y = attacker.own
     return frozen_samples(x, attacker.form.classes - 1 - y)
 

@@ -37,34 +37,27 @@ def attack_parameters(malice: MaliceSection) -> AttackParameters:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServerRule:
-    """The public rule of a server.
+    """The public rule of a server."""
 
-    Attributes:
-        aggregate: returns the step of a round, shape (d,), of updates, last step and chance.
-        is_of_angles: whether the step turns with the updates if all are turned alike.
-    """
-
+    # Returns the step of a round, shape (d,), of updates, last step and chance.
     aggregate: Callable[
         [Sequence[Update], NDArray[np.float64], np.random.Generator], NDArray[np.float64] | None
     ]
     last: NDArray[np.float64]
-    is_of_angles: bool = False
+    is_of_angles: bool = False  # whether the step turns with the updates if all are turned alike
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttackHistory:
-    """What attackers know of the rounds before.
-
-    Attributes:
-        published: usable updates of honest clients in the last two rounds that have any, the later
-            round first, each ascending by client.
-        drift: e = .85 e + unit(mean of the usable honest updates) after each round.
-        travel: displacement of the model over the last 10 to 19 rounds, as an update points.
-    """
+    """What attackers know of the rounds before."""
 
     bad_model: Update
+    # Usable updates of honest clients in the last two rounds that have any, the later round first,
+    # each ascending by client.
     published: tuple[tuple[Update, ...], ...] = ()
+    # e = .85 e + unit(mean of the usable honest updates) after each round.
     drift: NDArray[np.float64] | None = None
+    # Displacement of the model over the last 10 to 19 rounds, as an update points.
     travel: Update | None = None
 
 
@@ -73,32 +66,26 @@ class AttackInput:
     """Knowledge of an attacker: its own, its colluders', and what is public before it commits.
 
     It never sees an honest client's update of the round.
-
-    Attributes:
-        own: Δ of the attacker's honest training, shape (d,).
-        colluders: the honest updates of all attackers that are active in the round, its own
-            included, ascending by client, shape (attackers, d).
-        trainers: number of clients whose updates may enter the model of the round, n.
-        parameters: the rules of the run; None without a committee, where `server` has the rule.
-        travel: recent displacement of the model, as an update points, if the rules have one.
-        seats: rows of the colluders that are on the committee.
-        idle: rows of the colluders that are honest in the round, by `malice.only`.
-        model: w_t, shape (d,), where an attack needs the history.
     """
 
-    own: Update
+    own: Update  # Δ of the attacker's honest training, shape (d,)
+    # The honest updates of all attackers that are active in the round, its own included, ascending
+    # by client, shape (attackers, d).
     colluders: NDArray[np.float32]
     rng: np.random.Generator
     factor: float
-    trainers: int = 1
+    trainers: int = 1  # number of clients whose updates may enter the model of the round, n
     attacking_trainers: int = 1
     is_member: bool = False
+    # The rules of the run; None without a committee, where `server` has the rule.
     parameters: Parameters | None = None
+    # Recent displacement of the model, as an update points, if the rules have one.
     travel: Update | None = None
     members: int = 0
-    seats: tuple[int, ...] = ()
+    seats: tuple[int, ...] = ()  # rows of the colluders that are on the committee
+    # Rows of the colluders that are honest in the round, by `malice.only`.
     idle: tuple[int, ...] = ()
-    model: Update | None = None
+    model: Update | None = None  # w_t, shape (d,), where an attack needs the history
     history: AttackHistory | None = None
     server: ServerRule | None = None
 
@@ -144,20 +131,16 @@ class Attack:
 
 @dataclass(frozen=True, slots=True)
 class UpdateAttack(Attack):
-    """An attack on updates.
+    """An attack on updates."""
 
-    Attributes:
-        forge: returns the update to send instead of the attacker's own, shape (d,).
-        is_common: whether all members, and all trainers, send the same, without `own` and `rng`.
-        forge_all: returns the updates of all colluders, shape (colluders, d), if found together.
-        needs_history: whether it needs the rounds before, and a model of false labels.
-        multiplies_samples: whether its attackers register `factor` times their number of samples.
-    """
-
+    # Returns the update to send instead of the attacker's own, shape (d,).
     forge: Callable[[AttackInput], Update]
+    # Whether all members, and all trainers, send the same, without `own` and `rng`.
     is_common: bool = False
+    # Returns the updates of all colluders, shape (colluders, d), if found together.
     forge_all: Callable[[AttackInput], NDArray[np.float32]] | None = None
-    needs_history: bool = False
+    needs_history: bool = False  # whether it needs the rounds before, and a model of false labels
+    # Whether its attackers register `factor` times their number of samples.
     multiplies_samples: bool = False
 
 
@@ -202,10 +185,7 @@ def back_gradient(attacker: AttackInput) -> Update:
 
 
 def gaussian(attacker: AttackInput) -> Update:
-    """Return noise instead of the update: each element drawn from N(0, s² ‖Δ‖² / d).
-
-    With s = 1 noise has the length of an honest update.
-    """
+    """Return noise instead of the update: each element drawn from N(0, s² ‖Δ‖² / d)."""
     own = attacker.own.astype(np.float64)
     deviation = attacker.factor * float(np.sqrt(np.mean(own * own)))
     return (deviation * attacker.rng.standard_normal(own.shape)).astype(np.float32)

@@ -40,25 +40,19 @@ _NOBODY = Address(bytes(20))
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Unit vectors known in a round; a zero vector stays zero. Other fields are rows of them.
+    """Unit vectors known in a round; a zero vector stays zero. Other fields are rows of them."""
 
-    Attributes:
-        vectors: shape (k, d): the colluders' updates, the updates published in the two rounds
-            before, noise of each colluder, p, h, e, and the server's last aggregate.
-        norms: lengths of the vectors before they were divided by them, shape (k,).
-        goal: p, the direction of w_t − w_bad.
-        travel: h, the displacement of the model.
-        drift: e, the direction that honest clients took in the rounds before, at first that of the
-            colluders' own mean.
-    """
-
+    # Shape (k, d): the colluders' updates, the updates published in the two rounds before, noise of
+    # each colluder, p, h, e, and the server's last aggregate.
     vectors: Floats
-    norms: Floats
+    norms: Floats  # lengths of the vectors before they were divided by them, shape (k,)
     own: NDArray[np.int64]
     published: tuple[NDArray[np.int64], ...]
     noise: NDArray[np.int64]
-    goal: int
-    travel: int
+    goal: int  # p, the direction of w_t − w_bad
+    travel: int  # h, the displacement of the model
+    # e, the direction that honest clients took in the rounds before, at first that of the
+    # colluders' own mean.
     drift: int
     last: int
 
@@ -243,19 +237,13 @@ class Behaviour(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What colluders may do in a round.
-
-    Attributes:
-        angle: θ from the base to the aim, in degrees.
-        share: of the attacking trainers that act; the others are honest.
-        part: λ, of the travel.
-    """
+    """What colluders may do in a round."""
 
     base: str
-    angle: float
-    share: float
+    angle: float  # θ from the base to the aim, in degrees
+    share: float  # of the attacking trainers that act; the others are honest
     members: Behaviour
-    part: float = 0.0
+    part: float = 0.0  # λ, of the travel
 
 
 Aim = Callable[[Frame], Floats]

@@ -58,46 +58,27 @@ class HubFiles:
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """A data set.
-
-    Attributes:
-        pool: prepares records for models; its random stream is that of the split.
-        formats: layouts of its files; empty if it is bundled.
-        owned_by: plural noun for its natural clients; None without any.
-        is_input_of: whether an input of LEAF's JSON is of this data set.
-        is_declared: whether samples are private, and the settings declare their form.
-        read: reads any layout, or without `has_path` no file; None where `formats` do.
-        has_path: whether its samples are files of the user.
-        fits: whether `read` takes a layout, by kind and names alone.
-        has_owners: whether the samples at a path have natural clients, by names alone; None where
-            `owned_by` says so.
-        code: the user's own that loads them.
-    """
+    """A data set."""
 
     name: str
     options: type[SettingsTable]
+    # Prepares records for models; its random stream is that of the split.
     pool: Callable[[Records, Any, np.random.Generator], PooledData]
-    formats: tuple[FileFormat, ...] = ()
-    owned_by: str | None = None
+    formats: tuple[FileFormat, ...] = ()  # layouts of its files; empty if it is bundled
+    owned_by: str | None = None  # plural noun for its natural clients; None without any
+    # Whether an input of LEAF's JSON is of this data set.
     is_input_of: Callable[[object], bool] = lambda _: False
     hub: HubFiles | None = None
-    is_declared: bool = False
+    is_declared: bool = False  # whether samples are private, and the settings declare their form
+    # Reads any layout, or without `has_path` no file; None where `formats` do.
     read: Callable[[Path | None, Any], Records] | None = None
-    has_path: bool = True
+    has_path: bool = True  # whether its samples are files of the user
+    # Whether `read` takes a layout, by kind and names alone.
     fits: Callable[[Layout], bool] | None = None
+    # Whether the samples at a path have natural clients, by names alone; None where `owned_by` says
+    # so.
     has_owners: Callable[[Path | None, Any], bool] | None = None
-    code: UserCode | None = None
-
-    def is_layout(self, layout: Layout) -> bool:
-        """Return whether files with this layout may be of this data set."""
-        by_options = self.fits is not None and self.fits(layout)
-        return by_options or any(format_.fits(layout) for format_ in self.formats)
-
-    def is_owned(self, path: Path | None, options: SettingsTable) -> bool:
-        """Return whether the samples have natural clients."""
-        if self.has_owners is not None and (path is not None or not self.has_path):
-            return self.has_owners(path, options)
-        return self.owned_by is not None
+    code: UserCode | None = None  # the user's own that loads them
 
     def records(self, path: Path | None, options: SettingsTable | None = None) -> Records:
         """Return the content of a file or folder; of None for a bundled data set."""

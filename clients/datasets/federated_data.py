@@ -109,18 +109,13 @@ class Samples(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DataForm:
-    """The form of the data that a model depends on.
+    """The form of the data that a model depends on."""
 
-    Attributes:
-        input_shape: of one collated input: (channels, height, width), or (tokens,).
-        classes: labels are 0 .. classes - 1. Of `regress` the number of outputs.
-        embedding: fixed vector of each token, shape (vocabulary, width).
-    """
-
-    input_shape: tuple[int, ...]
-    classes: int
+    input_shape: tuple[int, ...]  # of one collated input: (channels, height, width), or (tokens,)
+    classes: int  # labels are 0 .. classes - 1. Of `regress` the number of outputs
     input_dtype: Literal["float32", "int64"] = "float32"
     vocabulary: int | None = None
+    # Fixed vector of each token, shape (vocabulary, width).
     embedding: NDArray[np.float32] | None = None
     task: Task = "classify"
 
@@ -132,22 +127,18 @@ def as_stored(rows: Inputs) -> NDArray[Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FederatedData:
-    """A data set divided among clients.
-
-    Attributes:
-        train: training samples of client i at index i, never empty; client_tests likewise.
-        registered: numbers of training samples by the registry, where those of some are elsewhere.
-        about: sentences about how a user's own data were read.
-    """
+    """A data set divided among clients."""
 
     name: str
     form: DataForm
+    # Training samples of client i at index i, never empty; client_tests likewise.
     train: tuple[Samples, ...]
     test: Samples
     client_tests: tuple[Samples, ...] | None = None
     collate: Collate = as_stored
+    # Numbers of training samples by the registry, where those of some are elsewhere.
     registered: tuple[int, ...] | None = None
-    about: tuple[str, ...] = ()
+    about: tuple[str, ...] = ()  # sentences about how a user's own data were read
 
     @property
     def clients(self) -> int:
@@ -182,35 +173,24 @@ def frozen_samples(x: Inputs, y: Labels) -> Samples:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a user's own data were read.
-
-    Attributes:
-        outputs: of a model; None where tokens are the targets.
-        lines: sentences about features, labels and clients.
-        notes: sentences about what may be another thing than the user meant.
-    """
+    """How a user's own data were read."""
 
     features: tuple[str, ...]
-    outputs: int | None
-    lines: tuple[str, ...]
-    notes: tuple[str, ...]
+    outputs: int | None  # of a model; None where tokens are the targets
+    lines: tuple[str, ...]  # sentences about features, labels and clients
+    notes: tuple[str, ...]  # sentences about what may be another thing than the user meant
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Records:
-    """All samples of a data set, not prepared for models.
+    """All samples of a data set, not prepared for models."""
 
-    Attributes:
-        x: content of the files per sample: an image, a window of characters, a text.
-        owner: owner of each sample, as an index into `owners`; None without natural clients.
-        owners: names of the natural clients, in client order.
-        is_test: whether each sample is for the test; None if the files do not say.
-    """
-
-    x: NDArray[Any]
+    x: NDArray[Any]  # content of the files per sample: an image, a window of characters, a text
     y: Labels
+    # Owner of each sample, as an index into `owners`; None without natural clients.
     owner: NDArray[np.int64] | None = None
-    owners: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()  # names of the natural clients, in client order
+    # Whether each sample is for the test; None if the files do not say.
     is_test: NDArray[np.bool_] | None = None
     reading: Reading | None = None
 

@@ -115,9 +115,9 @@ def recognise(path: Path, settings: Mapping[str, Any] | None = None) -> DataSet:
     if settings and settings.keys() <= FILE.options.model_fields.keys():
         return FILE
     for data_set in DATASETS.values():
-        if data_set.is_layout(layout) and (
-            layout.kind is not FileKind.LEAF or data_set.is_input_of(first)
-        ):
+        may_read = data_set.fits is not None and data_set.fits(layout)
+        may_read = may_read or any(format_.fits(layout) for format_ in data_set.formats)
+        if may_read and (layout.kind is not FileKind.LEAF or data_set.is_input_of(first)):
             return data_set
     fields = f" with {quoted(sorted(layout.fields))}" if layout.fields else ""
     raise ConfigurationError(
@@ -135,7 +135,9 @@ def data_digest(choice: DataChoice) -> dict[str, Any]:
     data_set, options, partition = _settings(choice)
     settings = options.model_dump(exclude_none=True)
     if data_set.code is not None:
-        settings = {name: _recorded_option(value) for name, value in settings.items()}
+        for name, value in settings.items():
+            if isinstance(value, str) and len(value) < 4096 and Path(value).is_file():
+                settings[name] = f"sha256:{_sha256(Path(value))}"
     else:
         for key in set(PATH_OPTIONS).intersection(settings):
             # The path differs between machines.
@@ -161,8 +163,9 @@ def _settings(
     options = parse_settings(data_set.options, choice.options, "data.options")
     # A partition that is named needs no look at the file.
     has_owners = data_set.owned_by is not None
-    if looks and "name" not in choice.partition:
-        has_owners = data_set.is_owned(choice.path, options)
+    has_samples = choice.path is not None or not data_set.has_path
+    if looks and "name" not in choice.partition and data_set.has_owners is not None and has_samples:
+        has_owners = data_set.has_owners(choice.path, options)
     has_classes = getattr(options, "task", None) in {None, "classify"} or data_set.code is not None
     partition = partition_of(choice.partition, has_owners=has_owners, has_classes=has_classes)
     if data_set.is_declared and not isinstance(partition, NaturalPartition):
@@ -186,11 +189,6 @@ def _copied(pool: PooledData, parts: tuple[Indices, ...]) -> tuple[Samples, tupl
     return Samples(x, y), tuple(Samples(x[a:b], y[a:b]) for a, b in pairwise(ends))
 
 
-def _recorded_option(value: object) -> object:
-    is_path = isinstance(value, str) and len(value) < 4096 and Path(value).is_file()
-    return f"sha256:{_sha256(Path(str(value)))}" if is_path else value
-
-
 def _sha256(path: Path) -> str:
     try:
         with path.open("rb") as file:
@@ -201,23 +199,16 @@ def _sha256(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DataContents:
-    """Contents of valid files.
-
-    Attributes:
-        train: number of training samples by the files' own split; None without one.
-        clients: number of natural clients; None without any.
-        shape: of one sample in the files; empty for a text.
-        per_class: number of samples, or of tokens, by label, labels ascending.
-        features: columns or array of the inputs of own data; see `Reading`.
-    """
+    """Contents of valid files."""
 
     dataset: str
     samples: int
-    train: int | None
+    train: int | None  # number of training samples by the files' own split; None without one
     test: int | None
-    clients: int | None
-    shape: tuple[int, ...]
-    per_class: dict[int, int]
+    clients: int | None  # number of natural clients; None without any
+    shape: tuple[int, ...]  # of one sample in the files; empty for a text
+    per_class: dict[int, int]  # number of samples, or of tokens, by label, labels ascending
+    # Columns or array of the inputs of own data; see `Reading`.
     features: tuple[str, ...] | None = None
     outputs: int | None = None
     about: tuple[str, ...] = ()

@@ -256,19 +256,14 @@ class ForeignFactory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model that any process can build again; pickled by its ingredients.
-
-    Attributes:
-        layout: name and shape of each trainable tensor, in the order of the vector.
-        frozen: digest of frozen parameters and buffers; None if not known yet.
-    """
+    """A model that any process can build again; pickled by its ingredients."""
 
     factory: ModuleFactory
     form: DataForm
     options: Mapping[str, Option] = field(default_factory=dict)
-    layout: Layout = ()
+    layout: Layout = ()  # name and shape of each trainable tensor, in the order of the vector
     option_files: Mapping[str, str] = field(default_factory=dict)
-    frozen: Digest | None = None
+    frozen: Digest | None = None  # digest of frozen parameters and buffers; None if not known yet
 
     @property
     def name(self) -> str:

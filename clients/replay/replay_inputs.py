@@ -241,17 +241,12 @@ _MAX_SALT_BYTES = 100
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplayInputs:
-    """Model and samples from which updates are repeated; client i's samples are at index i.
-
-    Attributes:
-        unbound: why a client's samples may not be those that it trained on.
-        missing: why the updates of a client cannot be repeated.
-    """
+    """Model and samples from which updates are repeated; client i's samples are at index i."""
 
     model: Model
     data: FederatedData
-    unbound: Mapping[ClientId, str]
-    missing: Mapping[ClientId, str]
+    unbound: Mapping[ClientId, str]  # why a client's samples may not be those that it trained on
+    missing: Mapping[ClientId, str]  # why the updates of a client cannot be repeated
     described: str
 
 

@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,22 +81,18 @@ class UpdateDifference:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedUpdate:
-    """Result of repeating one update.
-
-    Attributes:
-        reason: sentence without a full stop; empty for "same".
-        recorded: environment that the update's trainer recorded; None if it did not.
-        losses: float32, little-endian, of every repeated local step: a secret of the auditor.
-        difference: None if the bits are equal, or there is no recorded update of the right length.
-    """
+    """Result of repeating one update."""
 
     round: int
     client: ClientId
     verdict: ReplayVerdict
-    reason: str
+    reason: str  # sentence without a full stop; empty for "same"
     environment: TrainingEnvironment
+    # Environment that the update's trainer recorded; None if it did not.
     recorded: TrainingEnvironment | None = None
+    # Float32, little-endian, of every repeated local step: a secret of the auditor.
     losses: bytes | None = None
+    # None if the bits are equal, or there is no recorded update of the right length.
     difference: UpdateDifference | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -317,7 +314,7 @@ class ResultFile:
             "losses": None if update.losses is None else update.losses.hex(),
         }
         try:
-            with open(self._path, "a+b", opener=_private) as file:
+            with open(self._path, "a+b", opener=partial(os.open, mode=0o600)) as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 whole = file.seek(min(self._whole, file.seek(0, os.SEEK_END)))
                 others = file.read(MAX_RESULT_BYTES)
@@ -328,10 +325,6 @@ class ResultFile:
                 self._whole = file.tell()
         except OSError as error:
             raise ConfigurationError(f"--log {self._path}: {error.strerror}") from error
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _update(values: dict[str, Any], environment: TrainingEnvironment) -> ReplayedUpdate:

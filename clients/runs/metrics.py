@@ -74,46 +74,35 @@ def training_samples(data: FederatedData) -> Samples:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Quality of a model; all None if it was not evaluated.
+    """Quality of a model; all None if it was not evaluated."""
 
-    Attributes:
-        accuracy: share of the test samples, or tokens, that is classified correctly, in [0, 1].
-        loss: mean cross-entropy or squared error there; None also if it is not finite.
-        client_accuracy: on each client's test samples; None for a client without any.
-        backdoor_success: share of the test samples of other classes that are taken for the target
-            of a backdoor once they have its trigger.
-    """
-
+    # Share of the test samples, or tokens, that is classified correctly, in [0, 1].
     accuracy: float | None = None
+    # Mean cross-entropy or squared error there; None also if it is not finite.
     loss: float | None = None
     training_loss: float | None = None
+    # On each client's test samples; None for a client without any.
     client_accuracy: tuple[float | None, ...] | None = None
+    # Share of the test samples of other classes that are taken for the target of a backdoor once
+    # they have its trigger.
     backdoor_success: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundMetrics(Quality):
-    """One round, with the quality of the model after it.
-
-    Attributes:
-        head: of the ledger after the round, 0x-hex.
-        decided: False if the round was abandoned; the model is then the one before.
-        trained: S_b, ascending.
-        served: S_c, by places.
-        accepted: S_a, in ranking order.
-        views: in which the aggregation and the election were decided, from 0; None if abandoned.
-    """
+    """One round, with the quality of the model after it."""
 
     round: int
-    head: str
-    decided: bool
+    head: str  # of the ledger after the round, 0x-hex
+    decided: bool  # False if the round was abandoned; the model is then the one before
     floor: float
-    trained: tuple[ClientId, ...]
-    served: tuple[ClientId, ...]
-    accepted: tuple[ClientId, ...]
+    trained: tuple[ClientId, ...]  # S_b, ascending
+    served: tuple[ClientId, ...]  # S_c, by places
+    accepted: tuple[ClientId, ...]  # S_a, in ranking order
     malicious_trained: int
     malicious_served: int
     malicious_accepted: int
+    # In which the aggregation and the election were decided, from 0; None if abandoned.
     views: tuple[int, int] | None
 
     def as_dict(self) -> dict[str, Any]:

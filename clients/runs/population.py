@@ -36,26 +36,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """Clients of a run; without adversaries among them, no code of attacks or faults is loaded.
-
-    Attributes:
-        signers: keys by ascending address; none of owners from outside.
-        registry: address of each client, and the samples that it declares.
-        initial: w_1, shape (d,).
-        data_attack: attack on samples, already applied to `data`.
-    """
+    """Clients of a run; without adversaries among them, no code of attacks or faults is loaded."""
 
     parameters: Parameters
-    signers: tuple[KeySigner, ...]
+    signers: tuple[KeySigner, ...]  # keys by ascending address; none of owners from outside
+    # Address of each client, and the samples that it declares.
     registry: tuple[RegisteredClient, ...]
     data: FederatedData
     clean: FederatedData
     model: Model
     data_digests: tuple[Digest, ...]
-    initial: NDArray[np.float32]
+    initial: NDArray[np.float32]  # w_1, shape (d,)
     malicious: frozenset[ClientId] = frozenset()
     attack: str | None = None
-    data_attack: DataAttack | None = None
+    data_attack: DataAttack | None = None  # attack on samples, already applied to `data`
     attack_parameters: AttackParameters | None = None
     member_faults: Mapping[ClientId, MemberFault] = field(default_factory=dict)
     trainer_faults: Mapping[ClientId, TrainerFault] = field(default_factory=dict)

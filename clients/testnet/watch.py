@@ -33,25 +33,20 @@ _MOST_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class WatchedRound:
-    """An ended round, by chain and record; without views it was abandoned.
-
-    Attributes:
-        late: active clients without a commitment by the closing block.
-        unusable: active clients with a commitment, whose payload is not in the record.
-        malformed: unusable clients whose payload is not d finite numbers.
-    """
+    """An ended round, by chain and record; without views it was abandoned."""
 
     number: int
     seconds: float
     views: tuple[int, int] | None
     accepted: tuple[ClientId, ...]
-    late: tuple[ClientId, ...]
+    late: tuple[ClientId, ...]  # active clients without a commitment by the closing block
+    # Active clients with a commitment, whose payload is not in the record.
     unusable: tuple[ClientId, ...]
     refused: tuple[ClientId, ...]
     banned: tuple[ClientId, ...]
     model: Digest | None
     head: Digest
-    malformed: tuple[ClientId, ...] = ()
+    malformed: tuple[ClientId, ...] = ()  # unusable clients whose payload is not d finite numbers
     accused: tuple[ClientId, ...] = ()
 
     @property

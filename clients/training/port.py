@@ -114,12 +114,7 @@ class LocalTraining(SettingsTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
-    """Everything that a process needs for training and evaluation.
-
-    Attributes:
-        sizes: number of training samples of all clients of the run; None if all are in `train`.
-        records_losses: whether updates come with the loss of every local step.
-    """
+    """Everything that a process needs for training and evaluation."""
 
     model: Model
     train: Sequence[Samples]
@@ -128,8 +123,9 @@ class Workload:
     training: LocalTraining
     device: str
     path: TrainingPath
+    # Number of training samples of all clients of the run; None if all are in `train`.
     sizes: tuple[int, ...] | None = None
-    records_losses: bool = False
+    records_losses: bool = False  # whether updates come with the loss of every local step
     form: PayloadForm = FLOAT32
 
     def costs(self, jobs: Sequence[TrainingJob]) -> list[int]:
@@ -167,17 +163,14 @@ def _require_vector(what: str, vector: ParameterVector, d: int) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainedUpdate:
-    """An update in the engine's memory, which the next training overwrites.
-
-    Attributes:
-        losses: float32, little-endian, of every local step; None if they are not recorded.
-        numbers: the payload's numbers, or the trained ones if its form cannot hold them, shape
-            (d,); None if the payload's bytes are the float32 numbers themselves.
-    """
+    """An update in the engine's memory, which the next training overwrites."""
 
     client: int
     payload: Payload
+    # Float32, little-endian, of every local step; None if they are not recorded.
     losses: bytes | None = None
+    # The payload's numbers, or the trained ones if its form cannot hold them, shape (d,); None if
+    # the payload's bytes are the float32 numbers themselves.
     numbers: NDArray[np.float32] | None = None
 
     @classmethod

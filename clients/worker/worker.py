@@ -150,14 +150,7 @@ class HostedClients:
 
 
 class RoundParticipants:
-    """The hosted clients in one round.
-
-    Attributes:
-        members: each serving client as honest member and as the actor that is stepped.
-        view: None until the chain has closed its inputs.
-        abstaining: members that stay silent, since their journal may lack what they signed.
-        wait: seconds for which this worker leaves shared tasks to others, by a new rank each round.
-    """
+    """The hosted clients in one round."""
 
     def __init__(self, chain: ChainView, hosting: HostedClients) -> None:
         who = chain.participants()
@@ -166,9 +159,12 @@ class RoundParticipants:
         self.active = tuple(c for c in sorted(who.expected) if c in hosting.signers)
         self._behaviour: WorkerBehaviour | None = None
         self._trainers: dict[ClientId, Trainer] = {}
+        # Each serving client as honest member and as the actor that is stepped.
         self.members: list[tuple[Member, MemberActor]] = []
-        self.view: RoundView | None = None
+        self.view: RoundView | None = None  # until the chain has closed its inputs
+        # Members that stay silent, since their journal may lack what they signed.
         self.abstaining: frozenset[ClientId] = frozenset()
+        # Seconds for which this worker leaves shared tasks to others, by a new rank each round.
         clients = len(chain.registry)
         first = int.from_bytes(keccak256(chain.seed + b"turn")) % clients
         rank = min((client - first) % clients for client in hosting.signers)
@@ -248,13 +244,7 @@ def round_key(chain: ChainView) -> tuple[object, ...]:
 
 
 class Worker:
-    """Steps its hosted clients.
-
-    Attributes:
-        chain: the open round; None before the first poll, and after the last round.
-        now: time of the last step, in the chain's seconds.
-        present: position of each member when it last acted, once the inputs are closed.
-    """
+    """Steps its hosted clients."""
 
     def __init__(
         self,
@@ -277,12 +267,13 @@ class Worker:
         self._assigned: TrainingAssignment | None = None
         self._in_course: int | None = None
         self._taken_up: dict[ClientId, int] = {}
+        # Position of each member when it last acted, once the inputs are closed.
         self.present: dict[ClientId, VotingPosition] = {}
         self._late_since: float | None = None
         self.measuring = BackgroundEvaluator(hosting.engine, hosting.test_set, hosting.training)
-        self.chain: ChainView | None = None
+        self.chain: ChainView | None = None  # before the first poll, and after the last round
         self.seats: RoundParticipants | None = None
-        self.now = float("-inf")
+        self.now = float("-inf")  # the last step, in the chain's seconds
         self.is_finished = False
 
     @property

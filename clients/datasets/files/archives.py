@@ -44,19 +44,13 @@ _DAMAGE = (
 
 @dataclass(frozen=True, slots=True)
 class ArrayRule:
-    """The required form of an array.
+    """The required form of an array."""
 
-    Attributes:
-        dtype: in NumPy's notation; "<U" for text of up to `LONGEST_TEXT`.
-        shape: None for any length.
-        rows: group name; arrays of one group have equally many rows.
-    """
-
-    dtype: str
-    shape: tuple[int | None, ...]
+    dtype: str  # in NumPy's notation; "<U" for text of up to `LONGEST_TEXT`
+    shape: tuple[int | None, ...]  # None for any length
     low: float = -math.inf
     high: float = math.inf
-    rows: str = "samples"
+    rows: str = "samples"  # group name; arrays of one group have equally many rows
     by_column: bool = False
 
 

@@ -58,23 +58,18 @@ class Network:
 
     All shapes are those of a full chunk with full batches, whatever the clients: a product of other
     shapes may sum in another order. Unused rows are zeros with weight 0.
-
-    Attributes:
-        inputs: one row for each sample, client after client.
-        targets: 1 at the class of each sample, shape (rows, classes).
-        weights: one over the size of a sample's batch, or 0, shape (rows, 1).
-        active: number of clients, from the first, that still have steps to take.
-        shifts: added to the outputs, shape (rows, classes); None for none.
-        probabilities: ring of the classes' probabilities, (rows, classes) a step; may be empty.
     """
 
     def __init__(self, chain: Chain, chunk: Chunk, *, calibrated: bool = False) -> None:
         kinds, rows = chunk.plan.kinds, chunk.plan.chunk * chunk.plan.batch
+        # One row for each sample, client after client.
         self.inputs = channels_last(chunk.zeros(rows, *chain[0].input_shape))
-        self.targets = chunk.zeros(rows, *chain[-1].output_shape)
-        self.weights = chunk.zeros(rows, 1)
+        self.targets = chunk.zeros(rows, *chain[-1].output_shape)  # 1 at the class of each sample
+        self.weights = chunk.zeros(rows, 1)  # one over the size of a sample's batch, or 0
+        # Added to the outputs, shape (rows, classes).
         self.shifts = torch.zeros_like(self.targets) if calibrated else None
-        self.active = chunk.plan.chunk
+        self.active = chunk.plan.chunk  # clients, from the first, that still have steps to take
+        # Ring of the classes' probabilities, (rows, classes) a step; may be empty.
         self.probabilities: Sequence[Tensor] = ()
         front = sum(kind is LayerMethod.BY_CLIENT for kind in kinds)
         self._parts: list[ChunkLayer] = []
