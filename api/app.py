@@ -74,10 +74,7 @@ _log = logging.getLogger(__name__)
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """Return the service as an ASGI app; nothing is opened before the first request.
-
-    The app takes no lock in the home, and writes nothing.
-    """
+    """Return the service as an ASGI app: it opens nothing before a request, and never writes."""
     app = FastAPI(
         title=endpoints.TITLE,
         version=service.package_version(),
@@ -194,10 +191,7 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
 def serve(
     settings: Settings, host: str, port: int, on_listening: Callable[[str], None] | None = None
 ) -> None:
-    """Serve until the process is stopped; port 0 takes a free one.
-
-    The home must exist, its chain need not: /ready answers 503 until a run has made one.
-    """
+    """Serve a home, with or without a chain, until the process is stopped; port 0 is a free one."""
     if not settings.home.is_dir():
         raise ConfigurationError(f"there is no home at {settings.home}")
     with listening_socket(host, port) as listener:

@@ -76,10 +76,7 @@ class ServiceProblemError(ServiceError):
 
 
 class Service:
-    """A service behind a URL, without `/v1`; safe to share between threads.
-
-    Close it, or use it in a `with`.
-    """
+    """A service behind a URL, without `/v1`; a context that threads may share."""
 
     def __init__(
         self, url: str, token: str | None = None, timeout_seconds: float = TIMEOUT_SECONDS
@@ -142,10 +139,7 @@ class Service:
         query: Parameters | None = None,
         file: IO[bytes] | None = None,
     ) -> bytes:
-        """Return the bytes of an answer at a path below the URL, or write them to a file.
-
-        The file is incomplete if this raises.
-        """
+        """Return an answer's bytes, or write them to a file, which is incomplete if this raises."""
         values = {name: value for name, value in (query or {}).items() if value is not None}
         plain = {n: str(v).lower() if isinstance(v, bool) else str(v) for n, v in values.items()}
         asked, where = f"{path}?{urlencode(plain)}" if plain else path, f"{self.shown_url}{path}"

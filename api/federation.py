@@ -164,10 +164,7 @@ class FederationMonitor:
     def coverage(
         self, reading: RequestView, address: str, rounds: tuple[int | None, int | None]
     ) -> TrainingAnswer:
-        """Return the coverage of ended rounds, first to last, as many as one answer has room for.
-
-        Without a mailbox, attestations are read from the folder of the blobs.
-        """
+        """Return the coverage of ended rounds that fit; without a mailbox, it reads the blobs."""
         history = reading.history(address)
         domain = deployed_domain(history.ledger, allow_unknown_creation=True)
         if not self._coverage_lock.acquire(timeout=FIRST_SNAPSHOT_SECONDS):

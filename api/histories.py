@@ -39,12 +39,7 @@ MAX_FOLDS = 16
 
 @dataclass(slots=True)
 class ServedDeployment:
-    """A deployment that agrees with the chain, with its events and their fold.
-
-    Attributes:
-        folder: of the run, if it belongs to the home.
-        finished: the storage of a contract that has finished: it takes no more transactions.
-    """
+    """A deployment that agrees with the chain; `folder` is the run's, if the home has it."""
 
     run: str
     manifest: Manifest
@@ -54,7 +49,7 @@ class ServedDeployment:
     table: EventTable
     fold: DeploymentFold = field(init=False, repr=False)
     log: EventLog = field(init=False, repr=False)
-    finished: LedgerSnapshot | None = field(default=None, repr=False)
+    finished: LedgerSnapshot | None = field(default=None, repr=False)  # it changes no more
 
     def __post_init__(self) -> None:
         self.forget()

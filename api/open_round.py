@@ -126,10 +126,7 @@ def round_after_closing(
     *,
     mailbox_is_readable: bool = True,
 ) -> OpenRound:
-    """Return the status of a round whose inputs are closed, at a time of the chain.
-
-    If the mailbox could not be read, no client is late or silent.
-    """
+    """Return the status of a round with closed inputs; without mail no client is late or silent."""
     before, voting = round_before_closing(chain, block_time), _voting(view, first_seen, now)
     acts = _awaited(view, voting, first_seen) if mailbox_is_readable else {}
     passed = _passed(view, voting) if mailbox_is_readable else {}

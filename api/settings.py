@@ -23,22 +23,17 @@ class Settings(BaseModel):
         home: of the runs: `chain.sqlite`, `blobs/` and `runs/<name>/deployment.json`.
         rpc_url: a node to read instead of `chain.sqlite`; it must serve the chain `chain_id`.
         manifests: in addition to those of the home's runs.
-        blobs: the folder of blobs; None for `blobs/` in the home.
         tokens: every request but those for /health must show one; empty for open access.
         allowed_origins: origins whose pages may read the answers; this service's own always may.
-        root_path: path below which a reverse proxy serves the service, which it removes from
-            requests: begins with a slash; empty for none.
-        allowed_hosts: names that a `Host` header may have, besides addresses and localhost; not
-            checked where reading needs a token.
+        root_path: path that a reverse proxy removes from requests; empty for none.
+        allowed_hosts: names in `Host` besides addresses and localhost, if reading needs no token.
         requests_per_minute: of one address; None for no limit.
         most_streams_of_address: open streams of one address or one /64 network.
         reading_is_open: tokens are only needed to start work.
         trusted_proxies: networks whose X-Forwarded-For is believed.
         mailbox: of running federations, as workers are given it; None to watch none.
-        verifications: whether audits are run on request.
         verification_seconds: time of one audit, of the clock and of a processor.
-        rules: files or packages of runs' own rules, which the operator trusts: an audit runs those
-            of its run.
+        rules: files or packages of runs' own rules, trusted by the operator and run by audits.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -93,13 +88,10 @@ class StoreSettings(BaseModel):
     """The bounds of one store; quotas are for one client in one round.
 
     Attributes:
-        public_urls: under which clients know the store, as `base_url` writes them; uploads that are
-            signed for another URL are refused.
+        public_urls: as `base_url` writes them; uploads signed for other URLs are refused.
         quota_mail_bytes: of new envelopes that the client sends, its own or others'.
-        auditors: addresses that may put attestations, besides the registered clients; each has the
-            quotas of a client's envelopes.
+        auditors: other addresses that may put attestations, each with a client's quotas.
         keep_rounds: number of newest rounds whose payloads and mail are retained; None for all.
-        mail_rounds: number of newest rounds whose mail is listed.
         grace_seconds: time that a client may take to send anything at all.
         least_bytes_per_second: rate at which it has to send beyond them.
     """

@@ -65,11 +65,7 @@ def keep_table(name: str, lines: Sequence[str]) -> None:
 
 
 def gemm_rate() -> float:
-    """Return the GFLOP/s of 1024³ products in float32 on one thread, the median of 15.
-
-    It takes about half a second. A lower rate than usual means that other processes use the
-    machine, and that wall seconds measured near it are too long.
-    """
+    """Return the GFLOP/s of 1024³ products on one thread; low if others use the machine."""
     side, threads = 1024, torch.get_num_threads()
     torch.set_num_threads(1)
     try:

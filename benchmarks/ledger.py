@@ -84,11 +84,7 @@ class RecordedRounds:
         return signed
 
     def certified(self, *, other_repliers: bool = False) -> Decision:
-        """Return an honest decision on all trainers.
-
-        With other repliers, the last places reply in the election: the contract has to look up
-        nearly every member.
-        """
+        """Return an honest decision; with other repliers, the contract looks up most members."""
         state, decision = self.state, self._decision()
         size = len(state.committee)
         first, second = (primary_seat(state.seed, phase, 0, size) for phase in Phase)

@@ -311,10 +311,7 @@ class RequestView:
             raise ProblemError(CHAIN_MOVED, f"block {number} is another one now")
 
     def respond(self, answer: Mapping[str, Any], ended: RecordedEvent | None = None) -> Response:
-        """Return an answer with its validators, or 304 if the client has it already.
-
-        `ended` is the end of a round from which, and from blocks before it, the answer follows.
-        """
+        """Return an answer, or 304; `ended` ends the round that it follows from, if any."""
         self.verify_unmoved()
         as_of, is_final = self.as_of, False
         if ended is not None and ended.block_number <= self.chain.final:

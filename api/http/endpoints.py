@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, TypeAlias, TypeVar, cast
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
 from fastapi.openapi.utils import get_openapi
@@ -25,12 +25,7 @@ from ledger.chain.ports import NotServedError
 from ledger.history.export import CsvTable, Row, csv_lines
 from ledger.history.fields import CHAIN_NAME, MAX_CURSOR, Order
 
-if TYPE_CHECKING:
-    pass
-
 MAX_INDEX = 2**32 - 1
-
-
 IN_PLAIN_DIGITS = BeforeValidator(kinds.whole_number)
 ChainName = Annotated[
     str,
@@ -186,12 +181,7 @@ class Endpoints(APIRouter):
         tagged: bool = True,
         **options: Any,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Return a decorator that serves a function at a path.
-
-        Args:
-            answer: type of the JSON answer; None for the media that are declared.
-            tagged: whether answers have an entity tag.
-        """
+        """Return a decorator that serves a function; `answer` is None for `media` but JSON."""
         responses = declared(*problems, tagged=tagged) | (media or {})
         options = {"methods": ["GET"], "response_model": answer} | options
         return self.api_route(path, summary=summary, responses=responses, **options)

@@ -87,10 +87,7 @@ class HttpMiddleware:
 
 
 class HeadAsGet(HttpMiddleware):
-    """Answers HEAD on every path of a GET, with the same headers.
-
-    The endpoint sees a disconnect, so that no endless stream is made for nothing.
-    """
+    """Answers HEAD like GET; the endpoint sees a disconnect, so that it makes no endless stream."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "HEAD":

@@ -98,10 +98,7 @@ class _CountedStream(EventSourceResponse):
 async def streamed(
     request: Request, begin: Callable[[], S], poll: Callable[[S], list[ServerSentEvent]]
 ) -> EventSourceResponse:
-    """Return a stream of events, which are polled for on a worker thread until it ends.
-
-    `begin` returns what `poll` is given; its refusal is the answer, not an event.
-    """
+    """Stream what `poll` finds in what `begin` returns; a refusal of `begin` is the answer."""
     streams: Streams = request.app.state.streams
     with ExitStack() as reservation:
         reservation.enter_context(streams.reserve(request))
@@ -125,11 +122,7 @@ _RANGE = re.compile(r"bytes=([0-9]{0,19})-([0-9]{0,19})")
 def send_blob(
     request: Request, stack: ExitStack, file: BufferedReader, size: int, headers: Mapping[str, str]
 ) -> Response:
-    """Return the answer to GET: a blob's bytes, or the one range that the request asks for.
-
-    Args:
-        stack: closes the file; emptied if the file is still needed.
-    """
+    """Return a blob's bytes, or the requested range; takes `stack` over to read the file."""
     version = request.headers.get("if-range")
     asked = request.headers.get("range") if version in {None, headers["ETag"]} else None
     try:

@@ -121,10 +121,7 @@ _log = logging.getLogger(__name__)
 def create_store(
     settings: StoreSettings, ledger: CommitteeLedger, pinned: PinnedBlobs = frozenset
 ) -> Starlette:
-    """Return the store as an ASGI app, to which the contract's clients may write.
-
-    No other may serve the folder, which must exist.
-    """
+    """Return the store as an ASGI app; its folder must exist, and no other app may serve it."""
     remove_unfinished(settings.folder)
     permissions = PermissionCache(ledger)
     charges = Charges(charges_file(settings.folder, permissions.domain))
@@ -247,14 +244,10 @@ def serve(
     on_listening: Callable[[str], None] | None = None,
     pinned: PinnedBlobs | None = None,
 ) -> None:
-    """Answer requests until the process is stopped; the folder is made if it does not exist.
+    """Serve a folder, which is made if needed, until the process is stopped; port 0 is a free one.
 
-    Without public URLs the store is known by the address that it listens on.
-
-    Args:
-        ledger: the contract whose clients may write.
-        port: 0 takes a free one.
-        pinned: returns the blobs of other runs in the folder; None if they are unknown.
+    Without public URLs the store is known by the address that it listens on. `pinned` returns the
+    blobs of other runs in the folder; None if they are unknown.
     """
     with listening_socket(host, port) as listener:
         urls = resolve_public_urls(settings.public_urls, host, listener)

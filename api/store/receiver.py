@@ -157,10 +157,7 @@ class _Arrival:
 
 
 class Charges:
-    """The charges of one contract's clients, in an SQLite file; safe to share between threads.
-
-    Every method raises OSError where the file cannot be used.
-    """
+    """The charges of one contract in an SQLite file, shared by threads; methods raise OSError."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -194,10 +191,7 @@ class Charges:
         return True
 
     def settle(self, upload: Upload, kind: ChargeKind, *, is_stored: bool) -> None:
-        """Make a charge final, or take it back because the bytes did not arrive.
-
-        Earlier charges and notes of the same bytes stay: a failed repetition takes nothing back.
-        """
+        """Make a charge final, or take it back if not stored; earlier ones of the bytes stay."""
         key = _key(upload, kind)
         with self._lock:
             arrival = self._arrivals[key]
@@ -331,10 +325,7 @@ class Receiver:
     def authorize_attestation(
         self, request: Request, digest: Digest, round_number: int
     ) -> tuple[AttestationUpload, WritePermissions]:
-        """Return the upload that an auditor has signed for an ended round; the body is not read.
-
-        The recovered signer is an auditor that the operator names, or a registered client.
-        """
+        """Return the upload that an auditor has signed for an ended round; the body is not read."""
         upload, signature = self._signed_for_here(request, digest, MAX_ATTESTATION_BYTES)
         if (upload.client, upload.round) != (AUDITOR, round_number):
             detail = f"an attestation about round {round_number} is signed for {AUDITOR} and it"

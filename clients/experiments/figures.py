@@ -116,7 +116,7 @@ def final_table(cells: Sequence[CellRow]) -> Iterator[Drawn]:
     filled, left_out = series.well_filled(cells)
     swept = series.varied_axes(filled)
     sides: dict[str, Callable[[CellRow], str]] = {
-        "condition": lambda cell: series.scenario_name(cell, swept),
+        "condition": lambda cell: series.with_labels(cell.condition, cell, swept),
         "method": lambda cell: cell.method,
     }
     # The fewer stand side by side, so that no figure is wider than a page.
@@ -140,7 +140,8 @@ def grid(cells: Sequence[CellRow]) -> Iterator[Drawn]:
     down, across = list(swept)[:2]
     others = [axis for axis in series.varied_axes(cells) if axis not in {down, across}]
     groups = series.grouped(
-        cells, lambda cell: f"{cell.method}, {series.scenario_name(cell, others)}"
+        cells,
+        lambda cell: series.with_labels(f"{cell.method}, {cell.condition}", cell, others),
     )
     size = (1.4 + 0.6 * len(swept[across]), 1.0 + 0.48 * len(swept[down]))
     figure, places = plots.new_figure(len(groups), size, columns=2)

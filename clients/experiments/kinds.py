@@ -219,7 +219,15 @@ def _settings_of(
             "trainers": sizes.trainers,
             "aggregated": sizes.accepted,
         }[method.participants]
-        rules = _aggregation(method, clients)
+        pre = []
+        for table in method.pre:
+            name = table.get("name")
+            if not isinstance(name, str):
+                raise ConfigurationError("pre: each of them needs a name")
+            options = {key: value for key, value in table.items() if key != "name"}
+            pre.append(pre_aggregator_named(name, _counted(options, clients)))
+        aggregator = aggregator_named(method.aggregator, _counted(method.options, clients))
+        rules = Aggregation(aggregator, tuple(pre))
         return FederatedSettings(sizes.rounds, clients, sizes.server_rate, aggregation=rules)
     known = ("replicas", "segments") if method.kind == "gossip" else ()
     for name, value in method.options.items():
@@ -274,18 +282,6 @@ def _play_baseline(task: MethodTask) -> MethodRun:
         bytes=recorded_traffic(traffic, len(initial)) if task.counts_bytes else Traffic(),
         extra=extra,
     )
-
-
-def _aggregation(method: Method, participants: int) -> Aggregation:
-    pre = []
-    for table in method.pre:
-        name = table.get("name")
-        if not isinstance(name, str):
-            raise ConfigurationError("pre: each of them needs a name")
-        options = {key: value for key, value in table.items() if key != "name"}
-        pre.append(pre_aggregator_named(name, _counted(options, participants)))
-    aggregator = aggregator_named(method.aggregator, _counted(method.options, participants))
-    return Aggregation(aggregator, tuple(pre))
 
 
 def _counted(options: Mapping[str, Any], participants: int) -> dict[str, Any]:

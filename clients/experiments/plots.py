@@ -95,9 +95,7 @@ def caption_of(
 
 
 def _seed_text(experiment: str, cells: Iterable[CellRow], errors: str) -> str:
-    places = series.grouped(
-        cells, lambda cell: f"{cell.method}\n{series.scenario_name(cell, cell.axes)}"
-    )
+    places = series.grouped(cells, lambda cell: f"{cell.method}\n{series.scenario_name(cell)}")
     counts = [len({cell.seed for cell in own}) for own in places.values()]
     listed = ", ".join(map(str, sorted({cell.seed for own in places.values() for cell in own})))
     few, most = min(counts), max(counts)

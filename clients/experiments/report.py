@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from clients.experiments import series
 from clients.experiments.definition import names
 from clients.experiments.rows import CellRow, ExperimentRows, sorted_rows
-from clients.experiments.series import by_method, grouped
+from clients.experiments.series import by_method, grouped, scenario_name
 from ledger.claims import last_known
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _table(cells: Sequence[CellRow], measure: Measure) -> list[str]:
     """Return a table, with sentences below on methods with one number or none."""
     places: dict[tuple[str, str], list[CellRow]] = {}
     for cell in cells:
-        places.setdefault((cell.method, _row_label(cell)), []).append(cell)
+        places.setdefault((cell.method, scenario_name(cell)), []).append(cell)
     seeds = max(map(len, places.values()))
     told: dict[str, dict[str, str]] = {method: {} for method in by_method(cells)}
     for (method, line), own in places.items():
@@ -167,7 +167,7 @@ def _table(cells: Sequence[CellRow], measure: Measure) -> list[str]:
             fewer = f" ({len(values)} of {seeds} seeds)" if len(values) < seeds else ""
             told[method][line] = f"{format_estimate(values)}{fewer}"
     filled = {line for entries in told.values() for line in entries}
-    lines = [line for line in grouped(cells, _row_label) if line in filled]
+    lines = [line for line in grouped(cells, scenario_name) if line in filled]
     least = 2 if len(lines) > series.FEW_SCENARIOS else 1
     columns = [method for method, entries in told.items() if len(entries) >= least]
     rows = [[line, *(told[method].get(line, DASH) for method in columns)] for line in lines]
@@ -187,10 +187,6 @@ def format_estimate(values: Sequence[float]) -> str:
     """Return mean ± standard error, or the one value there is."""
     estimate = series.mean_and_error(values)
     return f"{estimate.mean:.3f}" + ("" if estimate.error is None else f" ± {estimate.error:.3f}")
-
-
-def _row_label(cell: CellRow) -> str:
-    return series.scenario_name(cell, cell.axes)
 
 
 def format_range(values: Iterable[float], shown: str) -> str:

@@ -81,7 +81,7 @@ def panels_of(cells: Sequence[CellRow], along: str | None = None) -> dict[str, L
             fits = count * len(labels) <= MOST_LINES
             (in_lines if fits else in_panels).append(axis)
             count *= len(labels) if fits else 1
-    panels = grouped(cells, lambda cell: scenario_name(cell, in_panels))
+    panels = grouped(cells, lambda cell: with_labels(cell.condition, cell, in_panels))
     return {
         title: grouped(own, lambda cell: with_labels(cell.method, cell, in_lines))
         for title, own in panels.items()
@@ -96,7 +96,7 @@ def cells_of(lines: Lines) -> list[CellRow]:
 def well_filled(cells: Sequence[CellRow]) -> tuple[list[CellRow], list[str]]:
     """Return the cells of methods that ran in several scenarios, and the names of the others."""
     scenarios = {
-        method: {scenario_name(cell, cell.axes) for cell in own if cell.final is not None}
+        method: {scenario_name(cell) for cell in own if cell.final is not None}
         for method, own in by_method(cells).items()
     }
     sparse = [method for method, own in scenarios.items() if len(own) <= 1]
@@ -138,9 +138,9 @@ def positions_of(cells: Iterable[CellRow], axis: str) -> dict[str, float]:
     return {label: float(place) for place, label in enumerate(labels)}
 
 
-def scenario_name(cell: CellRow, axes: Iterable[str]) -> str:
-    """Return a cell's condition with its labels on some axes."""
-    return with_labels(cell.condition, cell, axes)
+def scenario_name(cell: CellRow) -> str:
+    """Return a cell's condition with all its labels."""
+    return with_labels(cell.condition, cell, cell.axes)
 
 
 def with_labels(name: str, cell: CellRow, axes: Iterable[str]) -> str:

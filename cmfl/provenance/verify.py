@@ -340,12 +340,9 @@ _MAX_SETTINGS_BYTES = 1 << 20
 
 
 def copy_base(base: Path, folder: Path, bound: str) -> None:
-    """Copy the files of a base, and no other files, into a model's folder.
-
-    The run's own configuration names `base`, whose links are followed. `bound` has the hex digits
-    of the digest in the run document.
-    """
+    """Copy a base's files, following links, into a model's folder; `bound` is its hex digest."""
     copied = folder / BASE_FOLDER
+    # The run's own configuration names the base, so that its links may lead elsewhere.
     for name in files_in(BASE_OPTION, base):
         (copied / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(base / name, copied / name)
