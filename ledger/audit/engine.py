@@ -1,4 +1,4 @@
-"""The audit of a whole run from chain and blobs alone, trusting neither index nor API.
+"""The audit of a whole run from chain and blobs alone, trusting no service.
 
 Every transaction to the contract goes through the executable specification again (`replay.py`),
 which must give the recorded events and the contract's state. The functions that members call before
