@@ -15,7 +15,7 @@ import os
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -237,7 +237,7 @@ class Target:
         """Open the chain for reading; a run may be writing to it meanwhile."""
         # The node's URL may hold a secret.
         _log.info("reads %s", self.chain_file if self.rpc_url is None else "a node's chain")
-        with self.own_reader() if self.rpc_url is None else self.node_reader() as chain:
+        with closing(self.own_reader() if self.rpc_url is None else self.node_reader()) as chain:
             yield chain
 
     def own_reader(self) -> EmbeddedReader:
@@ -510,7 +510,6 @@ def _as_sent(what: str) -> Iterator[None]:
 
 
 def _require_meant(target: Target, basis: RoundBasis) -> None:
-    """Reject a download of another contract or chain than the command names."""
     if target.address not in {None, checksum(basis.address)}:
         raise ServiceError(
             f"what was sent is of contract {checksum(basis.address)}, not of {target.address}"
