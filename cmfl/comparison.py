@@ -84,7 +84,6 @@ def method_table(method: Part, folder: Path, share: float | None) -> dict[str, A
 
 
 def _own_method(method: Mapping[str, object], folder: Path) -> dict[str, Any]:
-    """Return the table of a method that the caller describes."""
     if not isinstance(method.get("name"), str):
         raise ConfigurationError(f"methods: {dict(method)!r:.80} has no name")
     keys = {"name", "kind", "rules", "aggregator", "options", "pre", "participants", "tuned"}
@@ -329,7 +328,6 @@ def sweep(
 def _axes(
     over: Mapping[str, Sequence[object]], folder: Path
 ) -> tuple[list[dict[str, Any]], dict[str, dict[str, object]]]:
-    """Return the axes of an experiment, and the value behind each label."""
     axes, labels = [], {}
     for key, values in over.items():
         name = full_name(key)

@@ -416,7 +416,6 @@ def _in_memory(paths: RunPaths, claims: dict[int, dict[str, Any]]) -> Snapshot:
 def _round(
     entry: Mapping[str, Any], claims: Mapping[str, Any], target: Target | None = None
 ) -> Round:
-    """Return a round with what was recorded of it, and what the run's files claim."""
     recorded = {name: entry.get(name) for name in ("ranked", "accepted")}
     recorded["views"] = None if entry["views"] is None else max(entry["views"]) + 1
     others = COLUMNS[2:]  # after round and status

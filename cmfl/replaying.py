@@ -207,7 +207,6 @@ def drawn_training(
 
 
 def _recorded(target: Target, request: ReplayRequest) -> tuple[RecordedRun, dict[int, bytes]]:
-    """Return the chosen updates of the run, as the chain has them, and the salts that are known."""
     from clients.replay.replay_inputs import recorded_run
     from clients.worker.process import signers_by_client
 
@@ -226,10 +225,7 @@ def _recorded(target: Target, request: ReplayRequest) -> tuple[RecordedRun, dict
 def _attested(
     place: str, run: RecordedRun, request: ReplayRequest, result: TrainingReplay
 ) -> TrainingReplay:
-    """Return a result with others' attestations compared, after its own have been published.
-
-    A long replay is not lost with its mailbox: what could not be published is part of the result.
-    """
+    """Return a result with others' attestations, and the failure if its own stay unpublished."""
     from clients.replay.results import compared_attestations, own_attestations
 
     digest = sha256(encode_run(run.document))
@@ -287,10 +283,7 @@ def _require_request(request: ReplayRequest) -> None:
 
 
 def _data_of_home(target: Target, document: RunDocument) -> Path | None:
-    """Return where a home's run has its shared samples; None if it names no place that exists.
-
-    The code that its configuration names is not run: a home may be somebody else's.
-    """
+    """Return where a home's run has its samples, or None; code that the home names is not run."""
     recorded = document.experiment.get("data")
     if target.rpc_url is not None or target.remote is not None or not isinstance(recorded, dict):
         return None

@@ -265,11 +265,7 @@ _LOCK = "in-use"
 
 @contextmanager
 def opened_home(path: str | Path | None) -> Iterator[Path]:
-    """Yield the folder of a home; None for a new temporary one.
-
-    A temporary home is removed when the context fails, and else when this process ends; `Run.save`
-    copies it before.
-    """
+    """Yield a home's folder; a temporary one for None, removed on failure or when Python ends."""
     if path is None:
         folder = _new_folder()
         try:
@@ -301,11 +297,7 @@ def _new_folder() -> Path:
 
 @cache
 def _folder_of_process(process: int, place: str) -> Path:  # noqa: ARG001 - a key of the cache
-    """Make the folder of a process's temporary folders, and remove those of ended processes.
-
-    A pool ends its workers by a signal, which leaves them no time to clear up: the next process
-    does it.
-    """
+    """Make a process's folder for temporary ones, and remove those that ended processes left."""
     for folder in Path(place).glob(f"{_PREFIX}*"):
         if _is_abandoned(folder):
             shutil.rmtree(folder, ignore_errors=True)
@@ -320,7 +312,6 @@ def _folder_of_process(process: int, place: str) -> Path:  # noqa: ARG001 - a ke
 
 
 def _is_abandoned(folder: Path) -> bool:
-    """Return whether a folder is this user's, and of a process that has ended."""
     with suppress(OSError):
         if folder.is_symlink() or folder.stat().st_uid != os.getuid():
             return False

@@ -175,13 +175,11 @@ class TrackingSession:
                 self._sinks[name] = SINKS[name](place, self._section.project, run, rows)
 
     def log(self, row: TrackedRow) -> None:
-        """Add a round to each record."""
         for name, sink in [*self._sinks.items()]:
             with self._guarded(name):
                 sink.log(row)
 
     def close(self, tags: Mapping[str, str], model: Path | None) -> None:
-        """End each record."""
         for name, sink in [*self._sinks.items()]:
             with self._guarded(name):
                 self.places[name] = sink.close(tags, model)
@@ -375,7 +373,6 @@ class MlflowSink:
     def __init__(
         self, place: str, project: str, run: TrackedRun, rows: Sequence[TrackedRow]
     ) -> None:
-        """Go on with the record of this run, or start one."""
         from mlflow.tracking import MlflowClient
 
         for name in ("mlflow", "alembic"):
@@ -430,11 +427,7 @@ class MlflowSink:
         self._client.set_terminated(self._run_id, "KILLED")
 
     def _resumed(self, experiment: str, run: TrackedRun, rows: Sequence[TrackedRow]) -> int | None:
-        """Return the last logged round of the run's record; None if there is none to go on with.
-
-        A record of rounds that the run does not have, since its chain was taken back, is deleted
-        as MLflow deletes: it can be restored there.
-        """
+        """Return the last logged round; None without a record to go on with."""
         known = self._client.search_runs([experiment], f"tags.`{KEY}` = '{run.key}'", max_results=1)
         if not known:
             return None
@@ -444,6 +437,7 @@ class MlflowSink:
         heads = {row.head for row in rows}
         head = known[0].data.tags.get(HEAD)
         if (head is not None and head not in heads) or max(steps, default=0) > len(rows):
+            # The chain was taken back. MLflow can restore what it deletes.
             self._client.delete_run(self._run_id)
             return None
         # A process may have been killed after it made the record, and before it logged all of them.
@@ -468,10 +462,7 @@ SINKS = {"mlflow": MlflowSink, "tensorboard": TensorboardSink, "wandb": WandbSin
 
 
 def make_database(folder: Path) -> None:
-    """Make MLflow's database in a folder, which takes seconds, unless it is there.
-
-    It is put in place when it is whole: MLflow neither opens nor upgrades a half-made one.
-    """
+    """Make MLflow's database in a folder, which takes seconds, and put it in place when whole."""
     from mlflow.tracking import MlflowClient
 
     if not (folder / DATABASE).exists():

@@ -15,7 +15,7 @@ import os
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -64,10 +64,7 @@ API_TOKEN_VARIABLE = "CMFL_API_TOKEN"  # noqa: S105 - its name
 
 @contextmanager
 def made_if_needed(home: Home) -> Iterator[None]:
-    """Make a home's folder, and remove it if the context fails before anything was stored.
-
-    A blob, a run, a chain with a block, or another writer keep it.
-    """
+    """Make a home's folder; remove it if the context fails before anything was stored."""
     try:
         made = [folder for folder in (home.path, *home.path.parents) if not folder.exists()]
         home.path.mkdir(parents=True, exist_ok=True)
@@ -209,11 +206,9 @@ class Target:
 
     @property
     def chain_file(self) -> Path:
-        """The home's own chain."""
         return Home(self.home).chain
 
     def published(self) -> BlobReader:
-        """Return the published blobs."""
         if self.remote is not None:
             return self.remote.blobs()
         if self.blobs_at is None:
@@ -223,7 +218,6 @@ class Target:
         return reader_at(self.blobs_at)
 
     def blobs(self) -> FolderBlobs:
-        """Return the home's own blobs."""
         return FolderBlobs(Home(self.home).blobs)
 
     def mailbox_place(self) -> str | None:
@@ -237,18 +231,16 @@ class Target:
         """Open the chain for reading; a run may be writing to it meanwhile."""
         # The node's URL may hold a secret.
         _log.info("reads %s", self.chain_file if self.rpc_url is None else "a node's chain")
-        with self.own_reader() if self.rpc_url is None else self.node_reader() as chain:
+        with closing(self.own_reader() if self.rpc_url is None else self.node_reader()) as chain:
             yield chain
 
     def own_reader(self) -> EmbeddedReader:
-        """Return the home's own chain, opened for reading."""
         chain_id = self.chain_id if self.rpc_url is None else None
         if not self.chain_file.exists():
             self._explain_no_chain()
         return EmbeddedReader.open(self.chain_file, chain_id=chain_id)
 
     def node_reader(self, settings: RpcSettings | None = None) -> RpcReader:
-        """Return the node, opened for reading."""
         from ledger.chain.rpc.node import RpcReader
 
         return RpcReader(self.rpc_url or "", chain_id=self.node_chain_id(), settings=settings)
@@ -264,12 +256,8 @@ class Target:
     ) -> Iterator[ChainWriter]:
         """Open the home for writing, and its own chain or a node.
 
-        A home that is made for this is removed again after a failure.
-
-        Args:
-            create: whether to make home and chain if they are missing.
-            new_chain_id: id of a chain that is made; None for a random one.
-            accept_rollback: whether to accept a chain without blocks that its home acknowledged.
+        With `create` they are made if missing, and go again after a failure; None gives a new chain
+        a random id. `accept_rollback` takes a chain without blocks that its home acknowledged.
         """
         if self.rpc_url is not None:
             assert open_node is not None, "commands that write to a node have a sender"
@@ -339,7 +327,6 @@ class Target:
             self.ledger(chain)
 
     def history(self, chain: ChainReader) -> FoldedHistory:
-        """Return the history of the contract."""
         # A home's own file has no node between it and its reader.
         ledger = self.ledger(chain) if chain.node is None else self.complete_ledger(chain)
         return FoldedHistory.of(ledger, self.published())
@@ -404,7 +391,6 @@ class Target:
             )
 
     def node_chain_id(self) -> int:
-        """Return the id that the node must have."""
         if self.chain_id is None:
             raise ConfigurationError("--rpc-url needs --chain-id: the id that the node must have")
         return self.chain_id
@@ -510,7 +496,6 @@ def _as_sent(what: str) -> Iterator[None]:
 
 
 def _require_meant(target: Target, basis: RoundBasis) -> None:
-    """Reject a download of another contract or chain than the command names."""
     if target.address not in {None, checksum(basis.address)}:
         raise ServiceError(
             f"what was sent is of contract {checksum(basis.address)}, not of {target.address}"

@@ -67,10 +67,7 @@ class Commands(typer.Typer):
 
 
 def _expanded(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with options only, and with -v and -q.
-
-    While it runs, standard output has its results alone.
-    """
+    """Return the command with options only, -v and -q; standard output has its results alone."""
     hints = get_type_hints(command, include_extras=True)
     parameters = inspect.signature(command).parameters.values()
     groups = {p.name: hints[p.name] for p in parameters if dataclasses.is_dataclass(hints[p.name])}
@@ -99,7 +96,6 @@ def _expanded(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _options_of(name: str, kind: Any, *, default: Any) -> Iterator[inspect.Parameter]:
-    """Yield a command's parameter as an option, or the fields of its group as options."""
     options = [(name, kind, default)]
     if dataclasses.is_dataclass(kind):
         hints = get_type_hints(kind, include_extras=True)
@@ -129,7 +125,6 @@ class PanelledGroup(TyperGroup):
     """A group whose help lists its commands by panel, as plain text."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write one section for each panel, in the order of the commands."""
         panels: dict[str, list[tuple[str, Any]]] = {}
         for name in self.list_commands(ctx):
             command: Any = self.get_command(ctx, name)

@@ -42,12 +42,10 @@ class ConfigurationOptions:
 
     @property
     def has_source(self) -> bool:
-        """True if a preset or a file is named."""
         return self.preset is not None or self.config is not None
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """The single settings, `section.key=value`."""
         return tuple(self.setting or ())
 
     def load(self, *, deploys: bool = False) -> Configuration:

@@ -131,10 +131,7 @@ def print_line(line: str = "", *, bold: bool = False) -> None:
 
 
 def print_prose(text: str) -> None:
-    """Print a paragraph for people: folded at words on a terminal, unfolded elsewhere.
-
-    Digests and links stay whole, to be copied. All lines have the text's indentation.
-    """
+    """Print a paragraph, on a terminal folded at words; digests and links stay whole for copies."""
     if not results().isatty():
         print_line(text)
         return
@@ -488,7 +485,6 @@ class ProgressLines(Progress):
         self._shown: dict[TaskID, tuple[float, int]] = {}
 
     def add_task(self, description: str, *arguments: Any, **options: Any) -> TaskID:
-        """Add a piece of work, and return its number."""
         task = super().add_task(description, *arguments, **options)
         self._shown[task] = self._clock(), self._parts(task)
         return task
@@ -506,7 +502,6 @@ class ProgressLines(Progress):
         self._say(f"{task.description}: {task.completed:.0f}{of}{note}")
 
     def advance(self, task_id: TaskID, advance: float = 1) -> None:
-        """Add completed steps."""
         self.update(task_id, advance=advance)
 
     def _parts(self, task_id: TaskID) -> int:

@@ -108,9 +108,7 @@ def steps_of(seeds: int, rounds: int) -> dict[str, int]:
 def play_seed(job: tuple[Path, int, int], report: Callable[[tuple[str, str]], None]) -> SeedResults:
     """Play all runs of one seed on a chain of their own, and audit those on the ledger.
 
-    Args:
-        job: home, seed, and rounds of each run.
-        report: takes the kind of work and the run after each round and each audit.
+    A job is home, seed and rounds; `report` takes kind of work and run after each round and audit.
     """
     from clients.experiments.cells import on_chain, row_of, task_of
     from clients.experiments.kinds import kind_named, play_run

@@ -332,7 +332,6 @@ def resume_command(where: Target, name: str, sender: SenderOptions) -> str:
 
 
 def _print_join(where: Target, configuration: Configuration, manifest: Manifest) -> None:
-    """Print the command with which each owner continues, without its key."""
     command = console.command_line(
         "join",
         chain_id=manifest.chain_id,

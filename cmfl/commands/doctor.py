@@ -110,7 +110,6 @@ def _torch_version() -> str | None:
 
 
 def _environment() -> str:
-    """Say in which class updates are trained here, and under which caps they can be."""
     if _torch_version() is None:
         return "none without torch: nothing is trained or repeated here"
     try:
@@ -167,7 +166,6 @@ def training_checks(
 
 
 def _planned(configuration: Configuration) -> str:
-    """Say on which path the clients' model would be trained, and why."""
     from clients.runs.population import populate
     from clients.training.lockstep.plan import plan
 
@@ -178,15 +176,6 @@ def _planned(configuration: Configuration) -> str:
     if asked != "auto":
         sentence = f"{asked} path, as the configuration says; left open it would be the {sentence}"
     return "; ".join([sentence, *planned.layers])
-
-
-def node_checks(where: Target, keystore: Path | None) -> list[Check]:
-    """Return the checks of a node and of the sender's key, as far as one is named."""
-    is_on_node = where.rpc_url is not None
-    checks: list[Check] = [("node", lambda: _node(where))] if is_on_node else []
-    if is_on_node or keystore is not None:
-        checks.append(("account", lambda: _account(where, keystore)))
-    return checks
 
 
 def _node(where: Target) -> str:
@@ -403,9 +392,13 @@ def doctor(
     and how each layer would be computed; the data are loaded for it.
     """
     where, rows = node.chain_of(home), []
+    key = sender.only_keystore(keystore) if keystore else None
+    checks: list[Check] = [("node", lambda: _node(where))] if where.rpc_url is not None else []
+    if where.rpc_url is not None or key is not None:
+        checks.append(("account", lambda: _account(where, key)))
     for name, check in (
         *machine_checks(where.home, port),
-        *node_checks(where, sender.only_keystore(keystore) if keystore else None),
+        *checks,
         *home_checks(where, deep=deep),
         *training_checks(preset, config, tuple(setting or ())),
     ):

@@ -49,10 +49,7 @@ def run(behaviour: WorkerBehaviour | None = None) -> NoReturn:
 
 
 def _interrupt(_: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt, but end at once where a module is being imported.
-
-    Libraries turn a cut import into errors of their own; a run survives being killed at any moment.
-    """
+    """Raise KeyboardInterrupt, but end at once in an import: libraries would change the error."""
     while frame is not None:
         if frame.f_code.co_filename == _IMPORTING:
             _end_at_once()

@@ -95,7 +95,6 @@ def network(
 
 
 def _require_playable(home: Path, workers: int, configuration: Configuration) -> None:
-    """Refuse what a federation cannot play, and warn of a lot that somebody may choose."""
     from clients.configuration.parsing import lot_warning, require_no_live_settings
     from clients.devices import require_cap
 

@@ -35,10 +35,7 @@ _RANGE = re.compile(r"([0-9]{1,9})\.\.([0-9]{1,9})")
 def _requires(
     is_met: Callable[[Mapping[str, Any]], bool], why: str, *, else_none: bool = False
 ) -> Callable[[typer.Context, typer.CallbackParam, Any], Any]:
-    """Return what rejects a typed option beside others that leave it without effect.
-
-    A value of the environment or a default stays then, or with `else_none` becomes None.
-    """
+    """Return a check that refuses a typed option without effect; `else_none` drops other values."""
 
     def check(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
         if is_met(context.params):

@@ -132,7 +132,6 @@ class _Unfailing(io.FileIO):
         self.failure: OSError | None = None
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write the data, or discard them."""
         try:
             return super().write(data)
         except BrokenPipeError:

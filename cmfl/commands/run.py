@@ -91,7 +91,6 @@ def run(
 def _configuration(
     home: Path, name: str, configured: ConfigurationOptions, more: list[str], *, resume: bool
 ) -> Configuration:
-    """Return the configuration of a new run, or the recorded one of a run that is taken up."""
     from clients.configuration.loading import load
     from clients.runs.run_folder import recorded_configuration, require_new
 
@@ -162,7 +161,6 @@ def _report(where: Target, played: PlayedRun, task: str | None, *, as_json: bool
 
 
 def _watch(opened: OpenedRun, *, quiet: bool) -> list[RoundMetrics]:
-    """Play the rounds that remain, and show how far they are."""
     if opened.without_row:
         rounds = ", ".join(map(str, opened.without_row))
         console.complain(f"warning: metrics.jsonl lacks rounds {rounds}: their models are gone")

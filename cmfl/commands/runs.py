@@ -37,7 +37,7 @@ from ledger.claims import (
     settings_by_name,
 )
 from ledger.history.answers_rounds import SeriesAnswer
-from ledger.io.home import Home, RunPaths
+from ledger.io.home import Home
 from ledger.protocol import canonical
 from ledger.protocol.documents.run import decode_run
 from ledger.protocol.errors import CmflError, ConfigurationError, ServiceError
@@ -69,7 +69,6 @@ class RunSummary:
 
     @property
     def row(self) -> dict[str, Any]:
-        """The summary as `cmfl runs --json` prints it."""
         return {name: getattr(self, name) for name in COLUMNS}
 
     @property
@@ -92,7 +91,6 @@ class PlaceOptions:
     api_token_file: options.ApiTokenFile = None
 
     def target(self, run: str | None = None) -> Target:
-        """Return where the runs are, or one of them."""
         remote = RemoteService.of(self.api, self.api_token_file)
         return Target(self.home, run, rpc_url=self.rpc_url, chain_id=self.chain_id, remote=remote)
 
@@ -106,7 +104,6 @@ class HomeRuns:
         self.names = names_in(target.home)
 
     def summary(self, name: str) -> RunSummary:
-        """Return what is known of a run."""
         paths = Home(self._target.home).run(name)
         claimed = claimed_run(paths)
         planned = self.settings(name).get("protocol.rounds", "")
@@ -121,19 +118,17 @@ class HomeRuns:
         if not paths.manifest.exists() and was_in_memory(paths):
             return replace(summary, ledger="memory", rounds=claimed.rounds, head=claimed.head)
         audit = console.command_line("audit", home=self._target.home, run=name)
-        return replace(summary, ledger="chain", audit=audit, **self._on_chain(paths))
-
-    def _on_chain(self, paths: RunPaths) -> dict[str, Any]:
+        summary = replace(summary, ledger="chain", audit=audit)
         if not paths.manifest.exists():
             require_unplayed(paths)
-            return {"rounds": 0}
+            return replace(summary, rounds=0)
         manifest = read_run_manifest(paths)
         with self._target.ledger_of(manifest) as ledger:
             if ledger is None:
                 where = f"chain {manifest.chain_id}: name its node by --rpc-url"
-                return {"unread": f"{paths.name} is on {where}"}
+                return replace(summary, unread=f"{name} is on {where}")
             state = ledger.state()
-            return {"rounds": last_ended(state), "head": f"0x{state.head.hex()}"}
+            return replace(summary, rounds=last_ended(state), head=f"0x{state.head.hex()}")
 
     def settings(self, name: str) -> dict[str, str]:
         """Return the settings by their full names, as TOML."""

@@ -159,7 +159,6 @@ class SenderOptions(options.NodeOptions):
 
     @contextmanager
     def chain(self, url: str, chain_id: int) -> Iterator[RpcChain]:
-        """Open a node for writing."""
         from ledger.chain.rpc.rpc_chain import RpcChain
 
         key = private_keys(self.keystore or [], self.password_file)[0]
@@ -172,7 +171,6 @@ class SenderOptions(options.NodeOptions):
                 raise TransactionRefusedError(message) from error
 
     def settings(self) -> RpcSettings:
-        """Return time-outs, limits and fees."""
         from ledger.chain.rpc.node import RpcSettings
 
         return RpcSettings(confirmations=self.confirmations or 0)

@@ -263,7 +263,6 @@ class StoreOptions:
     logs_requests: LogRequests = False
 
     def settings(self, folder: Path) -> StoreSettings:
-        """Return the settings of the store over a folder."""
         auditors = frozenset(Address(to_canonical(each)) for each in self.auditors or ())
         if len(auditors) > MAX_AUDITORS:
             raise ConfigurationError(f"--auditor: {len(auditors)} are more than {MAX_AUDITORS}")

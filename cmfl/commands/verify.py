@@ -334,7 +334,6 @@ def _end(
 
 
 def _trusted(where: Target | None, round_number: int, head: str | None) -> Trusted | None:
-    """Return what the options say to trust; None if they name neither a head nor a chain."""
     if where is not None and where.rpc_url is None:
         has_chain = where.remote is None and where.chain_file.exists()
         where = where if has_chain else None

@@ -288,7 +288,6 @@ def _read_log(place: str, log: list[str]) -> tuple[bytes, Checkpoint, list[bytes
 
 
 def _entries_of(target: Target, *, is_final: bool) -> tuple[Domain, list[bytes]]:
-    """Return a run's domain, and the entries of its rounds: of the final ones, or of all."""
     with opened_ledger(target) as ledger:
         domain = ledger.domain()
         last = ledger.chain.finalized() if is_final else ledger.chain.head().number

@@ -325,7 +325,6 @@ def leave(
 
 
 def _round_of(worker: WorkerFolder) -> int | None:
-    """Return the round in which the worker says it is; None if it has not said yet."""
     try:
         number = status_of(worker)[0].get("round")
     except ConfigurationError:

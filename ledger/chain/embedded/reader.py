@@ -196,7 +196,8 @@ class EmbeddedReader(ports.ChainBase):
             raise
         try:
             chain = EmbeddedReader(store)
-            ports.require_identity(path, chain, chain_id, genesis_hash)
+            if chain_id is not None or genesis_hash is not None:
+                ports.require_identity(path, chain, chain_id, genesis_hash)
         except ChainError:
             store.close()
             raise
