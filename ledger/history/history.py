@@ -249,16 +249,9 @@ class DeploymentFold:
                 pass
 
     def _begin(self, recorded: RecordedEvent, fixed: Deployment) -> None:
-        event, block = recorded.event, recorded.block_number
-        self._start, self._events = None, []
-        if isinstance(event, LedgerOpened):
-            start = RoundStart(1, event.committee, event.seed, block)
-        elif isinstance(event, RoundDecided | RoundAbandoned):
-            start = RoundStart(event.round + 1, event.next_committee, event.next_seed, block)
-        else:
-            return
-        if has_begun(start, fixed):
-            self._start = start
+        start = RoundStart.of(recorded.event, recorded.block_number)
+        self._start = start if start is not None and has_begun(start, fixed) else None
+        self._events = []
 
     def _cut(self, chain: ChainReader, fixed: Deployment) -> None:
         """Go back to the newest round whose end a reorganised chain still holds."""

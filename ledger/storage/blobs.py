@@ -23,9 +23,8 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
@@ -219,14 +218,13 @@ class MemoryObjects(ObjectStore):
         self.folders[folder].pop(name, None)
 
 
-@dataclass(eq=False)
 class FolderObjects(ObjectStore):
     """Files below a folder, which is made on the first write."""
 
-    folder: Path
-    _: KW_ONLY
-    disk: Disk = DISK
-    unsynced: set[Path] = field(default_factory=set)
+    def __init__(self, folder: Path, *, disk: Disk = DISK) -> None:
+        self.folder = folder
+        self._disk = disk
+        self._unsynced: set[Path] = set()
 
     def get(self, path: str, limit: int) -> bytes:
         return verified(path, read_file(self.folder / path, limit), limit)
@@ -241,10 +239,10 @@ class FolderObjects(ObjectStore):
         except OSError:
             is_new = True  # missing or unreadable: it is written again
         if is_new:
-            self.disk.write_whole(target, payload.data, durable=durable)
+            self._disk.write_whole(target, payload.data, durable=durable)
         if not durable:
             # Even if it was there: its writer may have been killed before it was durable.
-            self.unsynced.add(target)
+            self._unsynced.add(target)
         return is_new
 
     def scan(self, folder: str, cursor: FolderCursor) -> None:
@@ -254,13 +252,13 @@ class FolderObjects(ObjectStore):
         )
 
     def delete(self, path: str) -> None:
-        self.disk.remove(self.folder / path)
-        self.unsynced.discard(self.folder / path)
+        self._disk.remove(self.folder / path)
+        self._unsynced.discard(self.folder / path)
 
     def sync(self) -> None:
-        if self.unsynced:
-            self.disk.sync(self.unsynced)
-            self.unsynced.clear()
+        if self._unsynced:
+            self._disk.sync(self._unsynced)
+            self._unsynced.clear()
 
 
 def _new_files(folder: Path, cursor: FolderCursor) -> Iterator[tuple[str, int, Hashable]]:
@@ -410,18 +408,12 @@ class MemoryBlobs(ObjectBlobs):
             yield from (Digest(bytes.fromhex(name)) for name in list(objects))
 
 
-@dataclass(eq=False)
 class FolderBlobs(ObjectBlobs):
     """Blobs as files of one folder."""
 
-    folder: Path
-    _: KW_ONLY
-    disk: Disk = DISK
-    _unsynced: set[Path] = field(default_factory=set, init=False)
-
-    @cached_property
-    def _objects(self) -> ObjectStore:  # type: ignore[override]
-        return FolderObjects(self.folder, disk=self.disk, unsynced=self._unsynced)
+    def __init__(self, folder: Path, *, disk: Disk = DISK) -> None:
+        super().__init__(FolderObjects(folder, disk=disk))
+        self.folder = folder
 
     def path_of(self, digest: Digest) -> Path:
         return self.folder / blob_path(digest)

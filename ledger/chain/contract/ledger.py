@@ -206,9 +206,9 @@ class CommitteeLedger(round_ledger.RoundHistory):
     def domain(self) -> types.Domain:
         """Return the EIP-712 domain; its salt is computed here, not read from the contract."""
         contract = types.Address(to_canonical(self.address))
-        beacon = self.deployment_parent_hash()
-        salt = encoding.domain_salt(self.fixed.config, self.fixed.registry, beacon)
-        return types.Domain(self.chain.chain_id, contract, salt)
+        return ledger_state.domain_of(
+            self.fixed, self.chain.chain_id, contract, self.deployment_parent_hash()
+        )
 
     def deployment_parent_hash(self) -> types.Digest:
         """Return the parent hash of the deploying block; zeros with `beacon = none`."""
