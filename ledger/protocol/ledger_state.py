@@ -464,7 +464,7 @@ class LedgerView:
             case ClientBanned():
                 registry = registry_with_bans(self.registry, [replace(event, round=self.round)])
                 return replace(self, registry=registry, head=self.head_after(event))
-            case RoundDecided() | RoundAbandoned():
+            case _:  # a decided or an abandoned round
                 is_last = self.round >= self.deployment.rounds
                 number = self.round if is_last else self.round + 1
                 model = event.model if isinstance(event, RoundDecided) else self.model
