@@ -80,7 +80,12 @@ class WhyStopped(StrEnum):
     FAULT = "fault"
 
 
-_WHY = {71: WhyStopped.MEMORY, 72: WhyStopped.CHAIN, -signal.SIGXCPU: WhyStopped.SECONDS}
+_TOO_LITTLE_MEMORY, _NO_CHAIN = 71, 72  # exit codes of the process that audits
+_WHY = {
+    _TOO_LITTLE_MEMORY: WhyStopped.MEMORY,
+    _NO_CHAIN: WhyStopped.CHAIN,
+    -signal.SIGXCPU: WhyStopped.SECONDS,
+}
 """By the exit code of an audit's process."""
 
 
@@ -138,9 +143,9 @@ def run_task(task: AuditTask, out: Connection) -> None:
         report = run_audit(task)
         data = report_bytes(report)
     except MemoryError:
-        raise SystemExit(71) from None
+        raise SystemExit(_TOO_LITTLE_MEMORY) from None
     except ChainError:
-        raise SystemExit(72) from None
+        raise SystemExit(_NO_CHAIN) from None
     out.send_bytes(str(report.outcome).encode())
     out.send_bytes(data)
 

@@ -42,7 +42,11 @@ class Crowding:
 
 
 def crowding_of(cosines: NDArray[np.float64], alignments: NDArray[np.float64]) -> Crowding:
-    """Return the crowding of n updates, given ⟨u_k, u_j⟩ of all pairs and a_k = ⟨u_k, h⟩."""
+    """Return the crowding of n updates.
+
+    It takes ⟨u_k, u_j⟩ of all pairs, shape (n, n), clients ascending, and a_k = ⟨u_k, h⟩, shape
+    (n,), zeros without a travel.
+    """
     lengths = np.maximum(RESIDUAL_FLOOR, np.sqrt(np.maximum(0.0, 1.0 - alignments * alignments)))
     residuals = cosines - alignments[:, None] * alignments[None, :]
     residuals = residuals / (lengths[:, None] * lengths[None, :])
@@ -90,7 +94,8 @@ WINDOW = 20  # rounds of travel that updates are compared with; fewer in the fir
 SLOPE = 5.0  # weight of the travel for each unit of the updates' agreement with it
 _PART = 1 << 15
 """Numbers of the updates that are multiplied at a time. One sum over all of them would absorb small
-terms: an update that begins with most of its length could be so made that honest members differ."""
+terms: an update that begins with most of its length could be so made that honest members differ.
+`_sums_of_squares` is exact only up to this number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
