@@ -45,7 +45,6 @@ def test_two_nodes_give_equal_updates(tmp_path: Path, monkeypatch: pytest.Monkey
         "with one node": True,
         "evaluation": True,
         "the device is named in the actor": True,
-        "rounded": True,
     }
 
 
