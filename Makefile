@@ -93,6 +93,7 @@ figures: $(VENV)/.dev bench-peers
 	$(BIN)/python -m benchmarks.ledger_counts
 	$(BIN)/python -m benchmarks.committee_faults
 	$(BIN)/python -m benchmarks.sender_choice
+	$(BIN)/python -m benchmarks.captured_committees
 	$(BIN)/python -m benchmarks.scoring
 	$(BIN)/python -m benchmarks.rounds --cycles $(CYCLES)
 	-$(MAKE) gpu

@@ -91,6 +91,8 @@ def all_figures() -> dict[str, str]:
     return {
         "committee-faults": "\n".join(_result("committee_faults.json")["table"]),
         "sender-choice": "\n".join(_result("sender_choice.json")["table"]),
+        "captured.table": "\n".join(_result("captured_committees.json")["table"]),
+        "captured.preset": _result("captured_committees.json")["preset"],
         **_demo(),
         **_gas(),
         **_engine(),

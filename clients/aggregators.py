@@ -70,6 +70,8 @@ class Mixture:
     updates: Sequence[NDArray[np.float32]]
     # Shape (vectors, updates); None where the vectors are the updates themselves.
     coefficients: NDArray[np.float64] | None = None
+    # The chance of a rule that draws coordinates.
+    rng: np.random.Generator | None = None
 
     def __post_init__(self) -> None:
         if not len(self.updates):
@@ -87,7 +89,8 @@ class Mixture:
 
     def mixed(self, coefficients: NDArray[np.float64]) -> Mixture:
         before = self.coefficients
-        return Mixture(self.updates, coefficients if before is None else coefficients @ before)
+        both = coefficients if before is None else coefficients @ before
+        return Mixture(self.updates, both, self.rng)
 
     def blocks(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         """Yield each block's slice and the vectors' numbers in it, shape (vectors, block)."""
@@ -121,6 +124,18 @@ class Mixture:
             for place, row in enumerate(rows):
                 squares[place] += np.square(row - point[part]).sum()
         return np.sqrt(squares)
+
+    def products_with(self, point: Vector) -> Vector:
+        """Return the inner product of each vector and a point of shape (d,)."""
+        products = np.zeros(len(self))
+        for part, rows in self._rows():
+            products += [float(row @ point[part]) for row in rows]
+        return products
+
+    def numbers_at(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the vectors' numbers at some coordinates, shape (vectors, places)."""
+        rows = np.stack([update[places] for update in self.updates], dtype=np.float64)
+        return rows if self.coefficients is None else _combined(self.coefficients, rows)
 
     def squared_distances(self) -> NDArray[np.float64]:
         """Return the squared distance of every two vectors; a Gram matrix would round more."""
@@ -218,7 +233,8 @@ class Aggregator(AggregationStage):
         """Return one vector of many, at least `least`.
 
         `weights` are above 0: the samples behind an update, 1 behind a mean. `last` is the
-        aggregate of the round before, zeros in the first, shape (d,).
+        aggregate of the round before, zeros in the first, shape (d,); for FLTrust it is the
+        server's own update of the round.
         """
 
 
@@ -371,6 +387,70 @@ class CenteredClipping(Aggregator):
         return AggregatorSelection(point, everybody(mixture))
 
 
+class FLTrust(Aggregator):
+    """The mean of the updates, as long as the server's own update Δ_0, by their trust scores.
+
+    Σ_k TS_k |Δ_0| Δ_k / |Δ_k| over Σ_k TS_k, with TS_k = max(0, cos(Δ_k, Δ_0)). Cao, Fang, Liu,
+    Gong 2021, "FLTrust".
+    """
+
+    root: Whole = 100
+    """how many samples the server trains Δ_0 on; the paper's number"""
+
+    def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
+        """Return zeros, made of no update, if none is trusted."""
+        lengths, length = mixture.distances_from(np.zeros_like(last)), np.linalg.norm(last)
+        norms, trust = lengths * length, np.zeros(len(mixture))
+        np.divide(np.maximum(mixture.products_with(last), 0), norms, out=trust, where=norms > 0)
+        used, parts = np.flatnonzero(trust), np.zeros(len(mixture))
+        parts[used] = trust[used] / trust.sum() * length / lengths[used]
+        return AggregatorSelection(mixture.combined(parts), tuple(used.tolist()))
+
+
+class DnC(Aggregator):
+    """The mean of the updates that no iteration drops: divide and conquer.
+
+    Each iteration draws b coordinates, and drops the c f updates with the largest outlier scores.
+    Shejwalkar, Houmansadr 2021, "Manipulating the Byzantine", Algorithm 2.
+    """
+
+    rule: ClassVar[str] = "c f < n"
+
+    f: Faulty
+    c: Annotated[float, Field(gt=0, le=10)] = 1.0
+    """the filtering fraction: how many are dropped for each that may be anything"""
+    b: Whole = 10_000
+    """how many coordinates are drawn"""
+    T: Iterations = 1
+
+    @property
+    def dropped(self) -> int:
+        return math.floor(self.c * self.f + 0.5)
+
+    @property
+    def least(self) -> int:
+        return self.dropped + 1
+
+    def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
+        """Return zeros, made of no update, if each is dropped; of equal scores the first stay."""
+        assert mixture.rng is not None, "an aggregation gives its chance"
+        n, d, kept = len(mixture), mixture.dimension, np.ones(len(mixture), dtype=bool)
+        for _ in range(self.T):
+            drawn = np.sort(mixture.rng.choice(d, min(self.b, d), replace=False))
+            order = np.argsort(outlier_scores(mixture.numbers_at(drawn)), kind="stable")
+            kept[order[n - self.dropped :]] = False
+        vector = mixture.combined(kept / max(1, kept.sum()))
+        return AggregatorSelection(vector, tuple(np.flatnonzero(kept).tolist()))
+
+
+def outlier_scores(numbers: NDArray[np.float64]) -> Vector:
+    """Return the squared projection of each centred row on the top right singular vector."""
+    centred = numbers - numbers.mean(axis=0)
+    # A v = σ u: the left vectors follow from a table as small as the number of rows.
+    squares, left = np.linalg.eigh(centred @ centred.T)
+    return np.asarray(squares[-1] * left[:, -1] ** 2)
+
+
 class OwnAggregator(Aggregator):
     """A user's function `(updates, **options)` from shape (n, d), float64, to shape (d,)."""
 
@@ -460,7 +540,10 @@ GROUP = "cmfl.aggregators"
 
 AGGREGATORS: dict[str, type[Aggregator]] = {
     rule.__name__: rule
-    for rule in (FedAvg, Median, TrMean, Krum, MultiKrum, GeometricMedian, CenteredClipping)
+    for rule in (
+        *(FedAvg, Median, TrMean, Krum, MultiKrum, GeometricMedian, CenteredClipping),
+        *(FLTrust, DnC),
+    )
 }
 
 
@@ -512,7 +595,7 @@ class Aggregation:
         usable = [row for row, update in enumerate(updates) if np.isfinite(update).all()]
         if not self.takes(len(usable)):
             return None
-        mixture = Mixture([updates[row] for row in usable])
+        mixture = Mixture([updates[row] for row in usable], rng=rng)
         weights = np.array([samples[row] for row in usable], dtype=np.float64)
         for stage in self.pre_aggregators:
             mixture = mixture.mixed(stage.coefficients(mixture, rng))

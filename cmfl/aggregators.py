@@ -124,13 +124,15 @@ def aggregate(
     """Return one vector of many by the name of an aggregator, as experiments name it.
 
     Args:
-        name: one of FedAvg, Median, TrMean, Krum, MultiKrum, GeometricMedian, CenteredClipping.
+        name: one of FedAvg, Median, TrMean, Krum, MultiKrum, GeometricMedian, CenteredClipping,
+            FLTrust and DnC.
         updates: shape (n, d), finite.
         options: of the aggregator.
         weights: of each update, above 0, shape (n,); equal ones if not given.
-        last: the aggregate of the round before, shape (d,); zeros if not given.
+        last: the aggregate of the round before, or for FLTrust the server's own update, shape
+            (d,); zeros if not given.
         pre: pre-aggregators with their options, in order.
-        rng: chance of a pre-aggregator such as Bucketing, which needs it.
+        rng: chance of Bucketing and DnC, which need it.
     """
     rows = matrix("updates", updates, keeps_float64=True)
     require(TEXT, name=name)
@@ -144,8 +146,8 @@ def aggregate(
         ) from error
     aggregation = Aggregation(aggregator_named(name, dict(options or {})), stages)
     aggregation.require(len(rows))
-    if rng is None and any(type(stage).__name__ == "Bucketing" for stage in stages):
-        raise ConfigurationError("Bucketing shuffles: give rng=np.random.default_rng(seed)")
+    if rng is None and (draws := {"Bucketing", "DnC"} & {name, *(stage for stage, _ in pre)}):
+        raise ConfigurationError(f"{min(draws)} draws: give rng=np.random.default_rng(seed)")
     count, dimension = rows.shape
     weighed: Any = np.ones(count) if weights is None else numbers("weights", weights)
     if weighed.shape != (count,) or not (np.isfinite(weighed).all() and (weighed > 0).all()):

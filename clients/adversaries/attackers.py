@@ -20,8 +20,8 @@ from clients.attacks.updates import (
 )
 from clients.datasets.federated_data import FederatedData, frozen_samples, named_stream
 from clients.models.model import Model, ParameterVector
-from clients.training.jobs import as_training_error, trainer_of
-from clients.training.port import LocalTraining, TrainingError, TrainingJob, Workload
+from clients.training.jobs import train_alone
+from clients.training.port import LocalTraining, TrainingError, Workload
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules.direction import displacement
@@ -47,19 +47,10 @@ def false_model(  # noqa: PLR0913, PLR0917 - everything that a training needs
         for count in (training.local_steps, training.local_epochs)
     )
     changed = {"proximal": None, "calibrated": False, "local_steps": steps, "local_epochs": epochs}
-    workload = Workload(
-        model=model,
-        train=[frozen_samples(x, (y + 1) % data.form.classes)],
-        sets={},
-        collate=data.collate,
-        training=training.model_copy(update=changed),
-        device=device,
-        path="plain",
-    )
-    update = np.empty(model.dimension, dtype=np.float32)
-    job = TrainingJob(0, named_stream(seed, "false labels").bytes(32))
-    with as_training_error():
-        trainer_of(workload).train(initial, [job], [update])
+    samples = frozen_samples(x, (y + 1) % data.form.classes)
+    longer = training.model_copy(update=changed)
+    work = Workload(model, [samples], {}, data.collate, longer, device, path="plain")
+    update = train_alone(work, initial, named_stream(seed, "false labels").bytes(32))
     if not np.isfinite(update).all():
         raise TrainingError("the attackers' model of false labels diverged: lower the rate")
     return initial - update

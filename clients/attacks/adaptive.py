@@ -1,14 +1,8 @@
 """The adaptive attack (ours): it knows the rule in force, and stays just inside it.
 
-They score one another as a committee of their own, without the pair of an update and itself, which
-is always near.
-
-Every vector here is a combination of the colluders' updates, the travel and one fixed direction,
-stored as its coefficients; all angles follow from one table of inner products.
-
-After Tramèr, Carlini, Brendel, Madry 2020 ("On Adaptive Attacks to Adversarial Example Defenses"):
-a rule is worth what an attacker that knows it leaves of it. The search along one line is Shejwalkar
-and Houmansadr's (2021), with the rule's own judgement in the place of a distance.
+The colluders score one another as a committee of their own. Vectors are coefficients of their
+updates, the travel and one fixed direction; angles follow from one table of inner products. The
+search along a line is Shejwalkar and Houmansadr's (2021), with the rule in place of a distance.
 """
 
 from __future__ import annotations
@@ -118,12 +112,8 @@ chance, and slightly below it an update is hardly less harmful."""
 def across(attacker: AttackInput) -> Floats:
     """Return 2 t (cos θ r + sin θ a), with the widest angle θ that is expected to be accepted.
 
-    t is the median length of the colluders' updates, r the unit mean of their references: of unit
-    updates u_c, or of u_c + b h if references follow a travel h. a is orthogonal to r: against the
-    mean of the u_c, and along one direction that is the same in every round. An accepted update is
-    therefore honest in the direction that the committee measures, harmful at a right angle to it,
-    and turns the travel slowly. A member, which is not scored, returns −2 t times the unit mean of
-    the u_c, from which honest updates are far.
+    An accepted update is honest in the direction r that the committee measures, harmful at a right
+    angle to it, and turns the travel slowly. `docs/attacks.md` defines t, r, a and a member's part.
     """
     parameters = attacker.parameters
     assert parameters is not None, "only a committee scores"

@@ -43,7 +43,7 @@ class ServerRule:
     aggregate: Callable[
         [Sequence[Update], NDArray[np.float64], np.random.Generator], NDArray[np.float64] | None
     ]
-    last: NDArray[np.float64]
+    last: NDArray[np.float64] | None  # None for a secret update of the server
     is_of_angles: bool = False  # whether the step turns with the updates if all are turned alike
 
 
@@ -165,10 +165,7 @@ def joint_attack(
 
 
 def gradient_scaling(attacker: AttackInput) -> Update:
-    """Return the update with each element multiplied by its own draw from [a, 1).
-
-    a is the factor, 0.5 as in the paper.
-    """
+    """Return the update with each element multiplied by its own draw from [a, 1)."""
     floor = attacker.factor
     factors = floor + (1.0 - floor) * attacker.rng.random(attacker.own.shape)
     return (attacker.own * factors).astype(np.float32)
@@ -192,10 +189,7 @@ def gaussian(attacker: AttackInput) -> Update:
 
 
 def ipm(attacker: AttackInput) -> Update:
-    """Return −s times the mean of the colluders' honest updates, the same from each of them.
-
-    With a small s it is near to everyone by squared distance, and still points backwards.
-    """
+    """Return −s times the mean of the colluders' honest updates, the same from each of them."""
     return (-attacker.factor * attacker.mean).astype(np.float32)
 
 
@@ -235,8 +229,7 @@ def mimic(attacker: AttackInput) -> Update:
 def min_max(attacker: AttackInput) -> Update:
     """Return the colluders' mean, moved backwards as far as it stays inconspicuous.
 
-    That is mean − γ mean, the paper's inverse unit vector. Its distance from any colluder's honest
-    update is at most the largest distance between two of these.
+    Its distance from any colluder's update is at most the largest distance between two of these.
     """
     honest = attacker.colluders.astype(np.float64)
     mean = attacker.mean
@@ -269,20 +262,17 @@ def _attack(forge: Callable[[AttackInput], Update], source: str, **more: Any) ->
     return UpdateAttack(forge=forge, source=source, **described(forge), **more)
 
 
+_MULTIPLE = Factor(1.0, 0.01, 1000.0)
 _PAPER = 'of the paper\'s "Robustness Comparative Experiment"'
 
 ATTACKS: tuple[UpdateAttack, ...] = (
     _attack(gradient_scaling, f"Gradient scaling, {_PAPER}", factor=Factor(0.5, 0.0, 1.0)),
     _attack(same_value, f"Same value, {_PAPER}"),
-    _attack(
-        back_gradient,
-        f"Back-gradient, {_PAPER}, with optional scaling",
-        factor=Factor(1.0, 0.01, 1000.0),
-    ),
+    _attack(back_gradient, f"Back-gradient, {_PAPER}, with optional scaling", factor=_MULTIPLE),
     _attack(
         gaussian,
         'Gaussian noise (Blanchard et al. 2017, "Machine Learning with Adversaries")',
-        factor=Factor(1.0, 0.01, 1000.0),
+        factor=_MULTIPLE,
     ),
     _attack(
         alie,

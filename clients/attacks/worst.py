@@ -71,6 +71,8 @@ class Frame:
         travel = np.zeros(dimension) if attacker.travel is None else attacker.travel
         drift = attacker.mean if history.drift is None else history.drift
         last = np.zeros(dimension) if attacker.server is None else attacker.server.last
+        if last is None:
+            last = attacker.mean
         special = goal, travel, drift, last
         published = history.published[:rounds]
         known = [update for updates in published for update in updates]
@@ -319,11 +321,7 @@ TARGET_CANDIDATES = tuple(
 
 
 def target(attacker: AttackInput) -> NDArray[np.float32]:
-    """Return the updates that move w most along p when the colluders play the rule.
-
-    θ, b (the own update, the mean of the colluders' units, or the travel), the share of trainers
-    that act and the members' behaviour are searched.
-    """
+    """Return the updates that move w most along p when the colluders play the rule."""
     return searched(attacker, TARGET_CANDIDATES, _target_pull, goal, rounds=1)
 
 
@@ -378,11 +376,7 @@ def drift(frame: Frame) -> Floats:
 
 
 def _worst(aim: Aim, attacker: AttackInput, **more: Any) -> NDArray[np.float32]:
-    """Return what moves w most along an aim a, of unit(cos θ unit(r + λ h) + sin θ a).
-
-    r is the own unit update, noise, or the residual of an honest client. It, θ, λ, the share of
-    trainers that act and whether members act are searched.
-    """
+    """Return what moves w most along an aim a, of unit(cos θ unit(r + λ h) + sin θ a)."""
     return searched(attacker, WORST_CANDIDATES, partial(_worst_pull, aim), aim, **more)
 
 
@@ -396,6 +390,19 @@ def half(attacker: AttackInput) -> NDArray[np.float32]:
     if 2 * sending < attacker.members + attacker.trainers:
         return attacker.colluders.copy()
     return _worst(goal, attacker, length=1e4)
+
+
+def tail(attacker: AttackInput) -> NDArray[np.float32]:
+    """Return copies of honest updates of the two rounds before, those farthest against e."""
+    history, sent = attacker.history, attacker.colluders.copy()
+    assert history is not None, "the attack needs the history"
+    # In the first round, their own.
+    known = np.stack([update for updates in history.published for update in updates] or [*sent])
+    against = attacker.mean if history.drift is None else history.drift
+    order = np.argsort(known @ against, kind="stable")
+    acting = [row for row in range(len(sent)) if row not in attacker.idle]
+    sent[acting] = known[np.resize(order[: len(acting)], len(acting))]
+    return sent
 
 
 def _worst_pull(aim: Aim, frame: Frame, candidate: Candidate) -> Floats:
@@ -445,4 +452,5 @@ ATTACKS: tuple[UpdateAttack, ...] = (
         source=_SEARCH,
     ),
     joint_attack(half, source=_SEARCH),
+    joint_attack(tail, source="Tail: copies of honest updates, which one round cannot tell (ours)"),
 )

@@ -24,7 +24,8 @@ from clients.attacks.updates import ServerRule, Update
 from clients.datasets.federated_data import named_stream
 from clients.experiments.costs import COUNT_BYTES, NUMBER_BYTES, RoundTraffic
 from clients.runs.metrics import ModelGauge, Quality
-from clients.training.port import Engine, TrainingJob
+from clients.training.jobs import train_alone
+from clients.training.port import Engine, TrainingJob, Workload
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.inputs import training_seed
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 OF_ANGLES = (
     *(aggregators.FedAvg, aggregators.Krum, aggregators.MultiKrum),
-    *(aggregators.GeometricMedian, aggregators.CenteredClipping),
+    *(aggregators.GeometricMedian, aggregators.CenteredClipping, aggregators.FLTrust),
 )
 """Aggregators whose result turns with the updates if all updates turn alike."""
 
@@ -44,16 +45,14 @@ OF_ANGLES = (
 class MethodRound:
     """One round of any method: who trained, entered the new model, and served on a committee.
 
-    In gossip `quality` is the mean over the participants' models, and `beside` that of the average
-    model. In BrainTorrent `quality` is the initiator's, and `beside` the mean over the
-    participants. `traffic` is None where a kind counts it otherwise.
+    In gossip `quality` is the mean over the participants' models, and in BrainTorrent the
+    initiator's. `traffic` is None where a kind counts it otherwise.
     """
 
     quality: Quality
     trained: tuple[ClientId, ...]
     aggregated: tuple[ClientId, ...]
     served: tuple[ClientId, ...] | None = None
-    beside: Quality = field(default_factory=Quality)
     traffic: RoundTraffic | None = field(default=None, compare=False)
 
 
@@ -67,6 +66,7 @@ class FederatedSettings:
     attackers: Attackers = field(default_factory=Attackers)
     aggregation: Aggregation = field(default_factory=Aggregation)
     memory: AttackMemory | None = None
+    root: Workload | None = None  # the root data of a server, and its training
 
     def require(self, clients: int) -> None:
         if self.rounds < 1 or not 1 <= self.participants <= clients:
@@ -95,6 +95,9 @@ def run_federated(
         participants = tuple(ClientId(client) for client in sorted(chosen.tolist()))
         round_seed = sha256(repr((seed, "fedavg", number)).encode())
         jobs = [TrainingJob(client, training_seed(round_seed, client)) for client in participants]
+        if settings.root is not None:
+            chance = named_stream(round_seed, "root").bytes(32)
+            server.last = train_alone(settings.root, server.model, chance).astype(np.float64)
         trained = gauge.engine.train(server.model, jobs)
         updates = {
             client: update.vector for client, update in zip(participants, trained, strict=True)
@@ -119,7 +122,7 @@ def run_federated(
 
 @dataclass(slots=True)
 class FederatedServer:
-    """The server: w_t in `model` and the last aggregate, zeros at first, both of shape (d,)."""
+    """The server: w_t in `model` and `last` of its aggregator, zeros at first, shape (d,)."""
 
     settings: FederatedSettings
     samples: Sequence[int]
@@ -137,7 +140,8 @@ class FederatedServer:
             selection = aggregation.aggregate(updates, [1] * len(updates), last, rng)
             return None if selection is None else selection.vector
 
-        return ServerRule(aggregate, self.last, isinstance(aggregation.aggregator, OF_ANGLES))
+        last = self.last if self.settings.root is None else None
+        return ServerRule(aggregate, last, isinstance(aggregation.aggregator, OF_ANGLES))
 
     def take(
         self, sent: Mapping[ClientId, NDArray[np.float32]], rng: np.random.Generator
@@ -170,17 +174,9 @@ def federated_traffic(participants: Iterable[ClientId], dimension: int) -> Round
 
 @dataclass(frozen=True, slots=True)
 class DecentralisedSettings:
-    """A run without a server: every participant i keeps its own model w_i and trains it each round.
+    """A run without a server: participants train their own models w_i, and mix them by samples.
 
-    Then models are mixed, by one of two rules, weighted by samples:
-
-    * `brain-torrent`: one initiator, drawn at random, asks all others for their versions, merges
-      their models into its own, and fine-tunes it.
-    * `gossip`: each participant cuts its vector into S equal segments and pulls each from R others.
-      With R = A - 1 it is a full exchange: the paper's n - 1 transfers. The later GossipFL of Tang
-      et al. (TPDS 2023) is another algorithm.
-
-    The A participants are drawn once: among thousands, one merge a round would move nothing.
+    Its A participants are drawn once: among thousands, one merge a round would move nothing.
     """
 
     rounds: int
@@ -222,16 +218,9 @@ def run_decentralised(
     mix = _asked_by_one if settings.mixing == "brain-torrent" else _gossiped
     rounds = mix(sites, samples, settings, seed)
     for number, (used, traffic, initiator) in enumerate(rounds, start=1):
-        quality = beside = Quality()
-        if gauge.is_due(number) and initiator is not None:
-            quality = _mean_quality(gauge, [sites.models[initiator]])
-            beside = _mean_quality(gauge, sites.models.values())
-        elif gauge.is_due(number):
-            quality = _mean_quality(gauge, sites.models.values())
-            beside = _mean_quality(gauge, [weighted_mean(sites.models, samples)])
-        yield MethodRound(
-            quality=quality, beside=beside, trained=participants, aggregated=used, traffic=traffic
-        )
+        models = sites.models.values() if initiator is None else [sites.models[initiator]]
+        quality = _mean_quality(gauge, models) if gauge.is_due(number) else Quality()
+        yield MethodRound(quality, participants, used, traffic=traffic)
 
 
 _Mixed: TypeAlias = tuple[tuple[ClientId, ...], RoundTraffic, ClientId | None]

@@ -1,8 +1,9 @@
 """The TOML of an experiment, and the experiments by name.
 
 A definition is the same on every machine: its settings name data files as `{data}/NAME`, and the
-user names the folder. `extends` names a packaged experiment whose values it overrides. No learning
-rate is chosen on seeds that a report uses.
+user names the folder. `extends` names a packaged experiment whose values it overrides. Methods of
+`definitions/methods.toml` are named by any definition. No learning rate is chosen on seeds that a
+report uses.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ DATA = "{data}"
 ANY = "*"
 """Every method, or every condition, in a pair."""
 TOML = ".toml"
+METHODS = "methods"
+"""The packaged file without an experiment: methods that any definition names."""
 GROWTH_AXIS, GROWTH_START = "size", "base"
 """The axis along which `growth` is drawn, and the label of its start."""
 Name = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[ -~]+$")]
@@ -36,7 +39,7 @@ Setting = str | tuple[str, Any]
 """`section.key=value`; from Python a name and a value, where None removes a setting."""
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 FigureKind = Literal[
-    "curves", "table", "bars", "sweep", "grid", "heat", "clients", "samples", "attackers", "time",
+    "curves", "table", "sweep", "grid", "heat", "clients", "samples", "attackers", "time",
     "spent", "growth", "bound",
 ]  # fmt: skip
 FigureKinds = Annotated[
@@ -160,9 +163,8 @@ def require_axes(where: str, kind: FigureKind, axes: Mapping[str, Sequence[str]]
 @cache
 def names() -> tuple[str, ...]:
     """Return the experiments that come with the package, in the order of their numbers."""
-    return tuple(
-        sorted(_packaged(), key=lambda name: order_of(name, definition_named(name).number))
-    )
+    found = _packaged().keys() - {METHODS}
+    return tuple(sorted(found, key=lambda name: order_of(name, definition_named(name).number)))
 
 
 @cache
@@ -181,19 +183,19 @@ def _packaged() -> dict[str, dict[str, Any]]:
 
 def _extended(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values with those that they extend; a name stands for its method or condition."""
-    if "extends" not in values:
-        return dict(values)
-    base = _extended(_values_of(str(values["extends"])))
-    own = {key: value for key, value in values.items() if key != "extends"}
+    own, base = dict(values), {}
+    if "extends" in values:
+        base = _extended(_values_of(str(own.pop("extends"))))
     for key in {"methods", "conditions"} & own.keys():
-        known = {table["name"]: table for table in base.get(key, [])}
+        tables = (*_packaged()[METHODS].get(key, []), *base.get(key, []))
+        known = {table["name"]: table for table in tables}
         own[key] = [known.get(one, one) if isinstance(one, str) else one for one in own[key]]
     return base | own
 
 
 def _values_of(name: str) -> dict[str, Any]:
     """Return the values of a packaged experiment."""
-    if name not in _packaged():
+    if name not in _packaged().keys() - {METHODS}:
         listed = ", ".join(names())
         raise ConfigurationError(
             f"unknown experiment {name!r}; known are {listed}, and any path that ends in {TOML}"

@@ -221,23 +221,6 @@ def _difference(
     return series.paired(own, theirs)
 
 
-def bars(cells: Sequence[CellRow]) -> Iterator[Drawn]:
-    """Draw the final accuracy as bars, a panel for each condition."""
-    shown = series.panels_of(cells)
-    names = series.places_of(shown)
-    figure, places = plots.new_figure(len(shown), (1.2 + 0.45 * len(names), 2.8), 4, sharey=True)
-    for axes, (title, lines) in zip(places, shown.items(), strict=True):
-        for line, own in lines.items():
-            if finals := series.finals_of(own):
-                plots.draw_bar(axes, names[line], series.mean_and_error(finals))
-        plots.draw_floor(axes, series.floor_of(series.cells_of(lines)))
-        axes.set(title=title, xlabel="method")
-        axes.set_xticks(range(len(names)), list(names))
-        plots.slant_names(axes)
-    figure.supylabel(ACCURACY)
-    yield Drawn(figure, f"{FINAL}{_floor_text(cells)}", cells, plots.WHISKERS)
-
-
 def sweep(cells: Sequence[CellRow]) -> Iterator[Drawn]:
     """Draw the final accuracy along the first axis, a panel for each condition."""
     axis = next(iter(cells[0].axes))
@@ -467,7 +450,6 @@ def sizes_of(cell: CellRow) -> tuple[float, float, float] | None:
 DRAWN_BY: Mapping[FigureKind, Draw] = {
     "curves": curves,
     "table": final_table,
-    "bars": bars,
     "sweep": sweep,
     "grid": grid,
     "heat": heat,

@@ -16,8 +16,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from clients.aggregators import Aggregation, aggregator_named, pre_aggregator_named
+import numpy as np
+
+from clients.aggregators import Aggregation, FLTrust, aggregator_named, pre_aggregator_named
 from clients.configuration.schema import Configuration
+from clients.datasets.federated_data import frozen_samples, named_stream
 from clients.experiments.baselines import (
     DecentralisedSettings,
     FederatedSettings,
@@ -27,11 +30,11 @@ from clients.experiments.baselines import (
 )
 from clients.experiments.costs import CommitteeTraffic, recorded_traffic
 from clients.experiments.definition import Method, MethodKindName
-from clients.experiments.rows import DECIMALS, CellSeconds, Extra, Traffic, round_values
+from clients.experiments.rows import DECIMALS, CellSeconds, Extra, Traffic
 from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import OpenedRun, open_measure, open_memory_run
-from clients.runs.population import populate, with_training_path
-from clients.training.port import Engine, PendingEvaluation, TrainedUpdate, TrainingJob
+from clients.runs.population import Population, populate, with_training_path
+from clients.training.port import Engine, PendingEvaluation, TrainedUpdate, TrainingJob, Workload
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import parts_per_million, rounded_share
 from ledger.protocol.payloads import FLOAT32
@@ -257,7 +260,9 @@ def _play_baseline(task: MethodTask) -> MethodRun:
     with open_measure(configuration, population, participants, watched) as measure:
         if isinstance(settings, FederatedSettings):
             memory = population.attack_memory(task.configuration)
-            settings = replace(settings, attackers=population.attackers, memory=memory)
+            root = root_work(settings, population, configuration)
+            attackers = population.attackers
+            settings = replace(settings, attackers=attackers, memory=memory, root=root)
             declared = [client.samples for client in population.registry]
             played = run_federated(declared, measure.gauge, initial, settings, seed)
         else:
@@ -267,12 +272,6 @@ def _play_baseline(task: MethodTask) -> MethodRun:
         for row in played:
             rounds.append(row)
             task.on_round()
-    extra: Extra = {"participants": participants}
-    if isinstance(settings, DecentralisedSettings):
-        extra = {
-            "beside_accuracy": list(round_values(row.beside.accuracy for row in rounds)),
-            "beside_loss": list(round_values(row.beside.loss for row in rounds)),
-        }
     traffic = [row.traffic for row in rounds if row.traffic is not None]
     return MethodRun(
         rounds=tuple(rounds),
@@ -280,8 +279,22 @@ def _play_baseline(task: MethodTask) -> MethodRun:
         samples=tuple(samples),
         malicious=population.malicious,
         bytes=recorded_traffic(traffic, len(initial)) if task.counts_bytes else Traffic(),
-        extra=extra,
+        extra={"participants": participants},
     )
+
+
+def root_work(
+    settings: FederatedSettings, population: Population, configuration: Configuration
+) -> Workload | None:
+    """Return FLTrust's training on root data, drawn from the unpoisoned samples of all clients."""
+    if not isinstance(settings.aggregation.aggregator, FLTrust):
+        return None
+    x, y = (np.concatenate(parts) for parts in zip(*population.clean.train, strict=True))
+    size = min(settings.aggregation.aggregator.root, len(y))
+    rows = named_stream(configuration.seed, "root data").choice(len(y), size, replace=False)
+    samples, collate = [frozen_samples(x[rows], y[rows])], population.clean.collate
+    training, device = configuration.training, configuration.machine.device
+    return Workload(population.model, samples, {}, collate, training, device, path="plain")
 
 
 def _counted(options: Mapping[str, Any], participants: int) -> dict[str, Any]:

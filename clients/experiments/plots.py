@@ -144,7 +144,6 @@ def draw_bar(axes: Axes, place: int, height: Estimate, **style: Any) -> None:
     """Draw a bar with a whisker of one standard error; a single seed has none."""
     if height.error is not None:
         style |= {"yerr": height.error, "capsize": 3}
-    style.setdefault("color", COLOURS[place % len(COLOURS)])
     axes.bar(place, height.mean, edgecolor="black", linewidth=0.5, **style)
 
 

@@ -1,10 +1,7 @@
 """The numbers behind figures and tables: means over seeds with their standard errors, from rows.
 
-Nothing but seeds is averaged: cells that differ in method, condition or the label of an axis are in
-different lines or panels.
-
-Methods are compared on the same seeds, so that their difference is taken seed by seed: data,
-attackers and first model are then the same on both sides, and most of the noise drops out.
+Nothing but seeds is averaged. Differences are taken seed by seed: data, attackers and first model
+are the same on both sides.
 """
 
 from __future__ import annotations

@@ -96,6 +96,14 @@ def as_training_error() -> Iterator[None]:
         raise TrainingError(f"the model failed: {message}") from error
 
 
+def train_alone(workload: Workload, start: ParameterVector, seed: bytes) -> NDArray[np.float32]:
+    """Return the update of a workload's only client, shape (d,), trained in this process."""
+    update = np.empty(workload.model.dimension, dtype=np.float32)
+    with as_training_error():
+        trainer_of(workload).train(start, [TrainingJob(0, seed)], [update])
+    return update
+
+
 BLOCK = 256
 """Samples of one forward pass: few enough for a large model's activations to fit into memory."""
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import cmfl
+from ledger.protocol.errors import ConfigurationError
 
 RNG = np.random.default_rng(5)
 HONEST = RNG.normal(1.0, 0.1, size=(6, 8))
@@ -105,6 +106,17 @@ def test_aggregators_withstand_two_reversed_updates() -> None:
         assert np.abs(vector - 1.0).max() < 0.5
     clipped = cmfl.aggregators.centered_clipping(UPDATES, tau=1.0, last=np.ones(8), steps=3)
     assert np.abs(clipped - 1.0).max() < 0.5
+
+
+def test_dnc_needs_chance_and_fltrust_the_update_of_the_server() -> None:
+    chance = np.random.default_rng(0)
+    filtered = cmfl.aggregators.aggregate("DnC", UPDATES, {"f": 3}, rng=chance)
+    assert np.abs(filtered - 1.0).max() < 0.5
+    with pytest.raises(ConfigurationError, match="DnC draws: give rng="):
+        cmfl.aggregators.aggregate("DnC", UPDATES, {"f": 3})
+    trusted = cmfl.aggregators.aggregate("FLTrust", UPDATES, last=np.ones(8))
+    assert np.linalg.norm(trusted) <= np.sqrt(8) + 1e-9
+    assert np.abs(trusted - 1.0).max() < 0.5
 
 
 def test_means_are_those_of_the_weights() -> None:

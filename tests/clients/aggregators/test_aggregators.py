@@ -37,7 +37,8 @@ NEIGHBOURS = (0.25, 1, 2, 3.5, 3.75)
 
 
 def mixture_of(points: Sequence[Sequence[float]]) -> Mixture:
-    return Mixture([np.array(point, dtype=np.float32) for point in points])
+    updates = [np.array(point, dtype=np.float32) for point in points]
+    return Mixture(updates, rng=np.random.default_rng(0))
 
 
 def line(*values: float) -> Mixture:
@@ -92,6 +93,78 @@ def test_an_aggregate_by_pencil(
     assert selected.used == used
 
 
+def test_fltrust_by_pencil() -> None:
+    # Cosines with (2, 0): 0.6, 1, -1, 0. The first two, as long as 2: (1.2, 1.6) and (2, 0).
+    many = mixture_of([[3, 4], [0.5, 0], [-7, 0], [0, 9]])
+    rule, ones, own = aggregator_named("FLTrust", {}), np.ones(4), np.array([2.0, 0.0])
+    selected = rule.aggregate(many, ones, own)
+    assert selected.vector.tolist() == pytest.approx([(0.6 * 1.2 + 2) / 1.6, 0.6])
+    assert selected.used == (0, 1)
+    for nothing in (np.zeros(2), np.array([-1.0, -1.0])):
+        selected = rule.aggregate(mixture_of([[1, 0]]), ones[:1], nothing)
+        assert (selected.vector.tolist(), selected.used) == ([0, 0], ())
+
+
+def test_dnc_by_pencil() -> None:
+    # Around the mean (2, 0): squares 4, 1, 1, 36, 16 along the first axis.
+    many = mixture_of([[0, 0], [1, 0], [3, 0], [8, 0], [-2, 0]])
+    assert found("DnC", many, {"f": 1}).used == (0, 1, 2, 4)
+    assert found("DnC", many, {"f": 1}).vector.tolist() == pytest.approx([0.5, 0])
+    assert found("DnC", many, {"f": 1, "c": 1.5}).used == (0, 1, 2)
+    # One coordinate an iteration: an outlier in each is dropped once both were drawn.
+    apart = mixture_of([[0, 0], [1, 1], [-1, -1], [9, 0], [0, 9]])
+    assert found("DnC", apart, {"f": 1, "b": 1}).used in {(0, 1, 2, 3), (0, 1, 2, 4)}
+    assert found("DnC", apart, {"f": 1, "b": 1, "T": 20}).used == (0, 1, 2)
+    # Of three, each is the outlier in one coordinate: all are dropped, and nothing moves.
+    none = found("DnC", mixture_of(np.eye(3).tolist()), {"f": 1, "b": 1, "T": 50})
+    assert (none.vector.tolist(), none.used) == ([0, 0, 0], ())
+
+
+def fltrust_of_the_paper(updates: NDArray[Any], own: NDArray[Any]) -> NDArray[Any]:
+    """Return Algorithm 2 of the paper, line by line, with a global rate of 1."""
+    norm = np.linalg.norm
+    scores = [max(0.0, g @ own / (norm(g) * norm(own))) for g in updates]
+    scaled = [norm(own) / norm(g) * g for g in updates]
+    return np.asarray(sum(s * g for s, g in zip(scores, scaled, strict=True)) / sum(scores))
+
+
+def dnc_of_the_paper(updates: NDArray[Any], m: int, b: int, n: int, rng: Any) -> NDArray[Any]:
+    """Return Algorithm 2 of the paper with n iterations and c = 1, by NumPy's decomposition."""
+    good = set(range(len(updates)))
+    for _ in range(n):
+        sampled = updates[:, sorted(rng.choice(updates.shape[1], b, replace=False))]
+        centred = sampled - sampled.mean(axis=0)
+        scores = (centred @ np.linalg.svd(centred)[2][0]) ** 2
+        good &= set(np.argsort(scores)[: len(updates) - m].tolist())
+    return np.asarray(updates[sorted(good)].mean(axis=0))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(5, 30), st.integers(20, 300), st.integers(1, 4))
+def test_new_rules_equal_their_papers(seed: int, n: int, d: int, iterations: int) -> None:
+    rng = np.random.default_rng(seed)
+    common, own = rng.standard_normal(d), rng.standard_normal(d)
+    updates = (common + rng.standard_normal((n, d)) * rng.uniform(0.1, 9, (n, 1))).astype("f4")
+    updates[: n // 5] = -np.outer(np.arange(8, 8 + n // 5), common)
+    wide, own = updates.astype(np.float64), 5 * common + own
+    trusted = aggregator_named("FLTrust", {}).aggregate(Mixture(list(updates)), np.ones(n), own)
+    assert np.allclose(trusted.vector, fltrust_of_the_paper(wide, own), rtol=1e-9, atol=1e-12)
+    first, second = (np.random.default_rng(seed) for _ in range(2))
+    options = {"f": n // 5, "b": d // 2, "T": iterations}
+    filtered = found("DnC", Mixture(list(updates), rng=first), options)
+    expected = dnc_of_the_paper(wide, n // 5, d // 2, iterations, second)
+    assert np.allclose(filtered.vector, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_dnc_behind_a_mixture_scores_the_means() -> None:
+    many = mixture_of([[0, 0], [1, 0], [3, 0], [8, 0], [-2, 0]])
+    means = many.mixed(np.array([[1, 1, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 1, 1.0]]) / 2)
+    assert means.numbers_at(np.array([0])).tolist() == [[0.5], [1.5], [3]]
+    # Around their mean 5/3: the last is the farthest.
+    assert found("DnC", means, {"f": 1}).vector.tolist() == pytest.approx([1, 0])
+    assert means.products_with(np.array([2.0, 5.0])).tolist() == [1, 3, 6]
+
+
 @pytest.mark.parametrize(("as_byzfl", "densest"), [(False, 1), (True, 2)])
 def test_the_densest_of_the_paper_is_not_that_of_byzfl(as_byzfl: bool, densest: int) -> None:
     # n = 5 and f = 1: the paper counts n - f - 2 = 2 others, ByzFL 0.0.11 counts n - f - 1 = 3.
@@ -119,6 +192,7 @@ def test_only_what_says_so_is_weighted() -> None:
         ("MultiKrum", {"f": 1}),
         ("GeometricMedian", {}),
         ("CenteredClipping", {"tau": 1.0}),
+        ("DnC", {"f": 1}),
     ):
         plain = found(name, values, options).vector
         assert found(name, values, options, heavy).vector.tolist() == plain.tolist()
@@ -247,6 +321,7 @@ ROBUST: dict[str, dict[str, Any]] = {
     "MultiKrum": {"f": 3},
     "GeometricMedian": {"T": 50, "nu": 1e-6},
     "CenteredClipping": {"tau": 1.0},
+    "DnC": {"f": 3},
 }
 
 
@@ -264,6 +339,10 @@ def test_three_of_ten_move_only_the_mean_far(seed: int, value: float) -> None:
 def test_equal_updates_come_to_themselves(name: str) -> None:
     options = ROBUST.get(name, {}) | ({"tau": 10.0} if name == "CenteredClipping" else {})
     many = mixture_of([[1.5, -2.25]] * 9)
+    if name == "FLTrust":  # the server's own update gives the length, and they the direction
+        many = mixture_of([[2.0, 2.0]] * 9)
+        assert found(name, many, last=1.5).vector.tolist() == pytest.approx([1.5, 1.5])
+        return
     assert found(name, many, options).vector.tolist() == pytest.approx([1.5, -2.25])
 
 
@@ -275,6 +354,7 @@ def test_equal_updates_come_to_themselves(name: str) -> None:
         ("Krum", {"f": 0}, 3, "n be at least 3"),
         ("MultiKrum", {"f": 2}, 7, r"2f \+ 2 < n and m <= n - f must hold"),
         ("MultiKrum", {"f": 2, "m": 9}, 11, "n be at least 11"),
+        ("DnC", {"f": 3, "c": 1.5}, 6, "DnC with f = 3, c = 1.5, .*: c f < n must hold"),
         ("FedAvg", {}, 1, "FedAvg with clipped = False of n = 0 updates: 1 <= n must hold"),
     ],
 )
@@ -466,7 +546,9 @@ def test_every_aggregation_is_that_of_byzfl(name: str) -> None:
 
 def test_the_vectors_are_of_every_rule() -> None:
     names = {stage[0] for case in VECTORS["aggregations"] for stage in case["stages"]}
-    assert {ours(name, {"f": 1}, 9)[0] for name in names} | {"Bucketing"} == {
+    # ByzFL has neither FLTrust nor DnC: `test_new_rules_equal_their_papers` has them.
+    others = {"Bucketing", "FLTrust", "DnC"}
+    assert {ours(name, {"f": 1}, 9)[0] for name in names} | others == {
         *AGGREGATORS,
         *PRE_AGGREGATORS,
     }

@@ -254,6 +254,32 @@ def test_attackers_wait_until_they_send_half_of_a_round() -> None:
         assert np.array_equal(forge_all(idle), known)
 
 
+def test_tail_sends_honest_updates_of_rounds_before_farthest_against_the_drift() -> None:
+    # Along e, the first axis: the updates have their own numbers, some of them an axis apart.
+    before = (_lines(3, -5, 0), _lines(-4, 2))
+    sent = sent_in_a_round("tail", rounds=before, drift=0)
+    assert sorted(sent[:, 0].tolist()) == [-5, -5, -4, 0, 2, 3]
+    published = {update.tobytes() for updates in before for update in updates}
+    assert {row.tobytes() for row in sent} == published
+    # Among more than there are attackers, each sends another one, and none of the nearest.
+    many = sent_in_a_round(
+        "tail", rounds=(_lines(*range(20)), _lines(*range(-1, -20, -1))), drift=0
+    )
+    assert many[:, 0].tolist() == [-19, -18, -17, -16, -15, -14]
+    seated = sent_in_a_round("tail", rounds=(_lines(*range(20)),), drift=0, only="members")
+    is_member = np.isin(MALICIOUS, MEMBERS)
+    assert seated[is_member, 0].tolist() == list(range(int(is_member.sum())))
+
+
+def test_in_the_first_round_tail_sends_the_colluders_own_updates() -> None:
+    own = {_round_updates(7)[client].tobytes() for client in MALICIOUS}
+    assert {row.tobytes() for row in sent_in_a_round("tail", rounds=())} == own
+
+
+def _lines(*values: float) -> tuple[np.ndarray, ...]:
+    return tuple(value * np.eye(DIMENSION, dtype=np.float32)[0] for value in values)
+
+
 def test_where_all_updates_are_averaged_target_goes_straight() -> None:
     sent = attack_named("target").forge(asked_in_a_round([[1, 0, 0], [3, 0, 0]]))
     np.testing.assert_allclose(sent, [0, 4, 0], rtol=1e-6, atol=1e-6)

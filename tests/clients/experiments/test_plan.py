@@ -267,7 +267,7 @@ def test_a_rate_is_the_shortest_decimal_for_its_count(
         (("tuned = false", 'rules = "robust"'), "is of kind federated, which takes no rules"),
         (('name = "CMFL-I"', 'name = "CMFL-I"\naggregator = "Krum"'), "cmfl, which takes no aggr"),
         (("number = 1", 'figure = "grid"'), "figure 'grid' needs 2 axes; there are 0 (none)"),
-        (("number = 1", 'figure = ["bars", "bars"]'), "figure 'bars' is repeated"),
+        (("number = 1", 'figure = ["heat", "heat"]'), "figure 'heat' is repeated"),
     ],
 )
 def test_a_definition_that_contradicts_itself_is_refused(change: Any, said: str) -> None:
@@ -334,6 +334,20 @@ def test_an_experiment_extends_another_and_overrides() -> None:
 def test_what_is_not_in_the_other_experiment_is_refused(change: str, value: str) -> None:
     with pytest.raises(ConfigurationError, match=value):
         definition_of(change, "mine")
+
+
+def test_any_definition_names_a_method_of_the_common_list_and_overrides_it() -> None:
+    text = 'title = "Mine"\npreset = "digits"\nseeds = [1]\nmethods = '
+    own = definition_of(text + '["FedAvg", "FLTrust", {name = "Krum"}]', "mine")
+    assert [(method.name, method.kind) for method in own.methods] == [
+        *(("FedAvg", "federated"), ("FLTrust", "federated"), ("Krum", "cmfl"))
+    ]
+    assert own.methods[0].participants == "active"
+    # In a definition that extends another, the other's methods come first.
+    text = 'extends = "robustness-worst-digits"\nexclude = []\nquick = {}\nmethods = '
+    assert definition_of(text + '["FedAvg"]', "other").methods[0].participants == "trainers"
+    with pytest.raises(ConfigurationError, match="unknown experiment 'methods'"):
+        definition_named("methods")
 
 
 def test_strategy_three_is_played_against_the_whole_catalogue() -> None:

@@ -188,7 +188,7 @@ def svg(folder: Path, name: str) -> str:
 @pytest.mark.parametrize(
     ("kind", "found"),
     [
-        *((kind, ONE) for kind in ("curves", "table", "bars", "heat", "clients", "samples")),
+        *((kind, ONE) for kind in ("curves", "table", "heat", "clients", "samples")),
         ("sweep", SWEPT),
         ("attackers", SWEPT),
         ("grid", GRID),
