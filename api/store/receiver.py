@@ -464,9 +464,7 @@ class IncomingFile:
         # A process that cleans up the folder removes the file, or its first part.
         if self._path.stat().st_size != self._size:
             raise OSError(errno.EIO, "a part of the file was removed meanwhile", str(self._path))
-        missing = [path for path in (target.parent, *target.parents) if not path.exists()]
-        for path in reversed(missing):
-            self._disk.make_folder(path)
+        self._disk.make_folders(target.parent)
         self._disk.sync_files([self._path])
         self._disk.rename(self._path, target)
         self._disk.sync([target])

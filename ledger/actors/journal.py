@@ -87,15 +87,17 @@ class FileJournal:
 
     def record(self, place: bytes, statement: bytes) -> bytes:
         with _naming(self._path):
-            recorded = _statement(self._base, place)
-            if recorded is None:
-                if not self._base.in_transaction:
-                    self._base.execute("BEGIN IMMEDIATE")
-                    self._new = 0
-                self._new += self._base.execute(
-                    "INSERT OR IGNORE INTO statements VALUES (?, ?)", (place, statement)
-                ).rowcount
+            if not self._base.in_transaction:  # without a new statement, none is begun
                 recorded = _statement(self._base, place)
+                if recorded is not None:
+                    return recorded
+                self._base.execute("BEGIN IMMEDIATE")
+                self._new = 0
+            insertion = "INSERT OR IGNORE INTO statements VALUES (?, ?)"
+            if self._base.execute(insertion, (place, statement)).rowcount:
+                self._new += 1
+                return statement
+            recorded = _statement(self._base, place)
         assert recorded is not None, "a statement is recorded once it is said"
         return recorded
 

@@ -19,13 +19,14 @@ import secrets
 import stat
 import sys
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from io import BufferedReader
-from itertools import takewhile
+from itertools import chain, pairwise, takewhile
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from ledger.protocol.errors import ConfigurationError
 
@@ -42,14 +43,14 @@ class Disk:
     """Operations on a file system; tests replace it by one that loses power."""
 
     def __init__(self) -> None:
-        self._named: set[Path] = set()  # folders whose own names are durable
+        # Folders whose own names are durable. A path alone may be of another folder meanwhile, and
+        # so may an inode.
+        self._named: dict[_Inode, Path] = {}
 
     def write_whole(self, path: Path, data: bytes | memoryview, *, durable: bool = True) -> None:
         """Write a file by renaming a temporary one; a durable one survives a power cut."""
         with _naming(path):
-            above = (path.parent, *path.parent.parents)
-            for folder in reversed([each for each in above if not each.exists()]):
-                self.make_folder(folder)
+            self.make_folders(path.parent)
             temporary = self.create(path.parent, data)
             try:
                 if durable:
@@ -66,11 +67,17 @@ class Disk:
         self.sync_files(paths)
         self._sync_names(paths)
 
+    def make_folders(self, folder: Path) -> None:
+        """Create a folder and those above it, where they are missing."""
+        missing = takewhile(lambda each: not each.exists(), chain((folder,), folder.parents))
+        for each in reversed(list(missing)):
+            self.make_folder(each)
+
     def make_folder(self, folder: Path) -> None:
         """Create one folder, unless another process has created it."""
         with _naming(folder):
             folder.mkdir(exist_ok=True)
-        self._named.discard(folder.resolve())
+            self._named.pop(_inode_of(folder), None)
 
     def create(self, folder: Path, data: bytes | memoryview) -> Path:
         """Write a new file with a unique name that begins with `WRITING`."""
@@ -114,22 +121,36 @@ class Disk:
                 raise
 
     def _sync_names(self, paths: Collection[Path]) -> None:
-        folders = {path.parent.resolve() for path in paths}
+        folders = {path.parent for path in paths}
         self.sync_folders(sorted(folders))
         # Not only folders made here: the creator of the others may have been killed.
-        unnamed: set[Path] = set()
-        for folder in folders - self._named:
-            device = folder.stat().st_dev
-            for above in (folder, *folder.parents):
-                if above.parent != above and above.parent.stat().st_dev == device:
-                    unnamed.add(above)
-        unnamed -= self._named
-        for parent in sorted({folder.parent for folder in unnamed} - folders):
+        unnamed = [each for folder in folders for each in self._unnamed(folder)]
+        for parent in sorted({parent for _, _, parent in unnamed} - folders):
             with suppress(PermissionError):  # then no name in it was created here
                 self.sync_folder(parent)
         if len(self._named) + len(unnamed) > _MOST_NAMED:
             self._named.clear()  # each round adds folders of mail
-        self._named |= unnamed
+        self._named |= {inode: folder for inode, folder, _ in unnamed}
+
+    def _unnamed(self, folder: Path) -> Iterator[tuple[_Inode, Path, Path]]:
+        """Yield a folder and those above it whose names may be lost, each with its parent."""
+        if self._named.get(_inode_of(folder)) == folder:
+            return
+        for each, parent in pairwise((folder, *folder.resolve().parents)):
+            inode = _inode_of(each)
+            if self._named.get(inode) == each or _inode_of(parent).device != inode.device:
+                return  # the names above are durable, or of another file system
+            yield inode, each, parent
+
+
+class _Inode(NamedTuple):
+    device: int
+    number: int
+
+
+def _inode_of(folder: Path) -> _Inode:
+    status = folder.stat()
+    return _Inode(status.st_dev, status.st_ino)
 
 
 DISK = Disk()
@@ -288,16 +309,27 @@ def _naming(path: Path) -> Iterator[None]:
 def _in_parallel(sync: Callable[[Path], None], paths: Collection[Path]) -> None:
     """Sync paths side by side: the file system writes its own journal once for many of them."""
 
-    def sync_share(share: list[Path]) -> None:
-        for path in share:
+    def sync_share(start: int) -> None:
+        for path in ordered[start::_SYNCING_THREADS]:
             sync(path)
 
-    if len(paths) <= 1:
-        sync_share(list(paths))
+    ordered = list(paths)
+    if len(ordered) <= 1:
+        sync_share(0)
         return
-    shares = [list(paths)[start::_SYNCING_THREADS] for start in range(_SYNCING_THREADS)]
-    with ThreadPoolExecutor(_SYNCING_THREADS) as threads:
-        list(threads.map(sync_share, shares))
+    shares = [_threads().submit(sync_share, start) for start in range(_SYNCING_THREADS)]
+    wait(shares)
+    for share in shares:
+        share.result()
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """Return the threads that sync; new ones for each call took a third of its CPU time."""
+    return ThreadPoolExecutor(_SYNCING_THREADS, thread_name_prefix="syncing")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of the threads
 
 
 def _sync_path(path: Path, kind: int = 0) -> None:

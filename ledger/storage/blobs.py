@@ -190,6 +190,7 @@ class MemoryObjects(ObjectStore):
 
     def __init__(self) -> None:
         self.folders: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
+        self._epoch = b"0"  # changes with each deletion, which moves the objects after it
 
     def get(self, path: str, limit: int) -> bytes:
         if not self.has(path):
@@ -209,13 +210,18 @@ class MemoryObjects(ObjectStore):
         return is_new
 
     def scan(self, folder: str, cursor: FolderCursor) -> None:
-        for name, data in self.folders[folder].items():
+        epoch, number = cursor.position
+        start = number if epoch == self._epoch else 0
+        new = list(islice(self.folders[folder].items(), start, None))
+        for name, data in new:
             if cursor.wants(name, len(data), stamp=None):
                 cursor.deliver(name, data, stamp=None)
+        cursor.position = self._epoch, start + len(new)
 
     def delete(self, path: str) -> None:
         folder, _, name = path.rpartition("/")
-        self.folders[folder].pop(name, None)
+        if self.folders[folder].pop(name, None) is not None:
+            self._epoch = b"%d" % (int(self._epoch) + 1)
 
 
 class FolderObjects(ObjectStore):
@@ -235,7 +241,9 @@ class FolderObjects(ObjectStore):
     def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:
         target = self.folder / path
         try:
-            is_new = sha256(read_file(target, payload.size)) != payload.digest
+            is_new = (
+                not target.is_file() or sha256(read_file(target, payload.size)) != payload.digest
+            )
         except OSError:
             is_new = True  # missing or unreadable: it is written again
         if is_new:

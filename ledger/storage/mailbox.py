@@ -95,7 +95,9 @@ class Mailbox:
         """Return the envelopes of one board, the first `start` left out."""
         board = (domain, round_number, kind)
         with self._lock:
-            reader = self._boards.setdefault(board, _BoardReader(board))
+            if board not in self._boards:
+                self._boards[board] = _BoardReader(board)
+            reader = self._boards[board]
             self.objects.scan(board_folder(board), reader.cursor)
             return reader.envelopes[start:]
 

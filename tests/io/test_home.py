@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import multiprocessing
 import os
 import stat
 import subprocess
@@ -25,6 +26,7 @@ from ledger.io.home import (
 )
 from ledger.protocol.errors import ConfigurationError
 from tests.disks import fill, small_disk
+from tests.patience import PATIENCE_SECONDS
 
 
 class BrokenDisk(Disk):
@@ -79,6 +81,29 @@ def test_a_month_of_folders_takes_no_memory(
     for number in range(30):
         disk.write_whole(tmp_path / "mail" / str(number) / "1" / "x", b"")
     assert len(disk._named) <= 20
+
+
+def test_a_forked_process_syncs_with_threads_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [DISK.create(tmp_path, b"") for _ in range(8)]
+    together = threading.Barrier(8)
+    with monkeypatch.context() as patch:  # so that each thread is started
+        patch.setattr(os, "fsync", lambda _: together.wait(PATIENCE_SECONDS))
+        DISK.sync_files(paths)
+    child = multiprocessing.get_context("fork").Process(target=DISK.sync, args=(paths,))
+    child.start()
+    child.join(PATIENCE_SECONDS)
+    child.kill()
+    assert child.exitcode == 0
+
+
+def test_one_of_many_files_that_cannot_be_synced_is_an_error(tmp_path: Path) -> None:
+    paths = [DISK.create(tmp_path, b"") for _ in range(20)]
+    paths[13].unlink()
+    with pytest.raises(FileNotFoundError) as caught:
+        DISK.sync(paths)
+    assert caught.value.filename == str(paths[13])
 
 
 @pytest.mark.parametrize(("code", "goes"), [(errno.EINVAL, True), (errno.EIO, False)])

@@ -108,6 +108,28 @@ def test_a_scan_delivers_each_object_once(shared: Shared) -> None:
     assert len(delivered) == 3
 
 
+def test_a_scan_misses_nothing_after_a_deletion(shared: Shared) -> None:
+    if not shared.deletes:
+        return
+    store, delivered = shared.open(), set[bytes]()
+
+    def accept(data: bytes) -> bool:
+        delivered.add(data)
+        return True
+
+    cursor = FolderCursor(accept, 1_000)
+    sent = [Payload.of(encode_envelope(envelope(shared, number))) for number in range(4)]
+    folder = board_folder((shared.domain, 1, KIND))
+    for payload in sent[:2]:
+        store.put(f"{folder}/{payload.digest.hex()}", payload)
+    store.scan(folder, cursor)
+    store.delete(f"{folder}/{sent[0].digest.hex()}")
+    for payload in sent[2:]:
+        store.put(f"{folder}/{payload.digest.hex()}", payload)
+        store.scan(folder, cursor)
+    assert delivered == {payload.data for payload in sent}
+
+
 def test_blobs_are_verified_and_removed(shared: Shared) -> None:
     blobs = ObjectBlobs(shared.open())
     digest = blobs.put(b"hello")

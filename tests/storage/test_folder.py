@@ -97,6 +97,45 @@ def test_blobs_of_a_killed_process_are_synced_by_the_next(tmp_path: Path) -> Non
     assert {digest[:2], tmp_path.name} <= set(disk.folders)
 
 
+def synced_with(data: bytes, store: FolderBlobs, disk: RecordingDisk) -> tuple[str, set[str]]:
+    """Put a blob and sync; return the name of its folder, and the folders that were synced."""
+    disk.folders.clear()
+    folder = store.put(data).hex()[:2]
+    store.sync()
+    return folder, set(disk.folders)
+
+
+def test_a_durable_name_of_a_folder_is_not_synced_again(tmp_path: Path) -> None:
+    disk = RecordingDisk()
+    store = FolderBlobs(tmp_path / "blobs", disk=disk)
+    folder, synced = synced_with(b"first", store, disk)
+    assert {folder, "blobs", tmp_path.name} <= synced
+    assert synced_with(b"first", store, disk) == (folder, {folder})
+    other, synced = synced_with(b"second", store, disk)
+    assert synced == {other, "blobs"}
+
+
+@pytest.mark.parametrize("makes", [True, False], ids=["this process", "another process"])
+def test_a_folder_that_replaces_another_is_named_durably(tmp_path: Path, makes: bool) -> None:
+    disk = RecordingDisk()
+    store = FolderBlobs(tmp_path / "blobs", disk=disk)
+    folder, _ = synced_with(b"first", store, disk)
+    path = tmp_path / "blobs" / folder
+    path.rename(tmp_path / "aside")
+    if not makes:
+        path.mkdir()
+    assert synced_with(b"first", store, disk) == (folder, {folder, "blobs"})
+
+
+def test_names_are_synced_where_a_link_leads(tmp_path: Path) -> None:
+    disk, link = RecordingDisk(), tmp_path / "link"
+    (tmp_path / "real" / "blobs").mkdir(parents=True)
+    link.symlink_to(tmp_path / "real" / "blobs")
+    folder, synced = synced_with(b"first", FolderBlobs(link, disk=disk), disk)
+    assert {folder, "blobs", "real", tmp_path.name} <= synced
+    assert "link" not in synced
+
+
 def test_a_failed_sync_names_the_blob_and_is_repeated(tmp_path: Path) -> None:
     store = FolderBlobs(tmp_path)
     path = file_of(tmp_path, store.put(b"gone"))
