@@ -95,6 +95,7 @@ figures: $(VENV)/.dev bench-peers
 	$(BIN)/python -m benchmarks.sender_choice
 	$(BIN)/python -m benchmarks.scoring
 	$(BIN)/python -m benchmarks.rounds --cycles $(CYCLES)
+	$(BIN)/python -m benchmarks.history --service
 	-$(MAKE) gpu
 	$(BIN)/python -m benchmarks.paper report
 	$(BIN)/python -m benchmarks.figures

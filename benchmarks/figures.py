@@ -91,6 +91,8 @@ def all_figures() -> dict[str, str]:
     return {
         "committee-faults": "\n".join(_result("committee_faults.json")["table"]),
         "sender-choice": "\n".join(_result("sender_choice.json")["table"]),
+        "service.answers": "\n".join(_result("service.json")["table"]),
+        "service.machine": _machine(_result("service.json")["machine"]),
         **_demo(),
         **_gas(),
         **_engine(),
