@@ -96,6 +96,7 @@ figures: $(VENV)/.dev bench-peers
 	$(BIN)/python -m benchmarks.captured_committees
 	$(BIN)/python -m benchmarks.scoring
 	$(BIN)/python -m benchmarks.rounds --cycles $(CYCLES)
+	$(BIN)/python -m benchmarks.history --service
 	-$(MAKE) gpu
 	$(BIN)/python -m benchmarks.paper report
 	$(BIN)/python -m benchmarks.figures

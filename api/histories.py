@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from stat import S_ISREG
 from typing import TypeAlias, cast
 
 from api.schemas import RefusedManifest
@@ -104,10 +105,9 @@ class Deployments:
         canonical = to_canonical(address)
         with self._lock:
             for file, served in self._served.items():
-                is_current = file == _ManifestFile.at(
-                    file.path, is_of_this_home=file.is_of_this_home
-                )
-                if to_canonical(served.manifest.address) == canonical and is_current:
+                if to_canonical(served.manifest.address) != canonical:
+                    continue
+                if file == _ManifestFile.at(file.path, is_of_this_home=file.is_of_this_home):
                     return served
         deployments, _ = self.all()
         return next((d for d in deployments if to_canonical(d.manifest.address) == canonical), None)
@@ -169,11 +169,10 @@ class Deployments:
 def _state_of(path: Path) -> _State:
     """Return inode, size and time of a regular file; None for anything else."""
     try:
-        # Reading a pipe would block for ever.
-        if not path.is_file():
-            return None
         status = path.stat()
-    except OSError:
+    except (OSError, ValueError):
+        return None
+    if not S_ISREG(status.st_mode):  # reading a pipe would block for ever
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns
 
@@ -212,7 +211,10 @@ class HistoryService:
                 deployments = Deployments(self._settings, open_chain(self._settings))
                 self._deployments, self._identity = deployments, identity
         chain = deployments.chain
-        return PinnedChain(chain, deployments, chain.head(), chain.finalized(), self.blobs)
+        block = chain.head()
+        # Blocks of a home's own file are never reverted.
+        final = block.number if chain.node is None else chain.finalized()
+        return PinnedChain(chain, deployments, block, final, self.blobs)
 
     def close(self) -> None:
         with self._lock:

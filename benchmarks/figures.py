@@ -93,6 +93,8 @@ def all_figures() -> dict[str, str]:
         "sender-choice": "\n".join(_result("sender_choice.json")["table"]),
         "captured.table": "\n".join(_result("captured_committees.json")["table"]),
         "captured.preset": _result("captured_committees.json")["preset"],
+        "service.answers": "\n".join(_result("service.json")["table"]),
+        "service.machine": _machine(_result("service.json")["machine"]),
         **_demo(),
         **_gas(),
         **_engine(),

@@ -1,13 +1,14 @@
-"""Cost of a long history: its fold, lists, look-ups and counts in memory, and a start on a node.
+"""Cost of a long history: its fold and look-ups in memory, and the answers of a service.
 
 `python -m benchmarks.history` folds 5,000 generated rounds with 18 trainers and 1,000 rounds with
 86 trainers (`generated_rounds.py`: events as a contract logs them, and records without signatures).
 Generating the rounds is not counted. It prints the cost beside its aim, and writes it down.
 
-`python -m benchmarks.history --node` serves 5,000 generated rounds (86 clients, C = 8, n = 18) by
-JSON-RPC from another process on this machine, and reads them as a new process does: first from the
-node alone, then with the table of verified events that the first reading has left, and once more
-after 10 further rounds. A real network adds its own time to each request.
+`python -m benchmarks.history --service` records a home of 1,000 rounds of the preset `smoke`, which
+stays in the temporary folder, and serves it as `cmfl serve` does: uvicorn with h11 on a socket.
+Bare FastAPI apps give the same answers under the same server: one returns prepared objects from
+plain functions, by the service's own types, and one prepared bytes from coroutines. Each server is
+a process of its own; they take turns, and the processor time of each one counts.
 """
 
 from __future__ import annotations
@@ -15,27 +16,31 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import subprocess
+import sys
 import tempfile
-import threading
+import time
 import tracemalloc
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from http.client import HTTPConnection
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
+from fastapi import FastAPI, Request, Response
 
-from benchmarks.generated_rounds import ADDRESS, GeneratedChain
-from benchmarks.harness import RESULTS, Row, keep, show, timed
-from ledger.chain.contract.event_log import EventTable, complete_ledger
-from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.ports import LogQuery
-from ledger.chain.rpc import wire
-from ledger.chain.rpc.node import RpcReader
-from ledger.history.fields import AskedRole, RoundQuery
+from api.app import server_for
+from api.http.server import GracefulServer, bounded, listening_socket
+from api.settings import Settings
+from benchmarks.generated_rounds import GeneratedChain
+from benchmarks.harness import MEASURED, RESULTS, Row, keep, machine, show, timed
+from clients.experiments.report import markdown
+from ledger.history.answers_clients import ClientRoundsAnswer, DigestAnswer
+from ledger.history.answers_rounds import RoundAnswer, RoundsAnswer
+from ledger.history.fields import RoundQuery
 from ledger.history.history import DeploymentFold, FoldedHistory
-from ledger.protocol.encoding import to_hex
 from ledger.protocol.types import ClientId
 from ledger.storage.blobs import MemoryBlobs
 
@@ -49,11 +54,13 @@ CASES = (
 
 
 def main() -> None:
-    """Print and write down the costs of long histories, or print those of a start on a node."""
+    """Print and write down the costs of long histories, or those of a service's answers."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--node", action="store_true", help="read the rounds from a node instead")
-    if parser.parse_args().node:
-        show(_starts(5_000), "5,000 rounds")
+    parser.add_argument(
+        "--service", action="store_true", help="measure a service's answers instead"
+    )
+    if parser.parse_args().service:
+        _measure_service()
         return
     rows = [_measure(*case) for case in CASES]
     show(rows, heads=[f"{r['rounds']:,} rounds, {r['trainers']} trainers" for r in rows])
@@ -61,62 +68,31 @@ def main() -> None:
 
 
 def _measure(rounds: int, sizes: dict[str, int], most_megabytes: int) -> Row:
-    blobs = MemoryBlobs()
-    chain = _played(rounds, blobs, **sizes)
+    chain, blobs = GeneratedChain(**sizes), MemoryBlobs()
+    chain.published = blobs
+    chain.register()
+    chain.play(rounds)
     history, folding = timed(lambda: FoldedHistory.of(chain.ledger, blobs))
+    reads: dict[str, Callable[[], object]] = {
+        f"{PAGE} rounds, ms": lambda: history.page(RoundQuery(), PAGE, None),
+        f"{PAGE} rounds of a client, ms": lambda: _parts(history, ClientId(1)),
+        "a digest, ms": lambda: history.occurrences(history.fixed.config, 0, 20),
+        "all counts, ms": history.tally,
+    }
+    costs = {
+        name: round(median(timed(read)[1].cpu * 1e3 for _ in range(LOOK_UPS)), 3)
+        for name, read in reads.items()
+    }
     return {
         "rounds": rounds,
         "trainers": sizes["trainers"],
-        "fold, ms a round": round(folding.wall / rounds * 1e3, 3),
-        **_look_ups(history, sizes["clients"]),
+        "fold, ms a round": round(folding.cpu / rounds * 1e3, 3),
+        **costs,
         f"aim: {PAGE} rounds, ms": 0.2,
         f"aim: {PAGE} rounds of a client, ms": 1.0,
         **_memory(chain, blobs),
         "aim: memory, MB": most_megabytes,
     }
-
-
-def _played(rounds: int, blobs: MemoryBlobs | None = None, **sizes: int) -> GeneratedChain:
-    chain = GeneratedChain(**sizes)
-    chain.published = blobs
-    chain.register()
-    chain.play(rounds)
-    return chain
-
-
-def _look_ups(history: FoldedHistory, count: int) -> Row:
-    """Return median milliseconds of each look-up, and of the first of those that read ahead."""
-    rng = np.random.default_rng(1)
-    numbers = rng.integers(1, history.newest(), LOOK_UPS).tolist()
-    clients = [ClientId(int(client)) for client in rng.integers(0, count, LOOK_UPS)]
-    ends = [round_.end for round_ in history.some(numbers)]
-
-    def dropped_out(place: int) -> object:
-        query = RoundQuery(client=clients[place], role=AskedRole.DROPPED_OUT)
-        return history.page(query, PAGE, None)
-
-    def of_digest(place: int) -> object:
-        end = ends[place]
-        return None if end is None else history.occurrences(end.head, 0, 20)
-
-    def milliseconds(read: Callable[[int], object], place: int) -> float:
-        return timed(lambda: read(place))[1].wall * 1e3
-
-    row = {
-        "all counts, first, ms": round(milliseconds(lambda _: history.tally(), 0), 1),
-        "a digest, first, ms": round(milliseconds(of_digest, 0), 1),
-    }
-    many: dict[str, Callable[[int], object]] = {
-        "a round, ms": lambda place: history.round(numbers[place]),
-        f"{PAGE} rounds, ms": lambda _: history.page(RoundQuery(), PAGE, None),
-        f"{PAGE} rounds of a client, ms": lambda place: _parts(history, clients[place]),
-        f"{PAGE} rounds that a client dropped out of, ms": dropped_out,
-        "a digest, ms": of_digest,
-        "all counts, ms": lambda _: history.tally(),
-    }
-    for name, read in many.items():
-        row[name] = round(median(milliseconds(read, place) for place in range(LOOK_UPS)), 3)
-    return row
 
 
 def _parts(history: FoldedHistory, client: ClientId) -> list[object]:
@@ -139,99 +115,138 @@ def _memory(chain: GeneratedChain, blobs: MemoryBlobs) -> Row:
     return {"memory, folded, MB": round(folded / 1e6, 1), "memory, MB": round(used / 1e6, 1)}
 
 
-def _starts(rounds: int) -> list[Row]:
-    chain = _played(rounds, clients=86, trainers=18, members=8)
-    with tempfile.TemporaryDirectory() as folder:
-        table = EventTable(Path(folder) / "event_log.sqlite")
-        rows = [
-            {"start": "without the table", **_start(chain, None)},
-            {"start": "without, and writes the table", **_start(chain, table)},
-            {"start": "with the table", **_start(chain, table)},
-        ]
-        chain.play(10)
-        rows.append({"start": "with the table, 10 rounds later", **_start(chain, table)})
-        size = sum(path.stat().st_size for path in Path(folder).iterdir())
-    return [*rows, dict.fromkeys(rows[0], "") | {"start": f"table of {size / 2**20:.1f} MiB"}]
+CONTENDERS = ("service", "FastAPI", "bytes")
+TURN = 50
+"""Requests that a server answers before it is the next one's turn."""
 
 
-def _start(chain: GeneratedChain, table: EventTable | None) -> Row:
-    """Return seconds and own CPU seconds of reading all events, and requests to the node."""
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe()
-    node = context.Process(target=_serve, args=(chain, theirs), daemon=True)
-    node.start()
-    url = f"http://127.0.0.1:{ours.recv()}"
-    try:
-        with RpcReader(url, chain_id=chain.chain_id) as reader:
-            ledger = CommitteeLedger(reader, ADDRESS, 1)
-            _, spent = timed(lambda: complete_ledger(ledger, table))
-        ours.send("count")
-        return {
-            "seconds": f"{spent.wall:.2f}",
-            "CPU seconds": f"{spent.cpu:.2f}",
-            "requests": ours.recv(),
-        }
-    finally:
-        node.terminate()
-        node.join()
+class Asked(NamedTuple):
+    """Requests of one kind: a route, the type of its answers, and paths."""
+
+    kind: str
+    route: str
+    answer: Any
+    paths: list[str]
 
 
-def _serve(chain: GeneratedChain, pipe: Any) -> None:
-    counted: list[str] = []
+def _measure_service() -> None:
+    """Print and write down what answers cost on a recorded home, beside bare FastAPI."""
+    settings = Settings(home=_recorded_home())
+    with ExitStack() as stack:
 
-    def block(tag: str, _: bool) -> dict[str, str]:
-        found = chain.head() if tag == "latest" else chain.block(int(tag, 16))
-        return {
-            "number": hex(found.number),
-            "hash": to_hex(found.hash),
-            "parentHash": to_hex(found.parent_hash),
-            "timestamp": hex(found.timestamp),
-        }
+        def served(make: Callable[[], GracefulServer]) -> _ServerProcess:
+            return stack.enter_context(_ServerProcess(make))
 
-    def logs(query: dict[str, Any]) -> list[dict[str, Any]]:
-        first, last = (int(query[end], 16) for end in ("fromBlock", "toBlock"))
-        found = chain.logs(LogQuery(None, [], first, last))
-        if len(found) > 10_000:
-            raise ValueError("query returned more than 10000 results")
-        return [wire.log_json(log, log.log_index) for log in found]
+        prepared, service = (served(lambda: server_for(settings)) for _ in range(2))
+        requests = _requests(prepared)
+        bodies = {path: prepared.get(path) for each in requests for path in each.paths}
+        bare = (served(partial(_bare_server, requests, bodies, each)) for each in (True, False))
+        service.get(f"{requests[2].route}?limit=1")  # folds the history
+        servers = [service, *bare]
+        rows = [{"request": each.kind, **_costs(each.paths, servers)} for each in requests]
+    show(rows, "1,000 recorded rounds: milliseconds of a processor")
+    table = markdown(tuple(rows[0]), [[*row.values()] for row in rows])
+    command = "python -m benchmarks.history --service"
+    keep(MEASURED / "service.json", {"command": command, "machine": machine(), "table": table})
 
-    def call(request: dict[str, str], tag: str) -> str:
-        number = None if tag == "latest" else int(tag, 16)
-        return to_hex(chain.call(ADDRESS, bytes.fromhex(request["data"][2:]), number))
 
-    methods: dict[str, Callable[..., Any]] = {
-        "eth_chainId": lambda: hex(chain.chain_id),
-        "eth_getBlockByNumber": block,
-        "eth_getLogs": logs,
-        "eth_call": call,
-    }
+def _recorded_home() -> Path:
+    """Return a home with 1,000 rounds, which the first call plays."""
+    home = Path(tempfile.gettempdir()) / "cmfl-1000-rounds-of-smoke"
+    if not home.exists():
+        with tempfile.TemporaryDirectory(dir=home.parent) as folder:
+            words = ["run", "--preset", "smoke", "--rounds", "1000", "--home", f"{folder}/home"]
+            subprocess.run([sys.executable, "-m", "cmfl", *words], check=True)
+            Path(folder, "home").rename(home)
+    return home
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
 
-        def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            counted.append(asked["method"])
-            answer: dict[str, Any] = {"jsonrpc": "2.0", "id": asked["id"]}
-            try:
-                answer["result"] = methods[asked["method"]](*asked["params"])
-            except ValueError as error:
-                answer["error"] = {"code": -32005, "message": str(error)}
-            data = json.dumps(answer).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+class _ServerProcess(AbstractContextManager["_ServerProcess"]):
+    """A server in a process of its own, and one connection to it."""
 
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
+    def __init__(self, make: Callable[[], GracefulServer]) -> None:
+        listener = listening_socket("127.0.0.1", 0)
+        context = multiprocessing.get_context("fork")
+        self._process = context.Process(target=lambda: make().run(sockets=[listener]))
+        self._process.start()
+        self._connection = HTTPConnection(*listener.getsockname())
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    pipe.send(server.server_address[1])
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    pipe.recv()
-    pipe.send(len(counted))
-    pipe.recv()
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.join()
+
+    def get(self, path: str) -> bytes:
+        self._connection.request("GET", path)
+        answer = self._connection.getresponse()
+        body = answer.read()
+        if answer.status != 200:
+            raise ValueError(f"{path}: {answer.status} {body!r:.200}")
+        return body
+
+    def milliseconds(self) -> float:
+        """Return the processor time of the process, by the clock of clock_getcpuclockid(3)."""
+        assert self._process.pid is not None, "it has started"
+        return time.clock_gettime(~self._process.pid << 3 | 2) * 1e3
+
+
+def _requests(service: _ServerProcess) -> list[Asked]:
+    chain = json.loads(service.get("/v1/chains"))["chains"][0]["links"]["deployments"]
+    run = json.loads(service.get(chain))["deployments"][0]["links"]["self"]
+    pages, models = [f"{run}/rounds?limit={PAGE}"], []
+    while (page := json.loads(service.get(pages[-1])))["next_cursor"]:
+        models += [each["model"] for each in page["rounds"]]
+        pages.append(f"{pages[0]}&cursor={page['next_cursor']}")
+    rounds = [f"{run}/rounds/{number}" for number in range(1, 1_001)]
+    clients = [f"{run}/clients/{client}/rounds?limit={PAGE}" for client in range(12)]
+    digests = [f"{run}/digests/{model}" for model in models]
+    of_round, of_client = f"{run}/rounds/{{number}}", f"{run}/clients/{{number}}/rounds"
+    return [
+        Asked("a round, not read before", of_round, RoundAnswer, rounds),
+        Asked("the same round again", of_round, RoundAnswer, rounds[-1:] * 10 * TURN),
+        Asked(f"a page of {PAGE} rounds", f"{run}/rounds", RoundsAnswer, pages * 25),
+        Asked(f"{PAGE} rounds of a client", of_client, ClientRoundsAnswer, clients * 25),
+        Asked("the uses of a digest", f"{run}/digests/{{digest}}", DigestAnswer, digests),
+    ]
+
+
+def _costs(paths: list[str], servers: Sequence[_ServerProcess]) -> dict[str, str]:
+    """Return the median milliseconds of a request to each server, over its turns."""
+    turns: list[list[float]] = []
+    for first in range(0, len(paths), TURN):
+        asked = paths[first : first + TURN]
+        turns.append([])
+        for server in servers:
+            before = server.milliseconds()
+            for path in asked:
+                server.get(path)
+            turns[-1].append((server.milliseconds() - before) / len(asked))
+    medians = map(median, zip(*turns, strict=True))
+    ratio = median(service / fastapi for service, fastapi, _ in turns)
+    shown = {name: f"{cost:.2f}" for name, cost in zip(CONTENDERS, medians, strict=True)}
+    return {**shown, "service / FastAPI": f"{ratio:.2f}"}
+
+
+def _bare_server(
+    requests: list[Asked], bodies: Mapping[str, bytes], has_types: bool
+) -> GracefulServer:
+    """Return a server that sends prepared bodies: as objects of the routes' types, or as bytes."""
+    app = FastAPI(openapi_url=None)
+    objects = {path: json.loads(body) for path, body in bodies.items()}
+
+    def asked(request: Request) -> str:
+        query = request.scope["query_string"].decode()
+        return f"{request.scope['path']}?{query}" if query else str(request.scope["path"])
+
+    def as_object(request: Request) -> Any:  # in a thread, as the service's own functions
+        return objects[asked(request)]
+
+    async def as_bytes(request: Request) -> Response:
+        return Response(bodies[asked(request)], media_type="application/json")
+
+    for each in requests:
+        endpoint, model = (as_object, each.answer) if has_types else (as_bytes, None)
+        app.add_api_route(each.route, endpoint, response_model=model)
+    return GracefulServer(bounded(app))
 
 
 if __name__ == "__main__":

@@ -201,10 +201,10 @@ class Access(HttpMiddleware):
         self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
 
     def refusal(self, request: Request) -> Response | None:
-        path, rate, subject = request.scope["path"], self._rate, address_of(request)
+        path, rate = request.scope["path"], self._rate
         if path in _OPEN or path.startswith("/dashboard/"):
             return None
-        if rate is not None and not self._limiter.hit(rate, subject):
+        if rate is not None and not self._limiter.hit(rate, subject := address_of(request)):
             reset = self._limiter.get_window_stats(rate, subject).reset_time
             wait = str(max(1, math.ceil(reset - time.time())))
             detail = f"at most {rate.amount} a minute"

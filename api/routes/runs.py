@@ -31,7 +31,7 @@ from api.http.endpoints import (
 )
 from api.http.streams import LastEventId, streamed
 from api.schemas import FederationAnswer
-from ledger.history.answers_rounds import RoundFollower, SeriesAnswer, chart_rounds, series_response
+from ledger.history.answers_rounds import RoundFollower, SeriesAnswer, chart_points, series_response
 from ledger.history.training import TrainingAnswer
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ def read_series(reading: OneChain, address: Address) -> Response:
     run of over 2,000 rounds is thinned evenly, and keeps its last round.
     """
     served = reading.deployment(address)
-    points = chart_rounds(reading.chain.history(served))
+    history = reading.chain.history(served)
+    points = history.some(chart_points(history.newest()))
     return reading.respond(series_response(points, served.folder))
 
 

@@ -309,10 +309,11 @@ def free_port(port: int) -> int:
 def _print_links(home: Path, address: str) -> None:
     where = Target(home, SHOWN_RUN)
     with where.reader() as chain:
-        path = where.history(chain).path
+        # /v1/chains/NAME/deployments/ADDRESS
+        name, contract = where.history(chain).path.split("/")[3::2]
     console.print_line(f"{SHOWN_RUN} on the dashboard:")
     # On its own line, so that no terminal wraps it.
-    console.print_line(f"  {address}/dashboard/#/runs/{path.chain.name}/{path.address}", bold=True)
+    console.print_line(f"  {address}/dashboard/#/runs/{name}/{contract}", bold=True)
     console.print_line(f"All runs: {address}/dashboard/  REST: {address}/openapi.json")
 
 

@@ -169,7 +169,7 @@ def client_rounds_page(
         if part is None:
             raise ValueError(f"client {client} took no part in round {each.round}")
         links, ended = history.path.round_links(each.round), history.end_block(each)
-        given = {"round": each.round, "status": each.status, "ended": ended, "links": links}
+        given = {"round": each.round, "status": str(each.status), "ended": ended, "links": links}
         rounds.append(part_entry(_CLIENT_ROUND, part, **given))
     return {"rounds": rounds, "scanned": page.scanned, "next_cursor": page.next_cursor}
 

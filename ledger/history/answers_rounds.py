@@ -212,11 +212,6 @@ MAX_POINTS = 2_000
 """Rounds in one response; a longer run is thinned evenly, and keeps its last round."""
 
 
-def chart_rounds(history: FoldedHistory) -> list[HistoryRound]:
-    """Return the rounds that a chart shows, ascending, by their openings and ends."""
-    return history.some(chart_points(history.newest()))
-
-
 def chart_points(newest: int) -> list[int]:
     """Return the numbers of the rounds that a chart shows: all, or evenly thinned ones."""
     step = -(-newest // MAX_POINTS) if newest else 1

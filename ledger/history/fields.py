@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from math import isfinite
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, Self
 
 from pydantic import ConfigDict, Field, JsonValue
 from pydantic_core import core_schema
@@ -354,15 +354,12 @@ class ChainPath:
         return f"/v1/chains/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class DeploymentPath:
-    """The path of a deployment and of its parts; the address is EIP-55."""
+class DeploymentPath(str):
+    """The path of a deployment, and of its parts."""
 
-    chain: ChainPath
-    address: str
-
-    def __str__(self) -> str:
-        return f"{self.chain}/deployments/{self.address}"
+    def __new__(cls, chain: ChainPath, address: str) -> Self:
+        """Return the path of an EIP-55 address."""
+        return super().__new__(cls, f"{chain}/deployments/{address}")
 
     def links(self) -> dict[str, str]:
         parts = ("rounds", "clients", "evidence", "series", "events", "verifications")

@@ -17,8 +17,12 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ledger.chain.contract.codec import DecideCall, ReportCall
 from ledger.chain.contract.ledger import CommitteeLedger
@@ -145,6 +149,8 @@ class _Derived:
     """Values derived from the rounds of one fold; see `FoldedHistory`."""
 
     times: dict[int, int] = field(default_factory=dict)  # Unix seconds by block number
+    # Blocks that ended a round, by number; no block ends two.
+    ends: dict[int, fields.EndBlock] = field(default_factory=dict)
     # The most recently used rounds with all their documents, by number.
     documented: OrderedDict[int, DocumentedRound] = field(default_factory=OrderedDict)
     tally: Tally | None = None  # of the first `counted` rounds, in final blocks
@@ -152,12 +158,26 @@ class _Derived:
     without_record: list[int] = field(default_factory=list)  # counted, but not in `tally`
     # Prefixes of a round's digests, by number, where no further digest can appear.
     tables: dict[int, bytes] = field(default_factory=dict)
+    # All of them, joined: prefixes, and the round of each; of fewer tables once there are more.
+    joined: tuple[int, NDArray[np.uint64], NDArray[np.uint32]] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     documented_lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def rounds_with(self, prefix: bytes) -> list[int]:
+        """Return the rounds whose tables hold a prefix."""
+        if self.joined is None or self.joined[0] != len(self.tables):
+            sizes = [len(table) // _PREFIX for table in self.tables.values()]
+            owners = np.repeat(np.fromiter(self.tables, np.uint32), sizes)
+            prefixes = np.frombuffer(b"".join(self.tables.values()), np.uint64)
+            self.joined = len(sizes), prefixes, owners
+        _, prefixes, owners = self.joined
+        found: list[int] = np.unique(owners[prefixes == np.frombuffer(prefix, np.uint64)]).tolist()
+        return found
 
     def cut(self, rounds: int, block: int) -> _Derived:
         kept = _Derived()
         kept.times = {number: time for number, time in self.times.items() if number <= block}
+        kept.ends = {number: end for number, end in self.ends.items() if number <= block}
         kept.tables = {n: table for n, table in self.tables.items() if n < rounds}
         if self.counted <= rounds:
             kept.tally, kept.counted = self.tally, self.counted
@@ -183,6 +203,7 @@ class DeploymentFold:
         self._start: RoundStart | None = None
         self._events: list[RecordedEvent] = []
         self._derived = _Derived()
+        self._newest: tuple[object, FoldedHistory] | None = None  # with what it was asked for
 
     def up_to(
         self,
@@ -209,7 +230,10 @@ class DeploymentFold:
                     self._clear()
                     raise
                 self._block, self._next = block, (block.number + 1, 0)
-            return self._history(ledger, fixed, blobs, block.number, final)
+            asked = ledger, fixed, blobs, block.number, final
+            if self._newest is None or self._newest[0] != asked:
+                self._newest = asked, self._history(*asked)
+            return self._newest[1]
 
     def _add(self, recorded: RecordedEvent, fixed: Deployment, node: str | None) -> None:
         """Add the next event (IncompleteLogsError: it does not follow the one before)."""
@@ -267,7 +291,7 @@ class DeploymentFold:
         self._bans = [each for each in self._bans if _position(each) <= last]
         self._registry = _with_bans(self._registered, self._bans)
         self._begin(end, fixed)
-        self._block, self._next = None, (last[0], last[1] + 1)
+        self._block, self._newest, self._next = None, None, (last[0], last[1] + 1)
         self._derived = self._derived.cut(kept, last[0])
 
     def _history(
@@ -329,7 +353,7 @@ def _holds(chain: ChainReader, number: int, block_hash: bytes) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FoldedHistory:
     """Rounds, clients and digests as of one block; every method may raise a ChainError."""
 
@@ -348,7 +372,7 @@ class FoldedHistory:
     def of(ledger: CommitteeLedger, blobs: BlobReader) -> FoldedHistory:
         return DeploymentFold().up_to(ledger, blobs)
 
-    @property
+    @cached_property
     def path(self) -> fields.DeploymentPath:
         chain = self.ledger.chain
         return fields.DeploymentPath(
@@ -457,31 +481,33 @@ class FoldedHistory:
         registration = [each for each in self._registration if each.block_number <= self.to_block]
         if registration:
             places.update(digests_of_deployment(self.fixed), digests_of_events(registration, 0))
-        derived, prefix = self._derived, digest[:_PREFIX]
+        derived = self._derived
         with derived.lock:
-            for round_ in self._rounds:
-                table = derived.tables.get(round_.round)
-                if table is not None and prefix not in table:
-                    continue
-                documented = self._read(round_)
+            newest, tables = self.newest(), derived.tables
+            found = [n for n in derived.rounds_with(digest[:_PREFIX]) if n <= newest]
+            others = [number for number in range(1, newest + 1) if number not in tables]
+            for round_ in self.some(found + others):
+                documented = self.documented(round_)
                 own = list(digests_of_round(documented))
                 # Clients can still be banned in the newest round that has ended.
                 if round_.round < self._count and documented.is_whole:
-                    derived.tables[round_.round] = b"".join(each.digest[:_PREFIX] for each in own)
+                    tables[round_.round] = b"".join(each.digest[:_PREFIX] for each in own)
                 places.update(each for each in own if each.digest == digest)
         return sorted(each for each in places if each.digest == digest)[first : first + limit]
 
     def end_block(self, round_: HistoryRound) -> fields.EndBlock | None:
         """Return the block in which a round ended; None while it is open."""
-        ended = round_.ended
+        ended, ends = round_.ended, self._derived.ends
         if ended is None:
             return None
-        return {
-            "number": ended.block_number,
-            "hash": to_hex(ended.block_hash),
-            "transaction": to_hex(ended.transaction_hash),
-            **fields.time_of(self.time_of(ended.block_number)),
-        }
+        if (number := ended.block_number) not in ends:
+            ends[number] = {
+                "number": number,
+                "hash": to_hex(ended.block_hash),
+                "transaction": to_hex(ended.transaction_hash),
+                **fields.time_of(self.time_of(number)),
+            }
+        return ends[number]
 
     def time_of(self, block_number: int) -> int:
         times = self._derived.times

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ledger.chain.round_ledger import ENDS, RecordedEvent, RoundHistory
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
@@ -88,11 +88,12 @@ class HistoryRound:
     def end(self) -> RoundDecided | RoundAbandoned | None:
         """The decision or the abandonment; None while it is open."""
         event = None if self.ended is None else self.ended.event
-        return event if isinstance(event, RoundDecided | RoundAbandoned) else None
+        return event if isinstance(event, (RoundDecided, RoundAbandoned)) else None
 
     @property
     def decided(self) -> RoundDecided | None:
-        return self.end if isinstance(self.end, RoundDecided) else None
+        event = None if self.ended is None else self.ended.event
+        return event if isinstance(event, RoundDecided) else None
 
     @property
     def status(self) -> RoundStatus:
@@ -359,14 +360,17 @@ class DocumentedRound:
             is_accepted = client in decided.accepted
             outcome = UpdateOutcome.ACCEPTED if is_accepted else UpdateOutcome.NOT_ACCEPTED
         is_out = outcome is UpdateOutcome.DROPPED_OUT
-        part = self._common(client, RoundRole.TRAINER, with_reason=is_out)
-        return replace(part, outcome=outcome, rank=rank, distance_bits=bits)
+        common = self._common(client, with_reason=is_out)
+        return Participation(
+            client, RoundRole.TRAINER, outcome=outcome, rank=rank, distance_bits=bits, **common
+        )
 
     def member(self, place: int, client: ClientId) -> Participation:
         scores, refused = self._scores(client)
         phases, incidents = self._facts.phases, self.documents.reported_incidents
-        return replace(
-            self._common(client, RoundRole.MEMBER, with_reason=self.round.decided is not None),
+        return Participation(
+            client,
+            RoundRole.MEMBER,
             place=place,
             empty_seat=self.round.registry[client].is_banned_in(self.round.round),
             scores=scores,
@@ -376,24 +380,23 @@ class DocumentedRound:
             ),
             primary_of=tuple(phase for phase, primary, _ in phases if primary == client),
             incidents=tuple(each for each in incidents if each.member == client),
+            **self._common(client, with_reason=self.round.decided is not None),
         )
 
-    def _common(self, client: ClientId, role: RoundRole, *, with_reason: bool) -> Participation:
+    def _common(self, client: ClientId, *, with_reason: bool) -> dict[str, Any]:
         """Return what every role has; `with_reason` for a dropout from the record or the chain."""
         facts, dropout = self._facts, None
         if with_reason and self.documents.record is not None:
             dropout = facts.dropouts.get(client)
         elif with_reason and client not in facts.committed:
             dropout = DropoutReason.NO_COMMITMENT
-        return Participation(
-            client,
-            role,
-            committed=client in facts.committed,
-            commitment=facts.commitments.get(client),
-            payload=facts.payloads.get(client),
-            dropout=dropout,
-            banned=client in facts.banned,
-        )
+        return {
+            "committed": client in facts.committed,
+            "commitment": facts.commitments.get(client),
+            "payload": facts.payloads.get(client),
+            "dropout": dropout,
+            "banned": client in facts.banned,
+        }
 
     def _scores(self, member: ClientId) -> tuple[ScoresOutcome, tuple[RefusedScores, ...]]:
         record = self.documents.record

@@ -240,7 +240,7 @@ def test_a_fault_of_the_service_tells_nothing_of_its_inside(
     home = tmp_path / "home"
     make_run(home, "first", ("protocol.rounds=1",))
     # The one fault that no input causes: a bug, here in the chain room.
-    monkeypatch.setattr(EmbeddedReader, "finalized", lambda _: 1 // 0)
+    monkeypatch.setattr(EmbeddedReader, "head", lambda _: 1 // 0)
     with caplog.at_level(logging.CRITICAL), serving(Settings(home=home)) as client:
         answer = client.get("/v1/status")
     told = refused(answer, 500)

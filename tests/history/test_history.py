@@ -22,12 +22,14 @@ from ledger.history.round import (
     RoundStatus,
     ScoresOutcome,
     UpdateOutcome,
+    digests_of_deployment,
+    digests_of_round,
     missing_payloads,
     read_documents,
     read_run,
 )
 from ledger.history.training import counting_only, joined, training_coverage
-from ledger.protocol.encoding import commitment_of, commitments_chain, sha256
+from ledger.protocol.encoding import commitment_of, commitments_chain, sha256, to_hex
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId, Digest, DropoutReason, Phase
 from ledger.storage.blobs import MemoryBlobs
@@ -391,3 +393,46 @@ def test_a_cursor_of_another_query_is_refused(query: RoundQuery, other: RoundQue
     if cursor is not None and replace(query, status=None, client=None) != other:
         with pytest.raises(CursorError):
             HISTORY.page(other, 1, cursor)
+
+
+def test_a_digest_is_found_as_by_a_search_of_every_round() -> None:
+    chain, grown = generated(), DeploymentFold()
+    for block in (chain.head().number // 2, chain.head().number):
+        history = folded(chain, grown, block)
+        rounds = history.rounds(1, history.newest())
+        everywhere = [*digests_of_deployment(history.fixed)]
+        everywhere += [
+            each for round_ in rounds for each in digests_of_round(history.documented(round_))
+        ]
+        for digest in {each.digest for each in everywhere}:
+            expected = sorted({each for each in everywhere if each.digest == digest})
+            found = [each for each in history.occurrences(digest, 0, 10_000) if each.kind < 17]
+            assert found == [each for each in expected if each.kind < 17]
+        assert history.occurrences(Digest(b"\x01" * 32), 0, 100) == []
+
+
+def test_one_history_is_kept_for_each_block_until_it_is_cut() -> None:
+    chain, grown = generated(), DeploymentFold()
+    ledger, blobs, head = chain.ledger, MemoryBlobs(), chain.head()
+    first = grown.up_to(ledger, blobs, head, head.number)
+    assert grown.up_to(ledger, blobs, head, head.number) is first
+    assert grown.up_to(ledger, blobs, head, head.number - 1) is not first
+    assert grown.up_to(ledger, MemoryBlobs(), head, head.number) is not first
+
+
+def test_the_block_of_an_end_follows_a_reorganisation() -> None:
+    chain, grown = generated(), DeploymentFold()
+    newest = folded(chain, grown, chain.head().number)
+    ended = [round_ for round_ in newest.rounds(1, newest.newest()) if round_.ended]
+    assert all(newest.end_block(round_) == newest.end_block(round_) for round_ in ended)
+    fork = chain.fork(ended[-2].opening.opened_block, seed=9)
+    fork.play(3)
+    history = folded(fork, grown, fork.head().number)
+    for round_ in history.rounds(1, history.newest()):
+        end = history.end_block(round_)
+        if round_.ended is None:
+            assert end is None
+            continue
+        assert end is not None
+        assert end["hash"] == to_hex(fork.block(end["number"]).hash)
+        assert end["time"] == fork.block(end["number"]).timestamp
