@@ -23,6 +23,7 @@ from ledger.actors.retention import RETAIN_ALL, PayloadRemover, RetentionPolicy,
 from ledger.actors.steps import Action, ActorContext, JudgementCache, SendDecision, judgement_behind
 from ledger.actors.view import ChainView, RoundView
 from ledger.chain.ports import ChainRolledBackError
+from ledger.distances import fast_server_step, usable_cores
 from ledger.protocol.errors import ChainError
 from ledger.protocol.inputs import training_seed
 from ledger.protocol.payloads import Payload
@@ -220,7 +221,7 @@ class Simulation:
         forgets = keep.stored is StoredBlobs.NOTHING
         self._observer = Observer(context, self._published, remembers=forgets)
         self._distances = EarlyDistances(cast.engine.distances)
-        self._judge = JudgementCache(self._distances)
+        self._judge = JudgementCache(self._distances, fast_server_step(usable_cores()))
         self._model: NDArray[np.float32] | None = None
         self._told: Digest | None = None
         self.on_step: Callable[[list[Action]], None] | None = None

@@ -1,8 +1,9 @@
-"""The fastest distances of this installation, used by members and auditors.
+"""The fastest distances and server step of this installation, used by members and auditors.
 
 They are compiled where the extra `fast` is installed and the machine allows it, else computed by
-NumPy in blocks that stay in the processor's cache. The two differ by far less than any verdict
-tolerates. A Gram matrix would be faster, but loses the distances of nearly equal updates.
+NumPy in blocks that stay in the processor's cache. Compiled server steps have the same bytes as
+those of NumPy. Distances differ by far less than any verdict tolerates. A Gram matrix would be
+faster, but loses the distances of nearly equal updates.
 
 Compiled code adds the squared differences of all pairs of a tile, 4 by 4 or 2 by 2 updates, in
 vectors of eight float64 that stay in registers. Its result is fixed to the last bit by IEEE 754 and
@@ -12,21 +13,21 @@ processor with a fused multiply-add. Each core takes one range of numbers after 
 do not depend on the number of cores, and their sums are added in order.
 
 LLVM comes through `llvmlite`, whose wheels need no compiler, unlike an extension in C. Numba takes
-a third of a second to import and a second to compile; this loop takes a tenth and writes nothing.
+a third of a second to import and a second to compile; these loops take a tenth and write nothing.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import starmap
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,12 +39,17 @@ from ledger.protocol.rules.distance import (
     SQUARED,
     DistanceRule,
     Distances,
+    ServerStep,
     Travel,
     Updates,
+    Vector,
+    moved,
     plain_distances,
+    plain_server_step,
 )
 from ledger.protocol.types import ClientId
 
+T = TypeVar("T")
 Matrix = NDArray[np.float64]  # shape (members, clients)
 
 
@@ -158,13 +164,37 @@ def fast_distances(threads: int = 1) -> Distances:
     def distances(
         rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
-        try:
-            compute = distances_with(machine_code(), threads)
-        except NoMachineCodeError:
-            compute = distances_by(BlockedSquares)
+        code = machine_code()
+        compute = distances_by(BlockedSquares) if code is None else distances_with(code, threads)
         return compute(rule, travel, updates, members)
 
     return distances
+
+
+def fast_server_step(threads: int = 1) -> ServerStep:
+    """Return a function with the bytes of `plain_server_step`, on any number of threads."""
+
+    def step(
+        model: Vector, updates: Sequence[Vector], weights: Sequence[float], rate: float
+    ) -> Vector:
+        code, rows = machine_code(), [np.ascontiguousarray(update) for update in updates]
+        if code is None or not all(map(is_vector, rows)):
+            return plain_server_step(model, updates, weights, rate)
+        if {row.shape for row in rows} != {model.shape} or len(weights) != len(rows):
+            raise ValueError("the model, the updates or their weights differ in length")
+        addresses = np.array([row.ctypes.data for row in rows], dtype=np.uintp)
+        factors, result = np.array(weights, dtype=np.float64), np.empty(model.shape, np.float32)
+        given = addresses.ctypes.data, factors.ctypes.data, len(rows)
+
+        def step_over(start: int, stop: int) -> None:
+            total = np.zeros(stop - start)
+            code.add_products(*given, start, len(total), total.ctypes.data)
+            result[start:stop] = moved(model[start:stop], rate, total)
+
+        list(_mapped(step_over, len(model), threads))
+        return result
+
+    return step
 
 
 def distances_with(code: MachineCode, threads: int = 1) -> Distances:
@@ -174,11 +204,8 @@ def distances_with(code: MachineCode, threads: int = 1) -> Distances:
 
 def fallback_reason() -> str:
     """Return why distances are computed in NumPy here; empty if they are compiled."""
-    try:
-        machine_code()
-    except NoMachineCodeError as error:
-        return str(error)
-    return ""
+    outcome = _attempted()
+    return outcome if isinstance(outcome, str) else ""
 
 
 def usable_cores() -> int:
@@ -214,26 +241,29 @@ class Processor:
 
 @dataclass(frozen=True, slots=True)
 class MachineCode:
-    """The compiled loop: add_squares(rows, groups, member groups, start, stop, norms, block, sums).
+    """The compiled loops.
 
-    It adds the squared distances over [start, stop). `rows` are addresses of groups · tile float32
-    vectors, the members' first, 0 for a zero vector. `norms` is 0 or the address of each update's
-    float64 divisor. `block` has room for groups · tile · BLOCK float64 numbers, and `sums` has
-    LANES parts for each pair: (member groups · tile, groups · tile, LANES). Only pairs in or right
-    of the diagonal's tiles are added.
+    add_squares(rows, groups, member groups, start, stop, norms, block, sums) adds the squared
+    distances over [start, stop). `rows` are addresses of groups · tile float32 vectors, the
+    members' first, 0 for a zero vector. `norms` is 0 or the address of each update's float64
+    divisor. `block` has room for groups · tile · BLOCK float64 numbers, and `sums` has LANES parts
+    for each pair: (member groups · tile, groups · tile, LANES). Only pairs in or right of the
+    diagonal's tiles are added.
+
+    add_products(rows, weights, count, first, length, sums) adds Σ_k a_k Δ_k of the numbers from
+    `first` on to so many float64 sums. `rows` are addresses of each Δ_k, `weights` are each a_k.
     """
 
     tile: int  # updates on each side of a tile; numbers of updates are padded to a multiple
     add_squares: Callable[..., None]
-    owner: object  # holds the function as long as it is referenced
+    add_products: Callable[..., None]
+    owner: object  # holds the functions as long as it is referenced
 
 
-def machine_code() -> MachineCode:
-    """Return the loop for this machine; the attempt is made once per process."""
+def machine_code() -> MachineCode | None:
+    """Return the loops for this machine, if any; the attempt is made once per process."""
     outcome = _attempted()
-    if isinstance(outcome, str):
-        raise NoMachineCodeError(outcome)
-    return outcome
+    return None if isinstance(outcome, str) else outcome
 
 
 @cache
@@ -261,7 +291,7 @@ def this_processor() -> Processor:
 
 
 def compiled(processor: Processor) -> MachineCode:
-    """Return the loop for this processor, or an older compatible one."""
+    """Return the loops for this processor, or an older compatible one."""
     llvm = _llvm()
     try:
         llvm.initialize_native_target()
@@ -276,10 +306,14 @@ def compiled(processor: Processor) -> MachineCode:
         owner.finalize_object()
     except (OSError, RuntimeError) as error:
         raise NoMachineCodeError(f"LLVM: {error}") from error
-    pointer, number = ctypes.c_void_p, ctypes.c_int64
-    signature = (pointer, number, number, number, number, pointer, pointer, pointer)
-    address = owner.get_function_address(_NAME)
-    return MachineCode(processor.tile, ctypes.CFUNCTYPE(None, *signature)(address), owner)
+
+    def callable_of(name: str, takes: str) -> Callable[..., None]:
+        kinds = {"p": ctypes.c_void_p, "n": ctypes.c_int64}
+        signature = ctypes.CFUNCTYPE(None, *map(kinds.__getitem__, takes))
+        return signature(owner.get_function_address(name))
+
+    add_squares, add_products = starmap(callable_of, _LOOPS.items())
+    return MachineCode(processor.tile, add_squares, add_products, owner)
 
 
 def _llvm() -> Any:
@@ -295,11 +329,12 @@ def _llvm() -> Any:
     return llvm
 
 
-_NAME = "add_squares"
+_LOOPS = {"add_squares": "pnnnnppp", "add_products": "ppnnnp"}
+"""What each loop takes: pointers and numbers."""
 
 
 class _Writer:
-    """Writes the loop: for each block of d, widen it, then compare it tile by tile."""
+    """Writes both loops. Distances: for each block of d, widen it, then compare it by tiles."""
 
     def __init__(self, tile: int) -> None:
         from llvmlite import ir  # noqa: PLC0415 - an extra
@@ -310,21 +345,53 @@ class _Writer:
         self._single, self._double = ir.FloatType(), ir.DoubleType()
         self._singles = ir.VectorType(self._single, LANES)
         self._doubles = ir.VectorType(self._double, LANES)
-        self.module = ir.Module(_NAME)
+        self.module = ir.Module("loops")
         self._fused = ir.Function(
             self.module, ir.FunctionType(self._doubles, [self._doubles] * 3), "llvm.fma.v8f64"
         )
-        pointer, integer = self._pointer, self._integer
-        takes = [pointer, integer, integer, integer, integer, pointer, pointer, pointer]
-        function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), takes), _NAME)
-        self._rows, self._groups, self._member_groups, self._start = function.args[:4]
-        self._stop, self._norms, self._block, self._sums = function.args[4:]
-        for argument in function.args:
-            if argument.type == pointer:
-                argument.add_attribute("noalias")
-        self._b = ir.IRBuilder(function.append_basic_block())
+        self._add_products(*self._begun("add_products"))
+        self._b.ret_void()
+        arguments = self._begun("add_squares")
+        self._rows, self._groups, self._member_groups, self._start = arguments[:4]
+        self._stop, self._norms, self._block, self._sums = arguments[4:]
         self._all_blocks()
         self._b.ret_void()
+
+    def _begun(self, name: str) -> Sequence[Any]:
+        """Begin a loop's function, and return its arguments."""
+        ir, kinds = self._ir, {"p": self._pointer, "n": self._integer}
+        takes = [kinds[kind] for kind in _LOOPS[name]]
+        function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), takes), name)
+        for argument in function.args:
+            if argument.type == self._pointer:
+                argument.add_attribute("noalias")
+        self._b = ir.IRBuilder(function.append_basic_block())
+        return tuple(function.args)
+
+    def _add_products(
+        self, rows: Any, weights: Any, count: Any, first: Any, length: Any, sums: Any
+    ) -> None:
+        """Add each update's products in turn to a block's sums, those of four updates at a time."""
+        b, double = self._b, self._double
+
+        def add(group: Sequence[Any]) -> None:
+            addresses = [
+                self._load(self._at(rows, row, self._pointer), self._pointer) for row in group
+            ]
+            updates = [self._at(address, first, self._single) for address in addresses]
+            factors = [self._load(self._at(weights, row, double), double) for row in group]
+            for offset, narrow, wide in self._numbers(length):
+                total = self._load(self._at(sums, offset, double), wide)
+                for update, factor in zip(updates, factors, strict=True):
+                    number = self._widened(update, offset, narrow, wide)
+                    total = b.fadd(total, b.fmul(self._spread(factor, wide), number))
+                self._store(total, self._at(sums, offset, double))
+
+        whole = b.and_(count, self._number(-4))
+        with self._loop(self._number(0), whole, 4) as (row, _, _):
+            add([b.add(row, self._number(place)) for place in range(4)])
+        with self._loop(whole, count) as (row, _, _):
+            add([row])
 
     def _all_blocks(self) -> None:
         b, block = self._b, self._number(BLOCK)
@@ -358,21 +425,26 @@ class _Writer:
 
     def _copy(self, source: Any, target: Any, length: Any, padded: Any, norm: Any) -> None:
         b = self._b
-        whole = b.and_(length, self._number(-LANES))
-        norms = None if norm is None else self._repeated(norm)
-        with self._loop(self._number(0), whole, LANES) as (offset, _, _):
-            # An update may be at any offset of a file, so its numbers may be unaligned.
-            narrow = b.load(self._at(source, offset, self._single), align=1, typ=self._singles)
-            wide = b.fpext(narrow, self._doubles)
-            wide = wide if norms is None else b.fdiv(wide, norms)
-            self._store(wide, self._at(target, offset, self._double))
-        with b.if_then(b.icmp_signed("<", whole, padded)):
-            self._store(self._zeros(), self._at(target, whole, self._double))
-        with self._loop(whole, length) as (offset, _, _):
-            number = b.load(self._at(source, offset, self._single), align=1, typ=self._single)
-            number = b.fpext(number, self._double)
-            number = number if norm is None else b.fdiv(number, norm)
+        with b.if_then(b.icmp_signed("<", length, padded)):
+            last = b.sub(padded, self._number(LANES))
+            self._store(self._zeros(), self._at(target, last, self._double))
+        for offset, narrow, wide in self._numbers(length):
+            number = self._widened(source, offset, narrow, wide)
+            number = number if norm is None else b.fdiv(number, self._spread(norm, wide))
             self._store(number, self._at(target, offset, self._double))
+
+    def _numbers(self, length: Any) -> Iterator[tuple[Any, Any, Any]]:
+        """Yield an offset with its types, narrow and wide: of vectors, then of each number left."""
+        whole = self._b.and_(length, self._number(-LANES))
+        with self._loop(self._number(0), whole, LANES) as (offset, _, _):
+            yield offset, self._singles, self._doubles
+        with self._loop(whole, length) as (offset, _, _):
+            yield offset, self._single, self._double
+
+    def _widened(self, source: Any, offset: Any, narrow: Any, wide: Any) -> Any:
+        # An update may be at any offset of a file, so its numbers may be unaligned.
+        place = self._at(source, offset, self._single)
+        return self._b.fpext(self._b.load(place, align=1, typ=narrow), wide)
 
     def _compare(self, upper: Any, right_group: Any, padded: Any, count: Any) -> None:
         """Add a tile's squared distances over the block to its sums."""
@@ -431,8 +503,10 @@ class _Writer:
     def _zeros(self) -> Any:
         return self._ir.Constant(self._doubles, [0.0] * LANES)
 
-    def _repeated(self, value: Any) -> Any:
-        """Return a vector with one number in all lanes."""
+    def _spread(self, value: Any, wide: Any) -> Any:
+        """Return a vector with one number in all lanes, or the number where no vector is needed."""
+        if wide == self._double:
+            return value
         nothing = self._ir.Constant(self._doubles, self._ir.Undefined)
         first = self._ir.IntType(32)
         lanes = self._ir.Constant(self._ir.VectorType(first, LANES), [0] * LANES)
@@ -524,18 +598,12 @@ class StreamedSquares:
         return total  # (members, addresses); undefined left of the diagonal
 
 
-def _mapped(
-    sums_over: Callable[[int, int], NDArray[np.float64]], stop: int, threads: int
-) -> Iterator[NDArray[np.float64]]:
-    """Yield the sums over each range, in the order of the ranges."""
-    ranges = [(first, min(first + RANGE, stop)) for first in range(0, stop, RANGE)]
-    if threads == 1 or len(ranges) < 2:
-        yield from (sums_over(*range_) for range_ in ranges)
+def _mapped(work: Callable[[int, int], T], stop: int, threads: int) -> Iterator[T]:
+    """Yield what the work on each range returns, in the order of the ranges."""
+    starts = range(0, stop, RANGE)
+    stops = [min(start + RANGE, stop) for start in starts]
+    if threads == 1 or len(starts) < 2:
+        yield from map(work, starts, stops)
         return
     with ThreadPoolExecutor(threads) as pool:
-        ahead = deque(pool.submit(sums_over, *range_) for range_ in ranges[: 2 * threads])
-        for range_ in ranges[2 * threads :]:
-            yield ahead.popleft().result()
-            ahead.append(pool.submit(sums_over, *range_))
-        while ahead:
-            yield ahead.popleft().result()
+        yield from pool.map(work, starts, stops)

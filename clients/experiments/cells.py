@@ -12,7 +12,6 @@ import shutil
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -30,7 +29,7 @@ from ledger.audit.report import AuditOutcome, AuditReport
 from ledger.chain.contract.deploy import connect
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import fresh_chain_id
-from ledger.distances import NoMachineCodeError, machine_code
+from ledger.distances import machine_code
 from ledger.io.home import DISK, Disk, Home
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import PROTOCOL_VERSION, ClientId
@@ -208,8 +207,7 @@ def _place(cell: Cell) -> dict[str, Any]:
 def task_of(cell: Cell, on_round: Callable[[], None]) -> MethodTask:
     """Return the task of a cell, its stopwatch running."""
     # Compile now, so that the seconds of the first cell of a process do not include it.
-    with suppress(NoMachineCodeError):
-        machine_code()
+    machine_code()
     stopwatch = Stopwatch()
 
     def ended() -> None:

@@ -42,6 +42,7 @@ from ledger.actors.steps import (
 from ledger.actors.view import ChainView, RoundView, VotingPosition
 from ledger.chain.finality import AncestryCheck, FinalityCheckpoints
 from ledger.chain.ports import Block, ChainReader
+from ledger.distances import fast_server_step, usable_cores
 from ledger.protocol.documents.envelope import Envelope, PublishedEnvironment
 from ledger.protocol.encoding import keccak256, u64
 from ledger.protocol.errors import JournalError
@@ -260,7 +261,7 @@ class Worker:
         self._driver = Driver(context, self._published, mines=False)
         self._lineage = AncestryCheck(context.ledger.block)
         self.observer = Observer(context, self._published, lineage=self._lineage)
-        self._judge = JudgementCache(hosting.engine.distances)
+        self._judge = JudgementCache(hosting.engine.distances, fast_server_step(usable_cores()))
         self._training = RoundTraining(hosting.engine, hosting.own, hosting.training)
         self._sending = TransactionSender(hosting.sending, failures)
         self._clock = ChainClock()

@@ -50,7 +50,15 @@ from ledger.protocol.ledger_state import (
 )
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import Payload
-from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates, plain_distances
+from ledger.protocol.rules.distance import (
+    DistanceRule,
+    Distances,
+    ServerStep,
+    Travel,
+    Updates,
+    plain_distances,
+    plain_server_step,
+)
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,
@@ -419,8 +427,10 @@ def is_certain(violations: Iterable[Violation]) -> bool:
 class JudgementCache:
     """Judges records of the newest round that it was asked about."""
 
-    def __init__(self, distances: Distances = plain_distances) -> None:
-        self._distances = distances
+    def __init__(
+        self, distances: Distances = plain_distances, step: ServerStep = plain_server_step
+    ) -> None:
+        self._distances, self._step = distances, step
         self._asked: tuple[object, ...] = ()
         self._arrays: list[NDArray[np.float32] | None] = []
         self._matrix: NDArray[np.float64] | None = None
@@ -439,7 +449,7 @@ class JudgementCache:
         except EncodingError:
             result: Judged = (None, (Violation(ViolationCode.OTHER_ROUND_OR_BASE),))
         else:
-            result = judge(view.inputs, read, view.evidence, self._distances_of)
+            result = judge(view.inputs, read, view.evidence, self._distances_of, self._step)
         if _NOT_FINAL.isdisjoint(doubt.code for doubt in result[1]):
             self._judged[digest] = result
         return result

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ledger.audit.report import BlobKind, Contradiction, Fact
 from ledger.chain.contract.codec import Call
+from ledger.distances import fast_server_step
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.record import (
     MAX_VECTOR_BYTES,
@@ -39,7 +40,7 @@ from ledger.protocol.ledger_state import (
     RoundDecided,
 )
 from ledger.protocol.payloads import Payload
-from ledger.protocol.rules.distance import Distances, OwnRuleName, plain_distances
+from ledger.protocol.rules.distance import Distances, OwnRuleName, ServerStep, plain_distances
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -183,6 +184,7 @@ class RoundEvidence:
     blobs: Evidence
     distances: Distances = plain_distances
     rules: frozenset[str] = frozenset()  # names of own rules whose code the auditor has named
+    step: ServerStep = field(default_factory=fast_server_step)
 
     @property
     def unknown_distance(self) -> OwnRuleName | None:
@@ -409,8 +411,8 @@ class _Proposals:
         named = _read_named(record, self._archive, event.round, known)
         model = known.model if self._model is None else self._model
         evidence = Evidence(model, *named, displacement=known.displacement, form=known.form)
-        inputs, distances = self._round.inputs, self._round.distances
-        judgement, violations = judge(inputs, record, evidence, distances)
+        inputs, compute = self._round.inputs, (self._round.distances, self._round.step)
+        judgement, violations = judge(inputs, record, evidence, *compute)
         if judgement is not None:
             return judgement
         # A violation that only names a missing blob proves nothing against a proposal.

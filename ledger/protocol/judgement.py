@@ -35,7 +35,12 @@ from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.inputs import Evidence, Inputs, RoundSizes
 from ledger.protocol.parameters import Parameters, accepted_size
 from ledger.protocol.rules.direction import clip_factors
-from ledger.protocol.rules.distance import Distances, plain_distances
+from ledger.protocol.rules.distance import (
+    Distances,
+    ServerStep,
+    plain_distances,
+    plain_server_step,
+)
 from ledger.protocol.rules.selection import (
     SELECTIONS,
     aggregate,
@@ -111,7 +116,11 @@ def sets_of(sizes: RoundSizes, ranking: Sequence[int]) -> Ranking:
 
 
 def judge(
-    inputs: Inputs, record: RoundRecord, evidence: Evidence, distances: Distances = plain_distances
+    inputs: Inputs,
+    record: RoundRecord,
+    evidence: Evidence,
+    distances: Distances = plain_distances,
+    step: ServerStep = plain_server_step,
 ) -> tuple[Judgement | None, tuple[Violation, ...]]:
     """Return what follows from a record, or None and every violation in it."""
     violations = [*validate_claims(inputs, record), *validate_updates(record, evidence)]
@@ -127,7 +136,7 @@ def judge(
     if evidence.model is None:
         return None, (Violation(ViolationCode.MODEL_UNKNOWN),)
     ranking = rank_trainers(inputs.parameters, counted_vectors(record, evidence))
-    model = next_model(inputs, evidence.model, ranking.accepted, updates)
+    model = next_model(inputs, evidence.model, ranking.accepted, updates, step)
     if not np.isfinite(model).all():
         return None, (Violation(ViolationCode.MODEL_NOT_FINITE),)
     opening = result_preimage(record, ranking, encoding.sha256(encoding.vector_view(model)))
@@ -233,6 +242,7 @@ def next_model(
     model: NDArray[np.float32],
     accepted: Sequence[ClientId],
     updates: Mapping[ClientId, NDArray[np.float32]],
+    step: ServerStep = plain_server_step,
 ) -> NDArray[np.float32]:
     """Return w_{t+1}, shape (d,), the aggregate of the accepted updates.
 
@@ -244,7 +254,7 @@ def next_model(
     weights = weights_of(inputs.parameters.form, inputs.registry, accepted)
     clips = inputs.parameters.compares_directions
     factors = clip_factors(chosen, updates) if clips else None
-    return aggregate(model, chosen, weights, rate, factors)
+    return aggregate(model, chosen, weights, rate, factors, step)
 
 
 def weights_of(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from ledger.actors.steps import (
     JudgementCache,
@@ -23,6 +26,7 @@ from ledger.protocol.documents.envelope import (
 )
 from ledger.protocol.documents.record import Incident, decode_incidents
 from ledger.protocol.encoding import sha256, vector_bytes
+from ledger.protocol.rules.distance import plain_server_step
 from ledger.protocol.types import NO_DIGEST, ClientId, IncidentKind, Phase, VoteKind
 from ledger.protocol.validation import Violation, ViolationCode
 from tests.actors.support import (
@@ -296,6 +300,17 @@ def test_bytes_that_are_no_record_are_one_doubt(view: RoundView) -> None:
     )
     assert judge.judge(view, b"no record")[0] is None
     assert judge.judge(view, record_in(view))[0] is not None
+
+
+def test_the_given_server_step_makes_the_model(view: RoundView) -> None:
+    def doubled(*asked: Any) -> NDArray[np.float32]:
+        return 2 * plain_server_step(*asked)
+
+    plain, _ = JudgementCache().judge(view, record_in(view))
+    other, _ = JudgementCache(step=doubled).judge(view, record_in(view))
+    assert plain is not None
+    assert other is not None
+    assert other.model.tolist() == (2 * plain.model).tolist()
 
 
 def test_record_is_judged_again_with_its_payload(network: Network, view: RoundView) -> None:

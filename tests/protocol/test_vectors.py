@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ledger.distances import fast_distances
+from ledger.distances import fast_distances, fast_server_step
 from ledger.protocol import encoding, inputs, signing
 from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.errors import ParametersError
@@ -37,7 +37,13 @@ from ledger.protocol.rules.direction import (
     quantile_place,
     travel_weight,
 )
-from ledger.protocol.rules.distance import DIRECTION, Distances, plain_distances
+from ledger.protocol.rules.distance import (
+    DIRECTION,
+    Distances,
+    ServerStep,
+    plain_distances,
+    plain_server_step,
+)
 from ledger.protocol.rules.selection import aggregate, elect, mean_distances, rank
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -65,6 +71,9 @@ TESTED = {"version", "commitments"}
 def cases(key: str) -> pytest.MarkDecorator:
     TESTED.add(key)
     return pytest.mark.parametrize("case", VECTORS[key], ids=range(len(VECTORS[key])))
+
+
+STEPS = pytest.mark.parametrize("step", [plain_server_step, fast_server_step()])
 
 
 def raw(text: str) -> bytes:
@@ -191,8 +200,9 @@ def test_the_parts_of_a_distance_of_strategy_3(case: dict[str, Any]) -> None:
     assert direction_distances(updates, travel).margins == pytest.approx(margins, rel=1e-6)
 
 
+@STEPS
 @cases("strategy_3")
-def test_the_model_of_strategy_3_bit_for_bit(case: dict[str, Any]) -> None:
+def test_the_model_of_strategy_3_bit_for_bit(case: dict[str, Any], step: ServerStep) -> None:
     updates = {ClientId(int(key)): vector(row) for key, row in case["updates"].items()}
     accepted = clients(case["expected_accepted"])
     norms = sorted(exact_norm(update) for update in updates.values())
@@ -202,7 +212,7 @@ def test_the_model_of_strategy_3_bit_for_bit(case: dict[str, Any]) -> None:
     assert set(weights.values()) == {1}
     chosen = {client: updates[client] for client in accepted}
     model = vector(case["model_t"])
-    result = aggregate(model, chosen, weights, case["eta"], clip_factors(chosen, updates))
+    result = aggregate(model, chosen, weights, case["eta"], clip_factors(chosen, updates), step)
     if case["expected_model"] is None:
         assert not np.isfinite(result).all()
     else:
@@ -221,8 +231,9 @@ def travel_of(case: dict[str, Any]) -> NDArray[np.float32]:
     return displacement(vector(case["model_s"]), vector(case["model_t"]))
 
 
+@STEPS
 @cases("aggregation")
-def test_the_aggregate_bit_for_bit(case: dict[str, Any]) -> None:
+def test_the_aggregate_bit_for_bit(case: dict[str, Any], step: ServerStep) -> None:
     model = np.frombuffer(raw(case["model"]), dtype="<f4")
     count = len(case["samples"])
     if isinstance(case["updates"], list):
@@ -233,7 +244,7 @@ def test_the_aggregate_bit_for_bit(case: dict[str, Any]) -> None:
     assert hashlib.sha256(joined).hexdigest() == case["updates_sha256"]
     updates = {ClientId(index): row for index, row in enumerate(rows)}
     samples = {ClientId(index): value for index, value in enumerate(case["samples"])}
-    result = encoding.vector_bytes(aggregate(model, updates, samples, case["eta"]))
+    result = encoding.vector_bytes(aggregate(model, updates, samples, case["eta"], step=step))
     assert hashlib.sha256(result).hexdigest() == case["expected_sha256"]
     if case["expected"] is not None:
         assert result == raw(case["expected"])

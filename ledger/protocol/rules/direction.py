@@ -77,7 +77,7 @@ def base_of(values: NDArray[np.float64]) -> float:
 
 
 def median(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the median along the last axis; ten times as fast as `np.median` on few numbers."""
+    """Return the median along the last axis; of few numbers faster than `np.median`."""
     ordered = np.sort(values)
     half = ordered.shape[-1] // 2
     middle = ordered[..., half]
@@ -190,16 +190,17 @@ def median_from_others(squares: NDArray[np.float64]) -> NDArray[np.float64]:
     return median(others)
 
 
-def norm_of(update: NDArray[np.float32]) -> float:
-    """Return ‖Δ‖, accumulated in float64."""
-    parts = (update[part].astype(np.float64) for part in _parts(update))
+def norm_of(update: NDArray[np.float32], size: int = _PART) -> float:
+    """Return ‖Δ‖, accumulated in float64 over parts of this size."""
+    parts = (update[part].astype(np.float64) for part in _parts(update, size))
     return sqrt(sum(float(np.dot(part, part)) for part in parts))
 
 
-def _parts(update: NDArray[np.float32]) -> Iterator[slice]:
-    return (slice(start, start + _PART) for start in range(0, len(update), _PART))
+def _parts(update: NDArray[np.float32], size: int = _PART) -> Iterator[slice]:
+    return (slice(start, start + size) for start in range(0, len(update), size))
 
 
+_ONE_THREAD = 1 << 13  # numbers that NumPy's BLAS multiplies on one thread
 _ROUGH = 1e-9  # part of a norm by which one that is summed in float64 differs from it at most
 
 Vectors = Mapping[ClientId, "NDArray[np.float32]"]
@@ -212,7 +213,7 @@ def clip_factors(accepted: Vectors, updates: Vectors) -> dict[ClientId, float]:
     fifths that are too long, or two fifths that are too short, leave it between honest lengths.
     """
     # A rough norm is cheaper, and decides which clients need no exact one.
-    rough = {client: norm_of(update) for client, update in updates.items()}
+    rough = {client: norm_of(update, _ONE_THREAD) for client, update in updates.items()}
     place = quantile_place(len(rough))
     middle = sorted(rough.values())[place]
     shorter = {client for client, norm in rough.items() if norm < middle * (1 - _ROUGH)}
@@ -232,7 +233,7 @@ def quantile_place(count: int) -> int:
 
 def exact_norm(update: NDArray[np.float32]) -> float:
     """Return ‖Δ‖ of d ≤ 2^28 finite numbers: the root of the exact sum of squares, rounded once."""
-    sums, error = _sums_of_squares(update, 2)
+    sums, error = _sums_of_squares(update, 1)
     least, most = fsum([*sums, -error]), fsum([*sums, error])
     # Both round to one number, except where the sum is almost halfway between two.
     return sqrt(least if least == most else fsum(_sums_of_squares(update)[0]))

@@ -1,4 +1,6 @@
-"""The squared distance of Eq. computeScore, and a user's own distance.
+"""What is computed of whole updates: distances, and the server step of Eq. globalUpdate.
+
+The distance is that of Eq. computeScore, or a user's own.
 
 Orders of summation differ, so a published distance is true within a margin.
 
@@ -53,6 +55,38 @@ def plain_distances(
         raise ValueError("the updates differ in length")
     rows = [[rule.between(updates[k], updates[c]) for k in clients] for c in members]
     return np.array(rows, dtype=np.float64).reshape(len(members), len(clients))
+
+
+Vector = NDArray[np.float32]  # shape (d,)
+ServerStep = Callable[[Vector, Sequence[Vector], Sequence[float], float], Vector]
+"""Computes w − η Σ_k a_k Δ_k from w, each Δ_k, each a_k and η, as `plain_server_step` does."""
+
+_SUM_PART = 1 << 15  # numbers of the model that are summed at a time; changes no bit
+
+
+def plain_server_step(
+    model: Vector, updates: Sequence[Vector], weights: Sequence[float], rate: float
+) -> Vector:
+    """Return w − η Σ_k a_k Δ_k; the binding code.
+
+    Every product and every sum is one IEEE operation in float64, in the order of the updates, and
+    there is one rounding to float32 at the end: the same bytes on any processor.
+    """
+    result = np.empty(model.shape, dtype=np.float32)
+    # Part by part: float64 copies of whole updates would not stay in cache.
+    for start in range(0, len(model), _SUM_PART):
+        part = slice(start, start + _SUM_PART)
+        total = np.zeros(len(model[part]))
+        for weight, update in zip(weights, updates, strict=True):
+            total += weight * update[part].astype(np.float64)
+        result[part] = moved(model[part], rate, total)
+    return result
+
+
+def moved(model: Vector, rate: float, total: NDArray[np.float64]) -> Vector:
+    """Return w − η Δ, rounded to float32."""
+    with np.errstate(over="ignore"):  # an overflow becomes inf, which no member votes for
+        return (model.astype(np.float64) - rate * total).astype(np.float32)
 
 
 def squared_distance(update: NDArray[np.float32], reference: NDArray[np.float32]) -> float:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ledger.protocol.encoding import float_bits, keccak256, ranking_word, u32, word_client
 from ledger.protocol.rules.direction import RIGHT_ANGLE
+from ledger.protocol.rules.distance import ServerStep, Vector, plain_server_step
 from ledger.protocol.types import AcceptanceForm, ClientId, Digest
 
 RIGHT_ANGLE_BITS = float_bits(RIGHT_ANGLE)
@@ -41,21 +42,17 @@ SELECTIONS: dict[AcceptanceForm, Callable[[Sequence[int], int], tuple[ClientId, 
 """From the ranking words (best first) and m to S_a in ranking order."""
 
 
-_SUM_PART = 1 << 15  # numbers of the model that are summed at a time
-
-
 def aggregate(
-    model: NDArray[np.float32],
-    updates: Mapping[ClientId, NDArray[np.float32]],
+    model: Vector,
+    updates: Mapping[ClientId, Vector],
     samples: Mapping[ClientId, int],
     server_rate: float,
     factors: Mapping[ClientId, float] | None = None,
-) -> NDArray[np.float32]:
+    step: ServerStep = plain_server_step,
+) -> Vector:
     """Return w_{t+1} = w_t − η Σ_k p_k s_k Δ_k over S_a, p_k = n_k / Σ n_k, shape (d,).
 
-    Every product and every sum is one IEEE operation in float64, clients ascend, and there is one
-    rounding to float32 at the end: the same bytes on any processor and with any library. Factors
-    are s_k, for updates that are clipped.
+    Clients ascend in the sum. Factors are s_k, for updates that are clipped.
     """
     if not updates:
         raise ValueError("there is no update to aggregate")
@@ -66,16 +63,8 @@ def aggregate(
     shares = {client: samples[client] / total for client in sorted(updates)}
     if factors is not None:
         shares = {client: share * factors[client] for client, share in shares.items()}
-    result = np.empty(model.shape, dtype=np.float32)
-    # Part by part, which changes no bit: float64 copies of whole updates would not stay in cache.
-    for start in range(0, len(model), _SUM_PART):
-        part = slice(start, start + _SUM_PART)
-        weighted = np.zeros(len(model[part]))
-        for client, share in shares.items():
-            weighted = weighted + share * updates[client][part].astype(np.float64)
-        with np.errstate(over="ignore"):  # an overflow becomes inf, which no member votes for
-            result[part] = model[part].astype(np.float64) - server_rate * weighted
-    return result
+    rows = [updates[client] for client in shares]
+    return step(model, rows, list(shares.values()), server_rate)
 
 
 def mean_distances(distances: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -154,9 +154,5 @@ def test_more_updates_than_a_network_takes_are_sorted_by_numpy() -> None:
 def test_without_machine_code_distances_are_those_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     mixture = Mixture(drawn(6, 700))
     compiled = mixture.squared_distances()
-
-    def refused(*_: object) -> object:
-        raise distances.NoMachineCodeError("the system forbids it")
-
-    monkeypatch.setattr(distances, "machine_code", refused)
+    monkeypatch.setattr(distances, "machine_code", lambda: None)
     assert np.allclose(mixture.squared_distances(), compiled, rtol=1e-13, atol=0)
