@@ -94,6 +94,7 @@ figures: $(VENV)/.dev bench-peers
 	$(BIN)/python -m benchmarks.committee_faults
 	$(BIN)/python -m benchmarks.sender_choice
 	$(BIN)/python -m benchmarks.scoring
+	$(BIN)/python -m tests.clients.aggregators.numpy_forms
 	$(BIN)/python -m benchmarks.rounds --cycles $(CYCLES)
 	-$(MAKE) gpu
 	$(BIN)/python -m benchmarks.paper report
