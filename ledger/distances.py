@@ -25,7 +25,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -164,8 +163,8 @@ def fast_distances(threads: int = 1) -> Distances:
         rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
         code = machine_code()
-        compute = distances_by(BlockedSquares) if code is None else distances_with(code, threads)
-        return compute(rule, travel, updates, members)
+        squares = BlockedSquares if code is None else partial(StreamedSquares, code, threads)
+        return distances_by(squares)(rule, travel, updates, members)
 
     return distances
 
@@ -196,15 +195,9 @@ def fast_server_step(threads: int = 1) -> ServerStep:
     return step
 
 
-def distances_with(code: MachineCode, threads: int = 1) -> Distances:
-    """Return a function that computes all distances of a round by a compiled loop."""
-    return distances_by(partial(StreamedSquares, code, threads))
-
-
 def fallback_reason() -> str:
     """Return why distances are computed in NumPy here; empty if they are compiled."""
-    outcome = _attempted()
-    return outcome if isinstance(outcome, str) else ""
+    return _attempted()[1]
 
 
 def usable_cores() -> int:
@@ -266,16 +259,16 @@ class MachineCode:
 
 def machine_code() -> MachineCode | None:
     """Return the loops for this machine, if any; the attempt is made once per process."""
-    outcome = _attempted()
-    return None if isinstance(outcome, str) else outcome
+    return _attempted()[0]
 
 
 @cache
-def _attempted() -> MachineCode | str:
+def _attempted() -> tuple[MachineCode | None, str]:
+    """Return the loops, or why there are none."""
     try:
-        return compiled(this_processor())
+        return compiled(this_processor()), ""
     except NoMachineCodeError as error:
-        return str(error)
+        return None, str(error)
 
 
 def this_processor() -> Processor:
@@ -351,6 +344,7 @@ class _Writer:
         self._single, self._double = ir.FloatType(), ir.DoubleType()
         self._singles = ir.VectorType(self._single, LANES)
         self._doubles = ir.VectorType(self._double, LANES)
+        self._zeros = ir.Constant(self._doubles, [0.0] * LANES)
         self.module = ir.Module("loops")
         self._fused = ir.Function(
             self.module, ir.FunctionType(self._doubles, [self._doubles] * 3), "llvm.fma.v8f64"
@@ -411,7 +405,7 @@ class _Writer:
         ):
             part = b.add(b.mul(block, size), index)
             update = self._load(self._at(rows, row, self._pointer), self._pointer)
-            total = self._zeros()
+            total = self._zeros
             for offset in range(0, PART, LANES):
                 place = b.add(b.mul(part, self._number(PART)), self._number(offset))
                 number = self._widened(update, place, self._singles, self._doubles)
@@ -452,13 +446,12 @@ class _Writer:
                     with is_plain:
                         self._copy(numbers, target, length, padded, None)
             with is_not, self._loop(self._number(0), padded, LANES) as (offset, _, _):
-                self._store(self._zeros(), self._at(target, offset, self._double))
+                self._store(self._zeros, self._at(target, offset, self._double))
 
     def _copy(self, source: Any, target: Any, length: Any, padded: Any, norm: Any) -> None:
         b = self._b
-        with b.if_then(b.icmp_signed("<", length, padded)):
-            last = b.sub(padded, self._number(LANES))
-            self._store(self._zeros(), self._at(target, last, self._double))
+        last = b.sub(padded, self._number(LANES))
+        self._store(self._zeros, self._at(target, last, self._double))
         for offset, narrow, wide in self._numbers(length):
             number = self._widened(source, offset, narrow, wide)
             number = number if norm is None else b.fdiv(number, self._spread(norm, wide))
@@ -489,7 +482,7 @@ class _Writer:
             [self._at(self._block, b.mul(row, self._number(BLOCK)), self._double) for row in rows]
             for rows in sides
         )
-        zeros = [self._zeros()] * len(pairs)
+        zeros = [self._zeros] * len(pairs)
         with self._loop(self._number(0), padded, LANES, zeros) as (offset, sums, added):
             left, right = (
                 [self._load(self._at(row, offset, self._double), self._doubles) for row in rows]
@@ -531,9 +524,6 @@ class _Writer:
     def _number(self, value: int) -> Any:
         return self._ir.Constant(self._integer, value)
 
-    def _zeros(self) -> Any:
-        return self._ir.Constant(self._doubles, [0.0] * LANES)
-
     def _spread(self, value: Any, wide: Any) -> Any:
         """Return a vector with one number in all lanes, or the number where no vector is needed."""
         if wide == self._double:
@@ -562,61 +552,50 @@ class _Writer:
 RANGE = 1 << 16  # numbers of an update that one core takes at a time; determines the sum's order
 
 
+@dataclass(frozen=True, slots=True)
 class StreamedSquares:
-    """The squares of one round's updates; a pair's bytes do not depend on the other updates."""
+    """The squares by compiled code; a pair's bytes do not depend on the other updates."""
 
-    def __init__(
-        self,
-        code: MachineCode,
-        threads: int,
-        updates: Sequence[NDArray[np.float32]],
-        members: Sequence[int],
-    ) -> None:
-        """Store the updates, each contiguous of shape (d,), without copying."""
-        self._dimension = len(updates[0])
-        self._members = members
-        self._code = code
-        self._threads = threads
-        self._updates = updates  # kept alive as long as addresses of them are in use
-        self._addresses = [update.ctypes.data for update in updates]
+    code: MachineCode
+    threads: int
+    updates: Sequence[NDArray[np.float32]]  # each contiguous, of shape (d,); not copied
+    members: Sequence[int]
 
     def squares(self, norms: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-        members = set(self._members)
+        members = set(self.members)
         first = sorted(members)
-        order = first + [row for row in range(len(self._updates)) if row not in members]
-        addresses = [self._addresses[row] for row in order]
+        order = first + [row for row in range(len(self.updates)) if row not in members]
+        addresses = [self.updates[row].ctypes.data for row in order]
         divisors = None if norms is None else norms[order]
         matrix = self._summed(addresses, len(first), divisors)
         # Of two members a pair is computed once: a − b and b − a have equal squares.
         among = np.triu(matrix[:, : len(first)])
         matrix[:, : len(first)] = among + np.triu(among, 1).T
-        return matrix[np.searchsorted(first, self._members)][:, np.argsort(order)]
+        return matrix[np.searchsorted(first, self.members)][:, np.argsort(order)]
 
     def norms(self) -> NDArray[np.float64]:
-        nothing = [0] * self._code.tile
-        sums = self._summed(nothing + self._addresses, 1, None)
-        return np.sqrt(sums[0, self._code.tile :])
+        nothing = [0] * self.code.tile
+        addresses = [update.ctypes.data for update in self.updates]
+        sums = self._summed(nothing + addresses, 1, None)
+        return np.sqrt(sums[0, self.code.tile :])
 
     def _summed(
         self, addresses: list[int], members: int, norms: NDArray[np.float64] | None
     ) -> NDArray[np.float64]:
         """Return the sums of the first `members` addresses with all; address 0 is a zero vector."""
-        code, tile, count = self._code, self._code.tile, len(addresses)
+        code, tile, count = self.code, self.code.tile, len(addresses)
         groups, member_groups = -(-count // tile), -(-members // tile)
         padding = groups * tile - count
         rows = np.array(addresses + [0] * padding, dtype=np.uintp)
         divisors = None if norms is None else np.append(norms, np.ones(padding))
-        blocks: SimpleQueue[NDArray[np.float64]] = SimpleQueue()
-        for _ in range(self._threads):
-            blocks.put(np.empty(groups * tile * BLOCK))
 
         def sums_over(start: int, stop: int) -> NDArray[np.float64]:
-            block, sums = blocks.get(), np.zeros((member_groups * tile, groups * tile, LANES))
+            block = np.empty(groups * tile * BLOCK)
+            sums = np.zeros((member_groups * tile, groups * tile, LANES))
             counts = groups, member_groups, start, stop
             divisor = 0 if divisors is None else divisors.ctypes.data
             data = block.ctypes.data, sums.ctypes.data
             code.add_squares(rows.ctypes.data, *counts, divisor, *data)
-            blocks.put(block)
             parts = sums[:members, :count]
             while parts.shape[-1] > 1:
                 half = parts.shape[-1] // 2
@@ -624,7 +603,7 @@ class StreamedSquares:
             return parts[..., 0]
 
         total = np.zeros((members, count))
-        for part in _mapped(sums_over, self._dimension, self._threads):
+        for part in _mapped(sums_over, len(self.updates[0]), self.threads):
             total += part
         return total  # (members, addresses); undefined left of the diagonal
 

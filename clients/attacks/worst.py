@@ -217,14 +217,14 @@ def score_vectors(
     trainers: tuple[ClientId, ...],
     members: tuple[ClientId, ...],
 ) -> list[ScoreVector]:
-    """Return the members' score vectors for a table of distances, shape (members, clients)."""
+    """Return the members' scores of the trainers, from a table of shape (members, clients)."""
     columns = {client: column for column, client in enumerate(clients)}
-    scored, seats = ([columns[client] for client in of] for of in (trainers, members))
-    vectors = []
-    for place, (member, row) in enumerate(zip(members, distances, strict=True)):
-        others, among = members[:place] + members[place + 1 :], np.delete(row[seats], place)
-        vectors.append(ScoreVector(number, member, NO_DIGEST, trainers, row[scored], others, among))
-    return vectors
+    of_trainers = distances[:, [columns[client] for client in trainers]]
+    nothing = np.empty(0)
+    return [
+        ScoreVector(number, member, NO_DIGEST, trainers, row, (), nothing)
+        for member, row in zip(members, of_trainers, strict=True)
+    ]
 
 
 class Behaviour(Enum):

@@ -35,12 +35,7 @@ from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.inputs import Evidence, Inputs, RoundSizes
 from ledger.protocol.parameters import Parameters, accepted_size
 from ledger.protocol.rules.direction import clip_factors
-from ledger.protocol.rules.distance import (
-    Distances,
-    ServerStep,
-    plain_distances,
-    plain_server_step,
-)
+from ledger.protocol.rules.distance import Distances, ServerStep, plain_distances, plain_server_step
 from ledger.protocol.rules.selection import (
     SELECTIONS,
     aggregate,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,9 +12,9 @@ import pytest
 from ledger.distances import (
     BlockedSquares,
     Processor,
+    StreamedSquares,
     compiled,
     distances_by,
-    distances_with,
     fast_distances,
     this_processor,
 )
@@ -43,14 +44,16 @@ def draws(seed: int, count: int, dimension: int) -> np.ndarray:
 
 def other_tile() -> Distances:
     processor = this_processor()
-    return distances_with(compiled(replace(processor, tile=6 - processor.tile)))
+    code = compiled(replace(processor, tile=6 - processor.tile))
+    return distances_by(partial(StreamedSquares, code, 1))
 
 
 def older_processor() -> Distances:
     """Distances by the code that this machine would run if it were ten years older."""
     if "+fma" not in this_processor().features:
         pytest.skip("needs an x86 processor")
-    return distances_with(compiled(Processor("haswell", "+avx2,+fma", 2)))
+    code = compiled(Processor("haswell", "+avx2,+fma", 2))
+    return distances_by(partial(StreamedSquares, code, 1))
 
 
 CODES = {

@@ -56,15 +56,14 @@ def aggregate(
     """
     if not updates:
         raise ValueError("there is no update to aggregate")
-    for client in sorted(updates):
+    clients = sorted(updates)
+    for client in clients:
         if updates[client].shape != model.shape:
             raise ValueError(f"the update of client {client} has shape {updates[client].shape}")
-    total = sum(samples[client] for client in updates)
-    shares = {client: samples[client] / total for client in sorted(updates)}
-    if factors is not None:
-        shares = {client: share * factors[client] for client, share in shares.items()}
-    rows = [updates[client] for client in shares]
-    return step(model, rows, list(shares.values()), server_rate)
+    total = sum(samples[client] for client in clients)
+    scales = dict.fromkeys(clients, 1.0) if factors is None else factors
+    shares = [samples[client] / total * scales[client] for client in clients]
+    return step(model, [updates[client] for client in clients], shares, server_rate)
 
 
 def mean_distances(distances: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -86,11 +85,6 @@ def rank(distances: Iterable[tuple[ClientId, float]]) -> tuple[int, ...]:
     """Return the trainers best first, as strictly increasing words; ties by client index."""
     words = [ranking_word(distance, client) for client, distance in distances]
     return tuple(sorted(words))
-
-
-def score(distance: float) -> float:
-    """Return the paper's P_k for a trainer's mean distance; infinite at distance 0."""
-    return 1.0 / distance if distance else float("inf")
 
 
 def candidates(
