@@ -150,8 +150,8 @@ def _engine() -> dict[str, str]:
         ]
         for row in gpu["training"]
     ]
-    largest = max(row["d"] for row in scoring["seconds"])
-    cpu = {row["way"]: row["cpu s"] for row in scoring["seconds"] if row["d"] == largest}
+    scored = [[str(value) for value in row.values()] for row in scoring["works"]]
+    cpu = {row["work"]: row["s a round"] for row in scoring["works"]}
     rounds, peers = _result("rounds.json"), []
     for work, title in WORKS.items():
         medians = {row["contender"]: row["wall_median"] for row in rounds[work]["contenders"]}
@@ -169,9 +169,8 @@ def _engine() -> dict[str, str]:
         "gpu.tests": f"{gpu['tests']['passed']} of {gpu['tests']['tests']}",
         "gpu.round": f"{gpu['round']['round s']:.1f}",
         "gpu.round.training": f"{gpu['round']['training s']:.1f}",
-        "scoring.ours": f"{cpu['ours, 1 thread']:.1f}",
-        "scoring.loop": f"{cpu['naive float32 loop']:.0f}",
-        "scoring.read": f"{cpu['read and hashed']:.1f}",
+        "scoring.works": "\n".join(markdown(tuple(scoring["works"][0]), scored)),
+        "scoring.clip": f"{cpu['clip, strategy 3'] / cpu['distances, strategy 3']:.2g}",
     }
 
 

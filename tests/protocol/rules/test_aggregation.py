@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from fractions import Fraction
 from math import fsum, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ledger.protocol.rules.direction import clip_factors, exact_norm
+from ledger.protocol.rules import direction
+from ledger.protocol.rules.direction import _sums_of_squares, clip_factors, exact_norm
 from ledger.protocol.rules.selection import aggregate
 from ledger.protocol.types import ClientId
 from tests.protocol.support import f32
@@ -126,7 +128,9 @@ def test_a_norm_of_many_numbers_is_exact() -> None:
 
 @pytest.mark.parametrize("least", [-126, -80, -40, -12])
 @pytest.mark.parametrize("sign", [-1, 0, 1])
-def test_a_norm_near_a_rounding_boundary_is_exact(least: int, sign: int) -> None:
+def test_a_norm_near_a_rounding_boundary_is_exact(
+    least: int, sign: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # 2^54 + 2 is halfway between two numbers of float64, and the least square decides.
     update = np.zeros(40_000, dtype=np.float32)
     update[[0, 7, 39_998]] = 2.0**27, 1.0, 1.0
@@ -137,6 +141,18 @@ def test_a_norm_near_a_rounding_boundary_is_exact(least: int, sign: int) -> None
     exact = sum(Fraction(float(x)) ** 2 for x in update[update != 0])
     assert exact_norm(update) == sqrt(exact.numerator / exact.denominator)
     assert exact_norm(update[::-1].copy()) == exact_norm(update)
+
+    levels: list[int | None] = []
+
+    def sums_of_squares(row: NDArray[np.float32], limit: int | None = None) -> Any:
+        levels.append(limit)
+        return _sums_of_squares(row, limit)
+
+    monkeypatch.setattr(direction, "_sums_of_squares", sums_of_squares)
+    exact_norm(update)
+    assert levels == [1, None]
+    exact_norm(np.ones(5, np.float32))  # far from a boundary, and so rounded at once
+    assert levels == [1, None, 1]
 
 
 def test_what_is_not_finite_has_no_norm() -> None:
