@@ -95,6 +95,7 @@ figures: $(VENV)/.dev bench-peers
 	$(BIN)/python -m benchmarks.sender_choice
 	$(BIN)/python -m benchmarks.captured_committees
 	$(BIN)/python -m benchmarks.scoring
+	$(BIN)/python -m tests.clients.aggregators.numpy_forms
 	$(BIN)/python -m benchmarks.rounds --cycles $(CYCLES)
 	$(BIN)/python -m benchmarks.history --service
 	-$(MAKE) gpu

@@ -89,6 +89,7 @@ def filled(text: str, figures: Mapping[str, str]) -> str:
 def all_figures() -> dict[str, str]:
     """Return every figure by its name, as text of a page."""
     return {
+        "aggregators": "\n".join(_result("aggregators.json")["table"]),
         "committee-faults": "\n".join(_result("committee_faults.json")["table"]),
         "sender-choice": "\n".join(_result("sender_choice.json")["table"]),
         "captured.table": "\n".join(_result("captured_committees.json")["table"]),

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 
 from clients.datasets.federated_data import Positive, SettingsTable, named, parse_settings
-from ledger.distances import fast_distances
+from ledger.distances import PART, fast_distances, is_vector, machine_code
 from ledger.io.user_code import as_configuration_error, named_code
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance import SQUARED
@@ -30,7 +30,7 @@ MOST_ROWS = 512
 Vector = NDArray[np.float64]
 Rows = Sequence[NDArray[np.floating]] | NDArray[np.float64]
 
-BLOCK = 1 << 13
+BLOCK = 64 * PART
 """Numbers of each vector per block. Determines the order of a distance's sum."""
 
 _squares = fast_distances()
@@ -92,16 +92,17 @@ class Mixture:
         both = coefficients if before is None else coefficients @ before
         return Mixture(self.updates, both, self.rng)
 
-    def blocks(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-        """Yield each block's slice and the vectors' numbers in it, shape (vectors, block)."""
-        for part in self._parts():
-            rows = np.stack([update[part] for update in self.updates], dtype=np.float64)
+    def blocks(self, first: int = 0) -> Iterator[tuple[slice, Rows]]:
+        """Yield each block's slice and the vectors' numbers in it, from a number on."""
+        for start in range(first, self.dimension, BLOCK):
+            part = slice(start, min(start + BLOCK, self.dimension))
+            rows: Rows = [update[part] for update in self.updates]
             yield part, rows if self.coefficients is None else _combined(self.coefficients, rows)
 
     def mean_of_ranks(self, first: int, last: int) -> Vector:
         """Return the mean of each coordinate's numbers of the ranks [first, last), shape (d,)."""
         result = np.zeros(self.dimension)
-        for part, rows in self._rows():
+        for part, rows in self.blocks():
             for ranked in _ranked(rows, first, last):
                 result[part] += ranked
         result /= last - first
@@ -109,21 +110,33 @@ class Mixture:
 
     def combined(self, weights: Vector) -> Vector:
         """Return the sum of the vectors, each times its weight, shape (d,)."""
-        used = np.flatnonzero(weights).tolist()
-        result, products = np.zeros(self.dimension), np.empty(min(BLOCK, self.dimension))
-        for part, rows in self._rows():
-            summed = result[part]
-            for place in used:
-                summed += np.multiply(weights[place], rows[place], out=products[: len(summed)])
+        used, result = np.flatnonzero(weights), np.zeros(self.dimension)
+        factors, code, addresses = weights[used], machine_code(), self._addresses(used)
+        if code is None or addresses is None:
+            for part, rows in self.blocks():
+                for place, factor in zip(used.tolist(), factors, strict=True):
+                    result[part] += factor * rows[place].astype(np.float64)
+            return result
+        given = addresses.ctypes.data, factors.ctypes.data, len(used)
+        for start in range(0, self.dimension, BLOCK):
+            summed = result[start : start + BLOCK]
+            code.add_products(*given, start, len(summed), summed.ctypes.data)
         return result
 
     def distances_from(self, point: Vector) -> Vector:
         """Return the Euclidean distance of each vector from a point of shape (d,)."""
-        squares = np.zeros(len(self))
-        for part, rows in self._rows():
-            for place, row in enumerate(rows):
-                squares[place] += np.square(row - point[part]).sum()
-        return np.sqrt(squares)
+        code, addresses = machine_code(), self._addresses(range(len(self)))
+        whole = 0 if code is None or addresses is None else self.dimension // BLOCK
+        sums = np.zeros((len(self), whole, BLOCK // PART))
+        if code is not None and addresses is not None:
+            there = np.ascontiguousarray(point, np.float64).ctypes.data
+            code.squares_from(addresses.ctypes.data, len(self), whole, there, sums.ctypes.data)
+        while sums.shape[2] > 1:  # as NumPy's pairwise summation goes on
+            sums = sums[..., ::2] + sums[..., 1::2]
+        squares = [np.zeros(len(self)), *sums[..., 0].T]
+        for part, rows in self.blocks(whole * BLOCK):
+            squares.append(np.array([np.square(row - point[part]).sum() for row in rows]))
+        return np.asarray(np.sqrt(np.add.accumulate(squares)[-1]))
 
     def products_with(self, point: Vector) -> Vector:
         """Return the inner product of each vector and a point of shape (d,)."""
@@ -144,8 +157,8 @@ class Mixture:
             return _squares(SQUARED, None, dict(zip(clients, self.updates, strict=True)), clients)
         total = np.zeros((len(self), len(self)))
         for _, rows in self.blocks():
-            for place, row in enumerate(rows[:-1]):
-                total[place, place + 1 :] += np.square(rows[place + 1 :] - row).sum(axis=1)
+            for place, row in enumerate(matrix := np.asarray(rows)):
+                total[place, place + 1 :] += np.square(matrix[place + 1 :] - row).sum(axis=1)
         return total + total.T
 
     def sources(self, places: Iterable[int]) -> tuple[int, ...]:
@@ -155,15 +168,12 @@ class Mixture:
         chosen = self.coefficients[sorted(set(places))]
         return tuple(np.flatnonzero((chosen != 0).any(axis=0)).tolist())
 
-    def _rows(self) -> Iterator[tuple[slice, Rows]]:
-        if self.coefficients is not None:
-            yield from self.blocks()
-        else:
-            yield from ((part, [update[part] for update in self.updates]) for part in self._parts())
-
-    def _parts(self) -> Iterator[slice]:
-        for start in range(0, self.dimension, BLOCK):
-            yield slice(start, min(start + BLOCK, self.dimension))
+    def _addresses(self, places: Iterable[int]) -> NDArray[np.uintp] | None:
+        """Return where some vectors are; None if compiled loops do not read all vectors."""
+        is_read = all(is_vector(update) and update.flags.c_contiguous for update in self.updates)
+        if self.coefficients is not None or not is_read:
+            return None
+        return np.array([self.updates[place].ctypes.data for place in places], dtype=np.uintp)
 
 
 def _ranked(rows: Rows, first: int, last: int) -> Sequence[NDArray[np.floating]]:
@@ -179,12 +189,12 @@ def _ranked(rows: Rows, first: int, last: int) -> Sequence[NDArray[np.floating]]
     return ordered[first:last]
 
 
-def _combined(coefficients: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _combined(coefficients: NDArray[np.float64], rows: Rows) -> NDArray[np.float64]:
     """Return combinations of rows, added up row after row."""
-    result = np.zeros((len(coefficients), rows.shape[1]))
+    result = np.zeros((len(coefficients), len(rows[0])))
     for column, row in zip(coefficients.T, rows, strict=True):
         used = np.flatnonzero(column)
-        result[used] += column[used, None] * row
+        result[used] += column[used, None] * row.astype(np.float64)
     return result
 
 
@@ -586,13 +596,15 @@ class Aggregation:
         samples: Sequence[int],
         last: Vector,
         rng: np.random.Generator,
+        *,
+        are_finite: bool = False,
     ) -> AggregatorSelection | None:
         """Return the aggregated update and the rows of the updates that it uses.
 
-        Updates, by ascending client, that are not finite are excluded, as by a committee. None is
-        returned if too few remain for the options.
+        Updates, by ascending client, that are not finite are excluded, as by a committee, unless
+        the caller has checked them. None is returned if too few remain for the options.
         """
-        usable = [row for row, update in enumerate(updates) if np.isfinite(update).all()]
+        usable = [row for row, each in enumerate(updates) if are_finite or np.isfinite(each).all()]
         if not self.takes(len(usable)):
             return None
         mixture = Mixture([updates[row] for row in usable], rng=rng)

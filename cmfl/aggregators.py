@@ -156,6 +156,6 @@ def aggregate(
     if before.shape != (dimension,):
         raise ValueError(f"last: must have {dimension} numbers, not {before.shape}")
     chance = rng or np.random.default_rng(0)
-    selection = aggregation.aggregate(list(rows), weighed, before, chance)
+    selection = aggregation.aggregate(list(rows), weighed, before, chance, are_finite=True)
     assert selection is not None, "the number of updates was checked"
     return selection.vector

@@ -153,7 +153,7 @@ def matrix(name: str, vectors: Any, *, keeps_float64: bool = False) -> NDArray[A
         raise ValueError(f"{name}: the vectors differ in length, or are no numbers") from error
     if rows.ndim != 2 or not rows.size:
         raise ValueError(f"{name}: must be a matrix with a vector in each row, not {rows.shape}")
-    if not np.isfinite(rows).all():
+    if not all(np.isfinite(row).all() for row in rows):  # a row at a time, in less memory
         raise ValueError(f"{name}: a number is not finite as {rows.dtype}")
     return rows
 

@@ -25,7 +25,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import starmap
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -245,11 +244,16 @@ class MachineCode:
 
     add_products(rows, weights, count, first, length, sums) adds Σ_k a_k Δ_k of the numbers from
     `first` on to so many float64 sums. `rows` are addresses of each Δ_k, `weights` are each a_k.
+
+    squares_from(rows, count, blocks, point, sums) writes the squared distances of each Δ_k from a
+    float64 point over parts of PART numbers, 64 in each of so many blocks: (count, blocks, 64). The
+    order of a part's sum is that of NumPy's pairwise summation.
     """
 
     tile: int  # updates on each side of a tile; numbers of updates are padded to a multiple
     add_squares: Callable[..., None]
     add_products: Callable[..., None]
+    squares_from: Callable[..., None]
     owner: object  # holds the functions as long as it is referenced
 
 
@@ -305,8 +309,8 @@ def compiled(processor: Processor) -> MachineCode:
         signature = ctypes.CFUNCTYPE(None, *map(kinds.__getitem__, takes))
         return signature(owner.get_function_address(name))
 
-    add_squares, add_products = starmap(callable_of, _LOOPS.items())
-    return MachineCode(processor.tile, add_squares, add_products, owner)
+    loops = {name: callable_of(name, takes) for name, takes in _LOOPS.items()}
+    return MachineCode(processor.tile, owner=owner, **loops)
 
 
 def _llvm() -> Any:
@@ -322,12 +326,14 @@ def _llvm() -> Any:
     return llvm
 
 
-_LOOPS = {"add_squares": "pnnnnppp", "add_products": "ppnnnp"}
+_LOOPS = {"add_squares": "pnnnnppp", "add_products": "ppnnnp", "squares_from": "pnnpp"}
 """What each loop takes: pointers and numbers."""
+
+PART = 128  # numbers that NumPy's pairwise summation does not divide
 
 
 class _Writer:
-    """Writes both loops. Distances: for each block of d, widen it, then compare it by tiles."""
+    """Writes all loops. Distances: for each block of d, widen it, then compare it by tiles."""
 
     def __init__(self, tile: int) -> None:
         from llvmlite import ir  # noqa: PLC0415 - an extra
@@ -344,6 +350,8 @@ class _Writer:
             self.module, ir.FunctionType(self._doubles, [self._doubles] * 3), "llvm.fma.v8f64"
         )
         self._add_products(*self._begun("add_products"))
+        self._b.ret_void()
+        self._squares_from(*self._begun("squares_from"))
         self._b.ret_void()
         arguments = self._begun("add_squares")
         self._rows, self._groups, self._member_groups, self._start = arguments[:4]
@@ -386,6 +394,29 @@ class _Writer:
             add([b.add(row, self._number(place)) for place in range(4)])
         with self._loop(whole, count) as (row, _, _):
             add([row])
+
+    def _squares_from(self, rows: Any, count: Any, blocks: Any, point: Any, sums: Any) -> None:
+        """Add eight sums of each part in pairs; a block of the point stays in cache."""
+        b, zero, size = self._b, self._number(0), self._number(64)
+        with (
+            self._loop(zero, blocks) as (block, _, _),
+            self._loop(zero, count) as (row, _, _),
+            self._loop(zero, size) as (index, _, _),
+        ):
+            part = b.add(b.mul(block, size), index)
+            update = self._load(self._at(rows, row, self._pointer), self._pointer)
+            total = self._zeros
+            for offset in range(0, PART, LANES):
+                place = b.add(b.mul(part, self._number(PART)), self._number(offset))
+                number = self._widened(update, place, self._singles, self._doubles)
+                there = self._load(self._at(point, place, self._double), self._doubles)
+                delta = b.fsub(number, there)
+                total = b.fadd(total, b.fmul(delta, delta))
+            lanes = [b.extract_element(total, self._number(lane)) for lane in range(LANES)]
+            while len(lanes) > 1:
+                lanes = [b.fadd(*pair) for pair in zip(lanes[::2], lanes[1::2], strict=True)]
+            place = b.add(b.mul(row, b.mul(blocks, size)), part)
+            self._store(lanes[0], self._at(sums, place, self._double))
 
     def _all_blocks(self) -> None:
         b, block = self._b, self._number(BLOCK)

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from clients.devices import card_failure, device_named, reproducible
 from clients.training.port import TrainedUpdate, TrainingError, TrainingJob
 from ledger.distances import Matrix, distances_by, fast_distances, usable_cores
+from ledger.protocol.encoding import sha256, vector_view
 from ledger.protocol.payloads import FLOAT32, Payload, PayloadForm
 from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
 from ledger.protocol.types import ClientId, Digest
@@ -113,6 +114,7 @@ class EncodedRow:
 
     digest: Digest
     size: int
+    is_usable: bool  # whether the row holds the payload's numbers, all finite
     losses: bytes | None = None
 
 
@@ -135,29 +137,29 @@ class UpdateMatrix:
         """Write the payload of one of `count` rows, and round the row to it if it is usable."""
         row = self.rows(count)[index]
         if self._encoded is None:
-            return EncodedRow(payload_of(row).digest, row.nbytes)
+            is_finite = bool(np.isfinite(row).all())
+            return EncodedRow(sha256(vector_view(row)), row.nbytes, is_finite)
         payload = self._form.payload(row)
         self._payloads(count, self._encoded)[index, : payload.size] = np.frombuffer(
             payload.data, np.uint8
         )
         if payload.update is not None:
             row[...] = payload.update
-        return EncodedRow(payload.digest, payload.size)
+        return EncodedRow(payload.digest, payload.size, payload.update is not None)
 
     def updates(
         self, jobs: Sequence[TrainingJob], encoded: Sequence[EncodedRow]
     ) -> list[TrainedUpdate]:
         """Return the first rows as the updates of as many jobs, without copying."""
         rows, updates = self.rows(len(jobs)), []
-        usable_size = self._form.size(self._dimension)
         for index, (job, has) in enumerate(zip(jobs, encoded, strict=True)):
             row, numbers = rows[index], None
             row.flags.writeable = False
-            payload = payload_of(row, has.digest)
+            data = vector_view(row)
             if self._encoded is not None:
                 data = self._payloads(len(jobs), self._encoded)[index, : has.size].data.toreadonly()
-                payload = Payload(data, has.digest, row if has.size == usable_size else None)
                 numbers = row
+            payload = Payload(data, has.digest, row if has.is_usable else None)
             updates.append(TrainedUpdate(job.client, payload, has.losses, numbers))
         return updates
 
@@ -169,12 +171,6 @@ class UpdateMatrix:
 
     def _payloads(self, count: int, memory: SharedBytes) -> NDArray[np.uint8]:
         return memory.array(ArrayLocation(0, "u1", (count, self._form.size(self._dimension))))
-
-
-def payload_of(row: NDArray[np.float32], digest: Digest | None = None) -> Payload:
-    """Return a row as a read-only payload of form float32; hash it here without a digest."""
-    data = row.data.toreadonly().cast("B")
-    return Payload.of(data) if digest is None else Payload(data, digest)
 
 
 THREADED_BYTES = 1 << 18
@@ -192,8 +188,8 @@ class RowPayloads:
         self._pool: ThreadPoolExecutor | None = None
         if count > 0 and matrix.rows(count)[0].nbytes >= THREADED_BYTES:
             # One core trains an update in ten times the time of its hash; a card trains several in
-            # the time of one hash.
-            threads = 1 if device == "cpu" else min(8, usable_cores())
+            # the time of one hash. Two cores launch its work and copy the rows.
+            threads = 1 if device == "cpu" else max(1, usable_cores() - 2)
             self._pool = ThreadPoolExecutor(threads, thread_name_prefix="hashing")
 
     def begin(self, index: int) -> None:
@@ -304,7 +300,8 @@ class InPlaceWriter:
 class DownloadWriter:
     """Copies updates from a device through some pinned buffers, each with a thread.
 
-    A card computes an update much faster than one thread moves it.
+    A card computes an update much faster than one thread moves it. Downloads have their own stream,
+    so that the next steps do not wait for them.
     """
 
     _rows: Rows
@@ -315,9 +312,10 @@ class DownloadWriter:
         self, device: torch.device, dimension: int, resident: ResidentUpdates | None
     ) -> None:
         self._resident = resident
-        self._is_cuda = device.type == "cuda"
+        is_cuda = device.type == "cuda"
+        self._stream = torch.cuda.Stream(device) if is_cuda else None
         self._formed = [torch.empty(dimension, device=device) for _ in range(_BUFFERS)]
-        self._buffers = [torch.empty(dimension, pin_memory=self._is_cuda) for _ in range(_BUFFERS)]
+        self._buffers = [torch.empty(dimension, pin_memory=is_cuda) for _ in range(_BUFFERS)]
         self._copies: list[Future[None] | None] = [None] * _BUFFERS
         self._next = 0
         self._pool = ThreadPoolExecutor(_BUFFERS, thread_name_prefix="copying")
@@ -335,11 +333,19 @@ class DownloadWriter:
             copy.result()
         formed = self._formed[buffer] if self._kept is None else self._kept[place]
         form(formed)
-        self._buffers[buffer].copy_(formed, non_blocking=True)
-        event = torch.cuda.Event() if self._is_cuda else None
-        if event is not None:
-            event.record()
+        event = self._download(formed, self._buffers[buffer])
         self._copies[buffer] = self._pool.submit(self._complete, place, buffer, event)
+
+    def _download(self, formed: torch.Tensor, buffer: torch.Tensor) -> torch.cuda.Event | None:
+        """Begin a copy; return its end, before which neither tensor is used, None if it is over."""
+        if self._stream is None:
+            buffer.copy_(formed)
+            return None
+        self._stream.wait_stream(torch.cuda.current_stream(formed.device))  # it is being formed
+        with torch.cuda.stream(self._stream):
+            buffer.copy_(formed, non_blocking=True)
+        event: torch.cuda.Event = self._stream.record_event()
+        return event
 
     def finish(self) -> None:
         for copy in self._copies:

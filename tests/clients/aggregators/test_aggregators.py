@@ -26,6 +26,7 @@ from clients.aggregators import (
     pre_aggregator_named,
 )
 from ledger.protocol.errors import ConfigurationError
+from tests.clients.aggregators.numpy_forms import PAIRS
 
 if TYPE_CHECKING:
     Rows = list[float] | list[list[float]]
@@ -552,6 +553,14 @@ def test_the_vectors_are_of_every_rule() -> None:
         *AGGREGATORS,
         *PRE_AGGREGATORS,
     }
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("count", [5, 12])
+def test_the_measured_numpy_forms_come_to_the_same(name: str, count: int) -> None:
+    updates = np.random.default_rng(count).standard_normal((count, 9_000), dtype=np.float32)
+    by_numpy, ours = (way(20 * updates) for way in PAIRS[name])
+    assert np.allclose(by_numpy, ours, rtol=1e-4, atol=1e-4)
 
 
 def test_iterated_centered_clipping_equals_byzfl() -> None:

@@ -1,4 +1,4 @@
-"""Updates and combinations of them; compiled ranks have the bytes of NumPy's."""
+"""Updates and combinations of them; compiled sums have the bytes of NumPy's."""
 
 from __future__ import annotations
 
@@ -156,3 +156,28 @@ def test_without_machine_code_distances_are_those_of_numpy(monkeypatch: pytest.M
     compiled = mixture.squared_distances()
     monkeypatch.setattr(distances, "machine_code", lambda: None)
     assert np.allclose(mixture.squared_distances(), compiled, rtol=1e-13, atol=0)
+
+
+LENGTHS = st.sampled_from([1, 127, 128, 129, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 130])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 9), LENGTHS, st.sampled_from([1e-40, 1.0, 1e30]), st.data())
+def test_compiled_sums_have_the_bytes_of_numpys(
+    count: int, dimension: int, scale: float, data: st.DataObject
+) -> None:
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    updates = (scale * rng.standard_normal((count, dimension))).astype(np.float32)
+    updates[:, rng.integers(dimension)] = data.draw(NUMBERS)
+    weights = np.where(rng.random(count) < 0.3, 0.0, rng.random(count))
+    apart = np.empty(updates.size + 1, np.float32)[1:].reshape(updates.shape)  # not aligned
+    apart[...] = updates
+    for point in (scale * rng.standard_normal(dimension), np.zeros(dimension)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "machine_code", lambda: None)
+            by_numpy = Mixture(list(updates)).distances_from(point).tobytes()
+            sum_by_numpy = Mixture(list(updates)).combined(weights).tobytes()
+        for layout in (apart, np.asfortranarray(updates), updates.astype(np.float64)):
+            mixture = Mixture(list(layout))
+            assert mixture.distances_from(point).tobytes() == by_numpy
+            assert mixture.combined(weights).tobytes() == sum_by_numpy

@@ -41,10 +41,10 @@ from clients.runs.open_run import open_measure
 from clients.runs.population import populate, with_training_path
 from clients.training.jobs import majority_rate, train_alone
 from clients.training.port import Engine, Evaluation, PendingEvaluation, TrainedUpdate, TrainingJob
-from clients.training.updates import payload_of
-from ledger.protocol.encoding import sha256
+from ledger.protocol.encoding import sha256, vector_view
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.inputs import training_seed
+from ledger.protocol.payloads import Payload
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.rules.selection import aggregate
 from ledger.protocol.types import ClientId, Digest
@@ -62,7 +62,8 @@ class StepEngine(Engine):
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
         del start
         self.trained.append([job.client for job in jobs])
-        return [TrainedUpdate(job.client, payload_of(self._steps[job.client])) for job in jobs]
+        payloads = [Payload.of(vector_view(self._steps[job.client])) for job in jobs]
+        return [TrainedUpdate(j.client, sent) for j, sent in zip(jobs, payloads, strict=True)]
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
         found = Evaluation(int(vector[0]), float(vector[-1]) * TESTED, TESTED)

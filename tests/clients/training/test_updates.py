@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -189,6 +190,37 @@ def test_large_rows_are_encoded_beside(monkeypatch: pytest.MonkeyPatch, form: Pa
     assert sum(name.startswith("hashing") for name in threads) == 1
 
 
+@pytest.mark.parametrize(
+    ("device", "cores", "threads"), [("cpu", 16, 1), ("cuda", 16, 14), ("cuda:1", 3, 1)]
+)
+def test_two_cores_beside_a_card_do_not_hash(
+    device: str, cores: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(count: int, **_: str) -> ThreadPoolExecutor:
+        assert count == threads
+        return ThreadPoolExecutor(count)
+
+    monkeypatch.setattr("clients.training.updates.usable_cores", lambda: cores)
+    monkeypatch.setattr("clients.training.updates.ThreadPoolExecutor", opened)
+    matrix, places = UpdateMatrix(9, 1 << 16), (5, 0, 8, 3, 7, 1)
+    rows = matrix.rows(9)
+    rows[...] = np.arange(9)[:, None]
+    rows[8, 17] = np.inf
+    with RowPayloads(matrix, 9, places, device) as payloads:
+        for index in (3, 1, 4, 0, 2):
+            payloads.begin(index)
+        encoded = payloads.result()
+    assert [row.digest for row in encoded] == [sha256(rows[p].tobytes()) for p in places]
+    assert [row.is_usable for row in encoded] == [place != 8 for place in places]
+
+
+def test_what_fails_in_a_hashing_thread_reaches_the_training() -> None:
+    with RowPayloads(UpdateMatrix(1, 1 << 17), 1, (7,), "cuda") as payloads:
+        payloads.begin(0)
+        with pytest.raises(IndexError):
+            payloads.result()
+
+
 def test_rows_that_nobody_has_begun_are_hashed_at_the_end() -> None:
     matrix = UpdateMatrix(1, 1 << 17)
     matrix.rows(1)[...] = np.arange(1 << 17)
@@ -261,3 +293,25 @@ def test_cuda_repeats_its_own_bytes_and_agrees_with_the_processor(rule: Distance
     assert first.tobytes() == again.tobytes()
     require_equal(cuda, rule, vectors, range(5))
     require_equal(cuda, rule, vectors, range(5), vectors[11])
+
+
+def added_up(number: float, update: torch.Tensor) -> None:
+    update.zero_()
+    for _ in range(200):  # long enough for a download that does not wait to see another sum
+        update.add_(number)
+
+
+@needs_card
+@pytest.mark.parametrize("is_kept", [False, True], ids=["", "resident"])
+def test_a_download_waits_for_its_update_and_the_next_update_for_it(is_kept: bool) -> None:
+    device, dimension = torch.device("cuda"), 1 << 20
+    resident = ResidentUpdates(device, dimension) if is_kept else None
+    writer = DownloadWriter(device, dimension, resident)
+    for turn in (1, 2, 3):
+        rows = np.zeros((11, dimension), dtype=np.float32)
+        writer.begin(list(rows), None)
+        for place in range(len(rows)):
+            writer.write(place, partial(added_up, float(turn * (place + 1))))
+        writer.finish()
+        expected = 200 * turn * np.arange(1, 12)
+        assert (rows == expected[:, None]).all()

@@ -28,7 +28,6 @@ from clients.training.updates import (
     EncodedRow,
     SharedBytes,
     UpdateMatrix,
-    payload_of,
     share,
 )
 from ledger.protocol.encoding import sha256
@@ -67,7 +66,9 @@ def test_a_worker_writes_updates_in_place_and_returns_digests() -> None:
     task = TrainTask(rows=5, places=(4, 1), jobs=tuple(jobs(2, 0)))
     reply = bench.reply(task)
     rows = memory.updates.rows(5)
-    encoded = [EncodedRow(sha256(row.tobytes()), row.nbytes) for row in (rows[4], rows[1])]
+    encoded = [
+        EncodedRow(sha256(row.tobytes()), row.nbytes, is_usable=True) for row in (rows[4], rows[1])
+    ]
     assert reply == encoded
     assert not rows[[0, 2, 3]].any()
     assert len(pickle.dumps(task)) < 1000
@@ -149,13 +150,15 @@ def test_it_has_no_name(portable: bool, tmp_path: Path, monkeypatch: pytest.Monk
 def test_row_is_hashed_in_place_and_its_payload_read_only() -> None:
     matrix = UpdateMatrix(2, 3)
     rows = matrix.rows(2)
-    rows[:] = [[1, 2, 3], [4, 5, 6]]
-    payload = payload_of(rows[1])
-    assert payload.digest == sha256(np.array([4, 5, 6], dtype="<f4").tobytes())
-    assert isinstance(payload.data, memoryview)
-    assert payload.data.readonly
-    rows[1, 0] = 9
-    assert np.frombuffer(payload.data, dtype="<f4").tolist() == [9, 5, 6]
-    believed = payload_of(rows[0], payload.digest)
-    assert believed.digest == payload.digest
+    rows[:] = np.array([[4, 5, 6], [1, np.inf, 3]])
+    encoded = [matrix.encode(2, place) for place in range(2)]
+    one, other = (update.payload for update in matrix.updates(jobs(0, 1), encoded))
+    assert one.digest == sha256(np.array([4, 5, 6], dtype="<f4").tobytes())
+    assert other.digest == sha256(np.array([1, np.inf, 3], dtype="<f4").tobytes())
+    assert isinstance(one.data, memoryview)
+    assert one.data.readonly
+    assert one.update is not None
+    assert other.update is None  # it is published, and malformed
+    rows[0, 0] = 9
+    assert np.frombuffer(one.data, dtype="<f4").tolist() == one.update.tolist() == [9, 5, 6]
     matrix.close()
