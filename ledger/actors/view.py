@@ -65,7 +65,7 @@ MAX_SETS_PER_MEMBER = 2 * MAX_VIEWS
 """Sets of updates for which one member's vectors are kept; an honest one scores one in a view."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ChainView:
     """An open round as the chain has it up to its last final block.
 
@@ -92,8 +92,17 @@ class ChainView:
         return self.final_block < self.window_end
 
     def participants(self) -> Participants:
+        return self._participants
+
+    @cached_property
+    def _participants(self) -> Participants:
         drawn = self.round, self.seed, self.committee
         return participants_of(self.parameters, self.registry, *drawn)
+
+    @cached_property
+    def committed(self) -> frozenset[ClientId]:
+        """The clients with a commitment on the chain, active or not."""
+        return frozenset(mined.client for mined in self.commitments)
 
     def inputs(self) -> Inputs | None:
         """Return what the chain has closed of the round, None while that is open."""
@@ -107,9 +116,19 @@ class ChainView:
         return Inputs(*run, self.round, self.seed, participants, closing)
 
 
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """A member's holdings at one time: clients with a payload, and signed vectors."""
+
+    payloads: frozenset[ClientId] = frozenset()
+    claims: tuple[SignedScores, ...] = ()
+
+
 @dataclass(frozen=True)
 class RoundView:
     """A closed round, and what was published of it so far.
+
+    All actors of a process share a view, so what follows from it alone is computed once.
 
     Attributes:
         closed_at: time stamp of the closing block, in the chain's seconds.
@@ -139,30 +158,54 @@ class RoundView:
         return committee[primary_seat(self.inputs.seed, phase, view, len(committee))]
 
     def claims_for(self, clients: Digest) -> list[SignedScores]:
-        pairs = [self.claims[key] for key in sorted(self.claims) if key[1] == clients]
-        return [signed for pair in pairs for signed in pair]
+        return self._claims_by_set.get(clients, [])
+
+    @cached_property
+    def _claims_by_set(self) -> dict[Digest, list[SignedScores]]:
+        """The signed vectors for each set of clients, ascending by member."""
+        claims: dict[Digest, list[SignedScores]] = {}
+        for key in sorted(self.claims):
+            claims.setdefault(key[1], []).extend(self.claims[key])
+        return claims
 
     def sets_scored(self, member: ClientId) -> list[tuple[Digest, tuple[ClientId, ...] | None]]:
         """Return digest and clients (None if the vector is of another set) of a member's sets."""
-        sets = []
-        for (scorer, digest), claims in self.claims.items():
-            if scorer == member:
-                vector = parse_vector(self.evidence.vectors[claims[0].scores.digest])
-                is_of_it = vector is not None and set_digest(vector.clients) == digest
-                sets.append((digest, vector.clients if vector is not None and is_of_it else None))
-        return sets
+        if member not in self._sets_scored:
+            self._sets_scored[member] = [
+                (digest, self._clients_of(claims[0].scores))
+                for (scorer, digest), claims in self.claims.items()
+                if scorer == member
+            ]
+        return self._sets_scored[member]
+
+    @cached_property
+    def _sets_scored(self) -> dict[ClientId, list[tuple[Digest, tuple[ClientId, ...] | None]]]:
+        """The answers of `sets_scored` so far."""
+        return {}
+
+    def _clients_of(self, scores: Scores) -> tuple[ClientId, ...] | None:
+        vector = parse_vector(self.evidence.vectors[scores.digest])
+        is_of_it = vector is not None and set_digest(vector.clients) == scores.clients
+        return vector.clients if vector is not None and is_of_it else None
 
     def requests(self, phase: Phase, view: int) -> tuple[SignedVote, ...]:
         """Return the different requests that the primary of a view signed, two at most."""
-        primary = self.primary(phase, view)
-        return tuple(
-            signed
-            for (member, slot), votes in self.votes.items()
-            if member == primary
-            and slot.kind is VoteKind.REQUEST
-            and (slot.phase, slot.view) == (phase, view)
-            for signed in votes
-        )
+        inputs = self.inputs
+        slot = Slot(VoteKind.REQUEST, inputs.round, phase, view, inputs.closing.base)
+        return self.votes.get((self.primary(phase, view), slot), ())
+
+    @cached_property
+    def held(self) -> Holdings:
+        """The payloads and the signed vectors that are here."""
+        claims = (claim for pair in self.claims.values() for claim in pair)
+        return Holdings(frozenset(self.evidence.payloads), tuple(claims))
+
+    @cached_property
+    def has_all_payloads(self) -> bool:
+        """True if every active client that has committed has a payload here."""
+        committed = self.inputs.closing.commitments
+        active = self.inputs.participants.active
+        return all(c in self.evidence.payloads for c in active if c in committed)
 
     @cached_property
     def usable(self) -> tuple[ClientId, ...]:
@@ -180,11 +223,12 @@ class RoundView:
         for phase, view in sorted({(slot.phase, slot.view) for _, slot in self.votes}):
             for request in self.requests(phase, view):
                 reply = replace(request.vote, kind=VoteKind.REPLY)
+                slot = reply.slot
                 replies = [
                     signed
                     for member in self.inputs.participants.committee
                     if member != request.member
-                    for signed in self.votes.get((member, reply.slot), ())
+                    for signed in self.votes.get((member, slot), ())
                     if signed.vote == reply
                 ]
                 if len(replies) >= needed:
@@ -286,9 +330,9 @@ class _RoundViewBuilder:
         self._vectors[scores.digest] = published.vector
         claims = sorted([*known, signed], key=lambda claim: claim.scores.digest)
         self._claims[key] = tuple(claims[:2])
-        # One vector can be signed for two sets: it is kept as long as one of them has it.
-        kept_elsewhere = {c.scores.digest for pair in self._claims.values() for c in pair}
         for spare in claims[2:]:
+            # One vector can be signed for two sets: it is kept as long as one of them has it.
+            kept_elsewhere = {c.scores.digest for pair in self._claims.values() for c in pair}
             if spare.scores.digest not in kept_elsewhere:
                 del self._vectors[spare.scores.digest]
 

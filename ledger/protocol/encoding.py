@@ -101,9 +101,9 @@ def array_words(values: Sequence[int]) -> bytes:
     return words(len(values), *values)
 
 
-def client_list(clients: Iterable[ClientId]) -> bytes:
+def client_list(clients: Sequence[ClientId]) -> bytes:
     """Return the join of the clients' u32, in the order given."""
-    return b"".join(u32(client) for client in clients)
+    return struct.pack(f">{len(clients)}I", *clients)
 
 
 def float_bits(value: float) -> int:

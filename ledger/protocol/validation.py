@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,13 +63,19 @@ class DistanceTable:
         self._columns = {client: place for place, client in enumerate(sorted(updates))}
         self._rows = {member: place for place, member in enumerate(self._members)}
         self._margins: NDArray[np.float64] | None = None
-        self._matrix: NDArray[np.float64] | None = None
+
+    @cached_property
+    def _matrix(self) -> NDArray[np.float64]:
+        return self._distances(self._rule, self._travel, self._updates, self._members)
 
     def between(self, client: ClientId, member: ClientId) -> float:
         """Return the distance of a client's update from a member's."""
-        if self._matrix is None:
-            self._matrix = self._distances(self._rule, self._travel, self._updates, self._members)
         return float(self._matrix[self._rows[member], self._columns[client]])
+
+    def row(self, member: ClientId, clients: Sequence[ClientId]) -> NDArray[np.float64]:
+        """Return the distances of clients' updates from a member's, shape (len(clients),)."""
+        columns = [self._columns[client] for client in clients]
+        return np.take(self._matrix[self._rows[member]], columns)
 
     def is_off(self, client: ClientId, member: ClientId, claim: float, margins: float) -> bool:
         """Say whether a published distance is a number of margins or more from the true one."""
@@ -267,15 +273,18 @@ def find_score_fault(
         return ScoreFault(RefusalReason.OF_ANOTHER)
     if claim.member not in clients or (table is not None and not table.can_score(claim.member)):
         return ScoreFault(RefusalReason.NO_USABLE_UPDATE)
-    if (vector.trainers, vector.members) != scored_clients(inputs, clients, claim.member):
+    trainers, others = scored_clients(inputs, clients, claim.member)
+    if (vector.trainers, vector.members) != (trainers, others):
         return ScoreFault(RefusalReason.OTHER_CLIENTS)
     if not vector.is_in_range:
         return ScoreFault(RefusalReason.OUT_OF_RANGE)
     if table is None:
         return None
-    for client, published in vector.claims().items():
-        if table.is_off(client, claim.member, published, margins):
-            return ScoreFault(RefusalReason.FALSE_DISTANCE, client)
+    scored = trainers + others
+    published = np.concatenate([vector.distances, vector.member_distances])
+    for place in np.flatnonzero(published != table.row(claim.member, scored)).tolist():
+        if table.is_off(scored[place], claim.member, float(published[place]), margins):
+            return ScoreFault(RefusalReason.FALSE_DISTANCE, scored[place])
     return None
 
 
@@ -283,9 +292,18 @@ def scored_clients(
     inputs: Inputs, clients: Sequence[ClientId], member: ClientId
 ) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
     """Return the trainers among clients, and the other members, which a member's vector is for."""
-    committee = set(inputs.participants.committee)
-    trainers = tuple(client for client in clients if client not in committee)
-    return trainers, tuple(c for c in clients if c in committee and c != member)
+    trainers, members = _trainers_and_members(inputs.participants.committee, tuple(clients))
+    return trainers, tuple(other for other in members if other != member)
+
+
+@lru_cache(maxsize=16)
+def _trainers_and_members(
+    committee: tuple[ClientId, ...], clients: tuple[ClientId, ...]
+) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
+    # All members of a process ask for the same few sets.
+    seats = set(committee)
+    trainers = tuple(client for client in clients if client not in seats)
+    return trainers, tuple(client for client in clients if client in seats)
 
 
 def _vector_violations(

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from ledger.actors.participants import Trainer
-from ledger.actors.steps import Holdings, PostEnvelope, SendCommitment, StoreBlobs
-from ledger.actors.view import RoundView
+from ledger.actors.steps import PostEnvelope, SendCommitment, StoreBlobs
+from ledger.actors.view import Holdings, RoundView
 from ledger.protocol.documents.envelope import (
     Envelope,
     EnvelopeKind,
