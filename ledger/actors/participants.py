@@ -217,7 +217,9 @@ class Member:
         """Return a vector for the set of the primary's newest one, for one set a view at most."""
         chosen = next(iter(_sets_scored(view, view.primary(Phase.AGGREGATION, span.view))), ())
         scored = self._scored_in.get(span.view)
-        if not chosen or scored not in {None, chosen} or not set(view.usable).issuperset(chosen):
+        if not chosen or (scored is not None and scored != chosen):
+            return []
+        if chosen != view.usable and not set(view.usable).issuperset(chosen):
             return []
         actions = self.steps.publish_scores(view, chosen)
         if actions:

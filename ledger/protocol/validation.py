@@ -62,6 +62,7 @@ class DistanceTable:
         self._members = tuple(m for m in sorted(inputs.participants.members) if m in updates)
         self._columns = {client: place for place, client in enumerate(sorted(updates))}
         self._rows = {member: place for place, member in enumerate(self._members)}
+        self._places: dict[tuple[ClientId, ...], NDArray[np.intp]] = {}
         self._margins: NDArray[np.float64] | None = None
 
     @cached_property
@@ -72,10 +73,11 @@ class DistanceTable:
         """Return the distance of a client's update from a member's."""
         return float(self._matrix[self._rows[member], self._columns[client]])
 
-    def row(self, member: ClientId, clients: Sequence[ClientId]) -> NDArray[np.float64]:
+    def row(self, member: ClientId, clients: tuple[ClientId, ...]) -> NDArray[np.float64]:
         """Return the distances of clients' updates from a member's, shape (len(clients),)."""
-        columns = [self._columns[client] for client in clients]
-        return np.take(self._matrix[self._rows[member]], columns)
+        if clients not in self._places:  # all members score the same trainers
+            self._places[clients] = np.array([self._columns[c] for c in clients], dtype=np.intp)
+        return np.take(self._matrix[self._rows[member]], self._places[clients])
 
     def is_off(self, client: ClientId, member: ClientId, claim: float, margins: float) -> bool:
         """Say whether a published distance is a number of margins or more from the true one."""
@@ -280,11 +282,10 @@ def find_score_fault(
         return ScoreFault(RefusalReason.OUT_OF_RANGE)
     if table is None:
         return None
-    scored = trainers + others
-    published = np.concatenate([vector.distances, vector.member_distances])
-    for place in np.flatnonzero(published != table.row(claim.member, scored)).tolist():
-        if table.is_off(scored[place], claim.member, float(published[place]), margins):
-            return ScoreFault(RefusalReason.FALSE_DISTANCE, scored[place])
+    for scored, published in ((trainers, vector.distances), (others, vector.member_distances)):
+        for place in np.flatnonzero(published != table.row(claim.member, scored)).tolist():
+            if table.is_off(scored[place], claim.member, float(published[place]), margins):
+                return ScoreFault(RefusalReason.FALSE_DISTANCE, scored[place])
     return None
 
 
@@ -293,7 +294,7 @@ def scored_clients(
 ) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
     """Return the trainers among clients, and the other members, which a member's vector is for."""
     trainers, members = _trainers_and_members(inputs.participants.committee, tuple(clients))
-    return trainers, tuple(other for other in members if other != member)
+    return trainers, tuple([other for other in members if other != member])
 
 
 @lru_cache(maxsize=16)
