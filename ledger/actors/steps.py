@@ -40,7 +40,7 @@ from ledger.protocol.documents.record import (
 from ledger.protocol.encoding import set_digest, sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.inputs import Evidence, Inputs
-from ledger.protocol.judgement import Judgement, compose_record, judge, score_vector
+from ledger.protocol.judgement import Judgement, compose_record, judge, score_updates
 from ledger.protocol.ledger_state import (
     EquivocationReport,
     LedgerStage,
@@ -66,12 +66,7 @@ from ledger.protocol.types import (
     Vote,
     VoteKind,
 )
-from ledger.protocol.validation import (
-    DistanceTable,
-    Violation,
-    ViolationCode,
-    validate_omissions,
-)
+from ledger.protocol.validation import DistanceTable, Violation, ViolationCode, validate_omissions
 from ledger.storage.blobs import BlobStore
 from ledger.storage.mailbox import Mailbox
 
@@ -188,7 +183,7 @@ class ProtocolSteps:
         if signed is None:
             return []
         body = Proposal(signed, opening=judgement.opening, record=data)
-        return [self._judge.stored(view, record), self._post(view, body)]
+        return [self._judge.stored(view.evidence, record), self._post(view, body)]
 
     def answer(self, view: RoundView, proposal: Proposal, in_time: Holdings) -> list[Action]:
         """Return the reply to a request of phase 1, or what its record lacks (lines 9-13).
@@ -200,11 +195,11 @@ class ProtocolSteps:
         judgement, _ = self._judge.judge(view, proposal.record)
         if judgement is None:
             return []
-        omissions = self._judge.omissions(judgement.record, in_time)
+        omissions = self._judge.omissions(judgement.record, in_time.payloads, in_time.claims)
         if omissions:
             return self._repeat(view, in_time, omissions)
         reply = self._reply(view, proposal.request.vote, judgement)
-        return [self._judge.stored(view, judgement.record), *reply] if reply else []
+        return [self._judge.stored(view.evidence, judgement.record), *reply] if reply else []
 
     def propose_election(
         self, view: RoundView, number: int, certificate: QuorumCertificate
@@ -234,7 +229,7 @@ class ProtocolSteps:
             return []
         reply = self._reply(view, request, judgement)
         # Not everybody who replies here has replied, and stored, in phase 1.
-        return [self._judge.stored(view, judgement.record), *reply] if reply else []
+        return [self._judge.stored(view.evidence, judgement.record), *reply] if reply else []
 
     def _reply(self, view: RoundView, asked: Vote, judgement: Judgement) -> list[Action]:
         vote = self._vote(view, VoteKind.REPLY, asked.phase, asked.view, judgement)
@@ -397,10 +392,6 @@ def _failed(
     return Incident(*where, IncidentKind.WRONG_PROPOSAL, (request,), opening)
 
 
-def _omissions(record: RoundRecord, in_time: Holdings) -> list[Violation]:
-    return validate_omissions(record, in_time.payloads, in_time.claims)
-
-
 T = TypeVar("T")
 Judged = tuple["Judgement | None", tuple[Violation, ...]]
 
@@ -440,8 +431,8 @@ class JudgementCache:
     def __init__(self, distances: Distances = plain_distances) -> None:
         self._distances = distances
         self._table = _Newest(self._table_of)
-        self._stored = _Newest(_stored)
-        self._omissions = _Newest(_omissions)
+        self.stored = _Newest(_stored)
+        self.omissions = _Newest(validate_omissions)
         self._asked: tuple[object, ...] = ()
         self._arrays: list[NDArray[np.float32] | None] = []
         self._matrix: NDArray[np.float64] | None = None
@@ -474,15 +465,7 @@ class JudgementCache:
         self, view: RoundView, clients: Sequence[ClientId], member: ClientId
     ) -> ScoreVector | None:
         table = self._table(view.inputs, view.evidence, clients)
-        return score_vector(view.inputs, table, clients, member)
-
-    def stored(self, view: RoundView, record: RoundRecord) -> StoreBlobs:
-        """Return what a vote for a record rests on: the record, payloads and vectors."""
-        return self._stored(view.evidence, record)
-
-    def omissions(self, record: RoundRecord, in_time: Holdings) -> list[Violation]:
-        """Return what a record lacks of a member's holdings."""
-        return self._omissions(record, in_time)
+        return score_updates(view.inputs, table, clients, member)
 
     def _table_of(
         self, inputs: Inputs, evidence: Evidence, clients: Sequence[ClientId]

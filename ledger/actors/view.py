@@ -170,23 +170,13 @@ class RoundView:
 
     def sets_scored(self, member: ClientId) -> list[tuple[Digest, tuple[ClientId, ...] | None]]:
         """Return digest and clients (None if the vector is of another set) of a member's sets."""
-        if member not in self._sets_scored:
-            self._sets_scored[member] = [
-                (digest, self._clients_of(claims[0].scores))
-                for (scorer, digest), claims in self.claims.items()
-                if scorer == member
-            ]
-        return self._sets_scored[member]
-
-    @cached_property
-    def _sets_scored(self) -> dict[ClientId, list[tuple[Digest, tuple[ClientId, ...] | None]]]:
-        """The answers of `sets_scored` so far."""
-        return {}
-
-    def _clients_of(self, scores: Scores) -> tuple[ClientId, ...] | None:
-        vector = parse_vector(self.evidence.vectors[scores.digest])
-        is_of_it = vector is not None and set_digest(vector.clients) == scores.clients
-        return vector.clients if vector is not None and is_of_it else None
+        sets = []
+        for (scorer, digest), claims in self.claims.items():
+            if scorer == member:
+                vector = parse_vector(self.evidence.vectors[claims[0].scores.digest])
+                is_of_it = vector is not None and set_digest(vector.clients) == digest
+                sets.append((digest, vector.clients if vector is not None and is_of_it else None))
+        return sets
 
     def requests(self, phase: Phase, view: int) -> tuple[SignedVote, ...]:
         """Return the different requests that the primary of a view signed, two at most."""

@@ -26,7 +26,6 @@ MAX_CONTAINERS = 65_536
 160 MB in memory and 2 s of work."""
 
 MAX_NESTING = 16  # maps and lists inside one another; a round's record has six
-_TEXT = frozenset({str})
 _PLAIN = frozenset({bool, int, float, str, bytes, type(None)})
 
 
@@ -92,9 +91,7 @@ def _sorted(value: object, depth: int) -> object:
         return value
     if depth == 0:
         raise ValueError(f"maps and lists are nested deeper than {MAX_NESTING}")
-    if isinstance(value, dict) and (
-        _TEXT.issuperset(map(type, value)) or all(isinstance(key, str) for key in value)
-    ):
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {
             key: item if type(item := value[key]) in _PLAIN else _sorted(item, depth - 1)
             for key in sorted(value)

@@ -181,21 +181,9 @@ def compose_record(
 
 
 def score_updates(
-    inputs: Inputs,
-    evidence: Evidence,
-    clients: Sequence[ClientId],
-    member: ClientId,
-    distances: Distances = plain_distances,
-) -> ScoreVector | None:
-    """Return a member's score vector for a set of updates (Algorithm 1, lines 1-4), if any."""
-    table = DistanceTable(inputs, evidence.usable(clients), distances, evidence.displacement)
-    return score_vector(inputs, table, clients, member)
-
-
-def score_vector(
     inputs: Inputs, table: DistanceTable, clients: Sequence[ClientId], member: ClientId
 ) -> ScoreVector | None:
-    """Return the vector of `score_updates`, from a table that other members may share."""
+    """Return a member's score vector for a set of updates (Algorithm 1, lines 1-4), if any."""
     if not table.can_score(member):
         return None
     trainers, others = scored_clients(inputs, clients, member)

@@ -293,18 +293,9 @@ def scored_clients(
     inputs: Inputs, clients: Sequence[ClientId], member: ClientId
 ) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
     """Return the trainers among clients, and the other members, which a member's vector is for."""
-    trainers, members = _trainers_and_members(inputs.participants.committee, tuple(clients))
-    return trainers, tuple([other for other in members if other != member])
-
-
-@lru_cache(maxsize=16)
-def _trainers_and_members(
-    committee: tuple[ClientId, ...], clients: tuple[ClientId, ...]
-) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
-    # All members of a process ask for the same few sets.
-    seats = set(committee)
-    trainers = tuple(client for client in clients if client not in seats)
-    return trainers, tuple(client for client in clients if client in seats)
+    committee = set(inputs.participants.committee)
+    trainers = tuple([client for client in clients if client not in committee])
+    return trainers, tuple([c for c in clients if c in committee and c != member])
 
 
 def _vector_violations(
