@@ -9,6 +9,7 @@ import pytest
 from ledger.actors.journal import ProtectedSigner
 from ledger.actors.participants import Trainer
 from ledger.actors.steps import (
+    Action,
     JudgementCache,
     PostEnvelope,
     ProtocolSteps,
@@ -261,8 +262,9 @@ def test_who_misses_a_payload_in_the_record_publishes_it_first() -> None:
 def test_members_that_share_a_judge_act_as_each_with_its_own() -> None:
     network, judge = Network(), JudgementCache()
     network.close()
+    view = seen(network, ())
     for step in ("scores", "answers", "more answers"):
-        view, acts = seen(network, ()), []
+        acts: list[Action] = []
         for member in view.inputs.participants.members:
             shared = ProtocolSteps(
                 ProtectedSigner(member, signers()[member], PowerCutJournal()), judge
@@ -277,7 +279,8 @@ def test_members_that_share_a_judge_act_as_each_with_its_own() -> None:
             acts += both[0]
         view = seen(network, acts)
         if step == "scores":
-            seen(network, acts_of(view.primary(AGGREGATION, 0)).propose(view, 0, view.usable))
+            asks = acts_of(view.primary(AGGREGATION, 0)).propose(view, 0, view.usable)
+            view = seen(network, asks)
     assert view.certificates(AGGREGATION)
 
 
