@@ -424,8 +424,7 @@ class _Newest(Generic[T]):
 class JudgementCache:
     """Judges records of the newest round that it was asked about.
 
-    Members of one process share it. They share a result where each would compute it from the very
-    same objects, which do not change.
+    Members share a result that each would compute from the very same objects, which do not change.
     """
 
     def __init__(self, distances: Distances = plain_distances) -> None:
