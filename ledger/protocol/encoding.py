@@ -150,6 +150,7 @@ def ranking_digest(ranking: Sequence[int]) -> Digest:
     return keccak256(word(32) + array_words(ranking))
 
 
+@lru_cache(maxsize=4096)  # trainers, views and records of one process ask for the same ones
 def commitment_of(client: ClientId, payload: Digest) -> Digest:
     """Return what a client commits of a payload: another's commitment repeated is worth nothing."""
     return keccak256(u32(client) + payload)
