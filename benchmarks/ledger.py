@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks.harness import ROOT, Row, T, keep, show, timed
 from clients.configuration.loading import load
-from clients.runs.open_run import OpenedRun, open_memory_run, open_run
+from clients.runs.open_run import open_memory_run, open_run
 from ledger.chain.contract.deploy import DEPLOYMENT_GAS, creation_data
 from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -213,22 +213,21 @@ def main() -> None:
 def whole_rounds(folder: Path, active: int) -> Row:
     """Return the median CPU milliseconds of a round, with training and two fifths as members."""
     sizes = f"protocol.clients={3 * active}", "protocol.active_rate=0.333333", "machine.workers=1"
-    settings = load("digits", settings=(*sizes, 'machine.ledger="memory"'))
-    with open_memory_run(folder, f"memory-{active}", settings) as run:
-        memory = _median_of_rounds(run)
-    settings, blobs = load("digits", settings=sizes), FolderBlobs(folder / "blobs")
+    on_chain, in_memory = (
+        load("digits", settings=(*sizes, f'machine.ledger="{ledger}"'))
+        for ledger in ("chain", "memory")
+    )
+    row: Row = {"active": active}
     with (
-        EmbeddedChain.create(folder / f"digits-{active}.sqlite") as chain,
-        open_run(folder, f"chain-{active}", settings, chain, blobs) as run,
+        EmbeddedChain.create(folder / f"{active}.sqlite") as chain,
+        open_run(folder, f"chain-{active}", on_chain, chain, FolderBlobs(folder / "blobs")) as one,
+        open_memory_run(folder, f"memory-{active}", in_memory) as other,
     ):
-        on_chain = _median_of_rounds(run)
-    row = {"active": active, "members": run.measure.parameters.members, "memory ms": memory}
-    return row | {"of each client": round(memory / active, 2), "chain ms": on_chain}
-
-
-def _median_of_rounds(run: OpenedRun) -> float:
-    cpu = [timed(run.simulation.play_round)[1].cpu for _ in range(11)][1:]
-    return round(1000 * median(cpu), 1)
+        for ledger, run in (("memory", other), ("chain", one)):
+            cpu = [timed(run.simulation.play_round)[1].cpu for _ in range(11)][1:]
+            row[f"{ledger} ms"] = round(1000 * median(cpu), 1)
+            row[f"{ledger}, ms a client"] = round(1000 * median(cpu) / active, 2)
+    return row
 
 
 def gas_snapshot(folder: Path) -> dict[str, dict[str, int]]:

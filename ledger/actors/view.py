@@ -158,15 +158,8 @@ class RoundView:
         return committee[primary_seat(self.inputs.seed, phase, view, len(committee))]
 
     def claims_for(self, clients: Digest) -> list[SignedScores]:
-        return self._claims_by_set.get(clients, [])
-
-    @cached_property
-    def _claims_by_set(self) -> dict[Digest, list[SignedScores]]:
-        """The signed vectors for each set of clients, ascending by member."""
-        claims: dict[Digest, list[SignedScores]] = {}
-        for key in sorted(self.claims):
-            claims.setdefault(key[1], []).extend(self.claims[key])
-        return claims
+        pairs = [self.claims[key] for key in sorted(self.claims) if key[1] == clients]
+        return [signed for pair in pairs for signed in pair]
 
     def sets_scored(self, member: ClientId) -> list[tuple[Digest, tuple[ClientId, ...] | None]]:
         """Return digest and clients (None if the vector is of another set) of a member's sets."""
