@@ -2,6 +2,7 @@
 
     python -m benchmarks.ledger                   print medians for four sizes of committee
     python -m benchmarks.ledger --gas-snapshot    write `contracts/gas_snapshot.json`
+    python -m benchmarks.ledger --rounds          print CPU times of whole rounds of `digits`
 
 Measuring begins with the third round: a deployment's first rounds pay for storage that later rounds
 overwrite. Signing is not measured. The memory ledger takes each transaction before the embedded
@@ -22,7 +23,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.harness import ROOT, T, keep, show, timed
+from benchmarks.harness import ROOT, Row, T, keep, show, timed
+from clients.configuration.loading import load
+from clients.runs.open_run import open_memory_run, open_run
 from ledger.chain.contract.deploy import DEPLOYMENT_GAS, creation_data
 from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -35,6 +38,7 @@ from ledger.protocol.parameters import majority
 from ledger.protocol.rules.selection import rank
 from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest, Phase, SignedCommitment
+from ledger.storage.blobs import FolderBlobs
 
 Votes = tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate]
 Decision = tuple[ledger_state.SubmittedDecision, Votes]
@@ -186,6 +190,7 @@ def deployment_of(
 SIZES = ((4, 6), (7, 20), (21, 65), (43, 65))
 """Committee members and trainers."""
 CLIENTS = 1075
+ACTIVE = (30, 100, 300)  # of three times as many clients
 GAS_SNAPSHOT = ROOT / "contracts" / "gas_snapshot.json"
 
 
@@ -193,13 +198,36 @@ def main() -> None:
     """Write the gas snapshot, or print the costs of each size."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--gas-snapshot", action="store_true", help="write the gas snapshot")
-    is_snapshot = parser.parse_args().gas_snapshot
+    parser.add_argument("--rounds", action="store_true", help="whole rounds, three sizes")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        if is_snapshot:
+        if arguments.gas_snapshot:
             keep(GAS_SNAPSHOT, gas_snapshot(Path(folder)))
+        elif arguments.rounds:
+            show([whole_rounds(Path(folder), active) for active in ACTIVE], "rounds of digits")
         else:
             rows = [round_costs(Path(folder), size) for size in SIZES]
             show(rows, "ledger", heads=[f"{members}, {trainers}" for members, trainers in SIZES])
+
+
+def whole_rounds(folder: Path, active: int) -> Row:
+    """Return the median CPU milliseconds of a round, with training and two fifths as members."""
+    sizes = f"protocol.clients={3 * active}", "protocol.active_rate=0.333333", "machine.workers=1"
+    on_chain, in_memory = (
+        load("digits", settings=(*sizes, f'machine.ledger="{ledger}"'))
+        for ledger in ("chain", "memory")
+    )
+    row: Row = {"active": active}
+    with (
+        EmbeddedChain.create(folder / f"{active}.sqlite") as chain,
+        open_run(folder, f"chain-{active}", on_chain, chain, FolderBlobs(folder / "blobs")) as one,
+        open_memory_run(folder, f"memory-{active}", in_memory) as other,
+    ):
+        for ledger, run in (("memory", other), ("chain", one)):
+            cpu = [timed(run.simulation.play_round)[1].cpu for _ in range(11)][1:]
+            row[f"{ledger} ms"] = round(1000 * median(cpu), 1)
+            row[f"{ledger}, ms a client"] = round(1000 * median(cpu) / active, 2)
+    return row
 
 
 def gas_snapshot(folder: Path) -> dict[str, dict[str, int]]:

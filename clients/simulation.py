@@ -265,10 +265,11 @@ class Simulation:
         view = self._closed(chain, trainers)
         self._apply(trainer.publish(view) for trainer in trainers.values())
         context, members = self._context, []
+        mail = self._observer.envelopes(view)
         for client in chain.participants().members:
             honest, member = self._cast.member(client, context.journal, self._judge)
             members.append(member)
-            honest.recall(context.domain, self._observer.envelopes(view))
+            honest.recall(context.domain, mail)
         self._vote(view, trainers, members)
         self._model = self._observer.model()
         self._context.mailbox.forget(self._context.domain, chain.round)

@@ -354,7 +354,7 @@ class StrayClient(Trainer):
         if update is not None:
             return super().commit(chain, update)
         self._payload = None
-        if not chain.takes_commitments or _has_committed(chain, self.client):
+        if not chain.takes_commitments or self.client in chain.committed:
             return []
         return [self.signed(chain, sha256(b"stray" + chain.seed))]
 
@@ -365,7 +365,7 @@ class CopyingTrainer(Trainer):
     def commit(self, chain: ChainView, update: Payload | None) -> list[Action]:
         self._payload = None
         others = [mined for mined in chain.commitments if mined.client != self.client]
-        if update is None or not others or _has_committed(chain, self.client):
+        if update is None or not others or self.client in chain.committed:
             return []
         return [self.signed(chain, others[0].commitment)]
 
@@ -401,7 +401,3 @@ def trainer_with(fault: TrainerFault | None, client: ClientId, signer: Signer) -
     if fault in TRAINERS:
         return TRAINERS[fault](client, signer)
     return UnusableTrainer(client, signer, fault)
-
-
-def _has_committed(chain: ChainView, client: ClientId) -> bool:
-    return any(mined.client == client for mined in chain.commitments)

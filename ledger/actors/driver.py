@@ -82,7 +82,8 @@ class Driver:
         the vote may be in a decision before this process is up again. Other mail is lost with the
         process.
         """
-        actions = tuple(actions)
+        # Members of one process share what they store: the very same action is carried out once.
+        actions = tuple({id(action): action for action in actions}.values())
         leaves = self._context.mailbox.is_shared or any(
             not isinstance(action, PostEnvelope | StoreBlobs) for action in actions
         )

@@ -230,6 +230,7 @@ class ProtectedSigner:
         self._signer = signer
         self._journal = journal
         self._refused: set[bytes] = set()
+        self._first_certificate: tuple[tuple[object, ...], float] | None = None
 
     def adopt(self, domain: Domain, envelopes: Iterable[Envelope]) -> None:
         """Record this client's earlier statements of the round, which others have seen.
@@ -271,10 +272,12 @@ class ProtectedSigner:
 
     def first_certificate_time(self, inputs: Inputs, now: float) -> float:
         """Return when this client first saw a certificate of phase 1: now, if it never has."""
-        base = inputs.closing.base
-        place = first_certificate_key(inputs.domain, self.client, inputs.round, base)
-        (moment,) = struct.unpack(">d", self._journal.record(place, struct.pack(">d", now)))
-        return float(moment)
+        about = inputs.domain, self.client, inputs.round, inputs.closing.base
+        if self._first_certificate is None or self._first_certificate[0] != about:
+            place = first_certificate_key(*about)
+            (moment,) = struct.unpack(">d", self._journal.record(place, struct.pack(">d", now)))
+            self._first_certificate = about, float(moment)
+        return self._first_certificate[1]
 
     def _may_sign(self, place: bytes, statement: bytes, what: str) -> bool:
         """Record a statement; return False, logged once, if its place has a different one."""

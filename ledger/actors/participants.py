@@ -18,7 +18,6 @@ from typing import Protocol
 from ledger.actors.journal import ProtectedSigner, VoteJournal
 from ledger.actors.steps import (
     Action,
-    Holdings,
     JudgementCache,
     PostEnvelope,
     ProtocolSteps,
@@ -33,6 +32,7 @@ from ledger.actors.steps import (
 )
 from ledger.actors.view import (
     ChainView,
+    Holdings,
     RoundView,
     ViewSpan,
     VotingPosition,
@@ -69,7 +69,7 @@ class Trainer:
         """Return the commitment to an update, while it is accepted and not yet on the chain."""
         self._payload = None if update is None else self.payload_for(update)
         is_banned = chain.registry[self.client].is_banned_in(chain.round)
-        has_committed = any(mined.client == self.client for mined in chain.commitments)
+        has_committed = self.client in chain.committed
         if self._payload is None or has_committed or is_banned or not chain.takes_commitments:
             return []
         return [self.signed(chain, commitment_of(self.client, self._payload.digest))]
@@ -146,10 +146,7 @@ class Member:
             actions = [*self._elect(view, now), *self._settle(view, now)]
         else:
             actions = self._aggregate(view, now)
-        self._seen = Holdings(
-            frozenset(view.evidence.payloads),
-            tuple(claim for pair in view.claims.values() for claim in pair),
-        )
+        self._seen = view.held
         return actions
 
     def present(self, view: RoundView, now: float) -> VotingPosition:
@@ -179,7 +176,7 @@ class Member:
         span = view_at(view.inputs, Phase.AGGREGATION, begin, now)
         if span is None:
             half = view.inputs.parameters.view_seconds / 2
-            is_due = _has_all_payloads(view) or now >= begin - half
+            is_due = view.has_all_payloads or now >= begin - half
             return self.steps.publish_scores(view, clients) if is_due and now < begin else []
         # What was held before the view began: the last step's, nothing after a restart.
         self._in_time.setdefault(span.view, self._seen)
@@ -205,7 +202,7 @@ class Member:
             actions += self.steps.publish_scores(view, self._scored_in[span.view])
         scorers = set(view.inputs.participants.members) & set(clients)
         scored = {signed.scores.member for signed in view.claims_for(set_digest(clients))}
-        is_complete = _has_all_payloads(view) and scored >= scorers
+        is_complete = view.has_all_payloads and scored >= scorers
         if now < span.half and not is_complete:
             return actions
         needed = majority(view.inputs.parameters.members)
@@ -220,7 +217,9 @@ class Member:
         """Return a vector for the set of the primary's newest one, for one set a view at most."""
         chosen = next(iter(_sets_scored(view, view.primary(Phase.AGGREGATION, span.view))), ())
         scored = self._scored_in.get(span.view)
-        if not chosen or scored not in {None, chosen} or not set(view.usable).issuperset(chosen):
+        if not chosen or (scored is not None and scored != chosen):
+            return []
+        if chosen != view.usable and not set(view.usable).issuperset(chosen):
             return []
         actions = self.steps.publish_scores(view, chosen)
         if actions:
@@ -297,9 +296,3 @@ def _sets_scored(view: RoundView, member: ClientId) -> list[tuple[ClientId, ...]
     # other, and anyone can send an old one again.
     sets = [clients for _, clients in view.sets_scored(member) if clients is not None]
     return sorted(sets, key=len, reverse=True)
-
-
-def _has_all_payloads(view: RoundView) -> bool:
-    committed = view.inputs.closing.commitments
-    active = view.inputs.participants.active
-    return all(c in view.evidence.payloads for c in active if c in committed)

@@ -7,15 +7,16 @@ in one process all members share a judge, which is the same as each computing fr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ledger.actors.journal import ProtectedSigner, VoteJournal
-from ledger.actors.view import RoundView
+from ledger.actors.view import Holdings, RoundView
 from ledger.chain.round_ledger import RoundLedger
 from ledger.protocol.documents.envelope import (
     Body,
@@ -38,7 +39,7 @@ from ledger.protocol.documents.record import (
 )
 from ledger.protocol.encoding import set_digest, sha256
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.inputs import Inputs
+from ledger.protocol.inputs import Evidence, Inputs
 from ledger.protocol.judgement import Judgement, compose_record, judge, score_updates
 from ledger.protocol.ledger_state import (
     EquivocationReport,
@@ -73,7 +74,7 @@ from ledger.protocol.types import (
     Vote,
     VoteKind,
 )
-from ledger.protocol.validation import Violation, ViolationCode, validate_omissions
+from ledger.protocol.validation import DistanceTable, Violation, ViolationCode, validate_omissions
 from ledger.storage.blobs import BlobStore
 from ledger.storage.mailbox import Mailbox
 
@@ -146,14 +147,6 @@ class ActorContext:
         return state.stage is LedgerStage.OPEN and state.round == round_number
 
 
-@dataclass(frozen=True, slots=True)
-class Holdings:
-    """A member's holdings at one time: clients with a payload, and signed vectors."""
-
-    payloads: frozenset[ClientId] = frozenset()
-    claims: tuple[SignedScores, ...] = ()
-
-
 class ProtocolSteps:
     """The protocol steps of one member."""
 
@@ -164,7 +157,7 @@ class ProtocolSteps:
     def publish_scores(self, view: RoundView, clients: tuple[ClientId, ...]) -> list[Action]:
         """Return the signed vector for a set of usable updates (Algorithm 1, lines 1-5)."""
         digest, me = set_digest(clients), self._signer.client
-        if any(signed.scores.member == me for signed in view.claims_for(digest)):
+        if (me, digest) in view.claims:
             return []
         vector = self._judge.score(view, clients, me)
         if vector is None:
@@ -198,7 +191,7 @@ class ProtocolSteps:
         if signed is None:
             return []
         body = Proposal(signed, opening=judgement.opening, record=data)
-        return [_stored(view, record, data), self._post(view, body)]
+        return [self._judge.stored(view.evidence, record), self._post(view, body)]
 
     def answer(self, view: RoundView, proposal: Proposal, in_time: Holdings) -> list[Action]:
         """Return the reply to a request of phase 1, or what its record lacks (lines 9-13).
@@ -210,11 +203,11 @@ class ProtocolSteps:
         judgement, _ = self._judge.judge(view, proposal.record)
         if judgement is None:
             return []
-        omissions = validate_omissions(judgement.record, in_time.payloads, in_time.claims)
+        omissions = self._judge.omissions(judgement.record, in_time.payloads, in_time.claims)
         if omissions:
             return self._repeat(view, in_time, omissions)
         reply = self._reply(view, proposal.request.vote, judgement)
-        return [_stored(view, judgement.record, proposal.record), *reply] if reply else []
+        return [self._judge.stored(view.evidence, judgement.record), *reply] if reply else []
 
     def propose_election(
         self, view: RoundView, number: int, certificate: QuorumCertificate
@@ -244,8 +237,7 @@ class ProtocolSteps:
             return []
         reply = self._reply(view, request, judgement)
         # Not everybody who replies here has replied, and stored, in phase 1.
-        stored = _stored(view, judgement.record, encode_record(judgement.record))
-        return [stored, *reply] if reply else []
+        return [self._judge.stored(view.evidence, judgement.record), *reply] if reply else []
 
     def _reply(self, view: RoundView, asked: Vote, judgement: Judgement) -> list[Action]:
         vote = self._vote(view, VoteKind.REPLY, asked.phase, asked.view, judgement)
@@ -282,16 +274,15 @@ class ProtocolSteps:
         return PostEnvelope(Envelope(view.inputs.domain, view.inputs.round, sender, body))
 
 
-def _stored(view: RoundView, record: RoundRecord, data: bytes) -> StoreBlobs:
+def _stored(evidence: Evidence, record: RoundRecord) -> StoreBlobs:
     """Return what a vote rests on: its record, payloads and vectors."""
-    evidence = view.evidence
     digests = dict.fromkeys(signed.scores.digest for signed in record.claims_with_vectors)
     vectors = (Payload(evidence.vectors[d], d) for d in digests if d in evidence.vectors)
     payloads = {client: evidence.payloads[client] for client in record.clients}
     for dropout in record.dropouts:
         if dropout.payload is not None and dropout.client in evidence.payloads:
             payloads[dropout.client] = evidence.payloads[dropout.client]
-    return StoreBlobs((Payload.of(data), *vectors), payloads)
+    return StoreBlobs((Payload.of(encode_record(record)), *vectors), payloads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,6 +400,7 @@ def _failed(
     return Incident(*where, IncidentKind.WRONG_PROPOSAL, (request,), opening)
 
 
+T = TypeVar("T")
 Judged = tuple["Judgement | None", tuple[Violation, ...]]
 
 _NOT_FINAL = {
@@ -424,34 +416,55 @@ def is_certain(violations: Iterable[Violation]) -> bool:
     return any(doubt.code not in _NOT_FINAL for doubt in violations)
 
 
+class _Newest(Generic[T]):
+    """A function that remembers its newest result, for the very same arguments."""
+
+    def __init__(self, compute: Callable[..., T]) -> None:
+        self._compute = compute
+        self._known: tuple[tuple[object, ...], T] | None = None
+
+    def __call__(self, *arguments: object) -> T:
+        if self._known is None or not all(map(is_, arguments, self._known[0])):
+            self._known = arguments, self._compute(*arguments)
+        return self._known[1]
+
+
 class JudgementCache:
-    """Judges records of the newest round that it was asked about."""
+    """Judges records of the newest round that it was asked about.
+
+    Members share a result that each would compute from the very same objects, which do not change.
+    """
 
     def __init__(
         self, distances: Distances = plain_distances, step: ServerStep = plain_server_step
     ) -> None:
         self._distances, self._step = distances, step
+        self._table = _Newest(self._table_of)
+        self.stored = _Newest(_stored)
+        self.omissions = _Newest(validate_omissions)
         self._asked: tuple[object, ...] = ()
         self._arrays: list[NDArray[np.float32] | None] = []
         self._matrix: NDArray[np.float64] | None = None
         self._inputs: Inputs | None = None
         self._about: tuple[NDArray[np.float32] | None, ...] = (None, None)
-        self._judged: dict[Digest, Judged] = {}
+        # By the record's bytes; with the evidence that it rests on, None where it is final.
+        self._judged: dict[bytes, tuple[Evidence | None, Judged]] = {}
 
     def judge(self, view: RoundView, record: bytes) -> Judged:
         """Return what follows from a record's bytes, or the doubts about it."""
         self._turn_to(view)
-        digest = sha256(record)
-        if digest in self._judged:
-            return self._judged[digest]
+        if record in self._judged:
+            evidence, result = self._judged[record]
+            if evidence is None or evidence is view.evidence:
+                return result
         try:
             read = decode_record(record)
         except EncodingError:
-            result: Judged = (None, (Violation(ViolationCode.OTHER_ROUND_OR_BASE),))
+            result = (None, (Violation(ViolationCode.OTHER_ROUND_OR_BASE),))
         else:
             result = judge(view.inputs, read, view.evidence, self._distances_of, self._step)
-        if _NOT_FINAL.isdisjoint(doubt.code for doubt in result[1]):
-            self._judged[digest] = result
+        is_final = _NOT_FINAL.isdisjoint(doubt.code for doubt in result[1])
+        self._judged[record] = None if is_final else view.evidence, result
         return result
 
     def compose(self, view: RoundView, claims: Sequence[SignedScores]) -> RoundRecord:
@@ -460,7 +473,14 @@ class JudgementCache:
     def score(
         self, view: RoundView, clients: Sequence[ClientId], member: ClientId
     ) -> ScoreVector | None:
-        return score_updates(view.inputs, view.evidence, clients, member, self._distances_of)
+        table = self._table(view.inputs, view.evidence, clients)
+        return score_updates(view.inputs, table, clients, member)
+
+    def _table_of(
+        self, inputs: Inputs, evidence: Evidence, clients: Sequence[ClientId]
+    ) -> DistanceTable:
+        updates = evidence.usable(clients)
+        return DistanceTable(inputs, updates, self._distances_of, evidence.displacement)
 
     def _turn_to(self, view: RoundView) -> None:
         # Not the base alone: a reorganisation can leave it, and change committee, seed or model.

@@ -65,7 +65,7 @@ MAX_SETS_PER_MEMBER = 2 * MAX_VIEWS
 """Sets of updates for which one member's vectors are kept; an honest one scores one in a view."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ChainView:
     """An open round as the chain has it up to its last final block.
 
@@ -92,8 +92,17 @@ class ChainView:
         return self.final_block < self.window_end
 
     def participants(self) -> Participants:
+        return self._participants
+
+    @cached_property
+    def _participants(self) -> Participants:
         drawn = self.round, self.seed, self.committee
         return participants_of(self.parameters, self.registry, *drawn)
+
+    @cached_property
+    def committed(self) -> frozenset[ClientId]:
+        """The clients with a commitment on the chain, active or not."""
+        return frozenset(mined.client for mined in self.commitments)
 
     def inputs(self) -> Inputs | None:
         """Return what the chain has closed of the round, None while that is open."""
@@ -107,9 +116,19 @@ class ChainView:
         return Inputs(*run, self.round, self.seed, participants, closing)
 
 
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """A member's holdings at one time: clients with a payload, and signed vectors."""
+
+    payloads: frozenset[ClientId] = frozenset()
+    claims: tuple[SignedScores, ...] = ()
+
+
 @dataclass(frozen=True)
 class RoundView:
     """A closed round, and what was published of it so far.
+
+    All actors of a process share a view, so what follows from it alone is computed once.
 
     Attributes:
         closed_at: time stamp of the closing block, in the chain's seconds.
@@ -154,15 +173,22 @@ class RoundView:
 
     def requests(self, phase: Phase, view: int) -> tuple[SignedVote, ...]:
         """Return the different requests that the primary of a view signed, two at most."""
-        primary = self.primary(phase, view)
-        return tuple(
-            signed
-            for (member, slot), votes in self.votes.items()
-            if member == primary
-            and slot.kind is VoteKind.REQUEST
-            and (slot.phase, slot.view) == (phase, view)
-            for signed in votes
-        )
+        inputs = self.inputs
+        slot = Slot(VoteKind.REQUEST, inputs.round, phase, view, inputs.closing.base)
+        return self.votes.get((self.primary(phase, view), slot), ())
+
+    @cached_property
+    def held(self) -> Holdings:
+        """The payloads and the signed vectors that are here."""
+        claims = (claim for pair in self.claims.values() for claim in pair)
+        return Holdings(frozenset(self.evidence.payloads), tuple(claims))
+
+    @cached_property
+    def has_all_payloads(self) -> bool:
+        """True if every active client that has committed has a payload here."""
+        committed = self.inputs.closing.commitments
+        active = self.inputs.participants.active
+        return all(c in self.evidence.payloads for c in active if c in committed)
 
     @cached_property
     def usable(self) -> tuple[ClientId, ...]:
@@ -180,11 +206,12 @@ class RoundView:
         for phase, view in sorted({(slot.phase, slot.view) for _, slot in self.votes}):
             for request in self.requests(phase, view):
                 reply = replace(request.vote, kind=VoteKind.REPLY)
+                slot = reply.slot
                 replies = [
                     signed
                     for member in self.inputs.participants.committee
                     if member != request.member
-                    for signed in self.votes.get((member, reply.slot), ())
+                    for signed in self.votes.get((member, slot), ())
                     if signed.vote == reply
                 ]
                 if len(replies) >= needed:
@@ -286,9 +313,9 @@ class _RoundViewBuilder:
         self._vectors[scores.digest] = published.vector
         claims = sorted([*known, signed], key=lambda claim: claim.scores.digest)
         self._claims[key] = tuple(claims[:2])
-        # One vector can be signed for two sets: it is kept as long as one of them has it.
-        kept_elsewhere = {c.scores.digest for pair in self._claims.values() for c in pair}
         for spare in claims[2:]:
+            # One vector can be signed for two sets: it is kept as long as one of them has it.
+            kept_elsewhere = {c.scores.digest for pair in self._claims.values() for c in pair}
             if spare.scores.digest not in kept_elsewhere:
                 del self._vectors[spare.scores.digest]
 

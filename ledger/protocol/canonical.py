@@ -7,9 +7,10 @@ depend neither on Python's recursion limit nor on the depth of the caller's stac
 
 from __future__ import annotations
 
+import operator
+import struct
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from itertools import pairwise
 from typing import Any, NoReturn, TypeVar, cast
 
 import msgpack
@@ -91,7 +92,10 @@ def _sorted(value: object, depth: int) -> object:
     if depth == 0:
         raise ValueError(f"maps and lists are nested deeper than {MAX_NESTING}")
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: _sorted(value[key], depth - 1) for key in sorted(value)}
+        return {
+            key: item if type(item := value[key]) in _PLAIN else _sorted(item, depth - 1)
+            for key in sorted(value)
+        }
     if isinstance(value, (list, tuple)) and kind in {list, tuple}:
         if _PLAIN.issuperset(map(type, value)):
             return value
@@ -179,7 +183,8 @@ def signature(value: object) -> bytes:
 
 def require_ascending(name: str, values: Iterable[Any]) -> None:
     """Refuse keys that do not ascend strictly."""
-    if any(first >= second for first, second in pairwise(values)):
+    keys = list(values)
+    if any(map(operator.ge, keys, keys[1:])):
         raise EncodingError(f"{name} are not strictly ascending")
 
 
@@ -187,7 +192,6 @@ def packed_clients(data: bytes) -> tuple[ClientId, ...]:
     """Return the clients of a join of big-endian u32, strictly ascending."""
     if len(data) % 4:
         raise EncodingError(f"{len(data)} bytes are no list of clients")
-    starts = range(0, len(data), 4)
-    clients = tuple(ClientId(int.from_bytes(data[start : start + 4])) for start in starts)
+    clients: tuple[ClientId, ...] = struct.unpack(f">{len(data) // 4}I", data)
     require_ascending("clients", clients)
     return clients

@@ -101,9 +101,9 @@ def array_words(values: Sequence[int]) -> bytes:
     return words(len(values), *values)
 
 
-def client_list(clients: Iterable[ClientId]) -> bytes:
+def client_list(clients: Sequence[ClientId]) -> bytes:
     """Return the join of the clients' u32, in the order given."""
-    return b"".join(u32(client) for client in clients)
+    return struct.pack(f">{len(clients)}I", *clients)
 
 
 def float_bits(value: float) -> int:
@@ -150,6 +150,7 @@ def ranking_digest(ranking: Sequence[int]) -> Digest:
     return keccak256(word(32) + array_words(ranking))
 
 
+@lru_cache(maxsize=4096)  # trainers, views and records of one process ask for the same ones
 def commitment_of(client: ClientId, payload: Digest) -> Digest:
     """Return what a client commits of a payload: another's commitment repeated is worth nothing."""
     return keccak256(u32(client) + payload)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -74,12 +74,14 @@ def drawn_committee(
     return tuple(drawn)
 
 
+@lru_cache(maxsize=256)
 def primary_seat(seed: Digest, phase: Phase, view: int, members: int) -> int:
     """Return the primary's seat in [0, C), random as the seed (Algorithm 2, line 2)."""
     return int.from_bytes(keccak256(seed + u8(phase) + u32(view))) % members
 
 
-def sending_order(seed: Digest, members: Iterable[ClientId]) -> tuple[ClientId, ...]:
+@lru_cache(maxsize=16)
+def sending_order(seed: Digest, members: tuple[ClientId, ...]) -> tuple[ClientId, ...]:
     """Return members in the order in which they send a decision, random as the seed."""
     return tuple(sorted(members, key=lambda member: keccak256(seed + b"decide" + u32(member))))
 
@@ -136,7 +138,7 @@ def closing_block(
     return last
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Participants:
     """Participants of a round, as they follow from chain and seed."""
 
@@ -144,17 +146,17 @@ class Participants:
     trainers: tuple[ClientId, ...]  # S_b, ascending
     banned: frozenset[ClientId]  # members banned when the round opened: their seats are vacant
 
-    @property
+    @cached_property
     def active(self) -> tuple[ClientId, ...]:
         """Trainers and members, ascending."""
         return tuple(sorted({*self.trainers, *self.committee}))
 
-    @property
+    @cached_property
     def expected(self) -> frozenset[ClientId]:
         """The active clients that are not banned."""
         return frozenset(self.active) - self.banned
 
-    @property
+    @cached_property
     def members(self) -> tuple[ClientId, ...]:
         """The members who may vote and score, by seats."""
         return tuple(member for member in self.committee if member not in self.banned)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -92,7 +93,7 @@ class Judgement:
     model: NDArray[np.float32]  # w_{t+1}, shape (d,)
     opening: encoding.ResultPreimage
 
-    @property
+    @cached_property
     def result(self) -> Digest:
         """The result that both phases vote on with their sets."""
         return encoding.aggregation_result(self.opening)
@@ -150,11 +151,8 @@ def compose_record(
         for client in usable_clients(inputs, evidence)
     )
     clients = tuple(update.client for update in updates)
-    dropouts = tuple(
-        _dropout(inputs, evidence, client)
-        for client in inputs.participants.active
-        if client not in set(clients)
-    )
+    left_out = sorted(set(inputs.participants.active).difference(clients))
+    dropouts = tuple(_dropout(inputs, evidence, client) for client in left_out)
     base, clients_digest = inputs.closing.base, encoding.set_digest(clients)
     usable_claims = {
         (signed.scores.member, signed.scores.digest): signed
@@ -166,10 +164,12 @@ def compose_record(
         and not validate_score_claim(inputs, signed)
     }
     table = DistanceTable(inputs, evidence.usable(clients), distances, evidence.displacement)
+    by_member: dict[ClientId, list[SignedScores]] = {}
+    for key in sorted(usable_claims):
+        by_member.setdefault(key[0], []).append(usable_claims[key])
     scores: list[SignedScores] = []
     refused: list[RefusedScores] = []
-    for member in sorted({member for member, _ in usable_claims}):
-        signed_by = [usable_claims[key] for key in sorted(usable_claims) if key[0] == member]
+    for signed_by in by_member.values():
         if len(signed_by) > 1:
             refused += [RefusedScores(s, RefusalReason.TWO_VECTORS) for s in signed_by[:2]]
             continue
@@ -185,14 +185,9 @@ def compose_record(
 
 
 def score_updates(
-    inputs: Inputs,
-    evidence: Evidence,
-    clients: Sequence[ClientId],
-    member: ClientId,
-    distances: Distances = plain_distances,
+    inputs: Inputs, table: DistanceTable, clients: Sequence[ClientId], member: ClientId
 ) -> ScoreVector | None:
     """Return a member's score vector for a set of updates (Algorithm 1, lines 1-4), if any."""
-    table = DistanceTable(inputs, evidence.usable(clients), distances, evidence.displacement)
     if not table.can_score(member):
         return None
     trainers, others = scored_clients(inputs, clients, member)
@@ -201,9 +196,9 @@ def score_updates(
         member=member,
         base=inputs.closing.base,
         trainers=trainers,
-        distances=np.array([table.between(client, member) for client in trainers]),
+        distances=table.row(member, trainers),
         members=others,
-        member_distances=np.array([table.between(other, member) for other in others]),
+        member_distances=table.row(member, others),
     )
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,14 +62,22 @@ class DistanceTable:
         self._members = tuple(m for m in sorted(inputs.participants.members) if m in updates)
         self._columns = {client: place for place, client in enumerate(sorted(updates))}
         self._rows = {member: place for place, member in enumerate(self._members)}
+        self._places: dict[tuple[ClientId, ...], NDArray[np.intp]] = {}
         self._margins: NDArray[np.float64] | None = None
-        self._matrix: NDArray[np.float64] | None = None
+
+    @cached_property
+    def _matrix(self) -> NDArray[np.float64]:
+        return self._distances(self._rule, self._travel, self._updates, self._members)
 
     def between(self, client: ClientId, member: ClientId) -> float:
         """Return the distance of a client's update from a member's."""
-        if self._matrix is None:
-            self._matrix = self._distances(self._rule, self._travel, self._updates, self._members)
         return float(self._matrix[self._rows[member], self._columns[client]])
+
+    def row(self, member: ClientId, clients: tuple[ClientId, ...]) -> NDArray[np.float64]:
+        """Return the distances of clients' updates from a member's, shape (len(clients),)."""
+        if clients not in self._places:  # all members score the same trainers
+            self._places[clients] = np.array([self._columns[c] for c in clients], dtype=np.intp)
+        return np.take(self._matrix[self._rows[member]], self._places[clients])
 
     def is_off(self, client: ClientId, member: ClientId, claim: float, margins: float) -> bool:
         """Say whether a published distance is a number of margins or more from the true one."""
@@ -267,15 +275,17 @@ def find_score_fault(
         return ScoreFault(RefusalReason.OF_ANOTHER)
     if claim.member not in clients or (table is not None and not table.can_score(claim.member)):
         return ScoreFault(RefusalReason.NO_USABLE_UPDATE)
-    if (vector.trainers, vector.members) != scored_clients(inputs, clients, claim.member):
+    trainers, others = scored_clients(inputs, clients, claim.member)
+    if (vector.trainers, vector.members) != (trainers, others):
         return ScoreFault(RefusalReason.OTHER_CLIENTS)
     if not vector.is_in_range:
         return ScoreFault(RefusalReason.OUT_OF_RANGE)
     if table is None:
         return None
-    for client, published in vector.claims().items():
-        if table.is_off(client, claim.member, published, margins):
-            return ScoreFault(RefusalReason.FALSE_DISTANCE, client)
+    for scored, published in ((trainers, vector.distances), (others, vector.member_distances)):
+        for place in np.flatnonzero(published != table.row(claim.member, scored)).tolist():
+            if table.is_off(scored[place], claim.member, float(published[place]), margins):
+                return ScoreFault(RefusalReason.FALSE_DISTANCE, scored[place])
     return None
 
 
@@ -284,8 +294,8 @@ def scored_clients(
 ) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
     """Return the trainers among clients, and the other members, which a member's vector is for."""
     committee = set(inputs.participants.committee)
-    trainers = tuple(client for client in clients if client not in committee)
-    return trainers, tuple(c for c in clients if c in committee and c != member)
+    trainers = tuple([client for client in clients if client not in committee])
+    return trainers, tuple([c for c in clients if c in committee and c != member])
 
 
 def _vector_violations(

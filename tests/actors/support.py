@@ -19,7 +19,6 @@ from ledger.actors.journal import ProtectedSigner
 from ledger.actors.participants import Member, MemberActor, Trainer
 from ledger.actors.steps import (
     Action,
-    Holdings,
     JudgementCache,
     PostEnvelope,
     ProtocolSteps,
@@ -28,7 +27,7 @@ from ledger.actors.steps import (
     SendReport,
     StoreBlobs,
 )
-from ledger.actors.view import ChainView, RoundView
+from ledger.actors.view import ChainView, Holdings, RoundView
 from ledger.protocol.documents.envelope import (
     Envelope,
     Proposal,

@@ -6,9 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from ledger.actors.journal import ProtectedSigner
 from ledger.actors.participants import Trainer
-from ledger.actors.steps import Holdings, PostEnvelope, SendCommitment, StoreBlobs
-from ledger.actors.view import RoundView
+from ledger.actors.steps import (
+    Action,
+    JudgementCache,
+    PostEnvelope,
+    ProtocolSteps,
+    SendCommitment,
+    StoreBlobs,
+)
+from ledger.actors.view import Holdings, RoundView
 from ledger.protocol.documents.envelope import (
     Envelope,
     EnvelopeKind,
@@ -17,7 +25,7 @@ from ledger.protocol.documents.envelope import (
     PublishedScores,
     Reply,
 )
-from ledger.protocol.documents.record import decode_record
+from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.encoding import commitment_of, set_digest, sha256
 from ledger.protocol.payloads import Payload
 from ledger.protocol.signing import is_signed_by
@@ -50,6 +58,10 @@ def others_of(view: RoundView, phase: Phase = AGGREGATION, number: int = 0) -> l
 def proposal_in(view: RoundView, phase: Phase = AGGREGATION, number: int = 0) -> Proposal:
     (proposal,) = view.proposals[phase, number]
     return proposal
+
+
+def proposal_record(view: RoundView) -> RoundRecord:
+    return decode_record(proposal_in(view).record or b"")
 
 
 def held_of(view: RoundView) -> Holdings:
@@ -245,6 +257,68 @@ def test_who_misses_a_payload_in_the_record_publishes_it_first() -> None:
     assert isinstance(posted, PostEnvelope)
     assert posted.envelope.body == PublishedPayload(sha256(payload))
     assert len(acts_of(me).answer(view, proposal_in(view), Holdings())) == 2
+
+
+def test_members_that_share_a_judge_act_as_each_with_its_own() -> None:
+    network, judge = Network(), JudgementCache()
+    network.close()
+    view = seen(network, ())
+    for step in ("scores", "answers", "more answers"):
+        acts: list[Action] = []
+        for member in view.inputs.participants.members:
+            shared = ProtocolSteps(
+                ProtectedSigner(member, signers()[member], PowerCutJournal()), judge
+            )
+            both = [
+                one.publish_scores(view, view.usable)
+                if step == "scores"
+                else one.answer(view, proposal_in(view), held_of(view))
+                for one in (shared, acts_of(member))
+            ]
+            assert both[0] == both[1]
+            acts += both[0]
+        view = seen(network, acts)
+        if step == "scores":
+            asks = acts_of(view.primary(AGGREGATION, 0)).propose(view, 0, view.usable)
+            view = seen(network, asks)
+    assert view.certificates(AGGREGATION)
+
+
+def test_a_shared_judge_judges_again_once_the_evidence_has_come() -> None:
+    network, judge = Network(), JudgementCache()
+    full = requested(network)
+    record = proposal_in(full).record or b""
+    without_payloads = network.closed_view().with_envelopes(network.board)
+    doubts = judge.judge(without_payloads, record)
+    assert doubts[0] is None
+    assert judge.judge(without_payloads, record) is doubts
+    judgement, _ = judge.judge(full, record)
+    assert judgement is not None
+    assert judge.judge(without_payloads, record)[0] is judgement, "what follows stays"
+
+
+def test_a_shared_judge_asks_each_member_for_its_own_holdings() -> None:
+    network, judge = Network(), JudgementCache()
+    view = requested(network)
+    missing = replace(proposal_record(view), scores=proposal_record(view).scores[1:])
+    (left_out,) = set(proposal_record(view).scores) - set(missing.scores)
+    held, other = held_of(view), Holdings()
+    for _ in range(2):
+        (omission,) = judge.omissions(missing, held.payloads, held.claims)
+        assert omission.clients == (left_out.scores.member,)
+        assert judge.omissions(missing, other.payloads, other.claims) == []
+
+
+def test_what_a_vote_rests_on_follows_the_evidence() -> None:
+    network, judge = Network(), JudgementCache()
+    view = requested(network)
+    record = proposal_record(view)
+    stored = judge.stored(view.evidence, record)
+    assert stored is judge.stored(view.evidence, record)
+    fewer = view.evidence.with_vectors({})
+    assert len(stored.documents) == 1 + len(record.scores)
+    assert len(judge.stored(fewer, record).documents) == 1
+    assert judge.stored(view.evidence, record) == stored
 
 
 # Phase 2.

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ledger.actors import view as view_module
-from ledger.actors.view import MAX_SETS_PER_MEMBER, RoundView, ViewSpan, view_at
+from ledger.actors.view import MAX_SETS_PER_MEMBER, Holdings, RoundView, ViewSpan, view_at
 from ledger.protocol.documents.envelope import (
     Envelope,
     EnvelopeKind,
@@ -21,7 +21,7 @@ from ledger.protocol.documents.envelope import (
     encode_envelope,
 )
 from ledger.protocol.documents.record import MAX_VECTOR_BYTES, encode_vector
-from ledger.protocol.encoding import aggregation_result, sha256
+from ledger.protocol.encoding import aggregation_result, set_digest, sha256
 from ledger.protocol.inputs import Inputs, primary_seat
 from ledger.protocol.ledger_state import StatementKind
 from ledger.protocol.parameters import MAX_MEMBERS, MAX_VIEWS
@@ -47,6 +47,7 @@ from tests.actors.support import (
     answered,
     elected,
     published,
+    replied,
     requested,
     seen,
     signed_vote,
@@ -502,3 +503,29 @@ def assert_same_view_after_restart(member: RunningMember) -> None:
     member.restart()
     member.deliver()
     assert member.next_time() == before
+
+
+def test_answers_of_a_view_are_those_of_a_scan() -> None:
+    network = Network()
+    view = replied(network)
+    inputs, committed = view.inputs, view.inputs.closing.commitments
+    for phase in Phase:
+        for number in range(2):
+            scanned = [
+                signed
+                for (member, slot), votes in view.votes.items()
+                if member == view.primary(phase, number)
+                and (slot.kind, slot.phase, slot.view) == (VoteKind.REQUEST, phase, number)
+                for signed in votes
+            ]
+            assert list(view.requests(phase, number)) == scanned
+    claims = [claim for pair in view.claims.values() for claim in pair]
+    assert view.held == Holdings(frozenset(view.evidence.payloads), tuple(claims))
+    ascending = sorted(claims, key=lambda claim: claim.scores.member)
+    assert view.claims_for(set_digest(view.usable)) == ascending
+    fewer = replace(view, evidence=view.evidence.without(view.usable[:1]))
+    for each in (view, fewer):
+        active = set(inputs.participants.active) & committed.keys()
+        assert each.has_all_payloads == (active <= each.evidence.payloads.keys())
+    chain = network.open_chain()
+    assert chain.committed == {mined.client for mined in chain.commitments}

@@ -56,7 +56,6 @@ from ledger.protocol.judgement import (
     next_model,
     rank_trainers,
     result_preimage,
-    score_updates,
     usable_clients,
 )
 from ledger.protocol.ledger_state import (
@@ -85,7 +84,7 @@ from ledger.protocol.types import (
 from ledger.storage.blobs import BlobReader, MemoryBlobs
 from tests.audit.revm_history import RevmHistory
 from tests.support.keys import key_signers, registered
-from tests.support.rounds import OpenRound
+from tests.support.rounds import OpenRound, scores_by
 
 T = TypeVar("T")
 Payloads = dict[ClientId, bytes]
@@ -348,7 +347,7 @@ class Run(OpenRun):
         self.evidence = Evidence(self.model, published, {}, displacement=self.travel())
         clients = usable_clients(self.inputs, self.evidence)
         found = {
-            member: score_updates(self.inputs, self.evidence, clients, member)
+            member: scores_by(self.inputs, self.evidence, clients, member)
             for member in sorted(self.participants.members)
         }
         vectors = deviation.vectors({m: v for m, v in found.items() if v is not None}, self)

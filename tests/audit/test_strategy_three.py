@@ -23,7 +23,7 @@ from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, StepOutcome, reason_text
 from ledger.audit.report_text import readable
 from ledger.protocol.encoding import sha256, vector_bytes, word_client
-from ledger.protocol.judgement import Judgement, score_updates, usable_clients
+from ledger.protocol.judgement import Judgement, usable_clients
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.rules import direction
 from ledger.protocol.rules.direction import clip_factors
@@ -42,6 +42,7 @@ from tests.audit.runs import (
     Vectors,
     contradiction_in,
 )
+from tests.support.rounds import scores_by
 
 
 @pytest.fixture
@@ -158,7 +159,7 @@ def as_in_round_one(vectors: Vectors, travelled: Run) -> Vectors:
     """Let one member score as if there were no travel."""
     liar = min(travelled.participants.members)
     first = replace(travelled.inputs, round=1)
-    vector = score_updates(
+    vector = scores_by(
         first, travelled.evidence, usable_clients(travelled.inputs, travelled.evidence), liar
     )
     assert vector is not None

@@ -12,7 +12,6 @@ from clients.simulation import Simulation
 from ledger.actors.participants import Member, reports_of
 from ledger.actors.steps import (
     Action,
-    Holdings,
     PostEnvelope,
     ProtocolSteps,
     SendDecision,
@@ -22,7 +21,7 @@ from ledger.actors.steps import (
     incidents_of,
     judgement_behind,
 )
-from ledger.actors.view import RoundView
+from ledger.actors.view import Holdings, RoundView
 from ledger.protocol import ledger_state
 from ledger.protocol.documents.envelope import Proposal, Reply
 from ledger.protocol.encoding import vector_bytes

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tracemalloc
 from enum import IntEnum
+from itertools import pairwise
 
 import msgpack
 import pytest
@@ -212,3 +213,13 @@ def test_a_changed_document_is_another_document_or_refused(
     except EncodingError:
         return
     assert canonical.encode(found) == changed
+
+
+@given(st.lists(st.integers(0, 2**32 - 1) | st.integers(0, 9), max_size=6))
+def test_packed_clients_ascend_strictly(clients: list[int]) -> None:
+    data = b"".join(client.to_bytes(4) for client in clients)
+    if all(first < second for first, second in pairwise(clients)):
+        assert canonical.packed_clients(data) == tuple(clients)
+    else:
+        with pytest.raises(EncodingError, match="clients are not strictly ascending"):
+            canonical.packed_clients(data)

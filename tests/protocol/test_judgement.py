@@ -24,7 +24,6 @@ from ledger.protocol.judgement import (
     judge,
     result_preimage,
     score_leaves,
-    score_updates,
     update_leaves,
     usable_clients,
 )
@@ -35,7 +34,7 @@ from ledger.protocol.validation import Violation, ViolationCode
 from tests.faults import times
 from tests.protocol.support import f32, small_round
 from tests.support.keys import ids
-from tests.support.rounds import ClosedRound
+from tests.support.rounds import ClosedRound, scores_by
 
 # Members 0, 1, 2 have -1, 0, 1; trainers 3 to 8 have 1, 2, 3, 4, 5, 60.
 VALUES = {0: -1.0, 1: 0.0, 2: 1.0, 3: 1.0, 4: 2.0, 5: 3.0, 6: 4.0, 7: 5.0, 8: 60.0}
@@ -223,7 +222,7 @@ def rounds(draw: st.DrawFn) -> ClosedRound:
         strategy=draw(st.sampled_from(list(STRATEGIES))),
     )
     for member in small.members:
-        vector = score_updates(small.inputs, small.evidence, small.usable, member)
+        vector = scores_by(small.inputs, small.evidence, small.usable, member)
         if vector is None:
             continue
         lie = draw(st.just("honest") | st.just("honest") | st.sampled_from(LIES))
@@ -333,7 +332,7 @@ def test_a_first_round_has_no_travel_and_needs_none() -> None:
 
 def test_members_sending_zeros_have_no_vector_and_others_decide() -> None:
     small = along(5.0, {0: 0.0})
-    assert score_updates(small.inputs, small.evidence, small.usable, ClientId(0)) is None
+    assert scores_by(small.inputs, small.evidence, small.usable, ClientId(0)) is None
     judged = small.scored().judged()
     assert [signed.scores.member for signed in judged.record.scores] == [1, 2]
     assert len(judged.record.updates) == 9, "its update is usable all the same"

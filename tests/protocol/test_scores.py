@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ledger.protocol.documents.record import ScoreVector, encode_vector
@@ -61,6 +63,31 @@ def test_a_table_has_the_distances_of_all_to_the_members() -> None:
     assert table.between(ClientId(0), ClientId(2)) == 4.0
     assert table.can_score(ClientId(2))
     assert not table.can_score(ClientId(3)), "a trainer scores nobody"
+
+
+@given(st.permutations(range(9)), st.integers(0, 9), st.sampled_from(range(3)))
+def test_a_row_is_the_distances_one_by_one(order: list[int], count: int, member: int) -> None:
+    table, clients = table_of(ROUND), ids(*order[:count])
+    for _ in range(2):  # places are remembered
+        row = table.row(ClientId(member), clients)
+        assert row.tolist() == [table.between(client, ClientId(member)) for client in clients]
+        assert row.dtype == np.float64
+
+
+@given(st.lists(st.sampled_from([0.0, 1e-10, -1e-10, 1e-8, -0.5, 3.0]), min_size=8, max_size=8))
+def test_the_first_false_distance_is_the_one_that_a_loop_finds(off: list[float]) -> None:
+    true = ROUND.vector(0)
+    distances = np.abs(true.distances * (1 + np.array(off[:6])))
+    others = np.abs(true.member_distances * (1 + np.array(off[6:])))
+    vector = replace(true, distances=distances, member_distances=others)
+    table = table_of(ROUND)
+    false = [
+        client
+        for client, claim in vector.claims().items()
+        if table.is_off(client, ClientId(0), claim, PRIMARY_MARGINS)
+    ]
+    expected = ScoreFault(RefusalReason.FALSE_DISTANCE, false[0]) if false else None
+    assert fault(ROUND, vector) == expected
 
 
 def test_a_table_computes_nothing_before_it_is_asked() -> None:

@@ -42,7 +42,16 @@ from ledger.protocol.types import (
     Vote,
     VoteKind,
 )
-from ledger.protocol.validation import Violation
+from ledger.protocol.validation import DistanceTable, Violation
+
+
+def scores_by(
+    inputs: Inputs, evidence: Evidence, clients: Sequence[ClientId], member: ClientId
+) -> ScoreVector | None:
+    """Return a member's true vector for a set of usable updates, None if it has no update."""
+    updates = evidence.usable(clients)
+    table = DistanceTable(inputs, updates, displacement=evidence.displacement)
+    return score_updates(inputs, table, clients, member)
 
 
 @dataclass(frozen=True)
@@ -168,7 +177,7 @@ class ClosedRound:
 
     def vector(self, member: int, clients: Sequence[ClientId] | None = None) -> ScoreVector:
         scored = self.usable if clients is None else clients
-        vector = score_updates(self.inputs, self.evidence, scored, ClientId(member))
+        vector = scores_by(self.inputs, self.evidence, scored, ClientId(member))
         assert vector is not None
         return vector
 
@@ -187,7 +196,7 @@ class ClosedRound:
         """Return the round with true vectors of these members; of all that can without one."""
         scored = self
         for member in members or self.members:
-            vector = score_updates(self.inputs, self.evidence, self.usable, ClientId(member))
+            vector = scores_by(self.inputs, self.evidence, self.usable, ClientId(member))
             if vector is not None:
                 scored = scored.publish(member, vector)
         return scored

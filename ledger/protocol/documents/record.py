@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -184,7 +185,7 @@ MAX_VECTOR_BYTES = 100_000  # largest that is decoded; 256 trainers and 159 memb
 DISTANCE_LIMIT = 1e300  # largest distance that counts; a mean of larger ones could overflow
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ScoreVector:
     """A member's distances to the trainers and to the other members, all ascending by client."""
 
@@ -196,7 +197,7 @@ class ScoreVector:
     members: tuple[ClientId, ...]  # those with an update
     member_distances: NDArray[np.float64]  # shape (len(members),)
 
-    @property
+    @cached_property
     def clients(self) -> tuple[ClientId, ...]:
         """All clients with a distance, and the member, ascending."""
         return tuple(sorted({*self.trainers, *self.members, self.member}))
@@ -206,7 +207,7 @@ class ScoreVector:
         published = [*self.distances.tolist(), *self.member_distances.tolist()]
         return dict(zip(self.trainers + self.members, published, strict=True))
 
-    @property
+    @cached_property
     def is_in_range(self) -> bool:
         """True if every distance is finite, has sign bit 0 and is at most `DISTANCE_LIMIT`."""
         values = np.concatenate([self.distances, self.member_distances])
