@@ -27,8 +27,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import rlp  # type: ignore[import-untyped]
-from coincurve import PublicKey
-from eth.constants import BLANK_ROOT_HASH, GAS_COPY, GAS_ECRECOVER, GAS_SHA3WORD
+from eth.constants import (
+    BLANK_ROOT_HASH,
+    GAS_COPY,
+    GAS_ECRECOVER,
+    GAS_SHA3WORD,
+    STACK_DEPTH_LIMIT,
+)
 from eth.db.accesslog import KeyAccessLoggerDB
 from eth.db.account import AccountDB
 from eth.db.cache import CacheDB
@@ -38,35 +43,75 @@ from eth.exceptions import InvalidInstruction, InvalidJumpDestination, OutOfGas
 from eth.vm import opcode_values as op
 from eth.vm.code_stream import CodeStream
 from eth.vm.computation import memory_gas_cost
+from eth.vm.forks.berlin.constants import WARM_STORAGE_READ_COST
 from eth.vm.forks.prague.computation import PragueComputation
 from eth.vm.forks.prague.opcodes import PRAGUE_OPCODES
 from eth.vm.forks.shanghai.constants import MAX_INITCODE_SIZE
+from eth.vm.logic.call import max_child_gas_eip150
 from eth.vm.opcode_values import JUMPDEST
+from eth.vm.stack import to_int
+from eth_typing import Address
 from trie.exceptions import MissingTrieNode
 
 from ledger.protocol.encoding import keccak
+from ledger.protocol.signing import recovered
 
 if TYPE_CHECKING:
     from eth import abc
     from eth.db.hash_trie import HashTrie
+    from eth.vm.computation import BaseComputation
     from eth.vm.gas_meter import GasMeter
     from eth.vm.memory import Memory
-    from eth_typing import Address, Hash32
+    from eth_typing import Hash32
+
+
+ECRECOVER = Address(bytes(19) + b"\x01")
 
 
 def ecrecover(computation: abc.ComputationAPI) -> abc.ComputationAPI:
     """Set the output to the signer's address, if any, without the costly objects of eth-keys."""
     computation.consume_gas(GAS_ECRECOVER, reason="ECRecover Precompile")
-    data = computation.msg.data_as_bytes[:128].ljust(128, b"\0")
-    recovery_id = {27: b"\x00", 28: b"\x01"}.get(int.from_bytes(data[32:64]))
-    if recovery_id is None:
-        return computation
-    try:
-        key = PublicKey.from_signature_and_message(data[64:] + recovery_id, data[:32], hasher=None)
-    except ValueError:
-        return computation
-    computation.output = bytes(12) + keccak(key.format(compressed=False)[1:])[12:]
+    computation.output = _recovered(computation.msg.data_as_bytes)
     return computation
+
+
+def _recovered(data: bytes) -> bytes:
+    """Return what `ecrecover` does: the signer's address as a word, or nothing."""
+    data = data[:128].ljust(128, b"\0")
+    if (v := int.from_bytes(data[32:64])) not in {27, 28}:
+        return b""
+    address = recovered(data[:32], data[64:] + bytes([v]))
+    return bytes(12) + address if address else b""
+
+
+def static_call(computation: BaseComputation) -> None:
+    """Execute STATICCALL, and `ecrecover` in it without a computation of its own.
+
+    py-evm executes what may fail, and all calls while the account exists: a call of an empty
+    account removes it.
+    """
+    stack: list[Any] = computation._stack.values  # type: ignore[attr-defined]
+    memory, meter = computation._memory, computation._gas_meter
+    operands = [to_int(item) for item in stack[:-7:-1]]
+    if len(operands) == 6 and operands[1] == 1:
+        limit, _, start, length, target, size = operands
+        end = max(start + length if length else 0, target + size if size else 0, len(memory))
+        left = meter.gas_remaining - _growth_gas(len(memory), end) - WARM_STORAGE_READ_COST
+        is_paid = min(limit, max_child_gas_eip150(left)) >= GAS_ECRECOVER
+        is_shallow = computation.msg.depth < STACK_DEPTH_LIMIT
+        if is_paid and is_shallow and not computation.state.account_exists(ECRECOVER):
+            del stack[-6:]
+            memory.extend(0, end)
+            meter.gas_remaining = left - GAS_ECRECOVER
+            computation.return_data = _recovered(memory.read_bytes(start, length))
+            returned = computation.return_data[:size]
+            memory.write(target, len(returned), returned)
+            stack.append(1)
+            return
+    PRAGUE_OPCODES[op.STATICCALL](computation)
+
+
+_FAST_OPCODES: dict[int, Any] = PRAGUE_OPCODES | {op.STATICCALL: static_call}
 
 
 WORD_MASK = 2**256 - 1
@@ -247,7 +292,7 @@ class FastComputation(PragueComputation):
     Nor is code decoded that is longer than a transaction's may be: a call can bring any.
     """
 
-    _precompiles = PragueComputation.get_precompiles() | {bytes(19) + b"\x01": ecrecover}
+    _precompiles = PragueComputation.get_precompiles() | {ECRECOVER: ecrecover}
 
     def __init__(
         self,
@@ -257,7 +302,7 @@ class FastComputation(PragueComputation):
     ) -> None:
         super().__init__(state, message, transaction_context)
         if not self.logger.show_debug2 and len(message.code) <= MAX_INITCODE_SIZE:
-            self.code = BlockStream(self)
+            self.code, self.opcodes = BlockStream(self), _FAST_OPCODES
 
 
 class BlockStream(CodeStream):

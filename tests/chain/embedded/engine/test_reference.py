@@ -23,7 +23,7 @@ from ledger.chain.embedded.engine import FastAccountDB, TrieNodes
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
 from ledger.protocol.encoding import to_canonical
-from tests.chain.embedded.engine.programs import Arena, call, push
+from tests.chain.embedded.engine.programs import SENDER, Arena, call
 from tests.chain.probe import deploy, words
 from tests.faults import times
 
@@ -90,9 +90,71 @@ EDGES = st.sampled_from([0, 1, 2, HALF, HALF + 1, ORDER - 1, ORDER, ORDER + 1, 2
 
 def recovered(arena: Arena, data: bytes, gas: int = 3_000) -> bytes:
     """Call the contract with these bytes on both machines; return its answer."""
-    copied = push(len(data)) + push(0) + push(0) + bytes([op.CALLDATACOPY])
-    code = copied + call(op.STATICCALL, 1, gas, 0, (0, len(data), 0x200, 32))
+    code = COPIED + call(op.STATICCALL, 1, gas, 0, (0, len(data), 0x200, 32))
     return bytes(arena.compare(code, 50_000, data=data)["return data"])
+
+
+COPIED = bytes([op.CALLDATASIZE, op.PUSH0, op.PUSH0, op.CALLDATACOPY])
+"""It copies the message's data to the start of the memory."""
+
+SIGNED = PrivateKey(b"\x05" * 32).sign_msg_hash(b"\x11" * 32)
+SIGNED_INPUT = b"\x11" * 32 + words(SIGNED.v + 27, SIGNED.r, SIGNED.s)
+CALLS = (op.CALL, op.CALLCODE, op.DELEGATECALL, op.STATICCALL)
+
+
+@settings(max_examples=times(60, 5_000), deadline=None)
+@given(
+    calls=st.lists(
+        st.builds(
+            call,
+            st.sampled_from([op.STATICCALL, *CALLS]),
+            st.sampled_from([1, 1, 1, 2**160 + 1, 2]),
+            st.sampled_from([0, 2_999, 3_000, 3_001, 2**256 - 1]),
+            st.sampled_from([0, 0, 1, 3]),
+            st.tuples(
+                st.sampled_from([0, 0, 1, 2**255]),
+                st.sampled_from([128, 128, 0, 127, 129, 500]),
+                st.sampled_from([0, 0x80, 0x200, 2**255]),
+                st.sampled_from([32, 32, 0, 1, 31, 33, 64]),
+            ),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    v=st.sampled_from([SIGNED.v + 27, 28 - SIGNED.v + 27, 0, 29]),
+    gas=st.one_of(st.just(90_000), st.integers(3_000, 13_000)),
+    is_static=st.booleans(),
+    depth=st.sampled_from([0, 0, 1023, 1024]),
+)
+def test_every_call_of_ecrecover_has_the_same_outcome(
+    arena: Arena, calls: list[bytes], v: int, gas: int, is_static: bool, depth: int
+) -> None:
+    data = SIGNED_INPUT[:32] + words(v) + SIGNED_INPUT[64:]
+    size = bytes([op.RETURNDATASIZE, op.MSIZE, op.GAS])
+    code = COPIED + b"".join(each + size for each in calls)
+    arena.compare(code, gas, data=data, is_static=is_static, depth=depth)
+
+
+def test_gas_that_ends_within_ecrecover_has_the_same_outcome(arena: Arena) -> None:
+    code = COPIED + call(op.STATICCALL, 1, 2**256 - 1, 0, (0, 128, 0x200, 32))
+    used = arena.compare(code, 50_000, data=SIGNED_INPUT)["gas used"]
+    # A call may spend 63 of 64 parts of the gas.
+    for gas in (*range(used - 4, used + 4), *range(used + 40, used + 52)):
+        arena.compare(code, gas, data=SIGNED_INPUT)
+
+
+def test_a_plain_call_of_ecrecover_makes_no_computation(arena: Arena) -> None:
+    state = arena.state(is_reference=False)
+    context = state.get_transaction_context_class()(gas_price=1, origin=SENDER)
+
+    def children(*opcodes: int) -> int:
+        calls = (call(each, 1, 3_000, 0, (0, 128, 0x200, 32)) for each in opcodes)
+        message = arena.message(COPIED + b"".join(calls), 50_000, data=SIGNED_INPUT)
+        return len(state.computation_class.apply_message(state, message, context).children)
+
+    assert children(op.STATICCALL, op.STATICCALL) == 0
+    # The first call has touched the empty account.
+    assert children(op.CALL, op.STATICCALL) == 2
 
 
 def test_a_signature_gives_its_signers_address(arena: Arena) -> None:
