@@ -121,11 +121,7 @@ def recover(digest: Digest, signature: bytes) -> Address:
 
 @lru_cache(maxsize=4096)
 def recovered(digest: bytes, signature: bytes) -> Address | None:
-    """Return the address behind r ‖ s ‖ v with v 27 or 28; None if no key recovers.
-
-    As the contract's `ecrecover` does, it takes s of either half: callers refuse what they do not
-    take. The embedded chain shares the cache, so each signature is recovered once.
-    """
+    """Return the address behind r ‖ s ‖ v, with s of either half; None if no key recovers."""
     raw = signature[:64] + bytes([signature[64] - 27])
     try:
         return _address(coincurve.PublicKey.from_signature_and_message(raw, digest, hasher=None))

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from coincurve import PublicKey
 from eth.db.atomic import AtomicDB
+from eth.db.backends.memory import MemoryDB
+from eth.db.batch import BatchDB
 from eth.vm import opcode_values as op
 from eth_keys.datatypes import PrivateKey
 from eth_typing import Address
@@ -19,7 +21,7 @@ from trie.exceptions import MissingTrieNode
 from benchmarks.ledger import RecordedRounds
 from ledger.chain.embedded import engine, evm
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.engine import FastAccountDB, TrieNodes
+from ledger.chain.embedded.engine import FastAccountDB, LazyTrie, TrieNodes
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
 from ledger.protocol.encoding import to_canonical
@@ -59,7 +61,7 @@ def test_rounds_of_the_contract_make_the_same_blocks(tmp_path: Path) -> None:
                 run.decide(run.certified(other_repliers=others))
             run.commit(run.signed_commitments(run.active[::2]))
             run.abandon()
-            made.append([chain.block(number) for number in range(chain.head().number + 1)])
+            made.append(list(chain._store.scan("SELECT key, value FROM kv ORDER BY key")))
     assert made[0] == made[1]
 
 
@@ -213,6 +215,62 @@ similar = st.tuples(
 ).map(lambda parts: (parts[0] * parts[1] + parts[2]).ljust(32, b"\0"))
 keys = st.one_of(similar, st.binary(min_size=32, max_size=32))
 values = st.one_of(st.binary(min_size=1, max_size=2), st.binary(min_size=30, max_size=40))
+
+
+@settings(deadline=None)
+@given(
+    contents=st.dictionaries(keys, values, max_size=30),
+    blocks=st.lists(
+        st.lists(st.tuples(keys, st.one_of(st.just(b""), values)), max_size=12), max_size=3
+    ),
+    data=st.data(),
+)
+def test_changes_hashed_at_once_store_what_py_evms_trie_stores(
+    contents: dict[bytes, bytes],
+    blocks: list[list[tuple[bytes, bytes]]],
+    data: st.DataObject,
+) -> None:
+    plain, lazy = MemoryDB(), MemoryDB()
+    with HexaryTrie(plain, prune=True).squash_changes() as filled:
+        for key, value in contents.items():
+            filled[key] = value
+    root = filled.root_hash
+    lazy.kv_store.update(plain.kv_store)
+    for changes in blocks:
+        expected = HexaryTrie(plain, root)
+        batch = BatchDB(lazy, read_through_deletes=True)
+        trie = LazyTrie(TrieNodes(lazy), batch, root)
+        # An earlier root leaves no node behind, as py-evm's pruning leaves none.
+        early = data.draw(st.integers(0, len(changes)))
+        with expected.squash_changes() as squashed:
+            for number, (key, value) in enumerate(changes):
+                if number == early:
+                    assert trie.root_hash == squashed.root_hash
+                squashed[key] = value
+                if value or number % 2:
+                    trie[key] = value
+                else:
+                    trie.delete(key)
+            assert trie.root_hash == squashed.root_hash
+        for key in (*contents, *(key for key, _ in changes)):
+            assert trie[key] == expected[key]
+        root = trie.root_hash
+        batch.commit_to(lazy, apply_deletes=False)
+        assert lazy.kv_store == plain.kv_store
+
+
+def test_a_missing_node_fails_a_change() -> None:
+    database = MemoryDB()
+    trie = HexaryTrie(database)
+    for number in range(40):
+        trie[bytes([number] * 32)] = bytes([number]) * 33
+    kept = {trie.root_hash: database[trie.root_hash]}
+    for value in (b"", b"\x01"):
+        rest = MemoryDB(dict(kept))
+        batch = BatchDB(rest, read_through_deletes=True)
+        lazy = LazyTrie(TrieNodes(rest), batch, trie.root_hash)
+        with pytest.raises(MissingTrieNode):
+            lazy[bytes([7] * 32)] = value
 
 
 @given(contents=st.dictionaries(keys, values, max_size=30), absent=st.lists(keys, max_size=10))
