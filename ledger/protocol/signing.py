@@ -97,6 +97,7 @@ def domain_separator(domain: Domain) -> Digest:
     return keccak256(words(TYPE_HASHES["EIP712Domain"], *names, *where))
 
 
+@lru_cache(maxsize=4096)
 def typed_digest(domain: Domain, message: Message) -> Digest:
     """Return the EIP-712 digest of a message: keccak256(0x1901 ‖ domain separator ‖ its hash)."""
     return Digest(keccak(b"\x19\x01" + domain_separator(domain) + _struct_hash(message)))

@@ -35,14 +35,14 @@ from eth.db.storage import StorageLookup
 from eth.exceptions import InvalidInstruction, InvalidJumpDestination, OutOfGas
 from eth.vm import opcode_values as op
 from eth.vm.code_stream import CodeStream
-from eth.vm.computation import memory_gas_cost
+from eth.vm.computation import BaseComputation, memory_gas_cost
 from eth.vm.forks.berlin.constants import WARM_STORAGE_READ_COST
 from eth.vm.forks.prague.computation import PragueComputation
 from eth.vm.forks.prague.opcodes import PRAGUE_OPCODES
 from eth.vm.forks.shanghai.constants import MAX_INITCODE_SIZE
 from eth.vm.logic.call import max_child_gas_eip150
 from eth.vm.stack import to_int
-from eth_typing import Address
+from eth_typing import Address, Hash32
 from trie import HexaryTrie  # type: ignore[attr-defined]
 from trie.exceptions import MissingTrieNode
 from trie.utils.nibbles import bytes_to_nibbles
@@ -52,16 +52,14 @@ from ledger.protocol.signing import recovered
 
 if TYPE_CHECKING:
     from eth import abc
-    from eth.vm.computation import BaseComputation
     from eth.vm.gas_meter import GasMeter
     from eth.vm.memory import Memory
-    from eth_typing import Hash32
 
 
 ECRECOVER = Address(bytes(19) + b"\x01")
 
 
-def _recovered(data: bytes) -> bytes:
+def _ecrecover(data: bytes) -> bytes:
     """Return the signer's address as a word, or nothing, without the costly objects of eth-keys."""
     data = data[:128].ljust(128, b"\0")
     v = int.from_bytes(data[32:64])
@@ -88,15 +86,12 @@ def static_call(computation: BaseComputation) -> None:
             del stack[-6:]
             memory.extend(0, end)
             meter.gas_remaining = left - constants.GAS_ECRECOVER
-            computation.return_data = _recovered(memory.read_bytes(start, length))
+            computation.return_data = _ecrecover(memory.read_bytes(start, length))
             returned = computation.return_data[:size]
             memory.write(target, len(returned), returned)
             stack.append(1)
             return
     PRAGUE_OPCODES[op.STATICCALL](computation)
-
-
-_FAST_OPCODES: dict[int, Any] = PRAGUE_OPCODES | {op.STATICCALL: static_call}
 
 
 WORD_MASK = 2**256 - 1
@@ -276,10 +271,12 @@ class FastComputation(PragueComputation):
     Nor is code decoded that is longer than a transaction's may be: a call can bring any.
     """
 
+    _fast_opcodes: dict[int, Any] = PRAGUE_OPCODES | {op.STATICCALL: static_call}
+
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         if not self.logger.show_debug2 and len(self.msg.code) <= MAX_INITCODE_SIZE:
-            self.code, self.opcodes = BlockStream(self), _FAST_OPCODES
+            self.code, self.opcodes = BlockStream(self), self._fast_opcodes
 
 
 class BlockStream(CodeStream):
