@@ -217,7 +217,7 @@ keys = st.one_of(similar, st.binary(min_size=32, max_size=32))
 values = st.one_of(st.binary(min_size=1, max_size=2), st.binary(min_size=30, max_size=40))
 
 
-@settings(max_examples=times(100, 5_000), deadline=None)
+@settings(max_examples=times(100, 1_000), deadline=None)
 @given(
     contents=st.dictionaries(keys, values, max_size=30),
     blocks=st.lists(
