@@ -6,7 +6,7 @@
 
 Measuring begins with the third round: a deployment's first rounds pay for storage that later rounds
 overwrite. Signing is not measured. The memory ledger takes each transaction before the embedded
-chain does, so it finds no recovered signature. The chain writes durably (synchronous FULL).
+chain does, and both recover every signature. The chain writes durably (synchronous FULL).
 
 Gas is the same on every machine, and a test compares the snapshot. Keys are derived from a
 sentence: PUBLIC TEST KEYS, worth nothing.
@@ -36,7 +36,7 @@ from ledger.protocol.inputs import primary_seat, sample_trainers
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.parameters import majority
 from ledger.protocol.rules.selection import rank
-from ledger.protocol.signing import KeySigner, sign
+from ledger.protocol.signing import KeySigner, recovered, sign
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest, Phase, SignedCommitment
 from ledger.storage.blobs import FolderBlobs
 
@@ -290,6 +290,7 @@ def _record_round(
     costs: dict[str, float] = {}
 
     def spent(name: str, send: Callable[[], T]) -> T:
+        recovered.cache_clear()
         result, seconds = timed(send)
         costs[f"{name} ms"], costs[f"{name} CPU ms"] = seconds.wall * 1e3, seconds.cpu * 1e3
         return result

@@ -97,6 +97,7 @@ def domain_separator(domain: Domain) -> Digest:
     return keccak256(words(TYPE_HASHES["EIP712Domain"], *names, *where))
 
 
+@lru_cache(maxsize=4096)
 def typed_digest(domain: Domain, message: Message) -> Digest:
     """Return the EIP-712 digest of a message: keccak256(0x1901 ‖ domain separator ‖ its hash)."""
     return Digest(keccak(b"\x19\x01" + domain_separator(domain) + _struct_hash(message)))
@@ -107,18 +108,26 @@ def sign(signer: Signer, domain: Domain, message: Message) -> bytes:
     return signer.sign(typed_digest(domain, message))
 
 
-@lru_cache(maxsize=4096)
 def recover(digest: Digest, signature: bytes) -> Address:
-    """Return the address that signed a digest; recent results are cached."""
+    """Return the address that signed a digest; SignatureError if the signature is not canonical."""
     if len(signature) != 65 or signature[64] not in {27, 28}:
         raise SignatureError("a signature is 65 bytes with v 27 or 28")
     if int.from_bytes(signature[32:64]) > GROUP_ORDER // 2:
         raise SignatureError("the signature's s is in the upper half of the group order")
+    address = recovered(digest, signature)
+    if address is None:
+        raise SignatureError("no key recovers from the signature")
+    return address
+
+
+@lru_cache(maxsize=4096)
+def recovered(digest: bytes, signature: bytes) -> Address | None:
+    """Return the address behind r ‖ s ‖ v, with s of either half; None if no key recovers."""
     raw = signature[:64] + bytes([signature[64] - 27])
     try:
         return _address(coincurve.PublicKey.from_signature_and_message(raw, digest, hasher=None))
-    except Exception as error:
-        raise SignatureError("no key recovers from the signature") from error
+    except ValueError:
+        return None
 
 
 def is_signed_by(address: Address, domain: Domain, message: Message, signature: bytes) -> bool:

@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from ledger.protocol import signing
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.errors import SignatureError
-from ledger.protocol.signing import GROUP_ORDER, KeySigner, is_signed_by, recover, sign
+from ledger.protocol.signing import (
+    GROUP_ORDER,
+    KeySigner,
+    is_signed_by,
+    recover,
+    recovered,
+    sign,
+)
 from ledger.protocol.types import (
     Address,
     ClientId,
@@ -97,9 +104,34 @@ def test_the_malleated_twin_of_a_signature_is_refused(message: signing.Message) 
     raw = twin[:64] + bytes([twin[64] - 27])
     key = coincurve.PublicKey.from_signature_and_message(raw, digest, hasher=None)
     assert keccak256(key.format(compressed=False)[1:])[12:] == signer.address
+    # The contract's `ecrecover` takes it, and what it found is not taken from the cache here.
+    assert recovered(digest, twin) == signer.address
     assert not is_signed_by(signer.address, DOMAIN, message, twin)
     with pytest.raises(SignatureError, match="upper half"):
         recover(digest, twin)
+
+
+@given(message=messages, place=st.integers(0, 64), mask=st.integers(1, 255))
+def test_a_cached_result_is_of_its_own_digest_and_signature(
+    message: signing.Message, place: int, mask: int
+) -> None:
+    signer, signature = signers()[0], sign(signers()[0], DOMAIN, message)
+    digest = signing.typed_digest(DOMAIN, message)
+    assert recover(digest, signature) == signer.address
+    changed = bytearray(signature)
+    changed[place] ^= mask
+    assert not is_signed_by(signer.address, DOMAIN, message, bytes(changed))
+    other = bytearray(digest)
+    other[place % 32] ^= mask
+    assert recovered(bytes(other), signature) != signer.address
+
+
+def test_the_cache_of_signatures_is_bounded_and_keeps_failures_too() -> None:
+    assert recovered.cache_info().maxsize == 4096
+    for _ in range(2):
+        assert recovered(bytes(32), bytes(64) + b"\x1b") is None
+        with pytest.raises(SignatureError, match="no key"):
+            recover(Digest(bytes(32)), bytes(64) + b"\x1b")
 
 
 @given(message=messages, data=st.data())

@@ -1,4 +1,4 @@
-"""A faster loop of py-evm: opcodes, code blocks, trie nodes and `ecrecover`.
+"""A faster py-evm: opcodes in blocks, `ecrecover`, and reads and writes of tries.
 
 An opcode is simple if it works on stack, memory and program counter alone. What it costs beyond a
 constant, for a longer memory or for each word, is charged when it is executed. A block is a run of
@@ -15,58 +15,83 @@ itself, on plain integers. If gas or stack do not suffice for a block, the messa
 and all its remaining opcodes are left to py-evm: it fails at the same one, for the same reason.
 
 A node's hash is that of its content, so a cached node is right for every block and both tries. Only
-reads of the state as the last block left it go through the cache: py-evm's journals are in front of
-it, and py-evm's tries write.
+reads of the state as the last block left it go through the cache, behind py-evm's journals. A block
+writes by a trie of py-evm's that hashes later.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from contextlib import nullcontext
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import rlp  # type: ignore[import-untyped]
-from coincurve import PublicKey
-from eth.constants import BLANK_ROOT_HASH, GAS_COPY, GAS_ECRECOVER, GAS_SHA3WORD
-from eth.db.accesslog import KeyAccessLoggerDB
+from eth import constants
 from eth.db.account import AccountDB
-from eth.db.cache import CacheDB
-from eth.db.journal import JournalDB
-from eth.db.storage import AccountStorageDB, StorageLookup
+from eth.db.batch import BatchDB
+from eth.db.hash_trie import HashTrie
+from eth.db.storage import StorageLookup
 from eth.exceptions import InvalidInstruction, InvalidJumpDestination, OutOfGas
 from eth.vm import opcode_values as op
 from eth.vm.code_stream import CodeStream
-from eth.vm.computation import memory_gas_cost
+from eth.vm.computation import BaseComputation, memory_gas_cost
+from eth.vm.forks.berlin.constants import WARM_STORAGE_READ_COST
 from eth.vm.forks.prague.computation import PragueComputation
 from eth.vm.forks.prague.opcodes import PRAGUE_OPCODES
 from eth.vm.forks.shanghai.constants import MAX_INITCODE_SIZE
-from eth.vm.opcode_values import JUMPDEST
+from eth.vm.logic.call import max_child_gas_eip150
+from eth.vm.stack import to_int
+from eth_typing import Address, Hash32
+from trie import HexaryTrie  # type: ignore[attr-defined]
 from trie.exceptions import MissingTrieNode
+from trie.utils.nibbles import bytes_to_nibbles
 
 from ledger.protocol.encoding import keccak
+from ledger.protocol.signing import recovered
 
 if TYPE_CHECKING:
     from eth import abc
-    from eth.db.hash_trie import HashTrie
     from eth.vm.gas_meter import GasMeter
     from eth.vm.memory import Memory
-    from eth_typing import Address, Hash32
 
 
-def ecrecover(computation: abc.ComputationAPI) -> abc.ComputationAPI:
-    """Set the output to the signer's address, if any, without the costly objects of eth-keys."""
-    computation.consume_gas(GAS_ECRECOVER, reason="ECRecover Precompile")
-    data = computation.msg.data_as_bytes[:128].ljust(128, b"\0")
-    recovery_id = {27: b"\x00", 28: b"\x01"}.get(int.from_bytes(data[32:64]))
-    if recovery_id is None:
-        return computation
-    try:
-        key = PublicKey.from_signature_and_message(data[64:] + recovery_id, data[:32], hasher=None)
-    except ValueError:
-        return computation
-    computation.output = bytes(12) + keccak(key.format(compressed=False)[1:])[12:]
-    return computation
+ECRECOVER = Address(bytes(19) + b"\x01")
+
+
+def _ecrecover(data: bytes) -> bytes:
+    """Return the signer's address as a word, or nothing, without the costly objects of eth-keys."""
+    data = data[:128].ljust(128, b"\0")
+    v = int.from_bytes(data[32:64])
+    address = recovered(data[:32], data[64:] + bytes([v])) if v in {27, 28} else None
+    return bytes(12) + address if address else b""
+
+
+def static_call(computation: BaseComputation) -> None:
+    """Execute STATICCALL, and `ecrecover` in it without a computation of its own.
+
+    py-evm executes what may fail, and all calls while the account exists: a call of an empty
+    account removes it.
+    """
+    stack: list[Any] = computation._stack.values  # type: ignore[attr-defined]
+    memory, meter = computation._memory, computation._gas_meter
+    operands = [to_int(item) for item in stack[:-7:-1]]
+    if len(operands) == 6 and operands[1] == 1:
+        limit, _, start, length, target, size = operands
+        end = max(start + length if length else 0, target + size if size else 0, len(memory))
+        left = meter.gas_remaining - _growth_gas(len(memory), end) - WARM_STORAGE_READ_COST
+        is_paid = min(limit, max_child_gas_eip150(left)) >= constants.GAS_ECRECOVER
+        is_shallow = computation.msg.depth < constants.STACK_DEPTH_LIMIT
+        if is_paid and is_shallow and not computation.state.account_exists(ECRECOVER):
+            del stack[-6:]
+            memory.extend(0, end)
+            meter.gas_remaining = left - constants.GAS_ECRECOVER
+            computation.return_data = _ecrecover(memory.read_bytes(start, length))
+            returned = computation.return_data[:size]
+            memory.write(target, len(returned), returned)
+            stack.append(1)
+            return
+    PRAGUE_OPCODES[op.STATICCALL](computation)
 
 
 WORD_MASK = 2**256 - 1
@@ -136,7 +161,6 @@ _STACK_EFFECTS: dict[int, tuple[int, int]] = {
 """Items that each simple opcode takes from the stack and gives to it."""
 
 Step = tuple[int, Any]
-_NO_STEP: Step = (-1, None)
 
 
 class OpcodeBlock(NamedTuple):
@@ -200,7 +224,7 @@ class DecodedCode:
 
     def _append(self, steps: list[Step], opcode: int) -> int:
         """Append an opcode's step; return the length of memory that it touches by a constant."""
-        kind, last = steps[-1] if steps else _NO_STEP
+        kind, last = steps[-1] if steps else (-1, 0)
         if kind == PUSH and opcode in {op.MLOAD, op.MSTORE}:
             steps[-1] = (LOAD_AT if opcode == op.MLOAD else STORE_AT, slice(last, last + 32))
             end: int = last + 32
@@ -238,7 +262,7 @@ def _step(opcode: int) -> Step:
     return (kinds[opcode], None) if opcode in kinds else (BINARY, _BINARY[opcode])
 
 
-decoded = functools.lru_cache(8)(DecodedCode)
+decoded = lru_cache(8)(DecodedCode)
 
 
 class FastComputation(PragueComputation):
@@ -247,17 +271,12 @@ class FastComputation(PragueComputation):
     Nor is code decoded that is longer than a transaction's may be: a call can bring any.
     """
 
-    _precompiles = PragueComputation.get_precompiles() | {bytes(19) + b"\x01": ecrecover}
+    _fast_opcodes: dict[int, Any] = PRAGUE_OPCODES | {op.STATICCALL: static_call}
 
-    def __init__(
-        self,
-        state: abc.StateAPI,
-        message: abc.MessageAPI,
-        transaction_context: abc.TransactionContextAPI,
-    ) -> None:
-        super().__init__(state, message, transaction_context)
-        if not self.logger.show_debug2 and len(message.code) <= MAX_INITCODE_SIZE:
-            self.code = BlockStream(self)
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        if not self.logger.show_debug2 and len(self.msg.code) <= MAX_INITCODE_SIZE:
+            self.code, self.opcodes = BlockStream(self), self._fast_opcodes
 
 
 class BlockStream(CodeStream):
@@ -278,7 +297,7 @@ class BlockStream(CodeStream):
         blocks, destinations = code.blocks, code.destinations
         stack = self._stack  # of integers here, while py-evm also pushes bytes
         append, pop, word_of = stack.append, stack.pop, int.from_bytes
-        position, gas, memory = self.program_counter, self._meter.gas_remaining, self._bytes
+        position, gas, memory = self.program_counter, self._meter.gas_remaining, self._memory._bytes
         while True:
             block = blocks.get(position) or code.block_at(position)
             block_gas, least, most, touched, steps, end, following = block
@@ -290,7 +309,7 @@ class BlockStream(CodeStream):
                 return
             if touched > len(memory):
                 self._memory.extend(0, touched)
-                memory = self._bytes
+                memory = self._memory._bytes
             gas -= block_gas
             position = end
             for step, argument in steps:
@@ -314,7 +333,7 @@ class BlockStream(CodeStream):
                     start = pop()
                     if start + 32 > len(memory):
                         gas = self._charged(start, 32, gas)
-                        memory = self._bytes
+                        memory = self._memory._bytes
                     memory[start : start + 32] = pop().to_bytes(32)
                 elif step == DROP_SECOND:
                     del stack[-2]
@@ -327,7 +346,7 @@ class BlockStream(CodeStream):
                     start = stack[-1]
                     if start + 32 > len(memory):
                         gas = self._charged(start, 32, gas)
-                        memory = self._bytes
+                        memory = self._memory._bytes
                     stack[-1] = word_of(memory[start : start + 32])
                 elif step == POP:
                     pop()
@@ -347,31 +366,27 @@ class BlockStream(CodeStream):
                     stack[-1], stack[argument] = stack[argument], stack[-1]
                 elif step == COPY:
                     target, start, length = pop(), pop(), pop()
-                    gas = self._charged(max(target, start), length, gas, GAS_COPY)
-                    memory = self._bytes
+                    gas = self._charged(max(target, start), length, gas, constants.GAS_COPY)
+                    memory = self._memory._bytes
                     memory[target : target + length] = memory[start : start + length]
                 else:  # HASH
                     start, length = pop(), pop()
-                    gas = self._charged(start, length, gas, GAS_SHA3WORD)
-                    memory = self._bytes
+                    gas = self._charged(start, length, gas, constants.GAS_SHA3WORD)
+                    memory = self._memory._bytes
                     append(word_of(keccak(memory[start : start + length])))
             if following is None:
                 continue
             self.program_counter, self._meter.gas_remaining = position + 1, gas
             yield following
-            position, gas, memory = self.program_counter, self._meter.gas_remaining, self._bytes
+            position, gas = self.program_counter, self._meter.gas_remaining
+            memory = self._memory._bytes
             if stack and isinstance(stack[-1], bytes):  # no opcode pushes more than one item
                 stack[-1] = word_of(stack[-1])
-
-    @property
-    def _bytes(self) -> bytearray:
-        return self._memory._bytes
 
     def _charged(self, start: int, length: int, gas: int, word_gas: int = 0) -> int:
         """Return the gas that is left after the memory has grown to contain a range.
 
-        The block's constant costs are paid before. If the rest does not suffice for this, all of it
-        would not have sufficed for both.
+        The constant costs are paid before: if the rest is too little, all of it was for both.
         """
         cost = word_gas * ((length + 31) // 32)
         end = start + length if length else 0
@@ -384,7 +399,7 @@ class BlockStream(CodeStream):
 
     def _refusal(self, target: int) -> Exception:
         code = self._raw_code_bytes
-        if target < len(code) and code[target] == JUMPDEST:
+        if target < len(code) and code[target] == op.JUMPDEST:
             return InvalidInstruction(f"jump into a constant, at {target}")
         return InvalidJumpDestination(f"no jump destination at {target}")
 
@@ -409,7 +424,7 @@ class TrieNodes:
     def value(self, root: bytes, key: bytes) -> bytes:
         """Return the value of a key of 32 bytes; empty if there is none."""
         path, depth = key.hex(), 0
-        child: Any = b"" if root == BLANK_ROOT_HASH else root
+        child: Any = b"" if root == constants.BLANK_ROOT_HASH else root
         while child:
             node = child
             if isinstance(child, bytes):
@@ -447,55 +462,92 @@ def _decoded(node: list[Any]) -> Node:
     return nibbles, bool(flags & 2), _decoded(item) if isinstance(item, list) else item
 
 
-class FastAccountDB(AccountDB):
-    """py-evm's accounts, of which those that no transaction has changed are read by the cache."""
+class LazyTrie(HexaryTrie):
+    """A trie over a batch: changed nodes are hashed once, when the root is asked for.
 
-    def __init__(self, db: abc.AtomicDatabaseAPI, state_root: Hash32 = BLANK_ROOT_HASH) -> None:
-        super().__init__(db, state_root)
-        self._nodes: TrieNodes = getattr(db, "nodes", None) or TrieNodes(db)
-        self._trie_logger = _Accounts(self._trie, self._nodes)
-        self._trie_cache = CacheDB(self._trie_logger)
-        self._journaltrie = JournalDB(self._trie_cache)
+    Until then each changed node is in its parent. The batch has the newest root's changed nodes.
+    """
 
-    def _get_address_store(self, address: Address) -> abc.AccountStorageDatabaseAPI:
-        if address not in self._account_stores:
-            root = self._get_storage_root(address)
-            store = _AccountStorage(self._raw_store_db, root, address, self._nodes)
-            self._account_stores[address] = store
-        return self._account_stores[address]
+    _hash: bytes | None
 
-
-class _Accounts(KeyAccessLoggerDB):
-    """The accounts' trie."""
-
-    def __init__(self, trie: HashTrie, nodes: TrieNodes) -> None:
-        super().__init__(trie, log_missing_keys=False)
-        self._root = trie.root_hash
+    def __init__(self, nodes: TrieNodes, batch: BatchDB, root_hash: bytes) -> None:
+        super().__init__(batch, root_hash)
         self._nodes = nodes
 
-    def __getitem__(self, key: bytes) -> bytes:
-        # Another root is that of a block in progress, whose nodes are not in the database yet.
-        if self.wrapped_db.root_hash == self._root:  # type: ignore[attr-defined]
-            return self._nodes.value(self._root, keccak(key))
-        return super().__getitem__(key)
+    @property
+    def root_hash(self) -> bytes:
+        if self._hash is None:
+            self.db.clear()
+            top = self._stored(self._top)
+            self._hash = bytes(top if len(top) == 32 else self._set_raw_node(top))
+        return self._hash
+
+    @root_hash.setter
+    def root_hash(self, root_hash: bytes) -> None:
+        self._top: Any = root_hash
+        self._hash = root_hash
+
+    def get(self, key: bytes) -> bytes:
+        is_changed = isinstance(self._top, list)
+        return bytes(super().get(key)) if is_changed else self._nodes.value(self._top, key)
+
+    def set(self, key: bytes, value: bytes) -> None:
+        path = bytes_to_nibbles(key)
+        try:
+            top = self.get_node(self._top)
+            self._top = self._set(top, path, value) if value else self._delete(top, path)
+        except KeyError as error:
+            self._raise_missing_node(error, key)
+        self._hash = None
+
+    def delete(self, key: bytes) -> None:
+        self.set(key, b"")
+
+    def squash_changes(self) -> Any:
+        """Return this trie: a change that fails ends the block, and its state."""
+        return nullcontext(self)
+
+    def _persist_node(self, node: Any) -> Any:
+        return node
+
+    def _stored(self, node: Any) -> Any:
+        """Store a changed node and those in it; return what a parent holds of it."""
+        if not isinstance(node, list):
+            return node
+        return super()._persist_node([self._stored(item) for item in node])
 
 
-class _AccountStorage(AccountStorageDB):
+class FastAccountDB(AccountDB):
+    """py-evm's accounts over the faster tries."""
+
     def __init__(
-        self, db: abc.AtomicDatabaseAPI, storage_root: Hash32, address: Address, nodes: TrieNodes
+        self, db: abc.AtomicDatabaseAPI, state_root: Hash32 = constants.BLANK_ROOT_HASH
     ) -> None:
-        super().__init__(db, storage_root, address)
-        self._storage_lookup = _Slots(db, storage_root, address)
-        self._storage_lookup.nodes = nodes
-        self._storage_cache = CacheDB(self._storage_lookup)
-        self._locked_changes = JournalDB(self._storage_cache)
-        self._journal_storage = JournalDB(self._locked_changes)
+        super().__init__(db, state_root)
+        self._nodes: TrieNodes = getattr(db, "nodes", None) or TrieNodes(db)
+        trie = LazyTrie(self._nodes, self._batchtrie, state_root)
+        self._trie = self._trie_logger.wrapped_db = HashTrie(trie)  # type: ignore[arg-type]
+
+    def _get_address_store(self, address: Address) -> Any:
+        is_new = address not in self._account_stores
+        store: Any = super()._get_address_store(address)
+        if is_new:
+            slots = _Slots(self._raw_store_db, self._get_storage_root(address), address)
+            slots.nodes = self._nodes
+            store._storage_lookup = store._storage_cache._db = slots
+        return store
 
 
 class _Slots(StorageLookup):
     nodes: TrieNodes
 
-    def __getitem__(self, key: bytes) -> bytes:
+    def _get_read_trie(self) -> HexaryTrie:
         if self.has_changed_root:
-            return super().__getitem__(key)
-        return self.nodes.value(self._starting_root_hash, self._decode_key(key))
+            return self._write_trie
+        batch = BatchDB(self._db, read_through_deletes=True)
+        return LazyTrie(self.nodes, batch, self._starting_root_hash)
+
+    def _get_write_trie(self) -> HexaryTrie:
+        self._write_trie = self._get_read_trie()
+        self._trie_nodes_batch = self._write_trie.db
+        return self._write_trie

@@ -240,20 +240,18 @@ class EvmChain(MiningChain):
             machine.get_block(), filled.header, filled.included, filled.receipts
         )
         sealed = machine.mine_block(block, coinbase=COINBASE).block
-        imported = self.persist_block(sealed).imported_block
-        self.header = self.create_header_from_parent(imported.header)
-        return replace(filled, header=imported.header)
-
-
-class _ReferenceChain(EvmChain):
-    vm_configuration = ((constants.GENESIS_BLOCK_NUMBER, _ReferenceVM),)
+        # Not `self.persist_block`: it would validate the machine's block once more.
+        self.chaindb.persist_block(sealed)
+        self.header = self.create_header_from_parent(sealed.header)
+        return replace(filled, header=sealed.header)
 
 
 @functools.cache
 def chain_class(chain_id: int, *, is_reference: bool = False) -> type[EvmChain]:
     """Return the chain class with an EIP-155 id; the slower reference has py-evm's parts alone."""
-    kind = _ReferenceChain if is_reference else EvmChain
-    named: type[EvmChain] = kind.configure("LedgerChain", chain_id=chain_id)
+    named: type[EvmChain] = EvmChain.configure("LedgerChain", chain_id=chain_id)
+    if is_reference:
+        named.vm_configuration = ((constants.GENESIS_BLOCK_NUMBER, _ReferenceVM),)
     return named
 
 

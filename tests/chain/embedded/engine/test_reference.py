@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from coincurve import PublicKey
 from eth.db.atomic import AtomicDB
+from eth.db.backends.memory import MemoryDB
+from eth.db.batch import BatchDB
 from eth.vm import opcode_values as op
 from eth_keys.datatypes import PrivateKey
 from eth_typing import Address
@@ -19,11 +21,11 @@ from trie.exceptions import MissingTrieNode
 from benchmarks.ledger import RecordedRounds
 from ledger.chain.embedded import engine, evm
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.engine import FastAccountDB, TrieNodes
+from ledger.chain.embedded.engine import FastAccountDB, LazyTrie, TrieNodes
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
 from ledger.protocol.encoding import to_canonical
-from tests.chain.embedded.engine.programs import Arena, call, push
+from tests.chain.embedded.engine.programs import SENDER, Arena, call
 from tests.chain.probe import deploy, words
 from tests.faults import times
 
@@ -59,7 +61,7 @@ def test_rounds_of_the_contract_make_the_same_blocks(tmp_path: Path) -> None:
                 run.decide(run.certified(other_repliers=others))
             run.commit(run.signed_commitments(run.active[::2]))
             run.abandon()
-            made.append([chain.block(number) for number in range(chain.head().number + 1)])
+            made.append(list(chain._store.scan("SELECT key, value FROM kv ORDER BY key")))
     assert made[0] == made[1]
 
 
@@ -90,9 +92,71 @@ EDGES = st.sampled_from([0, 1, 2, HALF, HALF + 1, ORDER - 1, ORDER, ORDER + 1, 2
 
 def recovered(arena: Arena, data: bytes, gas: int = 3_000) -> bytes:
     """Call the contract with these bytes on both machines; return its answer."""
-    copied = push(len(data)) + push(0) + push(0) + bytes([op.CALLDATACOPY])
-    code = copied + call(op.STATICCALL, 1, gas, 0, (0, len(data), 0x200, 32))
+    code = COPIED + call(op.STATICCALL, 1, gas, 0, (0, len(data), 0x200, 32))
     return bytes(arena.compare(code, 50_000, data=data)["return data"])
+
+
+COPIED = bytes([op.CALLDATASIZE, op.PUSH0, op.PUSH0, op.CALLDATACOPY])
+"""It copies the message's data to the start of the memory."""
+
+SIGNED = PrivateKey(b"\x05" * 32).sign_msg_hash(b"\x11" * 32)
+SIGNED_INPUT = b"\x11" * 32 + words(SIGNED.v + 27, SIGNED.r, SIGNED.s)
+CALLS = (op.CALL, op.CALLCODE, op.DELEGATECALL, op.STATICCALL)
+
+
+@settings(max_examples=times(60, 5_000), deadline=None)
+@given(
+    calls=st.lists(
+        st.builds(
+            call,
+            st.sampled_from([op.STATICCALL, *CALLS]),
+            st.sampled_from([1, 1, 1, 2**160 + 1, 2]),
+            st.sampled_from([0, 2_999, 3_000, 3_001, 2**256 - 1]),
+            st.sampled_from([0, 0, 1, 3]),
+            st.tuples(
+                st.sampled_from([0, 0, 1, 2**255]),
+                st.sampled_from([128, 128, 0, 127, 129, 500]),
+                st.sampled_from([0, 0x80, 0x200, 2**255]),
+                st.sampled_from([32, 32, 0, 1, 31, 33, 64]),
+            ),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    v=st.sampled_from([SIGNED.v + 27, 28 - SIGNED.v + 27, 0, 29]),
+    gas=st.one_of(st.just(90_000), st.integers(3_000, 13_000)),
+    is_static=st.booleans(),
+    depth=st.sampled_from([0, 0, 1023, 1024]),
+)
+def test_every_call_of_ecrecover_has_the_same_outcome(
+    arena: Arena, calls: list[bytes], v: int, gas: int, is_static: bool, depth: int
+) -> None:
+    data = SIGNED_INPUT[:32] + words(v) + SIGNED_INPUT[64:]
+    size = bytes([op.RETURNDATASIZE, op.MSIZE, op.GAS])
+    code = COPIED + b"".join(each + size for each in calls)
+    arena.compare(code, gas, data=data, is_static=is_static, depth=depth)
+
+
+def test_gas_that_ends_within_ecrecover_has_the_same_outcome(arena: Arena) -> None:
+    code = COPIED + call(op.STATICCALL, 1, 2**256 - 1, 0, (0, 128, 0x200, 32))
+    used = arena.compare(code, 50_000, data=SIGNED_INPUT)["gas used"]
+    # A call may spend 63 of 64 parts of the gas.
+    for gas in (*range(used - 4, used + 4), *range(used + 40, used + 52)):
+        arena.compare(code, gas, data=SIGNED_INPUT)
+
+
+def test_a_plain_call_of_ecrecover_makes_no_computation(arena: Arena) -> None:
+    state = arena.state(is_reference=False)
+    context = state.get_transaction_context_class()(gas_price=1, origin=SENDER)
+
+    def children(*opcodes: int) -> int:
+        calls = (call(each, 1, 3_000, 0, (0, 128, 0x200, 32)) for each in opcodes)
+        message = arena.message(COPIED + b"".join(calls), 50_000, data=SIGNED_INPUT)
+        return len(state.computation_class.apply_message(state, message, context).children)
+
+    assert children(op.STATICCALL, op.STATICCALL) == 0
+    # The first call has touched the empty account.
+    assert children(op.CALL, op.STATICCALL) == 2
 
 
 def test_a_signature_gives_its_signers_address(arena: Arena) -> None:
@@ -151,6 +215,62 @@ similar = st.tuples(
 ).map(lambda parts: (parts[0] * parts[1] + parts[2]).ljust(32, b"\0"))
 keys = st.one_of(similar, st.binary(min_size=32, max_size=32))
 values = st.one_of(st.binary(min_size=1, max_size=2), st.binary(min_size=30, max_size=40))
+
+
+@settings(max_examples=times(100, 1_000), deadline=None)
+@given(
+    contents=st.dictionaries(keys, values, max_size=30),
+    blocks=st.lists(
+        st.lists(st.tuples(keys, st.one_of(st.just(b""), values)), max_size=12), max_size=3
+    ),
+    data=st.data(),
+)
+def test_changes_hashed_at_once_store_what_py_evms_trie_stores(
+    contents: dict[bytes, bytes],
+    blocks: list[list[tuple[bytes, bytes]]],
+    data: st.DataObject,
+) -> None:
+    plain, lazy = MemoryDB(), MemoryDB()
+    with HexaryTrie(plain, prune=True).squash_changes() as filled:
+        for key, value in contents.items():
+            filled[key] = value
+    root = filled.root_hash
+    lazy.kv_store.update(plain.kv_store)
+    for changes in blocks:
+        expected = HexaryTrie(plain, root)
+        batch = BatchDB(lazy, read_through_deletes=True)
+        trie = LazyTrie(TrieNodes(lazy), batch, root)
+        # An earlier root leaves no node behind, as py-evm's pruning leaves none.
+        early = data.draw(st.integers(0, len(changes)))
+        with expected.squash_changes() as squashed:
+            for number, (key, value) in enumerate(changes):
+                if number == early:
+                    assert trie.root_hash == squashed.root_hash
+                squashed[key] = value
+                if value or number % 2:
+                    trie[key] = value
+                else:
+                    trie.delete(key)
+            assert trie.root_hash == squashed.root_hash
+        for key in (*contents, *(key for key, _ in changes)):
+            assert trie[key] == expected[key]
+        root = trie.root_hash
+        batch.commit_to(lazy, apply_deletes=False)
+        assert lazy.kv_store == plain.kv_store
+
+
+def test_a_missing_node_fails_a_change() -> None:
+    database = MemoryDB()
+    trie = HexaryTrie(database)
+    for number in range(40):
+        trie[bytes([number] * 32)] = bytes([number]) * 33
+    kept = {trie.root_hash: database[trie.root_hash]}
+    for value in (b"", b"\x01"):
+        rest = MemoryDB(dict(kept))
+        batch = BatchDB(rest, read_through_deletes=True)
+        lazy = LazyTrie(TrieNodes(rest), batch, trie.root_hash)
+        with pytest.raises(MissingTrieNode):
+            lazy[bytes([7] * 32)] = value
 
 
 @given(contents=st.dictionaries(keys, values, max_size=30), absent=st.lists(keys, max_size=10))
