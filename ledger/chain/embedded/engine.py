@@ -22,11 +22,10 @@ it, and py-evm's tries write.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import rlp  # type: ignore[import-untyped]
 from coincurve import PublicKey
 from eth.constants import BLANK_ROOT_HASH, GAS_COPY, GAS_ECRECOVER, GAS_SHA3WORD
 from eth.db.accesslog import KeyAccessLoggerDB
@@ -42,8 +41,8 @@ from eth.vm.forks.prague.computation import PragueComputation
 from eth.vm.forks.prague.opcodes import PRAGUE_OPCODES
 from eth.vm.forks.shanghai.constants import MAX_INITCODE_SIZE
 from eth.vm.opcode_values import JUMPDEST
-from trie.exceptions import MissingTrieNode
 
+from ledger.chain.embedded.chain_store import TrieNodes
 from ledger.protocol.encoding import keccak
 
 if TYPE_CHECKING:
@@ -391,60 +390,6 @@ class BlockStream(CodeStream):
 
 def _growth_gas(length: int, new_length: int) -> int:
     return memory_gas_cost(new_length) - memory_gas_cost(length)
-
-
-MOST_NODES = 8192  # in a cache; one more empties it: at most some 20 MB
-_BRANCH_ITEMS = 17
-
-Node = tuple[Any, ...]
-
-
-class TrieNodes:
-    """The nodes of all tries of a database, which has them by hash and verifies them."""
-
-    def __init__(self, database: Mapping[bytes, bytes]) -> None:
-        self._database = database
-        self._nodes: dict[bytes, Node] = {}
-
-    def value(self, root: bytes, key: bytes) -> bytes:
-        """Return the value of a key of 32 bytes; empty if there is none."""
-        path, depth = key.hex(), 0
-        child: Any = b"" if root == BLANK_ROOT_HASH else root
-        while child:
-            node = child
-            if isinstance(child, bytes):
-                node = self._nodes.get(child) or self._read(child, root, key)
-            if len(node) == _BRANCH_ITEMS:
-                child = node[int(path[depth], 16)]
-                depth += 1
-                continue
-            nibbles, is_leaf, child = node
-            if is_leaf:
-                return bytes(child) if path[depth:] == nibbles else b""
-            if not path.startswith(nibbles, depth):
-                return b""
-            depth += len(nibbles)
-        return b""
-
-    def _read(self, hash_: bytes, root: bytes, key: bytes) -> Node:
-        try:
-            encoded = self._database[hash_]
-        except KeyError as error:
-            raise MissingTrieNode(hash_, root, key) from error  # type: ignore[arg-type]
-        if len(self._nodes) >= MOST_NODES:
-            self._nodes.clear()
-        node = self._nodes[hash_] = _decoded(rlp.decode(encoded))
-        return node
-
-
-def _decoded(node: list[Any]) -> Node:
-    """Return a branch as its 17 items, another node as (nibbles, whether it is a leaf, item)."""
-    if len(node) == _BRANCH_ITEMS:
-        return tuple(_decoded(item) if isinstance(item, list) else item for item in node)
-    path, item = node
-    flags, digits = int(path.hex()[0], 16), path.hex()
-    nibbles = digits[1:] if flags & 1 else digits[2:]
-    return nibbles, bool(flags & 2), _decoded(item) if isinstance(item, list) else item
 
 
 class FastAccountDB(AccountDB):

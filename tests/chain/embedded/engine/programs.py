@@ -14,7 +14,6 @@ from eth_typing import Address
 from hypothesis import strategies as st
 
 from ledger.chain.embedded import evm
-from ledger.chain.embedded.reader import OverlayDatabase
 from ledger.protocol.encoding import to_canonical
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ class Arena:
 
     def _machine(self, *, is_reference: bool) -> StateAPI:
         kind = evm.chain_class(self.chain.chain_id, is_reference=is_reference)
-        state = kind(OverlayDatabase(self.chain._store)).get_vm().state
+        state = kind(evm.OverlayDatabase(self.chain._store)).get_vm().state
         # A contract that a program may call: it stores, and returns or reverts by its input.
         state.set_code(
             Address(OTHER.to_bytes(20)),

@@ -17,9 +17,10 @@ from trie import HexaryTrie  # type: ignore[attr-defined]
 from trie.exceptions import MissingTrieNode
 
 from benchmarks.ledger import RecordedRounds
-from ledger.chain.embedded import engine, evm
+from ledger.chain.embedded import chain_store, engine, evm
+from ledger.chain.embedded.chain_store import TrieNodes
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.engine import FastAccountDB, TrieNodes
+from ledger.chain.embedded.engine import FastAccountDB
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
 from ledger.protocol.encoding import to_canonical
@@ -167,7 +168,7 @@ def test_every_key_has_the_value_that_the_trie_says(
 
 
 def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "MOST_NODES", 5)
+    monkeypatch.setattr(chain_store, "MOST_NODES", 5)
     database: dict[bytes, bytes] = {}
     trie, nodes = HexaryTrie(database), TrieNodes(database)
     contents = {bytes([number] * 32): bytes([number]) * 33 for number in range(1, 60)}
@@ -197,9 +198,8 @@ def test_a_contracts_missing_storage_is_damage_and_no_zero(tmp_path: Path) -> No
     with EmbeddedChain.create(path, synchronous="NORMAL") as chain:
         probe = deploy(chain)
         chain.send(probe, words(7, 0), 200_000)
-        state = chain._state(None)._account_db  # type: ignore[attr-defined]
-        root = state._get_storage_root(to_canonical(probe))
-        assert chain._state(None).get_storage(to_canonical(probe), 0) == 7
+        root = chain._account(probe, None).storage_root
+        assert chain._chain.get_vm().state.get_storage(to_canonical(probe), 0) == 7
     connection = sqlite3.connect(path)
     with connection:
         assert connection.execute("DELETE FROM kv WHERE key = ?", (bytes(root),)).rowcount == 1
