@@ -223,26 +223,17 @@ def artifact() -> Artifact:
     )
 
 
-def immutables(code: bytes) -> bytes | None:
-    """Return what Vyper has appended to the artefact's runtime code; None for other code."""
-    runtime = artifact().runtime
-    return code[len(runtime) :] if code.startswith(runtime) else None
-
-
 def deployment_in(code: bytes) -> tuple[Any, ...] | None:
     """Return what the view `deployment` returns, read from the code; None for other code.
 
-    The immutables are the domain's separator, its salt, and the constructor's struct.
+    Immutables follow it: the domain's separator, its salt, and the constructor's struct.
     """
-    if (appended := immutables(code)) is None:
-        return None
+    runtime, types = artifact().runtime, _result_types("deployment")
     try:
-        values: tuple[Any, ...] = decoded(
-            _result_types("deployment"), appended[2 * _WORD :], "immutables"
-        )[0]
-    except errors.ChainError:
+        (values,) = _plan(types).read(code[len(runtime) + 2 * _WORD :])
+    except ValueError:
         return None
-    return values
+    return cast("tuple[Any, ...]", values) if code.startswith(runtime) else None
 
 
 @lru_cache(maxsize=64)

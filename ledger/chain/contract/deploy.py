@@ -379,8 +379,9 @@ def _readable(deployment: Deployment) -> dict[str, Any]:
 
 def is_published(code: bytes) -> bool:
     """Return whether runtime code is the artefact's, with the immutables of some deployment."""
-    immutables = abi.immutables(code)
-    return immutables is not None and len(immutables) <= 1024
+    runtime = abi.artifact().runtime
+    # Only the immutables that Vyper appends to the runtime code may differ, at most 1,024 bytes.
+    return code.startswith(runtime) and len(code) - len(runtime) <= 1024
 
 
 def code_violation(ledger: CommitteeLedger, deployment: Deployment, domain: Domain) -> str | None:
@@ -424,12 +425,13 @@ def creation_violation(sent: ports.Transaction, address: str, deployment: Deploy
 
 def runtime_violation(code: bytes, deployment: Deployment, domain: Domain) -> str | None:
     """Return why runtime code is not this deployment's; None if it is."""
+    runtime = abi.artifact().runtime
     if not code:
         return "there is no code"
-    immutables = abi.immutables(code)
-    if immutables is None:
+    if not code.startswith(runtime):
         return "it is not the artefact's"
-    if immutables != words(domain_separator(domain), domain.salt, *constructor_values(deployment)):
+    immutables = words(domain_separator(domain), domain.salt, *constructor_values(deployment))
+    if code[len(runtime) :] != immutables:
         return "its immutables are not those of this deployment"
     return None
 

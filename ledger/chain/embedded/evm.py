@@ -45,12 +45,6 @@ if TYPE_CHECKING:
     from eth.vm.state import BaseState
 
 
-def revert_data(error: VMError) -> bytes:
-    """Return a contract's revert data; empty for any other error."""
-    argument = error.args[0] if isinstance(error, Revert) and error.args else b""
-    return argument if isinstance(argument, bytes) else b""
-
-
 def base_fee(header: Header) -> int:
     """Return the base fee of a block, in wei per gas."""
     return header.base_fee_per_gas or 0
@@ -120,7 +114,8 @@ def estimate_gas(chain: EvmChain, call: reader.ContractCall, block_hash: bytes) 
     try:
         return chain.estimate_gas(SpoofTransaction(unsigned, from_=origin), header)  # type: ignore[arg-type]
     except VMError as error:
-        raise TransactionRevertedError(revert_data(error)) from error
+        data = error.args[0] if isinstance(error, Revert) and error.args else b""
+        raise TransactionRevertedError(data if isinstance(data, bytes) else b"") from error
 
 
 # Private keys of the accounts that genesis funds; for tests and local chains only.

@@ -192,13 +192,6 @@ def port_receipt(
     )
 
 
-def _port_transaction(header: Header, signed: SignedTransaction) -> ports.Transaction:
-    """Return a transaction as a port value."""
-    to = checksum(signed.to) if signed.to else None
-    place = signed.data, header.block_number, signed.nonce
-    return ports.Transaction(signed.hash, checksum(signed.sender), to, *place)
-
-
 @dataclass(frozen=True, slots=True)
 class ContractCall:
     """A call that is not recorded; no value is transferred."""
@@ -387,7 +380,9 @@ class EmbeddedReader(ports.ChainBase):
             raise ChainError(f"there is no mined transaction 0x{transaction_hash.hex()}")
         header, _, signed = entry
         with damage_translated(self._store):
-            return _port_transaction(header, signed)
+            to = checksum(signed.to) if signed.to else None
+            place = signed.data, header.block_number, signed.nonce
+            return ports.Transaction(signed.hash, checksum(signed.sender), to, *place)
 
     def find(self, transaction_hash: bytes) -> tuple[Header, int, SignedTransaction] | None:
         """Return a transaction's header, index and whole form; None until it is mined."""
