@@ -461,6 +461,22 @@ class TrieNodes:
             depth += len(nibbles)
         return b""
 
+    def leaves(self, root: bytes) -> Iterator[bytes]:
+        """Yield the values of a trie that is not empty, after reading each of its nodes once."""
+        waiting: list[Any] = [root]
+        seen: set[Any] = set()  # a forger's node may have one child in all places
+        while waiting:
+            if (child := waiting.pop()) in seen:
+                continue
+            seen.add(child)
+            node = self._read(child, root, b"") if isinstance(child, bytes) else child
+            if len(node) == _BRANCH_ITEMS:
+                waiting += filter(None, node)
+            elif node[1]:
+                yield bytes(node[2])
+            else:
+                waiting.append(node[2])
+
     def _read(self, hash_: bytes, root: bytes, key: bytes) -> Node:
         try:
             encoded = self._database[hash_]

@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+import rlp  # type: ignore[import-untyped]
 from coincurve import PublicKey
 from eth.db.atomic import AtomicDB
 from eth.vm import opcode_values as op
@@ -23,7 +24,7 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.engine import FastAccountDB
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
-from ledger.protocol.encoding import to_canonical
+from ledger.protocol.encoding import keccak, to_canonical
 from tests.chain.embedded.engine.programs import Arena, call, push
 from tests.chain.probe import deploy, words
 from tests.faults import times
@@ -165,6 +166,25 @@ def test_every_key_has_the_value_that_the_trie_says(
     for _ in range(2):
         for key in (*contents, *absent):
             assert nodes.value(trie.root_hash, key) == contents.get(key, b"") == trie[key]
+
+
+@given(contents=st.dictionaries(keys, values, min_size=1, max_size=30))
+def test_the_leaves_are_all_values_of_the_trie(contents: dict[bytes, bytes]) -> None:
+    database: dict[bytes, bytes] = {}
+    trie = HexaryTrie(database)
+    for key, value in contents.items():
+        trie[key] = value
+    assert set(TrieNodes(database).leaves(trie.root_hash)) == set(contents.values())
+
+
+def test_a_forgers_node_that_is_its_branchs_only_child_is_read_once() -> None:
+    database: dict[bytes, bytes] = {}
+    child: bytes = rlp.encode([b"\x20", b"leaf" * 10])
+    for _ in range(60):
+        database[keccak(child)] = child
+        child = rlp.encode([keccak(child)] * 16 + [b""])
+    database[keccak(child)] = child
+    assert list(TrieNodes(database).leaves(keccak(child))) == [b"leaf" * 10]
 
 
 def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
