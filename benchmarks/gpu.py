@@ -148,7 +148,7 @@ class StepFailedError(Exception):
 def card(_plan: GpuPlan, _folder: Path, device: str, _left: float) -> Row:
     """Return what computes: the doctor's row, and the environment class of its updates."""
     row: Row = {
-        "doctor": dict(machine_checks(Path(), None))["torch"](),
+        "doctor": dict(machine_checks(Path(), None, loads_torch=True))["torch"](),
         "environment": environment_here("lockstep", device).device,
     }
     if device_named(device).type == "cuda":

@@ -31,7 +31,7 @@ from ledger.chain.embedded import evm
 from ledger.chain.embedded.chain_store import ChainStore
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.engine import BlockStream
-from ledger.chain.embedded.reader import EmbeddedReader, OverlayDatabase
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.io.home import Disk
 from ledger.storage.blobs import FolderBlobs
 
@@ -65,7 +65,8 @@ def transaction_counts(folder: Path) -> dict[str, dict[str, int]]:
             run.decide(made)
         counts = {"commit_updates": dict(committing), "decide": dict(deciding)}
         # py-evm's own functions execute each block again, on the state of its parent.
-        machine = evm.chain_class(chain.chain_id, is_reference=True)(OverlayDatabase(chain._store))
+        kind = evm.chain_class(chain.chain_id, is_reference=True)
+        machine = kind(evm.OverlayDatabase(chain._store))
         for name, number in zip(
             counts, (chain.head().number - 1, chain.head().number), strict=True
         ):

@@ -28,7 +28,7 @@ from ledger.chain.contract.ledger import (
     require_current_home,
     was_in_memory,
 )
-from ledger.chain.embedded.chain_store import ChainStore
+from ledger.chain.embedded.chain_store import SALT_BITS, ChainStore, fresh_chain_id
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.embedded.writing import verify_nothing_acknowledged
 from ledger.chain.ports import (
@@ -272,7 +272,6 @@ class Target:
             )
         # All is imported before the home is made.
         from ledger.chain.embedded.embedded_chain import EmbeddedChain
-        from ledger.chain.embedded.evm import SALT_BITS, fresh_chain_id
 
         opened: Callable[..., EmbeddedChain] = EmbeddedChain.open
         if create:

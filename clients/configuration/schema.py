@@ -24,7 +24,7 @@ from clients.devices import InstructionSet
 from clients.models.model import Option
 from clients.training.port import LocalTraining
 from clients.training.ray_engine import LOCAL
-from ledger.chain.embedded.evm import fresh_chain_id
+from ledger.chain.embedded.chain_store import fresh_chain_id
 from ledger.claims import EarlyStopRule
 from ledger.io.user_code import own_rule
 from ledger.protocol.encoding import sha256

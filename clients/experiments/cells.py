@@ -27,8 +27,8 @@ from clients.runs.open_run import open_run
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport
 from ledger.chain.contract.deploy import connect
+from ledger.chain.embedded.chain_store import fresh_chain_id
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.evm import fresh_chain_id
 from ledger.distances import machine_code
 from ledger.io.home import DISK, Disk, Home
 from ledger.protocol.errors import ConfigurationError

@@ -33,7 +33,7 @@ from ledger.actors.retention import RETAIN_NOTHING, blobs_of_other_runs, retenti
 from ledger.actors.steps import ActorContext
 from ledger.chain.contract.deploy import deploy
 from ledger.chain.contract.ledger import LedgerWriter, Manifest, read_run_manifest, require_unplayed
-from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID
+from ledger.chain.embedded.chain_store import DEFAULT_CHAIN_ID
 from ledger.chain.memory import memory_ledger
 from ledger.chain.ports import ChainWriter, NotServedError
 from ledger.chain.round_ledger import RoundLedger

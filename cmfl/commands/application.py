@@ -33,11 +33,12 @@ from typer import Option
 from typer.core import TyperGroup
 
 from cmfl.commands import FAULT, INCOMPLETE, INTERRUPTED, WRONG, InterruptedCommand, console
-from cmfl.commands.console import VERBOSITY, Verbosity, complain, print_line, shown_as_lines
+from cmfl.commands.console import VERBOSITY, Verbosity, complain, shown_as_lines
 from cmfl.commands.process import (
     interrupted_code,
     limit_in_words,
     others_on_standard_error,
+    print_versions,
     too_little_memory,
     unprinted,
 )
@@ -220,20 +221,9 @@ def application(only: str | None = None, *, is_listed: bool = False) -> typer.Ty
 
 
 def _print_version(value: bool) -> None:
-    """Print the versions that two installations need in common, and exit."""
-    if not value:
-        return
-    from importlib.metadata import version
-    from importlib.resources import files
-
-    from ledger.io.parsing import parse_json
-    from ledger.protocol.types import PROTOCOL_VERSION
-
-    artefact = files("contracts") / "artifacts" / "committee_ledger.json"
-    print_line(f"cmfl {version('cmfl-ledger')}")
-    print_line(f"protocol {PROTOCOL_VERSION}")
-    print_line(f"contract compiler {parse_json(artefact.read_bytes())['compiler']}")
-    raise typer.Exit
+    if value:
+        print_versions()
+        raise typer.Exit
 
 
 def cmfl(

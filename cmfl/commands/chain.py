@@ -31,8 +31,6 @@ from cmfl.where import HOME, Target
 from ledger.chain.contract.abi import Artifact, artifact
 from ledger.chain.contract.deploy import code_violation, is_published
 from ledger.chain.contract.ledger import CommitteeLedger, read_run_manifest
-from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.evm import TEST_KEYS, address_of
 from ledger.chain.ports import (
     ChainWriter,
     NotServedError,
@@ -45,6 +43,7 @@ from ledger.protocol.encoding import eip55
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 if TYPE_CHECKING:
+    from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.rpc.rpc_chain import RpcChain
     from ledger.chain.rpc.sender import InFlightTransaction
 
@@ -70,6 +69,7 @@ def serve(
     The chain is created if it does not exist. The server has no accounts and signs nothing; while
     it runs, other commands write to the chain only through it.
     """
+    from ledger.chain.embedded.evm import TEST_KEYS, address_of
     from ledger.chain.rpc.server import RpcServer
 
     with Target(home, chain_id=chain_id).writer() as opened:
@@ -154,6 +154,7 @@ def pay(chain: ChainWriter, accounts: Sequence[str], wei: int) -> list[dict[str,
 
     The message of a failure or an interruption names who was paid, who may be, and who was not.
     """
+    from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.rpc.rpc_chain import RpcChain
 
     require_plain_sender(chain, chain.sender)

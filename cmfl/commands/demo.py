@@ -22,9 +22,9 @@ from clients.experiments.definition import definition_of
 from clients.experiments.report import format_estimate
 from clients.experiments.rows import LAST_ROUNDS, CellRow
 from cmfl.commands import code_of, console
+from cmfl.commands.doctor import is_port_taken
 from cmfl.commands.process import results as result_stream
 from cmfl.commands.process import until_interrupted
-from cmfl.commands.serve import is_port_taken
 from cmfl.where import Target, open_history
 from ledger.audit.checks.rounds import FALSE_SCORES
 from ledger.audit.engine import audit

@@ -6,21 +6,21 @@ import ctypes
 import platform
 import re
 import shutil
+import socket
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 from typer import Option
 
-from clients.configuration.tested_regime import regime_warnings, risk_sentence
 from cmfl.commands import FAILED, sender
 from cmfl.commands.console import AsJson, counting, print_result, progress
 from cmfl.commands.options import KEY_VARIABLE, HomeFolder, NodeOptions
-from cmfl.commands.serve import is_port_taken
 from cmfl.where import HOME, Target
 from ledger.actors.journal import count_statements, require_journal
 from ledger.chain.contract.abi import artifact
@@ -50,15 +50,15 @@ The error says what to do.
 """
 
 
-def machine_checks(home: Path, asked_port: int | None) -> list[Check]:
+def machine_checks(home: Path, asked_port: int | None, *, loads_torch: bool) -> list[Check]:
     """Return the checks of installation and machine; a port that is asked for must be free."""
     return [
         ("python", platform.python_version),
         ("signatures", _signatures),
         ("contract artefact", _artefact),
         ("distances", _distances),
-        ("torch", _torch),
-        ("environment class", _environment),
+        ("torch", partial(_torch, is_loaded=loads_torch)),
+        ("environment class", partial(_environment, is_loaded=loads_torch)),
         ("port", lambda: _port(asked_port)),
         ("disk", lambda: _disk(home)),
     ]
@@ -89,14 +89,19 @@ def _distances() -> str:
     return slower if reason else "compiled for this processor"
 
 
-def _torch() -> str:
+def _torch(*, is_loaded: bool) -> str:
+    """Return the version from the package's metadata: to load torch takes two seconds."""
     installed = _torch_version()
     if installed is None:
         return "not installed: audit and serve work, run and deploy do not"
+    if find_spec("torch") is None:
+        raise CmflError(f"{installed} is installed without its files: install torch again")
     try:
         ctypes.CDLL("libcuda.so.1")  # the driver, without which torch finds no GPU either
     except OSError:
         return f"{installed}, no GPU"
+    if not is_loaded:
+        return f"{installed}, with a GPU's driver; --deep loads torch and names the GPU"
     from clients.devices import cards_described
 
     return f"{installed}, {cards_described()}"
@@ -109,9 +114,11 @@ def _torch_version() -> str | None:
         return None
 
 
-def _environment() -> str:
+def _environment(*, is_loaded: bool) -> str:
     if _torch_version() is None:
         return "none without torch: nothing is trained or repeated here"
+    if not is_loaded:
+        return "not read: --deep loads torch and prints it"
     try:
         from clients.training.engine_factory import environment_here
     except ImportError as error:
@@ -133,6 +140,13 @@ def _port(asked: int | None) -> str:
     return sentence
 
 
+def is_port_taken(port: int) -> bool:
+    """Return whether a process listens on a port of this machine."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def _disk(home: Path) -> str:
     folder = next(path for path in (home.absolute(), *home.absolute().parents) if path.exists())
     free = shutil.disk_usage(folder).free
@@ -152,6 +166,8 @@ def training_checks(
         from clients.configuration.loading import load
 
         return lambda: say(load(preset, config, settings))
+
+    from clients.configuration.tested_regime import regime_warnings, risk_sentence
 
     def risk(configuration: Configuration) -> str:
         return risk_sentence(configuration.parameters(dimension=1))
@@ -396,11 +412,12 @@ def doctor(
     checks: list[Check] = [("node", lambda: _node(where))] if where.rpc_url is not None else []
     if where.rpc_url is not None or key is not None:
         checks.append(("account", lambda: _account(where, key)))
+    training = training_checks(preset, config, tuple(setting or ()))
     for name, check in (
-        *machine_checks(where.home, port),
+        *machine_checks(where.home, port, loads_torch=deep or bool(training)),
         *checks,
         *home_checks(where, deep=deep),
-        *training_checks(preset, config, tuple(setting or ())),
+        *training,
     ):
         try:
             found, is_ok = check(), True

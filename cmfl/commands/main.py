@@ -26,6 +26,7 @@ def run(behaviour: WorkerBehaviour | None = None) -> NoReturn:
     """Run the command line and exit; `behaviour` is of the clients of `cmfl worker`, or honest."""
     if os.name == "nt":  # file locks, resource limits and signals are POSIX's
         _end(WRONG, "runs on Linux and macOS, not on Windows: use the Windows Subsystem for Linux")
+    code = 0
     try:
         import signal
 
@@ -35,9 +36,12 @@ def run(behaviour: WorkerBehaviour | None = None) -> NoReturn:
         handled = process.handle_with(_interrupt)
         process.require_memory()
         process.take_over()
-        from cmfl.commands.application import main
+        if sys.argv[1:] == ["--version"]:  # at once: the libraries of commands take longer
+            process.print_versions()
+        if sys.argv[1:] != ["--version"] or process.unprinted():
+            from cmfl.commands.application import main
 
-        code = main(behaviour)
+            code = main(behaviour)
         # What Python does from here on is its own: another Ctrl-C ends it without a word.
         for number in handled:
             signal.signal(number, signal.SIG_DFL)

@@ -170,6 +170,23 @@ def results() -> TextIO:
     return _RESULTS[0] if _RESULTS else sys.stdout
 
 
+def print_versions() -> None:
+    """Print the versions that two installations need in common."""
+    import json
+    from importlib.metadata import version
+    from pathlib import Path
+
+    import contracts
+    from ledger.protocol.types import PROTOCOL_VERSION
+
+    artefact = Path(contracts.__path__[0], "artifacts", "committee_ledger.json")
+    compiler = json.loads(artefact.read_bytes())["compiler"]
+    results().write(
+        f"cmfl {version('cmfl-ledger')}\nprotocol {PROTOCOL_VERSION}\n"
+        f"contract compiler {compiler}\n"
+    )
+
+
 @contextmanager
 def others_on_standard_error() -> Iterator[None]:
     """Let `print` of code that is not this program's write to standard error."""

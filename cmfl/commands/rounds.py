@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from api.schemas import FederationAnswer, OpenRound, PacedRound
 from cmfl.commands import console, options
 from cmfl.commands.application import Commands
 from cmfl.commands.process import results
@@ -26,6 +25,7 @@ from ledger.protocol.types import DROPOUTS, REFUSALS, ClientId, Digest, RefusalR
 
 if TYPE_CHECKING:
     from api.client import RemoteDeployment
+    from api.schemas import FederationAnswer, OpenRound, PacedRound
 
 
 rounds_app = Commands()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -193,13 +192,6 @@ def serve(
             *(settings, host, port),
             lambda address: print_line(f"serving {home} at {address}/ until Ctrl-C"),
         )
-
-
-def is_port_taken(port: int) -> bool:
-    """Return whether a process listens on a port of this machine."""
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 blobs_app = Commands()

@@ -14,7 +14,8 @@ from operator import attrgetter
 
 from ledger.chain.contract.codec import compact
 from ledger.chain.contract.deploy import deployment_for
-from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
+from ledger.chain.embedded.chain_store import DEFAULT_CHAIN_ID
+from ledger.chain.embedded.evm import TEST_KEYS, address_of
 from ledger.chain.ports import Block
 from ledger.chain.round_ledger import (
     EventKind,

@@ -280,11 +280,11 @@ Event = (
 )
 
 
-def domain_of(
-    deployment: Deployment, chain_id: int, contract: Address, parent_hash: Digest
-) -> Domain:
-    """Return the EIP-712 domain that the constructor fixes in a block with this parent."""
-    beacon = parent_hash if deployment.beacon is Beacon.BLOCK else NO_DIGEST
+def domain_of(deployment: Deployment, chain_id: int, contract: Address, beacon: Digest) -> Domain:
+    """Return the EIP-712 domain that the constructor fixes.
+
+    The beacon is the parent hash of the deploying block, or zeros with `beacon = none`.
+    """
     salt = encoding.domain_salt(deployment.config, deployment.registry, beacon)
     return Domain(chain_id, contract, salt)
 

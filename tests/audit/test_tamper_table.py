@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from eth.db.trie import make_trie_root_and_nodes
+from eth.db.trie import _make_trie_root_and_nodes
 from eth_hash.auto import keccak
 
 from ledger.audit.checks.rounds import BLOB_DAMAGED
@@ -194,12 +194,10 @@ def _by_kind(
         for number in range(chain.head().number + 1):
             header = chain.header(number)
             kinds[header.hash] = "header"
-            bodies: tuple[tuple[str, Any], ...] = (
-                ("transactions", chain.transactions(header)),
-                ("receipts", chain.receipts(header)),
-            )
-            for name, body in bodies:
-                kinds |= dict.fromkeys(map(bytes, make_trie_root_and_nodes(body)[1]), name)
+            roots = {"transactions": header.transaction_root, "receipts": header.receipt_root}
+            for name, body_root in roots.items():
+                items = tuple(chain._items(body_root))
+                kinds |= dict.fromkeys(map(bytes, _make_trie_root_and_nodes(items)[1]), name)
         kinds[keccak(chain.code(run.ledger.address))] = "code"
         root = chain.header().state_root
     values = {bytes(key): value for key, value in rows}

@@ -411,13 +411,13 @@ def test_a_wrong_answer_of_the_contract_contradicts_its_history(honest: Run, fun
     values = decode(types, honest.chain.call(honest.ledger.address, abi.call_data(function)))
     for place in range(len(types)):
         for data in wrong_values(types, values, place, WAYS):
-            report = tampered(honest, answer_of=_instead(function, data))
+            report = tampered(honest, **_instead(function, data))
             if is_possible(function, data):
                 require_failure(report, DEPLOYMENT | HEAD)
             else:  # no contract answers so: it says something of the node
                 assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
     for data in (b"", bytes(31), bytes(640), b"\xff" * 640):
-        report = tampered(honest, answer_of=_instead(function, data))
+        report = tampered(honest, **_instead(function, data))
         assert report.outcome is not AuditOutcome.PASSED, readable(report)
 
 
@@ -428,8 +428,14 @@ def is_possible(function: str, data: bytes) -> bool:
     )
 
 
-def _instead(function: str, data: bytes) -> Callable[[str, bytes], bytes]:
-    return lambda name, true: data if name == function else true
+def _instead(function: str, data: bytes) -> dict[str, Callable[..., bytes]]:
+    """Lie in a view's answer, and in the code, which ends with what `deployment` returns."""
+    lies: dict[str, Callable[..., bytes]] = {
+        "answer_of": lambda name, true: data if name == function else true
+    }
+    if function == "deployment":
+        lies["code_of"] = lambda true: true[: len(abi.artifact().runtime) + 64] + data
+    return lies
 
 
 def test_other_code_or_another_chain_is_found(honest: Run) -> None:
@@ -555,7 +561,7 @@ def test_a_contract_of_impossible_sizes_fails_even_without_its_configuration(hon
         entry["name"] for entry in abi.artifact().abi["deployment"]["outputs"][0]["components"]
     ].index("clients")
     data = encode(types, [*values[:clients], 2**255, *values[clients + 1 :]])
-    ledger = forged(remembered(honest.ledger), answer_of=_instead("deployment", data))
+    ledger = forged(remembered(honest.ledger), **_instead("deployment", data))
     report = audit(ledger, MemoryBlobs())
     assert failing(report) == {1}
     assert report.rounds == 0

@@ -11,8 +11,9 @@ import pytest
 from clients.adversaries.faults import MemberFault
 from ledger.actors.journal import FileJournal, MemoryJournal
 from ledger.actors.steps import ActorContext
+from ledger.chain.embedded.chain_store import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
+from ledger.chain.embedded.evm import TEST_KEYS, address_of
 from ledger.chain.memory import MemoryLedger, memory_ledger
 from ledger.chain.round_ledger import RecordedEvent, RoundLedger
 from ledger.protocol.documents.run import RunDocument

@@ -118,7 +118,8 @@ class Twins:
         self.last_receipt = receipt
         contract = Address(to_canonical(receipt.contract_address))
         parent = Digest(chain.head().parent_hash)
-        domain = domain_of(deployment, chain.chain_id, contract, parent)
+        beacon = parent if deployment.beacon is Beacon.BLOCK else NO_DIGEST
+        domain = domain_of(deployment, chain.chain_id, contract, beacon)
         self.most_compared = most_compared
         self.state = rounds.deployed(deployment, domain)
         self.view = LedgerView.at_deployment(deployment)

@@ -62,7 +62,7 @@ def test_every_module_of_the_ledger_is_imported_without_an_extra() -> None:
 def test_a_start_that_is_not_possible_is_refused(preparation: str, sentence: str) -> None:
     begin = f"import sys; from cmfl.commands import main; {preparation}; main.run()"
     ended = subprocess.run(
-        [sys.executable, "-c", begin, "--version"],
+        [sys.executable, "-c", begin, "--help"],
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,

@@ -16,8 +16,6 @@ from importlib.resources import files
 from struct import Struct
 from typing import Any, cast
 
-from eth_abi.abi import decode
-from eth_abi.exceptions import DecodingError
 from eth_utils.abi import (
     collapse_if_tuple,
     event_abi_to_log_topic,
@@ -225,6 +223,19 @@ def artifact() -> Artifact:
     )
 
 
+def deployment_in(code: bytes) -> tuple[Any, ...] | None:
+    """Return what the view `deployment` returns, read from the code; None for other code.
+
+    Immutables follow it: the domain's separator, its salt, and the constructor's struct.
+    """
+    runtime, types = artifact().runtime, _result_types("deployment")
+    try:
+        (values,) = _plan(types).read(code[len(runtime) + 2 * _WORD :])
+    except ValueError:
+        return None
+    return cast("tuple[Any, ...]", values) if code.startswith(runtime) else None
+
+
 @lru_cache(maxsize=64)
 def selector(function: str) -> bytes:
     """Return the four-byte selector of a function."""
@@ -305,6 +316,10 @@ def event_layout(event: str) -> tuple[dict[str, str], dict[str, str]]:
 
 def revert_reason(data: bytes) -> str | None:
     """Return the reason of a revert; None if it has none."""
+    # Imported for a revert alone: its grammar takes 30 ms.
+    from eth_abi.abi import decode  # noqa: PLC0415
+    from eth_abi.exceptions import DecodingError  # noqa: PLC0415
+
     if data[:4] != keccak(b"Error(string)")[:4]:
         return None
     try:

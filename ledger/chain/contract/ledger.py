@@ -171,16 +171,22 @@ class CommitteeLedger(round_ledger.RoundHistory):
         self.is_recorded, self.from_block = True, from_block
         self.chain = chain
         self.address = eip55(address)
-        self._deployment = fixed
+        if fixed is not None:
+            self.fixed = fixed
 
     @property
     def node(self) -> str | None:
         return self.chain.node
 
     def deployment(self) -> ledger_state.Deployment:
-        if self._deployment is not None:
-            return self._deployment
-        (values,) = self._call("deployment")
+        return self.fixed
+
+    @cached_property
+    def fixed(self) -> ledger_state.Deployment:
+        """What never changes, read once: from the code, or by a call where the code is foreign."""
+        values = abi.deployment_in(self.chain.code(self.address))
+        if values is None:
+            (values,) = self._call("deployment")
         names = (field.name for field in fields(ledger_state.Deployment))
         fixed = dict(zip(names, values, strict=True))
         if fixed["form"] not in set(types.AcceptanceForm):
@@ -206,9 +212,8 @@ class CommitteeLedger(round_ledger.RoundHistory):
     def domain(self) -> types.Domain:
         """Return the EIP-712 domain; its salt is computed here, not read from the contract."""
         contract = types.Address(to_canonical(self.address))
-        return ledger_state.domain_of(
-            self.fixed, self.chain.chain_id, contract, self.deployment_parent_hash()
-        )
+        beacon = self.deployment_parent_hash()
+        return ledger_state.domain_of(self.fixed, self.chain.chain_id, contract, beacon)
 
     def deployment_parent_hash(self) -> types.Digest:
         """Return the parent hash of the deploying block; zeros with `beacon = none`."""
@@ -260,11 +265,6 @@ class CommitteeLedger(round_ledger.RoundHistory):
         for recorded in events:
             require_possible_event(recorded, self.fixed)
         return events
-
-    @cached_property
-    def fixed(self) -> ledger_state.Deployment:
-        """What `deployment` returns, read once."""
-        return self.deployment()
 
     def _call(
         self, function: str, *arguments: object, block_number: int | None = None

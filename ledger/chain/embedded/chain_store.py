@@ -24,14 +24,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from urllib.parse import quote
 
-from eth.db.schema import SchemaV1
+import rlp  # type: ignore[import-untyped]
+from trie.exceptions import MissingTrieNode
 
 from ledger.chain import ports
-from ledger.protocol.encoding import to_canonical
+from ledger.protocol.encoding import keccak, to_canonical
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
     from eth.abc import ReceiptAPI
+
+    from ledger.chain.embedded.reader import StoredReceipt
 
 Synchronous = Literal["FULL", "NORMAL"]
 """FULL: a block survives power loss. NORMAL: it survives a killed process; faster."""
@@ -76,7 +79,7 @@ def position(identifier: int) -> tuple[int, int]:
 
 
 def rows_of_receipt(
-    block_number: int, first_log: int, transaction_hash: bytes, receipt: ReceiptAPI
+    block_number: int, first_log: int, transaction_hash: bytes, receipt: StoredReceipt | ReceiptAPI
 ) -> list[LogRow]:
     """Return the rows of a transaction's logs, after `first_log` earlier ones of the block."""
     rows: list[LogRow] = []
@@ -90,7 +93,9 @@ def rows_of_receipt(
 
 
 def rows_of_block(
-    block_number: int, transaction_hashes: Sequence[bytes], receipts: Sequence[ReceiptAPI]
+    block_number: int,
+    transaction_hashes: Sequence[bytes],
+    receipts: Sequence[StoredReceipt | ReceiptAPI],
 ) -> list[LogRow]:
     """Return the rows of all logs of a block, in order."""
     rows: list[LogRow] = []
@@ -132,9 +137,38 @@ def select(query: ports.LogQuery) -> tuple[str, list[object]] | None:
     return sql, parameters
 
 
+# The letters CMFL: not the id of a public chain, which prevents replays.
+DEFAULT_CHAIN_ID = 0x434D464C
+SALT_BITS = 22
+
+
+def fresh_chain_id(salt: int) -> int:
+    """Return the chain id of a new embedded chain: the letters CMFL and the salt, below 2**53.
+
+    Runs of one configuration have the same contract address. On chains with one id, a signature of
+    one run is valid in the other, and two different honest votes would prove an equivocation. So a
+    chain for keys of owners has a random salt. A simulation's keys are public, and its salt
+    follows from its configuration. JavaScript wallets take ids below 2**53.
+    """
+    return DEFAULT_CHAIN_ID << SALT_BITS | salt % (1 << SALT_BITS)
+
+
 SCHEMA_VERSION = 1
 META_KEYS = frozenset({"schema", "chain_id", "fork", "genesis_hash"})
-HEAD_KEY = SchemaV1.make_canonical_head_hash_lookup_key()  # to the newest block's hash
+FORK = "Prague"
+
+# py-evm's keys (`eth.db.schema.SchemaV1`); a block's header is under its hash.
+HEAD_KEY = b"v1:canonical_head_hash"  # to the newest block's hash
+
+
+def number_key(block_number: int) -> bytes:
+    """Return the key of a block's hash."""
+    return f"block-number-to-hash:{block_number}".encode()
+
+
+def transaction_key(transaction_hash: bytes) -> bytes:
+    """Return the key of a transaction's block number and index."""
+    return f"transaction-hash-to-block:{transaction_hash!r}".encode()
 
 
 class ChainStore:
@@ -332,6 +366,136 @@ class ChainStore:
             f"{self.path}: another process writes to this chain, and this user cannot use its "
             "locks; try again when the writer has ended"
         )
+
+
+HASH_BYTES = 32
+
+
+class Overlay:
+    """The store's values, verified ones cached, under the uncommitted writes of an EVM."""
+
+    def __init__(self, store: ChainStore) -> None:
+        self._store = store
+        self.pending: dict[bytes, bytes | None] = {}  # None means deleted
+        self._verified: dict[bytes, bytes] = {}
+        self._verified_bytes = 0
+
+    def __getitem__(self, key: bytes) -> bytes:
+        value = self.pending[key] if key in self.pending else self._stored(key)
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __setitem__(self, key: bytes, value: bytes) -> None:
+        self.pending[key] = value
+
+    def __delitem__(self, key: bytes) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self.pending[key] = None
+
+    def __contains__(self, key: object) -> bool:
+        assert isinstance(key, bytes), "the keys of the store"
+        if key in self.pending:
+            return self.pending[key] is not None
+        return key in self._verified or self._store.get(key) is not None
+
+    def _stored(self, key: bytes, committed: bytes | None = None) -> bytes | None:
+        """Return a value, cached if its key is its verified hash, or if no value can change."""
+        if key in self._verified:
+            return self._verified[key]
+        value = self._store.get(key) if committed is None else committed
+        is_hash = len(key) == HASH_BYTES
+        if value is None or not (is_hash or self._store.is_fixed):
+            return value
+        if is_hash and keccak(value) != key:
+            raise ports.ChainDamagedError(
+                f"{self._store.path}: the value stored under 0x{key.hex()} has another hash"
+            )
+        if self._verified_bytes > 2**24:
+            self._verified.clear()
+            self._verified_bytes = 0
+        self._verified[key] = value
+        self._verified_bytes += len(value)
+        return value
+
+    def committed(self) -> None:
+        """Turn the pending writes into cached ones: the store has them."""
+        for key, value in self.pending.items():
+            if value is not None and len(key) == HASH_BYTES:
+                self._stored(key, value)
+        self.pending.clear()
+
+
+MOST_NODES = 8192  # in a cache; one more empties it: at most some 20 MB
+_BRANCH_ITEMS = 17
+BLANK_ROOT = keccak(rlp.encode(b""))  # of an empty trie
+
+Node = tuple[Any, ...]
+
+
+class TrieNodes:
+    """The nodes of all tries of a database, which has them by hash and verifies them."""
+
+    def __init__(self, database: Overlay | Mapping[bytes, bytes]) -> None:
+        self._database = database
+        self._nodes: dict[bytes, Node] = {}
+
+    def value(self, root: bytes, key: bytes) -> bytes:
+        """Return the value of a key, empty if there is none; no key is a prefix of another."""
+        path, depth = key.hex(), 0
+        child: Any = b"" if root == BLANK_ROOT else root
+        while child:
+            node = child
+            if isinstance(child, bytes):
+                node = self._nodes.get(child) or self._read(child, root, key)
+            if len(node) == _BRANCH_ITEMS:
+                child = node[int(path[depth], 16)]
+                depth += 1
+                continue
+            nibbles, is_leaf, child = node
+            if is_leaf:
+                return bytes(child) if path[depth:] == nibbles else b""
+            if not path.startswith(nibbles, depth):
+                return b""
+            depth += len(nibbles)
+        return b""
+
+    def leaves(self, root: bytes) -> Iterator[bytes]:
+        """Yield the values of a trie that is not empty, after reading each of its nodes once."""
+        waiting: list[Any] = [root]
+        seen: set[Any] = set()  # a forger's node may have one child in all places
+        while waiting:
+            if (child := waiting.pop()) in seen:
+                continue
+            seen.add(child)
+            node = self._read(child, root, b"") if isinstance(child, bytes) else child
+            if len(node) == _BRANCH_ITEMS:
+                waiting += filter(None, node)
+            elif node[1]:
+                yield bytes(node[2])
+            else:
+                waiting.append(node[2])
+
+    def _read(self, hash_: bytes, root: bytes, key: bytes) -> Node:
+        try:
+            encoded = self._database[hash_]
+        except KeyError as error:
+            raise MissingTrieNode(hash_, root, key) from error  # type: ignore[arg-type]
+        if len(self._nodes) >= MOST_NODES:
+            self._nodes.clear()
+        node = self._nodes[hash_] = _decoded(rlp.decode(encoded))
+        return node
+
+
+def _decoded(node: list[Any]) -> Node:
+    """Return a branch as its 17 items, another node as (nibbles, whether it is a leaf, item)."""
+    if len(node) == _BRANCH_ITEMS:
+        return tuple(_decoded(item) if isinstance(item, list) else item for item in node)
+    path, item = node
+    flags, digits = int(path.hex()[0], 16), path.hex()
+    nibbles = digits[1:] if flags & 1 else digits[2:]
+    return nibbles, bool(flags & 2), _decoded(item) if isinstance(item, list) else item
 
 
 def _write_block(

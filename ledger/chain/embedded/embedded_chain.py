@@ -23,7 +23,7 @@ from rlp.exceptions import RLPException  # type: ignore[import-untyped]
 
 from ledger.chain import ports
 from ledger.chain.embedded import chain_store, evm, writing
-from ledger.chain.embedded.reader import EmbeddedReader, damage_translated
+from ledger.chain.embedded.reader import EmbeddedReader, damage_translated, port_receipt
 from ledger.protocol.encoding import keccak, to_canonical
 from ledger.protocol.errors import ChainError
 
@@ -48,10 +48,16 @@ class WritingOptions(TypedDict, total=False):
 class EmbeddedChain(EmbeddedReader):
     """A chain file with the exclusive right to write it. Safe to share between threads."""
 
+    _database: evm.OverlayDatabase
+
     def __init__(
         self, store: chain_store.ChainStore, held: contextlib.ExitStack, options: WritingOptions
     ) -> None:
         super().__init__(store)
+        # Made at once: the next block follows the present head, and no other writer's block.
+        self._database = evm.OverlayDatabase(store)
+        with damage_translated(store, evm.DAMAGE):
+            self._chain = evm.chain_class(self.chain_id)(self._database)
         self._clock = options.get("clock", time.time)
         self._key = options.get("key", evm.TEST_KEYS[0])
         self.sender = evm.address_of(self._key)
@@ -67,7 +73,7 @@ class EmbeddedChain(EmbeddedReader):
         cls,
         path: Path,
         *,
-        chain_id: int = evm.DEFAULT_CHAIN_ID,
+        chain_id: int = chain_store.DEFAULT_CHAIN_ID,
         gas_limit: int = 200_000_000,
         **options: Unpack[WritingOptions],
     ) -> EmbeddedChain:
@@ -83,7 +89,7 @@ class EmbeddedChain(EmbeddedReader):
             balances = dict.fromkeys(owners, evm.GENESIS_BALANCE_WEI)
             seconds = _seconds(options.get("clock", time.time))
             genesis_hash, values = evm.make_genesis(chain_id, gas_limit, seconds, balances)
-            meta = {"schema": str(chain_store.SCHEMA_VERSION), "fork": evm.FORK}
+            meta = {"schema": str(chain_store.SCHEMA_VERSION), "fork": chain_store.FORK}
             meta |= {"chain_id": str(chain_id), "genesis_hash": genesis_hash.hex()}
             store.initialise(meta, values)
             return cls(store, held, options)
@@ -116,7 +122,7 @@ class EmbeddedChain(EmbeddedReader):
         path: Path,
         *,
         chain_id: int | None = None,
-        new_chain_id: int = evm.DEFAULT_CHAIN_ID,
+        new_chain_id: int = chain_store.DEFAULT_CHAIN_ID,
         accept_rollback: bool = False,
     ) -> EmbeddedChain:
         """Return the chain in a file, or a new one with the expected id or `new_chain_id`."""
@@ -133,7 +139,7 @@ class EmbeddedChain(EmbeddedReader):
         with self._lock:
             signed = self._sign(to, data, gas, self._key if key is None else key, value)
             block = self._mine([signed], must_fit=True)
-        receipt = evm.receipt(block.header, 0, signed, block.receipts)
+        receipt = port_receipt(block.header, 0, signed, block.receipts)
         if receipt.status != 1:
             output = bytes(block.computations[0].output)
             raise ports.TransactionRevertedError(output, receipt.transaction_hash)
@@ -209,7 +215,7 @@ class EmbeddedChain(EmbeddedReader):
     def _sign(self, to: str | None, data: bytes, gas: int, key: bytes, value: int) -> Signed:
         signer = PrivateKey(key)
         account = Address(signer.public_key.to_canonical_address())
-        with damage_translated(self._store):
+        with damage_translated(self._store, evm.DAMAGE):
             machine = self._chain.get_vm()
             unsigned = machine.get_transaction_builder().new_unsigned_dynamic_fee_transaction(  # type: ignore[attr-defined]
                 chain_id=self.chain_id,
@@ -241,11 +247,11 @@ class EmbeddedChain(EmbeddedReader):
                 # After any interruption the chain continues from the file.
                 if self._database.pending:
                     self._database.pending.clear()
-                    with damage_translated(self._store):
+                    with damage_translated(self._store, evm.DAMAGE):
                         self._chain = type(self._chain)(self._database)
 
     def _mined(self, transactions: Sequence[Signed], *, must_fit: bool) -> evm.BlockContents:
-        with damage_translated(self._store, evm.REFUSALS):
+        with damage_translated(self._store, evm.DAMAGE, passing=evm.REFUSALS):
             parent, header = self._canonical_head(), self._chain.header
             if header.parent_hash != parent.hash:
                 raise ports.ChainLockedError(

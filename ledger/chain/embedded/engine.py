@@ -21,12 +21,11 @@ writes by a trie of py-evm's that hashes later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import rlp  # type: ignore[import-untyped]
 from eth import constants
 from eth.db.account import AccountDB
 from eth.db.batch import BatchDB
@@ -44,9 +43,9 @@ from eth.vm.logic.call import max_child_gas_eip150
 from eth.vm.stack import to_int
 from eth_typing import Address, Hash32
 from trie import HexaryTrie  # type: ignore[attr-defined]
-from trie.exceptions import MissingTrieNode
 from trie.utils.nibbles import bytes_to_nibbles
 
+from ledger.chain.embedded.chain_store import TrieNodes
 from ledger.protocol.encoding import keccak
 from ledger.protocol.signing import recovered
 
@@ -406,60 +405,6 @@ class BlockStream(CodeStream):
 
 def _growth_gas(length: int, new_length: int) -> int:
     return memory_gas_cost(new_length) - memory_gas_cost(length)
-
-
-MOST_NODES = 8192  # in a cache; one more empties it: at most some 20 MB
-_BRANCH_ITEMS = 17
-
-Node = tuple[Any, ...]
-
-
-class TrieNodes:
-    """The nodes of all tries of a database, which has them by hash and verifies them."""
-
-    def __init__(self, database: Mapping[bytes, bytes]) -> None:
-        self._database = database
-        self._nodes: dict[bytes, Node] = {}
-
-    def value(self, root: bytes, key: bytes) -> bytes:
-        """Return the value of a key of 32 bytes; empty if there is none."""
-        path, depth = key.hex(), 0
-        child: Any = b"" if root == constants.BLANK_ROOT_HASH else root
-        while child:
-            node = child
-            if isinstance(child, bytes):
-                node = self._nodes.get(child) or self._read(child, root, key)
-            if len(node) == _BRANCH_ITEMS:
-                child = node[int(path[depth], 16)]
-                depth += 1
-                continue
-            nibbles, is_leaf, child = node
-            if is_leaf:
-                return bytes(child) if path[depth:] == nibbles else b""
-            if not path.startswith(nibbles, depth):
-                return b""
-            depth += len(nibbles)
-        return b""
-
-    def _read(self, hash_: bytes, root: bytes, key: bytes) -> Node:
-        try:
-            encoded = self._database[hash_]
-        except KeyError as error:
-            raise MissingTrieNode(hash_, root, key) from error  # type: ignore[arg-type]
-        if len(self._nodes) >= MOST_NODES:
-            self._nodes.clear()
-        node = self._nodes[hash_] = _decoded(rlp.decode(encoded))
-        return node
-
-
-def _decoded(node: list[Any]) -> Node:
-    """Return a branch as its 17 items, another node as (nibbles, whether it is a leaf, item)."""
-    if len(node) == _BRANCH_ITEMS:
-        return tuple(_decoded(item) if isinstance(item, list) else item for item in node)
-    path, item = node
-    flags, digits = int(path.hex()[0], 16), path.hex()
-    nibbles = digits[1:] if flags & 1 else digits[2:]
-    return nibbles, bool(flags & 2), _decoded(item) if isinstance(item, list) else item
 
 
 class LazyTrie(HexaryTrie):

@@ -11,32 +11,31 @@ from a sentence in this file, are worthless, and must never hold value on anothe
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import sqlite3
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from eth import constants
 from eth.chains.base import MiningChain
-from eth.db.atomic import AtomicDB
+from eth.db.atomic import AtomicDB, AtomicDBWriteBatch
+from eth.db.backends.base import BaseAtomicDB
 from eth.db.backends.memory import MemoryDB
 from eth.exceptions import PyEVMError, Revert, VMError
 from eth.vm.forks.london.headers import calculate_expected_base_fee_per_gas
 from eth.vm.forks.prague import PragueVM
 from eth.vm.forks.prague.state import PragueState
+from eth.vm.spoof import SpoofTransaction
 from eth_keys.datatypes import PrivateKey
-from eth_keys.exceptions import BadSignature
 from eth_utils.exceptions import ValidationError
-from rlp.exceptions import RLPException  # type: ignore[import-untyped]
-from trie import exceptions as trie_errors
 
-from ledger.chain.embedded import chain_store
-from ledger.chain.embedded.chain_store import LogRow
+from ledger.chain.embedded import reader
+from ledger.chain.embedded.chain_store import ChainStore, Overlay, TrieNodes
 from ledger.chain.embedded.engine import FastAccountDB, FastComputation
-from ledger.chain.ports import Log, Receipt, Transaction
-from ledger.protocol.encoding import checksum, contract_created_by, keccak
+from ledger.chain.ports import TransactionRevertedError
+from ledger.protocol.encoding import keccak, to_canonical
 
 if TYPE_CHECKING:
     from eth import abc
@@ -44,12 +43,6 @@ if TYPE_CHECKING:
     from eth.abc import SignedTransactionAPI as Signed
     from eth.typing import AccountDetails, HeaderParams
     from eth.vm.state import BaseState
-
-
-def revert_data(error: VMError) -> bytes:
-    """Return a contract's revert data; empty for any other error."""
-    argument = error.args[0] if isinstance(error, Revert) and error.args else b""
-    return argument if isinstance(argument, bytes) else b""
 
 
 def base_fee(header: Header) -> int:
@@ -62,56 +55,67 @@ def next_base_fee(header: Header) -> int:
     return int(calculate_expected_base_fee_per_gas(header))
 
 
-def log_of_row(row: LogRow, block_hashes: Mapping[int, bytes]) -> Log:
-    """Return a row of the log table as a port value."""
-    identifier, transaction_hash, address, *topics, data = row
-    number, log_index = chain_store.position(identifier)
-    present = tuple(topic for topic in topics if topic is not None)
-    hash_ = block_hashes[number]
-    return Log(checksum(address), present, data, number, hash_, transaction_hash, log_index)
+class OverlayDatabase(Overlay, BaseAtomicDB):
+    """The store as py-evm's database.
 
-
-def receipt(
-    header: Header, index: int, signed: Signed, receipts: Sequence[abc.ReceiptAPI]
-) -> Receipt:
-    """Return a receipt as a port value, given all of its block, which count gas together."""
-    first = sum(len(earlier.logs) for earlier in receipts[:index])
-    rows = chain_store.rows_of_receipt(
-        header.block_number, first, bytes(signed.hash), receipts[index]
-    )
-    hashes: dict[int, bytes] = {header.block_number: bytes(header.hash)}
-    contract = None if signed.to else contract_created_by(bytes(signed.sender), signed.nonce)
-    return Receipt(
-        transaction_hash=bytes(signed.hash),
-        block_number=header.block_number,
-        status=1 if receipts[index].state_root == b"\x01" else 0,
-        gas_used=receipts[index].gas_used - (receipts[index - 1].gas_used if index else 0),
-        contract_address=checksum(contract) if contract else None,
-        logs=tuple(log_of_row(row, hashes) for row in rows),
-    )
-
-
-def transaction(header: Header, signed: Signed) -> Transaction:
-    """Return a transaction as a port value."""
-    hash_, sender = bytes(signed.hash), checksum(bytes(signed.sender))
-    to = checksum(bytes(signed.to)) if signed.to else None
-    return Transaction(hash_, sender, to, bytes(signed.data), header.block_number, signed.nonce)
-
-
-# The letters CMFL: not the id of a public chain, which prevents replays.
-DEFAULT_CHAIN_ID = 0x434D464C
-SALT_BITS = 22
-
-
-def fresh_chain_id(salt: int) -> int:
-    """Return the chain id of a new embedded chain: the letters CMFL and the salt, below 2**53.
-
-    Runs of one configuration have the same contract address. On chains with one id, a signature of
-    one run is valid in the other, and two different honest votes would prove an equivocation. So a
-    chain for keys of owners has a random salt. A simulation's keys are public, and its salt
-    follows from its configuration. JavaScript wallets take ids below 2**53.
+    It collects a block's writes until the block is complete, because py-evm writes a transaction's
+    state before its block exists.
     """
-    return DEFAULT_CHAIN_ID << SALT_BITS | salt % (1 << SALT_BITS)
+
+    def __init__(self, store: ChainStore) -> None:
+        super().__init__(store)
+        self.nodes = TrieNodes(self)
+
+    @contextlib.contextmanager
+    def atomic_batch(self) -> Iterator[abc.AtomicWriteBatchAPI]:
+        """Yield a database whose writes become visible together, or not at all."""
+        with AtomicDBWriteBatch._commit_unless_raises(self) as batch:
+            yield batch
+
+
+def execute(chain: EvmChain, call: reader.ContractCall, block_hash: bytes) -> abc.ComputationAPI:
+    """Run a call on the state after a block; return its output, error and gas."""
+    header = chain.get_block_header_by_hash(block_hash)  # type: ignore[arg-type]
+    machine, origin = chain.get_vm(header), to_canonical(call.sender)
+    contract = to_canonical(call.to) if call.to is not None else constants.ZERO_ADDRESS
+    return machine.execute_bytecode(
+        origin=origin,
+        gas_price=0,
+        gas=header.gas_limit if call.gas is None else min(call.gas, header.gas_limit),
+        to=contract,
+        sender=origin,
+        value=call.value,
+        data=call.data if call.to is not None else b"",
+        code=machine.state.get_code(contract) if call.to is not None else call.data,
+        code_address=contract,
+    )
+
+
+def failure_of(computation: abc.ComputationAPI) -> str | None:
+    """Return a call's failure as `CallAnswer` has it."""
+    if not computation.is_error:
+        return None
+    error = computation.error
+    return "" if isinstance(error, Revert) else f"{error!r}"[:200]
+
+
+def estimate_gas(chain: EvmChain, call: reader.ContractCall, block_hash: bytes) -> int:
+    """Return the gas that a transaction would need on the state after a block."""
+    header = chain.get_block_header_by_hash(block_hash)  # type: ignore[arg-type]
+    machine, origin = chain.get_vm(header), to_canonical(call.sender)
+    unsigned = machine.get_transaction_builder().create_unsigned_transaction(
+        nonce=machine.state.get_nonce(origin),
+        gas_price=0,
+        gas=21_000,
+        to=constants.CREATE_CONTRACT_ADDRESS if call.to is None else to_canonical(call.to),
+        value=call.value,
+        data=call.data,
+    )
+    try:
+        return chain.estimate_gas(SpoofTransaction(unsigned, from_=origin), header)  # type: ignore[arg-type]
+    except VMError as error:
+        data = error.args[0] if isinstance(error, Revert) and error.args else b""
+        raise TransactionRevertedError(data if isinstance(data, bytes) else b"") from error
 
 
 # Private keys of the accounts that genesis funds; for tests and local chains only.
@@ -131,21 +135,14 @@ def address_of(key: bytes) -> str:
 # JSON crash it instead of raising. 1,024 nested EVM calls need some 13,000 frames.
 sys.setrecursionlimit(min(sys.getrecursionlimit(), 20_000))
 
-FORK = "Prague"
 COINBASE = b"\x00" * 20
 # Parent beacon block root: zeros, where py-evm would put the empty trie's root.
 BEACON_ROOT = constants.ZERO_HASH32
 # Errors of py-evm for a transaction that cannot be mined.
 REFUSALS = (ValidationError, VMError)
 
-# Errors that damaged bytes cause in py-evm, rlp, trie and Python.
-DAMAGE = (
-    *(BadSignature, PyEVMError, RLPException, ValidationError, sqlite3.Error),
-    *(trie_errors.BadTrieProof, trie_errors.InvalidNibbles, trie_errors.InvalidNode),
-    *(trie_errors.MissingTraversalNode, trie_errors.MissingTrieNode),
-    *(trie_errors.TraversedPartialPath, trie_errors.ValidationError),
-    *(LookupError, ValueError, TypeError, AttributeError, ArithmeticError),
-)
+DAMAGE: tuple[type[Exception], ...] = (*reader.DAMAGE, PyEVMError)
+"""Errors that damaged bytes cause in py-evm, and in what reads them."""
 
 
 @dataclass(frozen=True, slots=True)

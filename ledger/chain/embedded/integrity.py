@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import rlp  # type: ignore[import-untyped]
 from eth.constants import BLANK_ROOT_HASH, EMPTY_SHA3
@@ -27,9 +27,10 @@ from eth.rlp.sedes import chain_gaps
 from eth_bloom.bloom import BloomFilter
 from eth_utils.exceptions import ValidationError
 from rlp.exceptions import RLPException  # type: ignore[import-untyped]
+from trie.exceptions import MissingTrieNode
 
 from ledger.chain.embedded import chain_store, evm
-from ledger.chain.embedded.chain_store import ChainStore
+from ledger.chain.embedded.chain_store import ChainStore, Overlay, TrieNodes
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
 from ledger.protocol.encoding import keccak
 
@@ -95,84 +96,38 @@ def _verify_ancestors(store: ChainStore, head: Header) -> None:
         raise BlockDamagedError(head.block_number + 1, "is filed, but after the newest")
 
 
-_NODES_AT_ONCE = 500
-_BRANCH_ITEMS = 17
-
-
 def _verify_state(store: ChainStore, state_root: bytes) -> None:
     """Verify that no part of a state is missing."""
+    values = Overlay(store)
+    nodes = TrieNodes(values)
     roots, codes = set[bytes](), set[bytes]()
-    for leaf in _leaves(store, {state_root}, "the accounts of the newest block"):
-        account = _decoded(leaf, store)
-        if len(account) != 4:
-            raise ChainDamagedError(f"{store.path}: the state has an invalid account")
-        roots.add(bytes(account[2]))
-        codes.add(bytes(account[3]))
-    for _ in _leaves(
-        store, roots - {BLANK_ROOT_HASH}, "the contracts' storage at the newest block"
-    ):
-        pass
-    for _ in _read(store, codes - {EMPTY_SHA3}, "the contracts' code"):
-        pass
+    with _part_named(store, "the accounts of the newest block"):
+        for leaf in nodes.leaves(state_root):
+            _, _, root, code = rlp.decode(leaf)
+            roots.add(root)
+            codes.add(code)
+    with _part_named(store, "the contracts' storage at the newest block"):
+        for root in roots - {BLANK_ROOT_HASH}:
+            for _ in nodes.leaves(root):
+                pass
+    with _part_named(store, "the contracts' code"):
+        for code in codes - {EMPTY_SHA3}:
+            _ = values[code]
 
 
-def _leaves(store: ChainStore, roots: set[bytes], subject: str) -> Iterator[bytes]:
-    """Yield the values of tries, after reading all of their nodes."""
-    level, visited = roots, set(roots)
-    while level:
-        children: set[bytes] = set()
-        for value in _read(store, level, subject):
-            yield from _values(_decoded(value, store), children)
-        level = children - visited
-        visited |= level
-
-
-def _values(node: list[Any], children: set[bytes]) -> Iterator[bytes]:
-    """Yield the values of a node and its embedded children; add the hashes of the others."""
-    path = node[0] if node else b""
-    if len(node) == _BRANCH_ITEMS:
-        below, own = node[:-1], node[-1]
-    elif isinstance(path, bytes) and path and path[0] & 0x20:  # a leaf
-        below, own = [], node[1]
-    else:
-        below, own = node[1:], b""
-    for child in below:
-        if isinstance(child, list):
-            yield from _values(child, children)
-        elif child:
-            children.add(bytes(child))
-    if own:
-        yield bytes(own)
-
-
-def _decoded(encoded: bytes, store: ChainStore) -> list[Any]:
-    cause: RLPException | None = None
+@contextlib.contextmanager
+def _part_named(store: ChainStore, subject: str) -> Iterator[None]:
     try:
-        if isinstance(node := rlp.decode(encoded), list):
-            return node
-    except RLPException as error:
-        cause = error
-    raise ChainDamagedError(f"{store.path}: the state has an invalid node") from cause
-
-
-def _read(store: ChainStore, hashes: set[bytes], subject: str) -> Iterator[bytes]:
-    ordered = sorted(hashes)
-    for first in range(0, len(ordered), _NODES_AT_ONCE):
-        keys = ordered[first : first + _NODES_AT_ONCE]
-        placeholders = ", ".join("?" * len(keys))
-        stored = dict(store.rows(f"SELECT key, value FROM kv WHERE key IN ({placeholders})", keys))  # noqa: S608
-        for key in keys:
-            value = stored.get(key)
-            if value is None:
-                raise ChainDamagedError(
-                    f"{store.path}: 0x{key.hex()} is missing, part of {subject}"
-                )
-            if not isinstance(value, bytes) or keccak(value) != key:
-                raise ChainDamagedError(
-                    f"{store.path}: the value stored under 0x{key.hex()} has another hash, "
-                    f"part of {subject}"
-                )
-            yield value
+        yield
+    except ChainDamagedError as error:
+        raise ChainDamagedError(f"{error}, part of {subject}") from error
+    except (KeyError, MissingTrieNode) as error:
+        key: bytes = getattr(error, "missing_node_hash", error.args[0])
+        raise ChainDamagedError(
+            f"{store.path}: 0x{key.hex()} is missing, part of {subject}"
+        ) from error
+    except (RLPException, ValueError, TypeError, AttributeError, IndexError) as error:
+        raise ChainDamagedError(f"{store.path}: invalid node, part of {subject}") from error
 
 
 def verify_chain(

@@ -1,48 +1,195 @@
-"""A chain file, read: headers, transactions, receipts, logs and calls.
+"""A chain file, read: headers, transactions, receipts, logs, accounts and calls.
 
 Every lookup is indexed, so its cost does not grow with the chain. Nothing here writes or takes the
 writer's lock.
 
-A storage overlay collects a block's writes until the block is complete, because py-evm writes a
-transaction's state before its block exists. Every value under a 32-byte key is content-addressed:
-headers, trie nodes and code are stored under their own hash. Each read verifies it, so results of
-calls and receipts follow from the block hash.
+Records are decoded by rlp alone, from py-evm's encodings. The EVM is loaded by what executes: a
+call, an estimate, a verification. Every value under a 32-byte key is content-addressed: headers,
+trie nodes and code are stored under their own hash. Each read verifies it, so results of calls and
+receipts follow from the block hash.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import sqlite3
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import rlp  # type: ignore[import-untyped]
-from eth.constants import CREATE_CONTRACT_ADDRESS
-from eth.db.atomic import AtomicDBWriteBatch
-from eth.db.backends.base import BaseAtomicDB
-from eth.exceptions import Revert, TransactionNotFound, VMError
-from eth.vm.header import HeaderSedes
-from eth.vm.spoof import SpoofTransaction
-from eth_keys.datatypes import PrivateKey
+from eth_keys.datatypes import PrivateKey, Signature
+from eth_keys.exceptions import BadSignature
+from eth_utils.exceptions import ValidationError
+from rlp.exceptions import RLPException  # type: ignore[import-untyped]
+from rlp.sedes import (  # type: ignore[import-untyped]
+    BigEndianInt,
+    Binary,
+    CountableList,
+    List,
+    big_endian_int,
+    binary,
+)
+from trie import exceptions as trie_errors
 
 from ledger.chain import ports
-from ledger.chain.embedded import chain_store, evm, integrity, writing
-from ledger.chain.embedded.engine import TrieNodes
-from ledger.protocol.encoding import keccak, to_canonical
+from ledger.chain.embedded import chain_store, writing
+from ledger.protocol.encoding import checksum, contract_created_by, keccak, to_canonical
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
-    from eth.abc import AtomicWriteBatchAPI, ComputationAPI, ReceiptAPI, StateAPI
-    from eth.abc import BlockHeaderAPI as Header
-    from eth.abc import SignedTransactionAPI as Signed
+    from eth.abc import BlockHeaderAPI, ComputationAPI, ReceiptAPI, SignedTransactionAPI
 
+    from ledger.chain.embedded import evm
 
-_HASH_BYTES = 32
 _ZERO_ADDRESS = "0x" + "00" * 20
+_HASH = Binary.fixed_length(chain_store.HASH_BYTES)
+_ADDRESS = Binary.fixed_length(20)
+_WORD, _BLOOM = BigEndianInt(32), BigEndianInt(256)
+
+
+def _each(sedes: Any, *names: str) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, sedes) for name in names)
+
+
+class Header(rlp.Serializable):  # type: ignore[misc]
+    """A block's header: Prague's fields, under py-evm's names."""
+
+    fields = (
+        *_each(_HASH, "parent_hash", "uncles_hash"),
+        ("coinbase", _ADDRESS),
+        *_each(_HASH, "state_root", "transaction_root", "receipt_root"),
+        ("bloom", _BLOOM),
+        *_each(big_endian_int, "difficulty", "block_number", "gas_limit", "gas_used", "timestamp"),
+        *(("extra_data", binary), ("mix_hash", _HASH), ("nonce", Binary.fixed_length(8))),
+        *(("base_fee_per_gas", big_endian_int), ("withdrawals_root", _HASH)),
+        *_each(big_endian_int, "blob_gas_used", "excess_blob_gas"),
+        *_each(_HASH, "parent_beacon_block_root", "requests_hash"),
+    )
+
+    @cached_property
+    def hash(self) -> bytes:
+        return bytes(keccak(rlp.encode(self)))
+
+
+class _StoredLog(rlp.Serializable):  # type: ignore[misc]
+    fields = (("address", _ADDRESS), ("topics", CountableList(_WORD)), ("data", binary))
+
+
+class StoredReceipt(rlp.Serializable):  # type: ignore[misc]
+    """A receipt, under py-evm's names; `gas_used` counts all transactions up to this one."""
+
+    fields = (  # the state root is 1, or empty if the transaction reverted
+        *(("state_root", binary), ("gas_used", big_endian_int), ("bloom", _BLOOM)),
+        ("logs", CountableList(_StoredLog)),
+    )
+
+
+class _Account(rlp.Serializable):  # type: ignore[misc]
+    fields = (
+        *_each(big_endian_int, "nonce", "balance"),
+        *_each(_HASH, "storage_root", "code_hash"),
+    )
+
+
+_NO_CODE = keccak(b"")
+_NO_ACCOUNT = _Account(0, 0, chain_store.BLANK_ROOT, _NO_CODE)
+_POSITION = List((big_endian_int, big_endian_int))  # block number and index of a transaction
+_RECIPIENT = Binary.fixed_length(20, allow_empty=True)
+_ACCESS_LIST = CountableList(List((_ADDRESS, CountableList(_WORD))))
+_CALL = (big_endian_int, _RECIPIENT, big_endian_int, binary, _ACCESS_LIST)
+_SIGNATURE = (big_endian_int,) * 3
+# By type (EIP-2718): with one price of gas (EIP-2930), or with two fees (EIP-1559).
+_TRANSACTIONS = {
+    kind: List((*(big_endian_int,) * numbers, *_CALL, *_SIGNATURE))
+    for kind, numbers in ((1, 3), (2, 4))
+}
+
+
+@dataclass(frozen=True)
+class SignedTransaction:
+    """A transaction, under py-evm's names; `to` is empty if it creates a contract."""
+
+    encoded: bytes
+    type_id: int
+    chain_id: int
+    nonce: int
+    max_priority_fee_per_gas: int
+    max_fee_per_gas: int
+    gas: int
+    to: bytes
+    value: int
+    data: bytes
+    access_list: tuple[tuple[bytes, tuple[int, ...]], ...]
+    y_parity: int
+    r: int
+    s: int
+
+    @classmethod
+    def decode(cls, encoded: bytes) -> SignedTransaction:
+        kind, payload = _typed(encoded)
+        chain_id, nonce, *fees_and_call = rlp.decode(payload, _TRANSACTIONS[kind])
+        *fees, gas, to, value, data, access_list, y_parity, r, s = fees_and_call
+        call = (gas, to, value, data, access_list)
+        return cls(encoded, kind, chain_id, nonce, fees[0], fees[-1], *call, y_parity, r, s)
+
+    @cached_property
+    def hash(self) -> bytes:
+        return bytes(keccak(self.encoded))
+
+    @cached_property
+    def sender(self) -> bytes:
+        """The address that the signature recovers to."""
+        unsigned = rlp.decode(self.encoded[1:])[: -len(_SIGNATURE)]
+        key = Signature(vrs=(self.y_parity, self.r, self.s)).recover_public_key_from_msg(
+            self.encoded[:1] + rlp.encode(unsigned)
+        )
+        return bytes(key.to_canonical_address())
+
+
+def _typed(encoded: bytes) -> tuple[int, bytes]:
+    """Return type and payload of a transaction or a receipt."""
+    if encoded[0] not in _TRANSACTIONS:
+        raise ValueError(f"type {encoded[0]} of a transaction is unknown")
+    return encoded[0], encoded[1:]
+
+
+def log_of_row(row: chain_store.LogRow, block_hashes: Mapping[int, bytes]) -> ports.Log:
+    """Return a row of the log table as a port value."""
+    identifier, transaction_hash, address, *topics, data = row
+    number, log_index = chain_store.position(identifier)
+    present = tuple(topic for topic in topics if topic is not None)
+    hash_ = block_hashes[number]
+    return ports.Log(checksum(address), present, data, number, hash_, transaction_hash, log_index)
+
+
+def port_receipt(
+    header: Header | BlockHeaderAPI,
+    index: int,
+    signed: SignedTransaction | SignedTransactionAPI,
+    receipts: Sequence[StoredReceipt | ReceiptAPI],
+) -> ports.Receipt:
+    """Return a receipt as a port value, given all of its block, which count gas together."""
+    first = sum(len(earlier.logs) for earlier in receipts[:index])
+    rows = chain_store.rows_of_receipt(
+        header.block_number, first, bytes(signed.hash), receipts[index]
+    )
+    hashes: dict[int, bytes] = {header.block_number: bytes(header.hash)}
+    contract = None if signed.to else contract_created_by(bytes(signed.sender), signed.nonce)
+    return ports.Receipt(
+        transaction_hash=bytes(signed.hash),
+        block_number=header.block_number,
+        status=1 if receipts[index].state_root == b"\x01" else 0,
+        gas_used=receipts[index].gas_used - (receipts[index - 1].gas_used if index else 0),
+        contract_address=checksum(contract) if contract else None,
+        logs=tuple(log_of_row(row, hashes) for row in rows),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,80 +214,30 @@ class CallAnswer:
     """None if it ran, empty if the contract reverted, else the EVM's error."""
 
 
-class OverlayDatabase(BaseAtomicDB):
-    """py-evm's database: the store, its verified values cached, under the uncommitted writes."""
-
-    def __init__(self, store: chain_store.ChainStore) -> None:
-        self._store = store
-        self.pending: dict[bytes, bytes | None] = {}  # None means deleted
-        self.nodes = TrieNodes(self)
-        self._verified: dict[bytes, bytes] = {}
-        self._verified_bytes = 0
-
-    def __getitem__(self, key: bytes) -> bytes:
-        value = self.pending[key] if key in self.pending else self._stored(key)
-        if value is None:
-            raise KeyError(key)
-        return value
-
-    def __setitem__(self, key: bytes, value: bytes) -> None:
-        self.pending[key] = value
-
-    def __delitem__(self, key: bytes) -> None:
-        if key not in self:
-            raise KeyError(key)
-        self.pending[key] = None
-
-    def _exists(self, key: bytes) -> bool:
-        if key in self.pending:
-            return self.pending[key] is not None
-        return key in self._verified or self._store.get(key) is not None
-
-    def _stored(self, key: bytes, committed: bytes | None = None) -> bytes | None:
-        """Return a value, cached if its key is its verified hash, or if no value can change."""
-        if key in self._verified:
-            return self._verified[key]
-        value = self._store.get(key) if committed is None else committed
-        is_hash = len(key) == _HASH_BYTES
-        if value is None or not (is_hash or self._store.is_fixed):
-            return value
-        if is_hash and keccak(value) != key:
-            raise ports.ChainDamagedError(
-                f"{self._store.path}: the value stored under 0x{key.hex()} has another hash"
-            )
-        if self._verified_bytes > 2**24:
-            self._verified.clear()
-            self._verified_bytes = 0
-        self._verified[key] = value
-        self._verified_bytes += len(value)
-        return value
-
-    def committed(self) -> None:
-        """Turn the pending writes into cached ones: the store has them."""
-        for key, value in self.pending.items():
-            if value is not None and len(key) == _HASH_BYTES:
-                self._stored(key, value)
-        self.pending.clear()
-
-    @contextlib.contextmanager
-    def atomic_batch(self) -> Iterator[AtomicWriteBatchAPI]:
-        """Yield a database whose writes become visible together, or not at all."""
-        with AtomicDBWriteBatch._commit_unless_raises(self) as batch:
-            yield batch
-
-
 _Noted = writing.AcknowledgedBlock | ChainError | None
 """The newest acknowledged block, or why it cannot be read; None if there is none."""
 
 
+# Errors that damaged bytes cause in eth-keys, rlp, trie and Python.
+DAMAGE: tuple[type[Exception], ...] = (
+    *(BadSignature, RLPException, ValidationError, sqlite3.Error),
+    *(trie_errors.BadTrieProof, trie_errors.InvalidNibbles, trie_errors.InvalidNode),
+    *(trie_errors.MissingTraversalNode, trie_errors.MissingTrieNode),
+    *(trie_errors.TraversedPartialPath, trie_errors.ValidationError),
+    *(LookupError, ValueError, TypeError, AttributeError, ArithmeticError),
+)
+
+
 @contextlib.contextmanager
 def damage_translated(
-    store: chain_store.ChainStore, passing: tuple[type[Exception], ...] = ()
+    store: chain_store.ChainStore,
+    damage: tuple[type[Exception], ...] = DAMAGE,
+    passing: tuple[type[Exception], ...] = (),
 ) -> Iterator[None]:
     """Turn library errors over damaged bytes into a `ChainDamagedError`."""
     try:
         yield
-    except evm.DAMAGE as error:
+    except damage as error:
         if isinstance(error, passing):
             raise
         summary = (str(error).splitlines() or [""])[0][:200]
@@ -177,12 +274,11 @@ class EmbeddedReader(ports.ChainBase):
                 if meta[name] != canonical:
                     fact = f"{meta[name][:80]!r} is not a canonical {name.replace('_', ' ')}"
                     raise ports.ChainDamagedError(f"{store.path}: {fact}")
-            if meta["fork"] != evm.FORK:
-                raise ChainError(f"{store.path}: runs {meta['fork']}, not {evm.FORK}")
-            self._database = OverlayDatabase(store)
-            _verify_head(self._database, self.genesis_hash)
-            self._chain = evm.chain_class(self.chain_id)(self._database)
-            self._newest_header = self._chain.get_canonical_head()
+            if meta["fork"] != chain_store.FORK:
+                raise ChainError(f"{store.path}: runs {meta['fork']}, not {chain_store.FORK}")
+            self._database = chain_store.Overlay(store)
+            self._nodes = chain_store.TrieNodes(self._database)
+            self._newest_header = self._verified_head()
 
     @classmethod
     def open(
@@ -222,7 +318,7 @@ class EmbeddedReader(ports.ChainBase):
                 return head
             if not 0 <= number < head.block_number:
                 raise ChainError(f"no block {number}; the head is {head.block_number}")
-            header = self._chain.get_canonical_block_header_by_number(number)  # type: ignore[arg-type]
+            header = self._header_with(self._hash_of(number))
             if header.block_number != number:
                 raise ports.ChainDamagedError(
                     f"{self._store.path}: block {number} is filed as {header.block_number}"
@@ -231,18 +327,40 @@ class EmbeddedReader(ports.ChainBase):
 
     def _canonical_head(self) -> Header:
         # Another process may have added blocks.
-        if (
-            not self._store.is_fixed
-            and self._database.get(chain_store.HEAD_KEY) != self._newest_header.hash
-        ):
-            self._newest_header = self._chain.get_canonical_head()
+        if not self._store.is_fixed:
+            head_hash = self._database[chain_store.HEAD_KEY]
+            if head_hash != self._newest_header.hash:
+                self._newest_header = self._header_with(head_hash)
         return self._newest_header
+
+    def _verified_head(self) -> Header:
+        """Return the head, after verifying genesis, head and head state against their hashes."""
+        if self.genesis_hash not in self._database:
+            raise ports.ChainDamagedError("block 0 is missing or is not the recorded one")
+        _ = self._database[self.genesis_hash]
+        try:
+            head = self._header_with(self._database[chain_store.HEAD_KEY])
+            _ = self._database[head.state_root]
+        except KeyError as error:
+            fact = "the head of the chain is missing, or its state"
+            raise ports.ChainDamagedError(fact) from error
+        return head
+
+    def _hash_of(self, number: int) -> bytes:
+        hash_: bytes = rlp.decode(self._database[chain_store.number_key(number)], _HASH)
+        return hash_
+
+    def _header_with(self, block_hash: bytes) -> Header:
+        if len(block_hash) != chain_store.HASH_BYTES:  # another key's value is not verified
+            raise ValueError(f"0x{block_hash[:40].hex()} is not a hash")
+        header: Header = rlp.decode(self._database[block_hash], Header)
+        return header
 
     def block_number_of(self, block_hash: bytes) -> int | None:
         with self._lock, damage_translated(self._store):
-            if not self._database.exists(block_hash):
+            if block_hash not in self._database:
                 return None
-            number = self._chain.get_block_header_by_hash(block_hash).block_number  # type: ignore[arg-type]
+            number = int(self._header_with(block_hash).block_number)
             return number if self.header(number).hash == block_hash else None
 
     def logs(self, query: ports.LogQuery) -> list[ports.Log]:
@@ -253,9 +371,8 @@ class EmbeddedReader(ports.ChainBase):
         with self._lock, damage_translated(self._store):
             rows = self._store.rows(*selection)
             numbers = {chain_store.position(row[0])[0] for row in rows}
-            hash_of: Callable[[int], bytes] = self._chain.get_canonical_block_hash  # type: ignore[assignment]
-            hashes = {number: bytes(hash_of(number)) for number in numbers}
-            return [evm.log_of_row(row, hashes) for row in rows]
+            hashes = {number: self._hash_of(number) for number in numbers}
+            return [log_of_row(row, hashes) for row in rows]
 
     def transaction(self, transaction_hash: bytes) -> ports.Transaction:
         entry = self.find(transaction_hash)
@@ -263,14 +380,16 @@ class EmbeddedReader(ports.ChainBase):
             raise ChainError(f"there is no mined transaction 0x{transaction_hash.hex()}")
         header, _, signed = entry
         with damage_translated(self._store):
-            return evm.transaction(header, signed)
+            to = checksum(signed.to) if signed.to else None
+            place = signed.data, header.block_number, signed.nonce
+            return ports.Transaction(signed.hash, checksum(signed.sender), to, *place)
 
-    def find(self, transaction_hash: bytes) -> tuple[Header, int, Signed] | None:
-        """Return a transaction's header, index and EVM form; None until it is mined."""
+    def find(self, transaction_hash: bytes) -> tuple[Header, int, SignedTransaction] | None:
+        """Return a transaction's header, index and whole form; None until it is mined."""
         with self._lock, damage_translated(self._store):
             try:
-                number, index = self._chain.get_canonical_transaction_index(transaction_hash)  # type: ignore[arg-type]
-            except TransactionNotFound:
+                number, index = self._position(transaction_hash)
+            except KeyError:
                 return None
             header = self.header(number)
             signed = self.transactions(header)[index]
@@ -282,41 +401,56 @@ class EmbeddedReader(ports.ChainBase):
 
     def transaction_index(self, transaction_hash: bytes) -> int:
         with self._lock, damage_translated(self._store):
-            return self._chain.get_canonical_transaction_index(transaction_hash)[1]  # type: ignore[arg-type]
+            return self._position(transaction_hash)[1]
 
-    def transactions(self, header: Header) -> tuple[Signed, ...]:
+    def _position(self, transaction_hash: bytes) -> tuple[int, int]:
+        """Return a transaction's block number and index; KeyError until it is mined."""
+        encoded = self._database[chain_store.transaction_key(transaction_hash)]
+        number, index = rlp.decode(encoded, _POSITION)
+        return number, index
+
+    def transactions(self, header: Header) -> tuple[SignedTransaction, ...]:
         with self._lock, damage_translated(self._store):
-            builder = self._chain.get_vm_class(header).get_transaction_builder()
-            return self._chain.chaindb.get_block_transactions(header, builder)
+            return tuple(map(SignedTransaction.decode, self._items(header.transaction_root)))
 
     def receipt(self, transaction_hash: bytes) -> ports.Receipt | None:
         entry = self.find(transaction_hash)
         if entry is None:
             return None
-        header, index, signed = entry
         with self._lock, damage_translated(self._store):
-            return evm.receipt(header, index, signed, self.receipts(header))
+            return port_receipt(*entry, self.receipts(entry[0]))
 
-    def receipts(self, header: Header) -> tuple[ReceiptAPI, ...]:
+    def receipts(self, header: Header) -> tuple[StoredReceipt, ...]:
         with self._lock, damage_translated(self._store):
-            builder = self._chain.get_vm_class(header).get_receipt_builder()
-            return self._chain.chaindb.get_receipts(header, builder)
+            items = self._items(header.receipt_root)
+            return tuple(rlp.decode(_typed(item)[1], StoredReceipt) for item in items)
+
+    def _items(self, root: bytes) -> Iterator[bytes]:
+        """Yield what a block's trie has under the encoded numbers 0, 1, ..."""
+        for index in itertools.count():
+            if not (item := self._nodes.value(root, rlp.encode(index))):
+                return
+            yield item
 
     def close(self) -> None:
         self._store.close()
 
     def code(self, address: str, block_number: int | None = None) -> bytes:
         """Return a contract's runtime code after a block (None: the head); may be empty."""
-        contract = to_canonical(address)
         with self._lock, damage_translated(self._store):
-            return bytes(self._state(block_number).get_code(contract))
+            code_hash = self._account(address, block_number).code_hash
+            return b"" if code_hash == _NO_CODE else self._database[code_hash]
 
     def account(self, address: str, block_number: int | None = None) -> tuple[int, int]:
         """Return an account's nonce, and its balance in wei, after a block (None for the head)."""
-        owner = to_canonical(address)
         with self._lock, damage_translated(self._store):
-            state = self._state(block_number)
-            return state.get_nonce(owner), state.get_balance(owner)
+            account = self._account(address, block_number)
+            return account.nonce, account.balance
+
+    def _account(self, address: str, block_number: int | None) -> Any:
+        key = keccak(to_canonical(address))
+        encoded = self._nodes.value(self.header(block_number).state_root, key)
+        return rlp.decode(encoded, _Account) if encoded else _NO_ACCOUNT
 
     def receipt_of(self, sender: str, nonce: int) -> ports.Receipt | None:
         account = to_canonical(sender)
@@ -332,29 +466,20 @@ class EmbeddedReader(ports.ChainBase):
                     return self.receipt(bytes(signed.hash))
         raise ports.ChainDamagedError(f"{self._store.path}: block {number} lacks a transaction")
 
-    def _state(self, block_number: int | None) -> StateAPI:
-        return self._chain.get_vm(self.header(block_number)).state
+    @cached_property
+    def _chain(self) -> evm.EvmChain:
+        """The EVM over this file."""
+        from ledger.chain.embedded import evm
+
+        with damage_translated(self._store, evm.DAMAGE):
+            return evm.chain_class(self.chain_id)(evm.OverlayDatabase(self._store))
 
     def estimate_gas(self, call: ContractCall) -> int:
         """Return the gas that a transaction would need at the head."""
-        origin = to_canonical(call.sender)
-        contract = to_canonical(call.to) if call.to is not None else CREATE_CONTRACT_ADDRESS
-        with self._lock, damage_translated(self._store, (VMError,)):
-            head = self.header()
-            builder = self._chain.get_vm(head).get_transaction_builder()
-            unsigned = builder.create_unsigned_transaction(
-                nonce=self.account(call.sender)[0],
-                gas_price=0,
-                gas=21_000,
-                to=contract,
-                value=call.value,
-                data=call.data,
-            )
-            try:
-                spoofed = SpoofTransaction(unsigned, from_=origin)
-                return self._chain.estimate_gas(spoofed, head)  # type: ignore[arg-type]
-            except VMError as error:
-                raise ports.TransactionRevertedError(evm.revert_data(error)) from error
+        from ledger.chain.embedded import evm
+
+        with self._lock, damage_translated(self._store, evm.DAMAGE):
+            return evm.estimate_gas(self._chain, call, self.head().hash)
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
         answer = self.answer(ContractCall(to, data), block_number)
@@ -366,6 +491,8 @@ class EmbeddedReader(ports.ChainBase):
         self, call: ContractCall, block_number: int | None = None, *, in_snapshot: bool = False
     ) -> CallAnswer:
         """Return the result of a call after a block; other readers do not wait for a snapshot's."""
+        from ledger.chain.embedded import evm
+
         # Participants ask the same of each block several times.
         header = self.header(block_number)
         key = header.hash, call
@@ -375,11 +502,7 @@ class EmbeddedReader(ports.ChainBase):
                 return self._answers[key]
         with self.snapshot() if in_snapshot else contextlib.nullcontext(self) as reader:
             computation = reader.execute(call, header.block_number)
-        failure = None
-        if computation.is_error:
-            error = computation.error
-            failure = "" if isinstance(error, Revert) else f"{error!r}"[:200]
-        answer = CallAnswer(bytes(computation.output), failure)
+        answer = CallAnswer(bytes(computation.output), evm.failure_of(computation))
         if len(call.data) + len(answer.output) <= 4096:
             with self._answers_lock:
                 self._answers[key] = answer
@@ -389,22 +512,10 @@ class EmbeddedReader(ports.ChainBase):
 
     def execute(self, call: ContractCall, block_number: int | None = None) -> ComputationAPI:
         """Run a call after a block, None for the head; return its output, error and gas."""
-        origin = to_canonical(call.sender)
-        contract = to_canonical(call.to if call.to is not None else _ZERO_ADDRESS)
-        with self._lock, damage_translated(self._store):
-            header = self.header(block_number)
-            machine = self._chain.get_vm(header)
-            return machine.execute_bytecode(
-                origin=origin,
-                gas_price=0,
-                gas=header.gas_limit if call.gas is None else min(call.gas, header.gas_limit),
-                to=contract,
-                sender=origin,
-                value=call.value,
-                data=call.data if call.to is not None else b"",
-                code=machine.state.get_code(contract) if call.to is not None else call.data,
-                code_address=contract,
-            )
+        from ledger.chain.embedded import evm
+
+        with self._lock, damage_translated(self._store, evm.DAMAGE):
+            return evm.execute(self._chain, call, self.header(block_number).hash)
 
     def acknowledged(self) -> writing.AcknowledgedBlock | None:
         """Return the newest block that this home has acknowledged; None if there is no note.
@@ -434,9 +545,11 @@ class EmbeddedReader(ports.ChainBase):
             with self.snapshot() as snapshot:
                 snapshot.verify(execute=execute, progress=progress)
             return
-        with self._lock, damage_translated(self._store):
+        from ledger.chain.embedded import evm, integrity
+
+        with self._lock, damage_translated(self._store, evm.DAMAGE):
             store, genesis_hash = self._store, self.genesis_hash
-            database = OverlayDatabase(store)
+            database = evm.OverlayDatabase(store)
             chain = evm.chain_class(self.chain_id, is_reference=True)(database)
             integrity.verify_chain(
                 store, database.pending, chain, genesis_hash, execute=execute, progress=progress
@@ -444,8 +557,10 @@ class EmbeddedReader(ports.ChainBase):
 
     def verify_can_extend(self) -> None:
         """Verify that the next block can be added; see `integrity`."""
-        with self._lock, damage_translated(self._store):
-            integrity.verify_can_extend(self._store, self._chain.get_canonical_head())
+        from ledger.chain.embedded import evm, integrity
+
+        with self._lock, damage_translated(self._store, evm.DAMAGE):
+            integrity.verify_can_extend(self._store, self._canonical_head())
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[EmbeddedReader]:
@@ -463,16 +578,3 @@ class EmbeddedReader(ports.ChainBase):
             reader = EmbeddedReader(store, noted)
             ports.require_identity(path, reader, self.chain_id, self.genesis_hash)
             yield reader
-
-
-def _verify_head(database: OverlayDatabase, genesis_hash: bytes) -> None:
-    """Verify that genesis, head and head state exist and match their hashes, as read."""
-    if not database.exists(genesis_hash):
-        raise ports.ChainDamagedError("block 0 is missing or is not the recorded one")
-    _ = database[genesis_hash]
-    try:
-        head_hash = database[chain_store.HEAD_KEY]
-        state_root = rlp.decode(database[head_hash], sedes=HeaderSedes).state_root
-        _ = database[state_root]
-    except KeyError as error:
-        raise ports.ChainDamagedError("the head of the chain is missing, or its state") from error

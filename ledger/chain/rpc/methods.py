@@ -9,22 +9,28 @@ import inspect
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rlp  # type: ignore[import-untyped]
-from eth.abc import BlockHeaderAPI as Header
-from eth.abc import ReceiptAPI
-from eth.abc import SignedTransactionAPI as Signed
 
-from ledger.chain.embedded import evm
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import base_fee, next_base_fee
-from ledger.chain.embedded.reader import ContractCall, EmbeddedReader
+from ledger.chain.embedded.reader import (
+    ContractCall,
+    EmbeddedReader,
+    Header,
+    SignedTransaction,
+    StoredReceipt,
+    port_receipt,
+)
 from ledger.chain.ports import Log, LogQuery, TransactionRevertedError
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.pool import TransactionPool, rejection_message
 from ledger.protocol.encoding import checksum, to_hex
 from ledger.protocol.errors import ChainError
+
+if TYPE_CHECKING:
+    from eth.abc import SignedTransactionAPI
 
 _log = logging.getLogger(__name__)
 _MOST_BLOCKS_AT_ONCE = 1000
@@ -128,7 +134,7 @@ class RpcMethods:
         header = self._chain.header(number)
         transactions = self._chain.transactions(header)
         fields = rlp.decode(rlp.encode(header))
-        size = len(rlp.encode([fields, [signed.encode() for signed in transactions], [], []]))
+        size = len(rlp.encode([fields, [signed.encoded for signed in transactions], [], []]))
         return {
             **header_json(header),
             "size": hex(size),
@@ -313,36 +319,29 @@ def _mine(chain: EmbeddedChain, blocks: object) -> str:
     return "0x0"
 
 
+_HEADER = (
+    *("parentHash", "sha3Uncles", "miner", "stateRoot", "transactionsRoot", "receiptsRoot"),
+    *("logsBloom", "difficulty", "number", "gasLimit", "gasUsed", "timestamp", "extraData"),
+    *("mixHash", "nonce", "baseFeePerGas", "withdrawalsRoot", "blobGasUsed", "excessBlobGas"),
+    *("parentBeaconBlockRoot", "requestsHash"),
+)
+"""Names of a header's fields, in the order of its encoding."""
+
+
 def header_json(header: Header) -> dict[str, Any]:
     """Return a header with all 21 fields of its hash."""
-    h: Any = header  # py-evm's interface ends at an older fork
-    return {
-        "number": hex(h.block_number),
-        "hash": to_hex(h.hash),
-        "parentHash": to_hex(h.parent_hash),
-        "sha3Uncles": to_hex(h.uncles_hash),
-        "miner": checksum(h.coinbase),
-        "stateRoot": to_hex(h.state_root),
-        "transactionsRoot": to_hex(h.transaction_root),
-        "receiptsRoot": to_hex(h.receipt_root),
-        "logsBloom": to_hex(h.bloom.to_bytes(256, "big")),
-        "difficulty": hex(h.difficulty),
-        "gasLimit": hex(h.gas_limit),
-        "gasUsed": hex(h.gas_used),
-        "timestamp": hex(h.timestamp),
-        "extraData": to_hex(h.extra_data),
-        "mixHash": to_hex(h.mix_hash),
-        "nonce": to_hex(h.nonce),
-        "baseFeePerGas": hex(h.base_fee_per_gas),
-        "withdrawalsRoot": to_hex(h.withdrawals_root),
-        "blobGasUsed": hex(h.blob_gas_used),
-        "excessBlobGas": hex(h.excess_blob_gas),
-        "parentBeaconBlockRoot": to_hex(h.parent_beacon_block_root),
-        "requestsHash": to_hex(h.requests_hash),
-    }
+    named = zip(_HEADER, header, strict=True)
+    shown = {name: hex(each) if isinstance(each, int) else to_hex(each) for name, each in named}
+    first = {"number": hex(header.block_number), "hash": to_hex(header.hash)}
+    bloom = to_hex(header.bloom.to_bytes(256, "big"))
+    return {**first, **shown, "miner": checksum(header.coinbase), "logsBloom": bloom}
 
 
-def transaction_json(header: Header | None, index: int | None, signed: Signed) -> dict[str, Any]:
+def transaction_json(
+    header: Header | None,
+    index: int | None,
+    signed: SignedTransaction | SignedTransactionAPI,
+) -> dict[str, Any]:
     """Return a transaction; header and index are None while it is pending."""
     fees = {
         "maxFeePerGas": hex(signed.max_fee_per_gas),
@@ -378,10 +377,10 @@ def transaction_json(header: Header | None, index: int | None, signed: Signed) -
 
 
 def receipt_json(
-    header: Header, index: int, signed: Signed, receipts: Sequence[ReceiptAPI]
+    header: Header, index: int, signed: SignedTransaction, receipts: Sequence[StoredReceipt]
 ) -> dict[str, Any]:
     """Return a transaction's receipt, given those of its block."""
-    raw, receipt = receipts[index], evm.receipt(header, index, signed, receipts)
+    raw, receipt = receipts[index], port_receipt(header, index, signed, receipts)
     return {
         "transactionHash": to_hex(receipt.transaction_hash),
         "transactionIndex": hex(index),
@@ -400,6 +399,6 @@ def receipt_json(
     }
 
 
-def paid_price(header: Header, signed: Signed) -> int:
+def paid_price(header: Header, signed: SignedTransaction | SignedTransactionAPI) -> int:
     """Return the price that a transaction paid per gas, in wei."""
     return min(base_fee(header) + signed.max_priority_fee_per_gas, signed.max_fee_per_gas)

@@ -13,8 +13,9 @@ import pytest
 
 from ledger.chain.contract.deploy import connect, creation_data, deploy, deployment_for
 from ledger.chain.contract.ledger import Manifest, read_run_manifest
+from ledger.chain.embedded.chain_store import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS
+from ledger.chain.embedded.evm import TEST_KEYS
 from ledger.chain.ports import ChainWriter, TransactionTimeoutError
 from ledger.chain.rpc.node import RpcSettings
 from ledger.chain.rpc.rpc_chain import RpcChain
@@ -299,7 +300,7 @@ def test_a_creation_reorganised_into_a_lower_block_is_found(
     with client(served.url) as node:
         killed(node, paths)
         [signed] = embedded.transactions(embedded.header())
-        fork.submit(signed.encode())
+        fork.submit(signed.encoded)
         served.reorganise()
         manifest = deploy(node, SMALL, paths)
     assert (manifest.block, fork.account(manifest.deployer)[0]) == (1, 2)
@@ -313,7 +314,7 @@ def test_a_manifest_follows_its_contract_into_another_block(
     with client(served.url) as node:
         before = deploy(node, SMALL, paths)
         [signed] = embedded.transactions(embedded.header(before.block))
-        fork.submit(signed.encode())
+        fork.submit(signed.encoded)
         served.reorganise()
         after = deploy(node, SMALL, paths)
     # Its parent is another, and with it the salt of what clients sign for.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -140,25 +140,31 @@ def test_sizes_that_the_constructor_refuses_are_the_nodes_word(changes: dict[str
         require_possible_sizes(replace(FIXED, **changes))
 
 
+def published(values: Sequence[object]) -> bytes:
+    """Return the published code with these immutables behind the domain's separator and salt."""
+    return abi.artifact().runtime + bytes(64) + told(values)
+
+
 class ToldChain:
-    """A node that answers with what a test has written down."""
+    """A node that answers with what a test has written down; its code is foreign if none is."""
 
     node = "http://node"
 
-    def __init__(self, events: Sequence[Event] = (), **answers: Sequence[object]) -> None:
-        self._events = events
+    def __init__(
+        self, events: Sequence[Event] = (), code: bytes = b"\xfe", **answers: Sequence[object]
+    ) -> None:
+        self._events, self._code = events, code
         self._answers = {"deployment": values(FIXED), **answers}
 
     def head(self) -> Block:
         return Block(9, SOME, SOME, 0)
 
     def call(self, _: str, data: bytes, *__: object) -> bytes:
-        return b"".join(
-            part
-            for name, found in self._answers.items()
-            if abi.selector(name) == data[:4]
-            for part in (value if isinstance(value, bytes) else word(value) for value in found)
-        )
+        named = [found for name, found in self._answers.items() if abi.selector(name) == data[:4]]
+        return b"".join(map(told, named))
+
+    def code(self, _: str) -> bytes:
+        return self._code
 
     def logs(self, query: LogQuery) -> list[Log]:
         topics: Any = query.topics
@@ -168,6 +174,10 @@ class ToldChain:
             for index, (names, data) in enumerate(found)
             if names[0] in topics[0]
         ]
+
+
+def told(values: Sequence[object]) -> bytes:
+    return b"".join(value if isinstance(value, bytes) else word(value) for value in values)
 
 
 def word(value: object) -> bytes:
@@ -181,8 +191,29 @@ def values(d: Deployment, strategy: int = 1) -> list[object]:
     return [*sizes, strategy, d.rounds, *blocks, d.replies, 0, d.model]
 
 
-def ledger(events: Sequence[Event] = (), **answers: Sequence[object]) -> CommitteeLedger:
+def ledger(events: Sequence[Event] = (), **answers: Any) -> CommitteeLedger:
     return CommitteeLedger(ToldChain(events, **answers), f"0x{'11' * 20}")  # type: ignore[arg-type]
+
+
+def test_the_published_code_gives_the_deployment_and_is_not_called() -> None:
+    assert ledger(code=published(values(FIXED)), deployment=[b"a lie"]).deployment() == FIXED
+    with pytest.raises(NotServedError, match="strategy 77, which does not exist"):
+        ledger(code=published(values(FIXED, strategy=77))).deployment()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda code: code + b"\0",
+        lambda code: code[:-1],
+        lambda code: code[:-64] + bytes([1] * 32) + code[-32:],  # the beacon is no flag
+        lambda _: b"",
+    ],
+    ids=["longer", "shorter", "another type", "none"],
+)
+def test_other_code_is_called(change: Callable[[bytes], bytes]) -> None:
+    code = change(published(values(FIXED, strategy=77)))
+    assert ledger(code=code).deployment() == FIXED
 
 
 def test_an_unknown_strategy_or_stage_is_no_answer() -> None:
@@ -202,11 +233,11 @@ def test_an_answer_that_does_not_decode_is_no_answer(answer: list[object]) -> No
 
 
 def test_every_way_to_read_events_refuses_the_impossible() -> None:
-    told = ledger([replace(OPENED, committee=clients(99))])
+    lying = ledger([replace(OPENED, committee=clients(99))])
     with pytest.raises(NotServedError, match="of client 99, of 12"):
-        told.opening(1)
-    told = ledger([ClientBanned(1, ClientId(99), SOME)])
-    for read in (told.bans, lambda: told.round_events(1)):
+        lying.opening(1)
+    lying = ledger([ClientBanned(1, ClientId(99), SOME)])
+    for read in (lying.bans, lambda: lying.round_events(1)):
         with pytest.raises(NotServedError):
             read()
     with pytest.raises(NotServedError):

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 import rlp  # type: ignore[import-untyped]
-from eth.db.trie import make_trie_root_and_nodes
-from eth.rlp.logs import Log
 from eth_hash.auto import keccak
 from trie.hexary import HexaryTrie
 
@@ -311,9 +309,11 @@ class TestForgeries:
         with EmbeddedReader.open(path) as chain:
             [receipt] = chain.receipts(chain.header(BLOCKS))
             [log] = receipt.logs
-        false_log = Log(log.address, tuple(log.topics), b"\x09" * 32)
-        forged = receipt.copy(logs=(false_log,))
-        root, nodes = make_trie_root_and_nodes((forged,))
+        forged = b"\x02" + rlp.encode(receipt.copy(logs=(log.copy(data=b"\x09" * 32),)))
+        nodes: dict[bytes, bytes] = {}
+        trie = HexaryTrie(nodes)
+        trie[rlp.encode(0)] = forged
+        root = trie.root_hash
         change(
             path,
             *[("INSERT INTO kv VALUES (?, ?)", (key, value)) for key, value in nodes.items()],

@@ -9,8 +9,9 @@ import pytest
 import rlp  # type: ignore[import-untyped]
 from eth_account import Account
 
+from ledger.chain.embedded.chain_store import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
+from ledger.chain.embedded.evm import TEST_KEYS, address_of
 from ledger.chain.embedded.reader import ContractCall, EmbeddedReader
 from ledger.chain.ports import ChainLockedError, LogQuery, TransactionRefusedError, WrongChainError
 from ledger.protocol.errors import ChainError

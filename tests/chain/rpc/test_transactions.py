@@ -11,8 +11,8 @@ from eth_account import Account
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledger.chain.embedded.chain_store import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID
 from ledger.chain.ports import NotServedError
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.node import RpcReader, blocks_of

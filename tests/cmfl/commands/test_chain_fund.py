@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from ledger.chain.embedded.chain_store import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
+from ledger.chain.embedded.evm import TEST_KEYS, address_of
 from ledger.chain.rpc.server import RpcServer
 from tests.chain.rpc.pool_node import PoolNode
 from tests.chain.rpc.scripted_node import Fault

@@ -22,8 +22,9 @@ from clients.worker import checks
 from clients.worker.checks import CheckState
 from clients.worker.status import WorkerFolder
 from ledger.chain.contract.ledger import CommitteeLedger
+from ledger.chain.embedded.chain_store import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS
+from ledger.chain.embedded.evm import TEST_KEYS
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import TransactionRefusedError
 from ledger.chain.rpc.rpc_chain import RpcChain

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from eth_account import Account
 
+from ledger.chain.embedded.chain_store import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
+from ledger.chain.embedded.evm import TEST_KEYS, address_of
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.server import RpcServer
 from tests.chain.rpc.faulty_proxy import FaultyProxy, Trouble

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ledger.chain.embedded.chain_store import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
+from ledger.chain.embedded.evm import TEST_KEYS, address_of
 from ledger.chain.ports import TransactionRefusedError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server import RpcServer

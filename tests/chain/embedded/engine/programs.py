@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from ledger.chain.embedded import evm
 from ledger.chain.embedded.engine import ECRECOVER
-from ledger.chain.embedded.reader import OverlayDatabase
 from ledger.protocol.encoding import to_canonical
 
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ class Arena:
 
     def _machine(self, *, is_reference: bool) -> StateAPI:
         kind = evm.chain_class(self.chain.chain_id, is_reference=is_reference)
-        state = kind(OverlayDatabase(self.chain._store)).get_vm().state
+        state = kind(evm.OverlayDatabase(self.chain._store)).get_vm().state
         # A contract that a program may call: it stores, and returns or reverts by its input.
         state.set_code(
             Address(OTHER.to_bytes(20)),

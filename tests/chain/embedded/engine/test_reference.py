@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+import rlp  # type: ignore[import-untyped]
 from coincurve import PublicKey
 from eth.db.atomic import AtomicDB
 from eth.db.backends.memory import MemoryDB
@@ -19,12 +20,13 @@ from trie import HexaryTrie  # type: ignore[attr-defined]
 from trie.exceptions import MissingTrieNode
 
 from benchmarks.ledger import RecordedRounds
-from ledger.chain.embedded import engine, evm
+from ledger.chain.embedded import chain_store, engine, evm
+from ledger.chain.embedded.chain_store import TrieNodes
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.engine import FastAccountDB, LazyTrie, TrieNodes
+from ledger.chain.embedded.engine import FastAccountDB, LazyTrie
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
-from ledger.protocol.encoding import to_canonical
+from ledger.protocol.encoding import keccak, to_canonical
 from tests.chain.embedded.engine.programs import SENDER, Arena, call
 from tests.chain.probe import deploy, words
 from tests.faults import times
@@ -286,8 +288,27 @@ def test_every_key_has_the_value_that_the_trie_says(
             assert nodes.value(trie.root_hash, key) == contents.get(key, b"") == trie[key]
 
 
+@given(contents=st.dictionaries(keys, values, min_size=1, max_size=30))
+def test_the_leaves_are_all_values_of_the_trie(contents: dict[bytes, bytes]) -> None:
+    database: dict[bytes, bytes] = {}
+    trie = HexaryTrie(database)
+    for key, value in contents.items():
+        trie[key] = value
+    assert set(TrieNodes(database).leaves(trie.root_hash)) == set(contents.values())
+
+
+def test_a_forgers_node_that_is_its_branchs_only_child_is_read_once() -> None:
+    database: dict[bytes, bytes] = {}
+    child: bytes = rlp.encode([b"\x20", b"leaf" * 10])
+    for _ in range(60):
+        database[keccak(child)] = child
+        child = rlp.encode([keccak(child)] * 16 + [b""])
+    database[keccak(child)] = child
+    assert list(TrieNodes(database).leaves(keccak(child))) == [b"leaf" * 10]
+
+
 def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "MOST_NODES", 5)
+    monkeypatch.setattr(chain_store, "MOST_NODES", 5)
     database: dict[bytes, bytes] = {}
     trie, nodes = HexaryTrie(database), TrieNodes(database)
     contents = {bytes([number] * 32): bytes([number]) * 33 for number in range(1, 60)}
@@ -317,9 +338,8 @@ def test_a_contracts_missing_storage_is_damage_and_no_zero(tmp_path: Path) -> No
     with EmbeddedChain.create(path, synchronous="NORMAL") as chain:
         probe = deploy(chain)
         chain.send(probe, words(7, 0), 200_000)
-        state = chain._state(None)._account_db  # type: ignore[attr-defined]
-        root = state._get_storage_root(to_canonical(probe))
-        assert chain._state(None).get_storage(to_canonical(probe), 0) == 7
+        root = chain._account(probe, None).storage_root
+        assert chain._chain.get_vm().state.get_storage(to_canonical(probe), 0) == 7
     connection = sqlite3.connect(path)
     with connection:
         assert connection.execute("DELETE FROM kv WHERE key = ?", (bytes(root),)).rowcount == 1
