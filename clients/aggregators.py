@@ -141,7 +141,7 @@ class Mixture:
     def products_with(self, point: Vector) -> Vector:
         """Return the inner product of each vector and a point of shape (d,)."""
         products = np.zeros(len(self))
-        for part, rows in self._rows():
+        for part, rows in self.blocks():
             products += [float(row @ point[part]) for row in rows]
         return products
 
