@@ -71,6 +71,11 @@ def test_attacks_on_updates_are_found_out_as_documented(player: Player, attack: 
     assert all(is_documented(verdict, allowed) for allowed in row_of(attack))
 
 
+def test_copies_are_other_updates_once_there_is_one_to_copy(player: Player) -> None:
+    played = player.play("protocol.rounds=2", "malice.attack=tail", ATTACKING)
+    assert found(repeated(played), played.population.malicious) == "same, other"
+
+
 @pytest.mark.parametrize("attack", ["gradient-scaling", "same-value", "back-gradient"])
 def test_every_attack_of_the_paper_is_another_update(player: Player, attack: str) -> None:
     settings = ("malice.on=weights", f"malice.attack={attack}", ATTACKING)
