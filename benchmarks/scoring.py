@@ -82,12 +82,10 @@ def works() -> dict[str, tuple[int, Callable[[], object]]]:
         return [[torch.norm(a - b).item() ** 2 for a in tensors] for b in tensors[:NAIVE_MEMBERS]]
 
     blocked, fast = distances_by(BlockedSquares), fast_distances()
+    squared = SQUARED, None, updates, members
     return {
-        "distances, strategies 1 and 2": (count, lambda: fast(SQUARED, None, updates, members)),
-        "distances, strategies 1 and 2, in NumPy": (
-            count,
-            lambda: blocked(SQUARED, None, updates, members),
-        ),
+        "distances, strategies 1 and 2": (count, lambda: fast(*squared)),
+        "distances, strategies 1 and 2, in NumPy": (count, lambda: blocked(*squared)),
         NAIVE: (count, naive),
         "distances, strategy 3": (count, lambda: fast(DIRECTION, travel, updates, members)),
         "clip, strategy 3": (count, lambda: clip_factors(accepted, updates)),
