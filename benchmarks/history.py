@@ -1,14 +1,13 @@
 """Cost of a long history: its fold and look-ups in memory, and the answers of a service.
 
-`python -m benchmarks.history` folds 5,000 generated rounds with 18 trainers and 1,000 rounds with
-86 trainers (`generated_rounds.py`: events as a contract logs them, and records without signatures).
-Generating the rounds is not counted. It prints the cost beside its aim, and writes it down.
+`python -m benchmarks.history` prints and writes down the cost of 5,000 generated rounds with 18
+trainers and 1,000 with 86, beside its aim. Generating the rounds is not counted.
 
-`python -m benchmarks.history --service` records a home of 1,000 rounds of the preset `smoke`, which
-stays in the temporary folder, and serves it as `cmfl serve` does: uvicorn with h11 on a socket.
-Bare FastAPI apps give the same answers under the same server: one returns prepared objects from
-plain functions, by the service's own types, and one prepared bytes from coroutines. Each server is
-a separate process; they take turns, and the processor time of each one counts.
+`python -m benchmarks.history --service` serves a home of 1,000 rounds of the preset `smoke`, which
+stays in the temporary folder, as `cmfl serve` does: uvicorn with h11 on a socket. Bare FastAPI apps
+give the same answers: one returns prepared objects from plain functions, by the service's own
+types, and one prepared bytes from coroutines. Each server is a separate process; they take turns,
+and the processor time of each one counts.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Cost of what members and auditors compute of a round's updates, beside a sha256 of each.
 
 `python -m benchmarks.scoring` takes 108 updates and 43 members, and accepts the 65 updates of the
-trainers. No audit can omit the sha256 of each update. The works take turns, each on one thread. The
-naive loop compares with a few of the members, and its seconds are multiplied. A product of two
-matrices before and after shows whether the machine was quiet.
+trainers. The works take turns, each on one thread. The naive loop is of a few members, and its
+seconds are multiplied. A matrix product before and after shows whether the machine was quiet.
 """
 
 from __future__ import annotations

@@ -87,10 +87,7 @@ class TrackedRow:
 
 
 def described_run(home: Path, name: str, section: TrackSection) -> TrackedRun:
-    """Return what trackers are told of a run (CmflError: a file of the run is damaged).
-
-    A run on the memory ledger has no contract: its key follows from its place.
-    """
+    """Return what trackers are told of a run (CmflError: a file of the run is damaged)."""
     paths = Home(home).run(name)
     parameters = {
         key: text if text[:1] != '"' else json.loads(text)
@@ -215,8 +212,7 @@ def logged(
 ) -> Iterator[OpenedRun]:
     """Yield a run that logs its rounds as they end, and its end.
 
-    `verdict` audits the run and returns the outcome in words; it is not given for a run that no
-    chain records.
+    Without a chain there is no `verdict`, which audits the run and returns the outcome in words.
     """
     section, paths = opened.configuration.track, opened.folder.paths
     if not section.used:
@@ -313,10 +309,7 @@ class TensorboardSink:
 
 
 class WandbSink:
-    """An offline run, which `wandb sync` uploads on request: nothing is sent.
-
-    An offline run cannot be appended to, so a resumed run is written anew under the same id.
-    """
+    """An offline run for `wandb sync`; it takes no more rows, so a resumed one is written anew."""
 
     def __init__(
         self, place: str, project: str, run: TrackedRun, rows: Sequence[TrackedRow]

@@ -248,10 +248,7 @@ def main(behaviour: WorkerBehaviour | None = None) -> int:
 
 @cache
 def command_for(first: str = "") -> Callable[..., int | None]:
-    """Return the click command for a command line that begins with this word.
-
-    To import the modules of all commands takes long. Completion in a shell needs them.
-    """
+    """Return the click command for a first word: to import all modules takes long."""
     is_named = any(first == name for _, name, _, _ in _listed())
     is_listed = not is_named and "_CMFL_COMPLETE" not in os.environ
     return typer.main.get_command(application(first if is_named else None, is_listed=is_listed))

@@ -220,10 +220,7 @@ def _introduce(home: Path, seeds: int, rounds: int) -> None:
 
 
 def results_of(rows: list[CellRow]) -> dict[str, Any]:
-    """Return what the table shows, as JSON: each method's values in order of the seeds.
-
-    The environment is the class of machines on which the same runs have the same values.
-    """
+    """Return the table as JSON, with the class of machines on which runs have the same values."""
     from dataclasses import asdict
     from statistics import fmean
 

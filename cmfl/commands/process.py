@@ -43,10 +43,7 @@ def interrupted_code() -> int:
 
 
 def handle_with(handler: Callable[[int, FrameType | None], object]) -> dict[int, Any]:
-    """Set the handler of all signals that end a command; return the handlers before.
-
-    A HUP that is ignored, as with nohup, stays ignored.
-    """
+    """Set the handler of all end signals, but of an ignored HUP (nohup); return those before."""
 
     def handle(number: int, frame: FrameType | None) -> object:
         global _last  # noqa: PLW0603 - a process has one end
@@ -146,10 +143,7 @@ _RESULTS: list[TextIO] = []
 
 
 def take_over() -> None:
-    """Replace Python's standard streams by streams that never fail.
-
-    Descriptor 1 becomes standard error; results go to a descriptor of their own.
-    """
+    """Replace the standard streams by unfailing ones; descriptor 1 becomes standard error."""
     from ledger.io.home import move_standard_output
 
     # In this order, so that a missing stream takes its own descriptor.
