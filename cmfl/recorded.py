@@ -100,10 +100,8 @@ class Explanation(tuple[str, ...]):
 class Round:
     """One round of a run. What a home or service does not know of it is None.
 
-    Methods raise ConfigurationError for a run on the memory ledger, which records nothing.
-
     The chain records `status`, `ranked`, `accepted` and `views`; the others are claims of the run's
-    own files, which no audit checks.
+    own files, which no audit checks. Methods raise ConfigurationError for a run in memory.
 
     Attributes:
         round: its number t, from 1.
@@ -257,10 +255,9 @@ class Snapshot:
 class Run:
     """A recorded run: what `cmfl.run`, `cmfl.open` and `cmfl.connect` return.
 
-    A run that others are still playing is read again whenever it is asked; a finished one once.
-
-    The `name` of a contract that was named by its address alone is empty. `target` is where chain,
-    blobs and files are, and `rules` the file of its own distance, if this process has played it.
+    A run that others are still playing is read again whenever it is asked; a finished one once. The
+    `name` of a contract that was found by its address is empty. `target` is where chain, blobs and
+    files are, and `rules` the file of its own distance, if this process has played it.
     """
 
     def __init__(self, target: Target, name: str, rules: tuple[str, ...] = ()) -> None:

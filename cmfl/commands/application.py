@@ -1,9 +1,4 @@
-"""The command-line application and its exit codes.
-
-0 success (an audit: everything was checked and is true), 1 a check failed (an audit: the record
-contradicts itself), 2 the command or its input is wrong, or the machine has too little memory (one
-line says what), 3 an audit found nothing wrong but could not check everything, 70 an internal
-error, 128 and the number of the signal interrupted (130 Ctrl-C, 143 TERM, 129 HUP).
+"""The command-line application, which maps each error to an exit code of `cmfl.commands`.
 
 A sentence in the annotation of a command's parameter is the help of its option. A `bool` is a flag
 without a --no- form. A group of options is a frozen dataclass whose fields are annotated as

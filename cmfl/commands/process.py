@@ -1,15 +1,12 @@
 """A command as a process: the signals that end it, its memory, and its standard streams.
 
-Ctrl-C, TERM and HUP each raise KeyboardInterrupt.
+Ctrl-C, TERM and HUP each raise KeyboardInterrupt. Memory is checked before large libraries are
+loaded: with too little of it OpenBLAS exits with code 1 while numpy is imported, a false verdict,
+or with SIGINT if it cannot start a thread, a false Ctrl-C.
 
-Memory is checked before large libraries are loaded. With too little of it OpenBLAS exits with code
-1 while numpy is imported, and with SIGINT if it cannot start a thread: a false verdict, and a false
-Ctrl-C.
-
-The standard streams never make a command fail. Its result is its exit code, also when the reader
-closes the pipe (`cmfl audit | head -1`), when there is no standard output, and when a terminal
-cannot show a character. Standard output has the results of commands alone. Whatever else is printed
-while a command runs, by a user's model or by a library, goes to standard error.
+The standard streams never make a command fail: not if the reader closes the pipe (`cmfl audit |
+head -1`), there is no standard output, or a terminal cannot show a character. Standard output has
+the results of commands alone. What a user's model or a library prints goes to standard error.
 
 This module is imported before the signals are handled, and so imports nothing that takes time.
 """
