@@ -13,7 +13,7 @@ from statistics import fmean
 
 import numpy as np
 
-from benchmarks.harness import MEASURED, keep
+from benchmarks.harness import keep_table
 from benchmarks.paper.__main__ import read_published
 from clients.experiments.report import DASH, markdown
 from ledger.protocol.parameters import replies_needed
@@ -73,23 +73,19 @@ def table() -> list[str]:
             shares = [captured(clients, sizes, rate, paper) for rate in RATES]
             shares.append(captured(clients, sizes, 0.3, bft))
             place = (f"{sizes[0]} of {sum(sizes)}", str(clients), f"{paper}, {bft}")
-            played = (
-                recorded("robustness-worst-committees", sizes) if clients == 60 else (DASH,) * 2
-            )
+            experiment = "robustness-worst-committees" if clients == 60 else "none"
             distances = str(sizes[0] * (sum(sizes) - 1))
-            lines.append([*place, *(f"{share:.3f}" for share in shares), *played, distances])
+            found = (*(f"{share:.3f}" for share in shares), *recorded(experiment, sizes))
+            lines.append([*place, *found, distances])
     return markdown(HEADS, lines)
 
 
 def main() -> None:
     """Print the table, and write it with the count of all attacks into docs/measured."""
-    document = {
-        "command": "python -m benchmarks.captured_committees",
-        "table": table(),
-        "preset": recorded("robustness-worst", SIZES[0])[0],
-    }
-    print("\n".join(document["table"]))
-    keep(MEASURED / "captured_committees.json", document)
+    lines = table()
+    print("\n".join(lines))
+    preset = recorded("robustness-worst", SIZES[0])[0]
+    keep_table("captured_committees", lines, preset=preset)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
 """Effects of faulty members: on the contract, the audit and the model, for each fault.
 
-`python -m benchmarks.committee_faults` prints the table of `docs/committee-faults.md`, and writes
-it into `docs/measured`. All runs have one run document: `smoke` with 14 clients and a committee of
-five, for one round of strategy I. Two of the seven trainers are attackers that send the opposite of
-their update. The primary of the first view has the fault, then members by their places. The effect
-of a fault is the difference from the run without faults.
+`python -m benchmarks.committee_faults` writes the table of `docs/committee-faults.md`. All runs are
+of `smoke` with 14 clients and a committee of five, for one round of strategy I. Two of the seven
+trainers send the opposite of their update. The primary of the first view has the fault, then
+members by their places. The effect is the difference from the run without faults.
 """
 
 from __future__ import annotations

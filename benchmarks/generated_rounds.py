@@ -1,8 +1,7 @@
 """A chain of generated rounds: without contract and signatures, but with consistent events.
 
 The protocol's own functions compute heads, seeds, committees and primaries, so that a reader of
-events accepts them; a verifier of signatures would not. It is much faster than real rounds, and it
-can fork. Equal seeds make equal chains.
+events accepts them. It is faster than real rounds, and can fork. Equal seeds make equal chains.
 """
 
 from __future__ import annotations
@@ -45,11 +44,7 @@ class MinedBlock(NamedTuple):
 
 
 class GeneratedChain(ChainBase):
-    """A chain that holds one deployment; a `ChainReader`.
-
-    `final` is the newest final block; None for the head. `published` takes the records of decided
-    rounds; None to have them missing.
-    """
+    """A chain with one deployment; `final` is its newest final block, `published` takes records."""
 
     chain_id = 1_337
 

@@ -58,9 +58,9 @@ def keep(path: Path, document: Any) -> None:
     path.write_text(f"{json.dumps(document, indent=1)}\n", "utf-8")
 
 
-def keep_table(name: str, lines: Sequence[str]) -> None:
+def keep_table(name: str, lines: Sequence[str], **facts: str) -> None:
     """Write a table of a page into docs/measured, with the command that makes it."""
-    document = {"command": f"python -m benchmarks.{name}", "table": list(lines)}
+    document = {"command": f"python -m benchmarks.{name}", "table": list(lines), **facts}
     keep(MEASURED / f"{name}.json", document)
 
 

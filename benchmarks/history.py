@@ -1,14 +1,13 @@
 """Cost of a long history: its fold and look-ups in memory, and the answers of a service.
 
-`python -m benchmarks.history` folds 5,000 generated rounds with 18 trainers and 1,000 rounds with
-86 trainers (`generated_rounds.py`: events as a contract logs them, and records without signatures).
-Generating the rounds is not counted. It prints the cost beside its aim, and writes it down.
+`python -m benchmarks.history` prints and writes down the cost of 5,000 generated rounds with 18
+trainers and 1,000 with 86, beside its aim. Generating the rounds is not counted.
 
-`python -m benchmarks.history --service` records a home of 1,000 rounds of the preset `smoke`, which
-stays in the temporary folder, and serves it as `cmfl serve` does: uvicorn with h11 on a socket.
-Bare FastAPI apps give the same answers under the same server: one returns prepared objects from
-plain functions, by the service's own types, and one prepared bytes from coroutines. Each server is
-a process of its own; they take turns, and the processor time of each one counts.
+`python -m benchmarks.history --service` serves a home of 1,000 rounds of the preset `smoke`, which
+stays in the temporary folder, as `cmfl serve` does: uvicorn with h11 on a socket. Bare FastAPI apps
+give the same answers: one returns prepared objects from plain functions, by the service's own
+types, and one prepared bytes from coroutines. Each server is a separate process; they take turns,
+and the processor time of each one counts.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Mapping
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
@@ -56,9 +54,7 @@ CASES = (
 def main() -> None:
     """Print and write down the costs of long histories, or those of a service's answers."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--service", action="store_true", help="measure a service's answers instead"
-    )
+    parser.add_argument("--service", action="store_true", help="measure answers of a service")
     if parser.parse_args().service:
         _measure_service()
         return
@@ -115,7 +111,6 @@ def _memory(chain: GeneratedChain, blobs: MemoryBlobs) -> Row:
     return {"memory, folded, MB": round(folded / 1e6, 1), "memory, MB": round(used / 1e6, 1)}
 
 
-CONTENDERS = ("service", "FastAPI", "bytes")
 TURN = 50
 """Requests that a server answers before it is the next one's turn."""
 
@@ -132,18 +127,15 @@ class Asked(NamedTuple):
 def _measure_service() -> None:
     """Print and write down what answers cost on a recorded home, beside bare FastAPI."""
     settings = Settings(home=_recorded_home())
-    with ExitStack() as stack:
-
-        def served(make: Callable[[], GracefulServer]) -> _ServerProcess:
-            return stack.enter_context(_ServerProcess(make))
-
-        prepared, service = (served(lambda: server_for(settings)) for _ in range(2))
-        requests = _requests(prepared)
-        bodies = {path: prepared.get(path) for each in requests for path in each.paths}
-        bare = (served(partial(_bare_server, requests, bodies, each)) for each in (True, False))
-        service.get(f"{requests[2].route}?limit=1")  # folds the history
-        servers = [service, *bare]
-        rows = [{"request": each.kind, **_costs(each.paths, servers)} for each in requests]
+    prepared, service = (_ServerProcess(partial(server_for, settings)) for _ in range(2))
+    requests = _requests(prepared)
+    bodies = {path: prepared.get(path) for each in requests for path in each.paths}
+    fastapi, raw = (
+        _ServerProcess(partial(_bare_server, requests, bodies, x)) for x in (True, False)
+    )
+    service.get(f"{requests[2].route}?limit=1")  # folds the history
+    servers = {"service": service, "FastAPI": fastapi, "bytes": raw}
+    rows = [{"request": each.kind, **_costs(each.paths, servers)} for each in requests]
     show(rows, "1,000 recorded rounds: milliseconds of a processor")
     table = markdown(tuple(rows[0]), [[*row.values()] for row in rows])
     command = "python -m benchmarks.history --service"
@@ -161,19 +153,15 @@ def _recorded_home() -> Path:
     return home
 
 
-class _ServerProcess(AbstractContextManager["_ServerProcess"]):
-    """A server in a process of its own, and one connection to it."""
+class _ServerProcess:
+    """A server in a process that ends with this one, and one connection to it."""
 
     def __init__(self, make: Callable[[], GracefulServer]) -> None:
         listener = listening_socket("127.0.0.1", 0)
         context = multiprocessing.get_context("fork")
-        self._process = context.Process(target=lambda: make().run(sockets=[listener]))
+        self._process = context.Process(target=lambda: make().run(sockets=[listener]), daemon=True)
         self._process.start()
         self._connection = HTTPConnection(*listener.getsockname())
-
-    def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        self._process.join()
 
     def get(self, path: str) -> bytes:
         self._connection.request("GET", path)
@@ -209,20 +197,20 @@ def _requests(service: _ServerProcess) -> list[Asked]:
     ]
 
 
-def _costs(paths: list[str], servers: Sequence[_ServerProcess]) -> dict[str, str]:
+def _costs(paths: list[str], servers: Mapping[str, _ServerProcess]) -> dict[str, str]:
     """Return the median milliseconds of a request to each server, over its turns."""
     turns: list[list[float]] = []
     for first in range(0, len(paths), TURN):
         asked = paths[first : first + TURN]
         turns.append([])
-        for server in servers:
+        for server in servers.values():
             before = server.milliseconds()
             for path in asked:
                 server.get(path)
             turns[-1].append((server.milliseconds() - before) / len(asked))
     medians = map(median, zip(*turns, strict=True))
     ratio = median(service / fastapi for service, fastapi, _ in turns)
-    shown = {name: f"{cost:.2f}" for name, cost in zip(CONTENDERS, medians, strict=True)}
+    shown = {name: f"{cost:.2f}" for name, cost in zip(servers, medians, strict=True)}
     return {**shown, "service / FastAPI": f"{ratio:.2f}"}
 
 

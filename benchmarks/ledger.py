@@ -4,12 +4,9 @@
     python -m benchmarks.ledger --gas-snapshot    write `contracts/gas_snapshot.json`
     python -m benchmarks.ledger --rounds          print CPU times of whole rounds of `digits`
 
-Measuring begins with the third round: a deployment's first rounds pay for storage that later rounds
-overwrite. Signing is not measured. The memory ledger takes each transaction before the embedded
-chain does, and both recover every signature. The chain writes durably (synchronous FULL).
-
-Gas is the same on every machine, and a test compares the snapshot. Keys are derived from a
-sentence: PUBLIC TEST KEYS, worth nothing.
+Measuring begins with the third round: earlier ones pay for storage that later ones overwrite.
+Signing is not measured. Both ledgers recover every signature; the chain writes durably (synchronous
+FULL). Keys are derived from a sentence: PUBLIC TEST KEYS, worth nothing.
 """
 
 from __future__ import annotations

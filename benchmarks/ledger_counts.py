@@ -1,11 +1,10 @@
 """Work of the embedded chain in a round, in counts that are the same on every machine.
 
 For each transaction of a round of 7 members and 20 trainers it counts the opcodes, and those that
-the faster loop leaves to py-evm's own functions. For one round of the preset `digits` it counts
-executed calls of the contract, reads of the chain file, and everything that waits for the disk.
+the faster loop leaves to py-evm's own functions. For one round of `digits` it counts executed calls
+of the contract, reads of the chain file, and everything that waits for the disk.
 
-`python -m benchmarks.ledger_counts` writes `benchmarks/ledger_counts.json`; a test compares with
-this file.
+`python -m benchmarks.ledger_counts` writes `ledger_counts.json`, with which a test compares.
 """
 
 from __future__ import annotations

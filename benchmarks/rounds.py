@@ -1,11 +1,10 @@
 """Cost of a round: this project, a plain loop and two other frameworks on the same work.
 
 `python -m benchmarks.rounds` lets the contenders of each of `TASKS` take turns (A B C A B C), each
-time as a clean process with two workers on the same fixed data. It prints the median of wall and
-CPU seconds of a round after the warm-up. Every contender's first aggregate must be near the plain
-loop's, so that all of them do the same work. A rate of matrix products before and after each turn
-shows whether other processes used the machine. CMFL plays whole rounds of 40 members and 60
-trainers, against a loop that scores without a ledger.
+time as a clean process with two workers on the same fixed data. It prints medians of wall and CPU
+seconds of a round after the warm-up. Every first aggregate must be near the plain loop's: the work
+is the same. A rate of matrix products before and after each turn shows whether other processes used
+the machine. CMFL plays whole rounds of 40 members and 60 trainers.
 
 `make bench-peers` makes the environments of the peers; without its environment a peer is left out.
 """

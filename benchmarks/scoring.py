@@ -1,9 +1,8 @@
 """Cost of what members and auditors compute of a round's updates, beside a sha256 of each.
 
 `python -m benchmarks.scoring` takes 108 updates and 43 members, and accepts the 65 updates of the
-trainers. No audit can omit the sha256 of each update. The works take turns, each on one thread. The
-naive loop compares with a few of the members, and its seconds are multiplied. A product of two
-matrices before and after shows whether the machine was quiet.
+trainers. The works take turns, each on one thread. The naive loop is of a few members, and its
+seconds are multiplied. A matrix product before and after shows whether the machine was quiet.
 """
 
 from __future__ import annotations
@@ -82,12 +81,10 @@ def works() -> dict[str, tuple[int, Callable[[], object]]]:
         return [[torch.norm(a - b).item() ** 2 for a in tensors] for b in tensors[:NAIVE_MEMBERS]]
 
     blocked, fast = distances_by(BlockedSquares), fast_distances()
+    squared = SQUARED, None, updates, members
     return {
-        "distances, strategies 1 and 2": (count, lambda: fast(SQUARED, None, updates, members)),
-        "distances, strategies 1 and 2, in NumPy": (
-            count,
-            lambda: blocked(SQUARED, None, updates, members),
-        ),
+        "distances, strategies 1 and 2": (count, lambda: fast(*squared)),
+        "distances, strategies 1 and 2, in NumPy": (count, lambda: blocked(*squared)),
         NAIVE: (count, naive),
         "distances, strategy 3": (count, lambda: fast(DIRECTION, travel, updates, members)),
         "clip, strategy 3": (count, lambda: clip_factors(accepted, updates)),

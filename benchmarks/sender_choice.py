@@ -2,9 +2,9 @@
 
     python -m benchmarks.sender_choice    print the table and write docs/measured/sender_choice.json
 
-Of 60 clients 18 collude. 12 are members, 18 train, and all 18 updates are accepted. A lot draws the
-next committee among them, and the trainers among the others. An attacker that may choose takes the
-seed with most colluders in the next round. A run has 100 rounds.
+Of 60 clients 18 collude, 12 are members, and 18 train and are accepted. A lot draws the next
+committee among these, and the trainers among the others. Who may choose takes the seed with most
+colluders in the next round, of 100.
 """
 
 from __future__ import annotations

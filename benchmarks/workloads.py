@@ -1,8 +1,7 @@
 """The work that the contenders of `benchmarks.rounds` do: models, fixed data, steps, in files.
 
-A workload is a folder that any process reads with NumPy alone: every client's samples in the order
-in which its SGD takes them, and the start parameters. This module does not import the product, so
-that the environments of the peers need only torch.
+A workload is a folder: every client's samples in the order of its SGD, and the start parameters.
+This module does not import the product, so that the environments of the peers need only torch.
 
 A contender is a separate process, which writes `result.json` and `aggregate.npy` into its folder.
 Its first round is a warm-up without timing, and shows that all contenders do the same work.

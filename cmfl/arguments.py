@@ -106,10 +106,7 @@ _RULES: dict[str, tuple[ArgumentRule, ArgumentRule | None]] = {
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:
-    """Check a public function's arguments by their annotations, and name an extra that it lacks.
-
-    An argument of another annotation is checked by the function itself.
-    """
+    """Check arguments that have a known annotation, and name an extra that the function lacks."""
     own = signature(function)
     rules = {
         parameter.name: (rule, str(parameter.annotation))

@@ -91,10 +91,7 @@ MAX_AGE_HOURS = 1_000_000  # of a cosignature that counts
 
 @dataclass(frozen=True, slots=True)
 class Witnesses:
-    """Whom to ask about a run, and how recent their word has to be.
-
-    The places of checkpoints are URLs, folders or files, beside the policy's URLs.
-    """
+    """Whom to ask about a run, URLs or paths of more checkpoints, and how old a word may be."""
 
     policy: WitnessPolicy
     places: tuple[str, ...]
@@ -436,9 +433,7 @@ def verify(
         client: the client that you asked about; None for the proof's own.
         head: a head that you have kept, 0x-hex.
         run: your own run or home, whose chain is trusted.
-        rpc_url: a node that you trust, with `address`.
-        address: of the contract on the node's chain, 0x-hex.
-        chain_id: that the node must have; None accepts the node's own.
+        rpc_url: a node that you trust, with address and chain_id as for `cmfl.audit`.
 
     Without anything that is trusted the outcome is "incomplete".
 

@@ -208,10 +208,9 @@ class Comparison:
         return self.rows.to_pandas()
 
     def plot(self, to: str | Path | None = None) -> list[Axes]:
-        """Draw accuracy over rounds, or the final accuracy along the axis if there is one.
+        """Draw accuracy over rounds, or the final one along an axis; return a panel for each.
 
-        Lines are means over seeds with bands of one standard error. Return the axes of the panels,
-        one for each attack. `to` names a file for the figure, `study.png` or `study.svg`.
+        Bands are one standard error. `to` names a file for the figure, `study.png` or `study.svg`.
         """
         drawn = draw_comparison(self.cells)
         write(drawn[0], to)
@@ -315,10 +314,9 @@ def sweep(
     attack: Part | None = None,
     **options: Any,
 ) -> Comparison:
-    """Play one configuration with every combination of some settings' values, and every seed.
+    """Play one configuration with all combinations of settings' values, and every seed.
 
-    `over` has values by the name of the setting: `{"strategy": [1, 2, 3]}`. The preset also gives
-    the rules. Other arguments are as for `compare`.
+    `over` has values by setting: `{"strategy": [1, 2, 3]}`. Other arguments are as for `compare`.
     """
     return compare(
         [{"name": "cmfl"}], attacks=[attack], seeds=seeds, preset=preset, over=over, **options

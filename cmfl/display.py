@@ -182,11 +182,11 @@ def _lines(label: str, *, shown: bool) -> Tracker:
 
 
 @naming_extras()
-def new_axes(count: int = 1, *, columns: int = 3) -> list[Axes]:
-    """Return the axes of a new figure of pyplot, at most so many columns of panels."""
+def new_axes(count: int = 1) -> list[Axes]:
+    """Return the axes of a new figure of pyplot, in at most three columns."""
     from matplotlib import pyplot as plt
 
-    wide = min(columns, count)
+    wide = min(3, count)
     high = -(-count // wide)
     figure, grid = plt.subplots(
         high, wide, squeeze=False, sharey=True, figsize=(1.4 + 3.6 * wide, 3.4 * high)

@@ -41,10 +41,7 @@ if TYPE_CHECKING:
 
 
 class Proof:
-    """A statement about one client in one round, with all that it follows from, not checked yet.
-
-    `data` is the document, as `cmfl export proof` writes it.
-    """
+    """An unchecked statement about one client in one round; `data` is its document."""
 
     def __init__(self, data: bytes) -> None:
         if not isinstance(data, bytes):
@@ -92,11 +89,8 @@ class Explanation(tuple[str, ...]):
 
     __slots__ = ()
 
-    def __str__(self) -> str:
-        return "\n".join(self)
-
     def __repr__(self) -> str:
-        return str(self)
+        return "\n".join(self)
 
     def _repr_html_(self) -> str:
         return "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self)
@@ -106,10 +100,8 @@ class Explanation(tuple[str, ...]):
 class Round:
     """One round of a run. What a home or service does not know of it is None.
 
-    Methods raise ConfigurationError for a run on the memory ledger, which records nothing.
-
     The chain records `status`, `ranked`, `accepted` and `views`; the others are claims of the run's
-    own files, which no audit checks.
+    own files, which no audit checks. Methods raise ConfigurationError for a run in memory.
 
     Attributes:
         round: its number t, from 1.
@@ -193,11 +185,7 @@ COLUMNS = tuple(each.name for each in fields(Round) if not each.name.startswith(
 
 
 class Rounds:
-    """The rounds of a run, looked up by their number t from 1: `rounds[7]` is round 7.
-
-    `rounds[-1]` is the last, and `rounds[3:6]` are the rounds 3, 4 and 5. To iterate goes from the
-    first to the last.
-    """
+    """The rounds of a run by their number t from 1: `rounds[7]`, `rounds[-1]`, `rounds[3:6]`."""
 
     def __init__(self, rounds: Iterable[Round]) -> None:
         self._rounds = {each.round: each for each in rounds}
@@ -250,8 +238,7 @@ class Rounds:
 class Snapshot:
     """A run as it was when it was read, with the rounds that have opened, ascending.
 
-    On the memory ledger there is no `address`, and no `head` before the first round. The `total`
-    of the rounds that it is to have may be unknown.
+    In memory it has no `address`, and no `head` before the first round; `total` may be unknown.
     """
 
     address: str | None
@@ -268,10 +255,9 @@ class Snapshot:
 class Run:
     """A recorded run: what `cmfl.run`, `cmfl.open` and `cmfl.connect` return.
 
-    A run that others are still playing is read again whenever it is asked; a finished one once.
-
-    The `name` of a contract that was named by its address alone is empty. `target` is where chain,
-    blobs and files are, and `rules` the file of its own distance, if this process has played it.
+    A run that others are still playing is read again whenever it is asked; a finished one once. The
+    `name` of a contract that was found by its address is empty. `target` is where chain, blobs and
+    files are, and `rules` the file of its own distance, if this process has played it.
     """
 
     def __init__(self, target: Target, name: str, rules: tuple[str, ...] = ()) -> None:
@@ -463,10 +449,8 @@ def open(  # noqa: A001 - read as cmfl.open
     Args:
         home: folder of chain, blobs and runs.
         name: of the run; needed where the home has several.
-        rpc_url: a node to read in place of the home's own chain, with `address`.
-        address: of the contract on that chain, 0x-hex.
-        chain_id: that the node must have; None accepts the node's own.
-        blobs: URL or folder of the blobs, with `rpc_url`.
+        rpc_url: a node to read in place of the home's own chain, with address, chain_id and blobs
+            as for `cmfl.audit`.
 
     Raises:
         ConfigurationError: there is no such home or run, or several are meant.

@@ -299,10 +299,7 @@ def _data_of_home(target: Target, document: RunDocument) -> Path | None:
 
 
 class Coverage:
-    """The coverage of some rounds of a run by attestations, each of which is its auditor's word.
-
-    `answer` is the whole of it, as `cmfl coverage --json` prints it.
-    """
+    """Updates that attestations cover; `answer` is what `cmfl coverage --json` prints."""
 
     def __init__(self, answer: TrainingAnswer) -> None:
         self.answer = answer

@@ -39,10 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlayedRun:
-    """A run after its last round.
-
-    The `address` is None on the memory ledger, `stop` if the run has played all its rounds.
-    """
+    """A run after its last round: `address` is None in memory, `stop` if all rounds were played."""
 
     name: str
     address: str | None
@@ -64,14 +61,7 @@ def play(
     accept_rollback: bool = False,
     nodes: Nodes | None = None,
 ) -> PlayedRun:
-    """Begin a run or take it up, play its rounds, and hand them to its trackers.
-
-    Args:
-        target: the home, the run's name, and the node if there is one.
-        configuration: which also says whether a chain records the run.
-        create: whether to make home and chain if they are missing.
-        accept_rollback: whether to go on from a chain that lacks rounds which it had before.
-    """
+    """Begin or resume a run, and track it; `create` makes home and chain if they are missing."""
     from clients.runs.open_run import open_memory_run, open_run
 
     name, home = target.run or RUN, target.home
@@ -330,11 +320,9 @@ def setting_names() -> tuple[str, ...]:
 
 
 def apply_keywords(values: dict[str, Any], keywords: Mapping[str, object]) -> set[str]:
-    """Put keyword arguments into the values of a configuration, and return their full names.
+    """Put keyword arguments into a configuration's values, and return their full names.
 
-    A keyword is a flat name (`malicious_rate`), a full name (`"malice.malicious_rate"`), or a
-    section with a table of its keys (`malice={"malicious_rate": 0.3}`). None takes a setting of the
-    preset back.
+    A keyword is a flat or a full name, or a section with a table. None takes a setting back.
     """
     settings = full_names(keywords)
     for name, value in settings.items():

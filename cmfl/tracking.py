@@ -63,8 +63,7 @@ _NOT_IN_NAMES = re.compile(r"[^\w./ -]")
 class TrackedRun:
     """A run, as trackers describe it.
 
-    The `key`, 16 hex digits, is the same for this run in every tracker, and for no other. The
-    `title` that people see differs for runs of one name.
+    The `key`, 16 hex digits, is the run's own in every tracker; its `title` is for people.
     """
 
     name: str
@@ -87,10 +86,7 @@ class TrackedRow:
 
 
 def described_run(home: Path, name: str, section: TrackSection) -> TrackedRun:
-    """Return what trackers are told of a run (CmflError: a file of the run is damaged).
-
-    A run on the memory ledger has no contract: its key follows from its place.
-    """
+    """Return what trackers are told of a run (CmflError: a file of the run is damaged)."""
     paths = Home(home).run(name)
     parameters = {
         key: text if text[:1] != '"' else json.loads(text)
@@ -111,16 +107,10 @@ def described_run(home: Path, name: str, section: TrackSection) -> TrackedRun:
     return TrackedRun(name, sha256(identity.encode()).hex()[:16], parameters, prefixed(tags))
 
 
-def recorded_rows(home: Path, name: str) -> list[TrackedRow]:
-    """Return all rows of a run (EncodingError: a line is no row); none if not played here."""
-    return [tracked_row(values) for _, values in whole_rows(Home(home).run(name))]
-
-
 def tracked_row(values: Mapping[str, Any]) -> TrackedRow:
-    """Return the values of a `RoundMetrics` as numbers.
+    """Return the measured values of a `RoundMetrics` as numbers.
 
-    Clients are counted, the accuracy of each client becomes mean and minimum, and views are those
-    of the slower of the two votes, from 1. What was not measured is left out.
+    Clients are counted; their accuracies become mean and minimum, views the slower vote's, from 1.
     """
     metrics: dict[str, float] = {}
     for name, value in values.items():
@@ -215,14 +205,14 @@ def logged(
 ) -> Iterator[OpenedRun]:
     """Yield a run that logs its rounds as they end, and its end.
 
-    `verdict` audits the run and returns the outcome in words; it is not given for a run that no
-    chain records.
+    Without a chain there is no `verdict`, which audits the run and returns the outcome in words.
     """
     section, paths = opened.configuration.track, opened.folder.paths
     if not section.used:
         yield opened
         return
-    session.open(described_run(home, paths.name, section), recorded_rows(home, paths.name))
+    rows = [tracked_row(values) for _, values in whole_rows(paths)]
+    session.open(described_run(home, paths.name, section), rows)
     try:
         yield replace(opened, on_row=lambda row: session.log(tracked_row(asdict(row))))
         outcome = verdict() if section.audit else NOT_AUDITED
@@ -313,10 +303,7 @@ class TensorboardSink:
 
 
 class WandbSink:
-    """An offline run, which `wandb sync` uploads on request: nothing is sent.
-
-    An offline run cannot be appended to, so a resumed run is written anew under the same id.
-    """
+    """An offline run for `wandb sync`; it takes no more rows, so a resumed one is written anew."""
 
     def __init__(
         self, place: str, project: str, run: TrackedRun, rows: Sequence[TrackedRow]

@@ -1,6 +1,4 @@
-"""Where a run is: a home, a node or a service, and how each is opened.
-
-Both give the same responses, but for `as_of`, which only a service adds.
+"""Where a run is, a home, a node or a service, and how each is opened.
 
 A service may send anything. A download is read within bounds, must be of the named contract, and is
 then checked like any untrusted file.
@@ -338,10 +336,7 @@ class Target:
         return complete_ledger(self.ledger(chain), table)
 
     def ledger(self, chain: ChainReader, *, is_audited: bool = False) -> CommitteeLedger:
-        """Return the contract: the address's, the named run's, or the only one of the home.
-
-        An audit reports a contract with foreign code or unknown creation, so it gets that too.
-        """
+        """Return the named or only contract; an audit also gets one of foreign code or creation."""
         address, block = self.address, 0
         try:
             if address is not None:

@@ -4,8 +4,7 @@
     plot     draw the figures of all experiments
     pack     put loose rows and their run folders into one archive for each experiment
 
-Experiments themselves are run, listed and audited by `cmfl experiment`. The archives keep all rows,
-as data of the version that played them.
+`cmfl experiment` runs them. The archives keep all rows, as data of the version that played them.
 """
 
 from __future__ import annotations

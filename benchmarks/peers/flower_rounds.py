@@ -1,7 +1,4 @@
-"""The contender Flower: FedAvg in its simulation runtime with two Ray actors.
-
-Ray's actors import this module by its name and keep the client's application.
-"""
+"""Flower: FedAvg by two Ray actors, which import this module by its name for the application."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The contender without a framework: two processes, each with a loop as any user writes it.
 
-With `--members C` it keeps every update. The first C clients are the committee, which scores the
-others by a double loop of `torch.norm` in one thread and averages the nearest: the cost of CMFL
-without a kernel and a ledger.
+With `--members C` the first C clients score the others by a double loop of `torch.norm` in one
+thread, and average the nearest: the cost of CMFL without a kernel and a ledger.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The command `cmfl`: parse, call one function, print; only the named command is imported.
-
-The constants below are its exit codes.
-"""
+"""The command `cmfl`, of which only the named command is imported, and its exit codes."""
 
 from __future__ import annotations
 

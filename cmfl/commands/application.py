@@ -1,9 +1,4 @@
-"""The command-line application and its exit codes.
-
-0 success (an audit: everything was checked and is true), 1 a check failed (an audit: the record
-contradicts itself), 2 the command or its input is wrong, or the machine has too little memory (one
-line says what), 3 an audit found nothing wrong but could not check everything, 70 an internal
-error, 128 and the number of the signal interrupted (130 Ctrl-C, 143 TERM, 129 HUP).
+"""The command-line application, which maps each error to an exit code of `cmfl.commands`.
 
 A sentence in the annotation of a command's parameter is the help of its option. A `bool` is a flag
 without a --no- form. A group of options is a frozen dataclass whose fields are annotated as
@@ -248,10 +243,7 @@ def main(behaviour: WorkerBehaviour | None = None) -> int:
 
 @cache
 def command_for(first: str = "") -> Callable[..., int | None]:
-    """Return the click command for a command line that begins with this word.
-
-    To import the modules of all commands takes long. Completion in a shell needs them.
-    """
+    """Return the click command for a first word: to import all modules takes long."""
     is_named = any(first == name for _, name, _, _ in _listed())
     is_listed = not is_named and "_CMFL_COMPLETE" not in os.environ
     return typer.main.get_command(application(first if is_named else None, is_listed=is_listed))

@@ -1,9 +1,7 @@
 """Output of commands: tables for people, JSON and CSV for programs, lines for errors.
 
-Much of the output was written by others: nodes, publishers of blobs, owners of folders. It is
-printed as plain text, without markup or control sequences. Characters that the terminal's encoding
-lacks are replaced, and a table that is wider than the terminal is printed as a block of lines per
-row. Drawing libraries are imported only where something is drawn.
+Nodes, publishers of blobs and owners of folders wrote much of it: it is printed as plain text,
+without markup or control sequences. Characters that the terminal's encoding lacks are replaced.
 """
 
 from __future__ import annotations
@@ -407,10 +405,7 @@ def refuse_home_file(path: Path, option: str = "--out") -> None:
 
 
 def require_writable(path: Path, option: str = "--out", *, as_json: bool = False) -> None:
-    """Refuse a result's file that cannot be written, before the work has taken its time.
-
-    With `as_json` standard output has the command's JSON, and so no file.
-    """
+    """Refuse a file that cannot be written; with `as_json` standard output is taken."""
     refuse_home_file(path, option)
     fault = ""
     if as_json and is_standard_output(path):

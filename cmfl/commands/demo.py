@@ -106,10 +106,7 @@ def steps_of(seeds: int, rounds: int) -> dict[str, int]:
 
 
 def play_seed(job: tuple[Path, int, int], report: Callable[[tuple[str, str]], None]) -> SeedResults:
-    """Play all runs of one seed on a chain of their own, and audit those on the ledger.
-
-    A job is home, seed and rounds; `report` takes kind of work and run after each round and audit.
-    """
+    """Play and audit a job (home, seed, rounds) on a chain; report kind and run of each step."""
     from clients.experiments.cells import on_chain, row_of, task_of
     from clients.experiments.kinds import kind_named, play_run
     from clients.runs.open_run import open_run
@@ -220,10 +217,7 @@ def _introduce(home: Path, seeds: int, rounds: int) -> None:
 
 
 def results_of(rows: list[CellRow]) -> dict[str, Any]:
-    """Return what the table shows, as JSON: each method's values in order of the seeds.
-
-    The environment is the class of machines on which the same runs have the same values.
-    """
+    """Return the table as JSON, with the class of machines on which runs have the same values."""
     from dataclasses import asdict
     from statistics import fmean
 

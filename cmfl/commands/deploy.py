@@ -1,8 +1,7 @@
 """`cmfl deploy`: try out a deployment, or deploy a run's contract.
 
-The node estimates the creation. It cannot estimate registrations for a contract that does not exist
-yet: the whole deployment is carried out on a private chain of this program's own EVM, with the same
-fork, and its receipts are read.
+A node estimates the creation, but no registration for a contract that does not exist yet. So the
+deployment is carried out on a private chain with the same fork, and its receipts are read.
 """
 
 from __future__ import annotations

@@ -162,12 +162,11 @@ def training_checks(
     if preset is None and config is None and not settings:
         return []
 
-    def about(say: Callable[[Configuration], str]) -> Callable[[], str]:
-        from clients.configuration.loading import load
-
-        return lambda: say(load(preset, config, settings))
-
+    from clients.configuration.loading import load
     from clients.configuration.tested_regime import regime_warnings, risk_sentence
+
+    def about(say: Callable[[Configuration], str]) -> Callable[[], str]:
+        return lambda: say(load(preset, config, settings))
 
     def risk(configuration: Configuration) -> str:
         return risk_sentence(configuration.parameters(dimension=1))

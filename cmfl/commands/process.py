@@ -1,15 +1,12 @@
 """A command as a process: the signals that end it, its memory, and its standard streams.
 
-Ctrl-C, TERM and HUP each raise KeyboardInterrupt.
+Ctrl-C, TERM and HUP each raise KeyboardInterrupt. Memory is checked before large libraries are
+loaded: with too little of it OpenBLAS exits with code 1 while numpy is imported, a false verdict,
+or with SIGINT if it cannot start a thread, a false Ctrl-C.
 
-Memory is checked before large libraries are loaded. With too little of it OpenBLAS exits with code
-1 while numpy is imported, and with SIGINT if it cannot start a thread: a false verdict, and a false
-Ctrl-C.
-
-The standard streams never make a command fail. Its result is its exit code, also when the reader
-closes the pipe (`cmfl audit | head -1`), when there is no standard output, and when a terminal
-cannot show a character. Standard output has the results of commands alone. Whatever else is printed
-while a command runs, by a user's model or by a library, goes to standard error.
+The standard streams never make a command fail: not if the reader closes the pipe (`cmfl audit |
+head -1`), there is no standard output, or a terminal cannot show a character. Standard output has
+the results of commands alone. What a user's model or a library prints goes to standard error.
 
 This module is imported before the signals are handled, and so imports nothing that takes time.
 """
@@ -43,10 +40,7 @@ def interrupted_code() -> int:
 
 
 def handle_with(handler: Callable[[int, FrameType | None], object]) -> dict[int, Any]:
-    """Set the handler of all signals that end a command; return the handlers before.
-
-    A HUP that is ignored, as with nohup, stays ignored.
-    """
+    """Set the handler of all end signals, but of an ignored HUP (nohup); return those before."""
 
     def handle(number: int, frame: FrameType | None) -> object:
         global _last  # noqa: PLW0603 - a process has one end
@@ -146,10 +140,7 @@ _RESULTS: list[TextIO] = []
 
 
 def take_over() -> None:
-    """Replace Python's standard streams by streams that never fail.
-
-    Descriptor 1 becomes standard error; results go to a descriptor of their own.
-    """
+    """Replace the standard streams by unfailing ones; descriptor 1 becomes standard error."""
     from ledger.io.home import move_standard_output
 
     # In this order, so that a missing stream takes its own descriptor.

@@ -20,7 +20,7 @@ from cmfl.simulating import PlayedRun, play
 from cmfl.where import HOME, RUN, Target, opened_ledger
 from ledger.chain.ports import NotServedError, TransactionTimeoutError
 from ledger.chain.round_ledger import ends_after
-from ledger.claims import is_below_floor
+from ledger.claims import is_below_floor, whole_rows
 from ledger.io.home import Home, RunPaths, read_text
 from ledger.io.parsing import MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ChainError, ConfigurationError
@@ -275,7 +275,8 @@ def track(
     section = _section(paths, tuple(setting or ()))
     tracking.require_apart(section, home)
     session = tracking.TrackingSession(section, console.complain)
-    rows = tracking.recorded_rows(home, paths.name) or _rows_of_chain(where)
+    rows = [tracking.tracked_row(values) for _, values in whole_rows(paths)]
+    rows = rows or _rows_of_chain(where)
     session.open(tracking.described_run(home, paths.name, section), rows)
     model = paths.model if section.model and paths.model.exists() else None
     verdict = tracking.NOT_AUDITED

@@ -2,8 +2,6 @@
 
 Rounds and head are read from the chain. Accuracy and accepted attackers are claims of the runs' own
 files. `cmfl runs show` compares the claimed head of a run with the chain.
-
-A service knows what chain and blobs hold, and what the files in its home claim.
 """
 
 from __future__ import annotations

@@ -333,10 +333,8 @@ def _end(
     raise typer.Exit(code_of(result.outcome))
 
 
-def _trusted(where: Target | None, round_number: int, head: str | None) -> Trusted | None:
-    if where is not None and where.rpc_url is None:
-        has_chain = where.remote is None and where.chain_file.exists()
-        where = where if has_chain else None
-    elif where is not None and head is None and where.address is None:
+def _trusted(where: Target, round_number: int, head: str | None) -> Trusted | None:
+    if where.rpc_url is not None and head is None and where.address is None:
         raise ConfigurationError("--rpc-url needs --address: the contract that is trusted")
-    return trusted_by(where, round_number, head)
+    has_chain = where.rpc_url is not None or (where.remote is None and where.chain_file.exists())
+    return trusted_by(where if has_chain else None, round_number, head)

@@ -1,7 +1,6 @@
-"""Everything that a provenance document states, derived from chain, blobs and mailbox.
+"""Everything that a provenance document states, derived from chain, blobs and mailbox alone.
 
-A document is a function of these facts alone: no clock, no machine, no claim of the run's own
-files. So a verifier makes it again.
+So a verifier makes it again: no clock, no machine and no claim of the run's own files counts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Verification of a provenance document: its signatures, and every field derived again.
 
 A statement is signed in a DSSE envelope, a folder in a sigstore bundle over all of its files
-(OpenSSF Model Signing). A signature shows who vouches for a document; its fields are derived from
-chain and blobs.
+(OpenSSF Model Signing). A signature shows who vouches for a document.
 """
 
 from __future__ import annotations
@@ -108,8 +107,7 @@ def verify_document(
 ) -> DocumentVerification:
     """Return whether every field of a document is what a run leads to.
 
-    `public_key` is the PEM file of the key that must have signed it; None checks no signature.
-    Without `mailbox` attestations are read where the blobs are.
+    Without `public_key`, a PEM file, no signature is checked; the default mailbox is the blobs'.
     """
     if foreign := list(_identity_differences(document, target)):
         return _result(document, ProvenanceState.FOREIGN, foreign)
