@@ -151,9 +151,8 @@ def read_intent(paths: RunPaths) -> DeploymentIntent | None:
         return None
     kinds: dict[str, type] = {field.name: str for field in fields(DeploymentIntent)}
     kinds |= {"format": int, "chain_id": int, "nonce": int}
-    intent = DeploymentIntent(
-        **read_record(paths.intent, "deployment intent", kinds, partial(require_format, _FORMAT))
-    )
+    record = read_record(paths.intent, "deployment intent", kinds, partial(require_format, _FORMAT))
+    intent = DeploymentIntent(**record)
     if len(intent.creation_sha256) != 64 or set(intent.creation_sha256) - set("0123456789abcdef"):
         raise ChainError(f"deployment intent {paths.intent}: creation_sha256 is not a digest")
     if intent.nonce < 0:
@@ -337,9 +336,8 @@ def require_code(chain: ports.ChainReader, address: str) -> None:
         chain.verify_not_behind()
         raise ChainError(f"there is no contract at {address}")
     if not is_published(code):
-        raise ports.ForeignCodeError(
-            f"the code at {address} is not that of {abi.artifact().compiler}'s artefact"
-        )
+        fact = f"the code at {address} is not that of {abi.artifact().compiler}'s artefact"
+        raise ports.ForeignCodeError(fact)
 
 
 def _require_creation(chain: ports.ChainReader, manifest: Manifest, deployment: Deployment) -> None:
@@ -350,9 +348,8 @@ def _require_creation(chain: ports.ChainReader, manifest: Manifest, deployment: 
         sent = chain.transaction(transaction_hash)
         receipt = chain.receipt(transaction_hash)
     if receipt is None:
-        raise ports.UncheckableCreationError(
-            f"there is no receipt of 0x{transaction_hash.hex()}, although it is mined"
-        )
+        fact = f"there is no receipt of 0x{transaction_hash.hex()}, although it is mined"
+        raise ports.UncheckableCreationError(fact)
     if not _has_created(receipt, manifest):
         raise ChainError("the manifest's transaction did not create the contract")
     if receipt.block_number != manifest.block:
@@ -360,9 +357,8 @@ def _require_creation(chain: ports.ChainReader, manifest: Manifest, deployment: 
     if to_canonical(sent.sender) != to_canonical(manifest.deployer):
         raise ChainError(f"{sent.sender} deployed the contract, not {manifest.deployer[:60]}")
     if (violation := creation_violation(sent, manifest.address, deployment)) is not None:
-        raise ports.ForeignCodeError(
-            f"the contract at {manifest.address} is not this run's: {violation}"
-        )
+        fact = f"the contract at {manifest.address} is not this run's: {violation}"
+        raise ports.ForeignCodeError(fact)
 
 
 def _has_created(receipt: ports.Receipt, manifest: Manifest) -> bool:
@@ -405,9 +401,8 @@ def _served_creation(address: str) -> Iterator[None]:
     except (ports.ChainUnreachableError, ports.ChainMovedError, ports.ChainDamagedError):
         raise
     except ChainError as error:
-        raise ports.UncheckableCreationError(
-            f"the creation code of {address} is not checkable: {error}"
-        ) from error
+        fact = f"the creation code of {address} is not checkable: {error}"
+        raise ports.UncheckableCreationError(fact) from error
 
 
 def creation_violation(sent: ports.Transaction, address: str, deployment: Deployment) -> str | None:

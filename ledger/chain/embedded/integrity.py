@@ -81,9 +81,8 @@ def _verify_ancestors(store: ChainStore, head: Header) -> None:
     for number in range(head.block_number, max(head.block_number - ANCESTORS, -1), -1):
         stored = store.get(SchemaV1.make_block_number_to_hash_lookup_key(number))  # type: ignore[arg-type]
         if stored != rlp.encode(expected):
-            raise BlockDamagedError(
-                number, "is missing" if stored is None else "is filed under another hash"
-            )
+            fact = "is missing" if stored is None else "is filed under another hash"
+            raise BlockDamagedError(number, fact)
         header = store.get(expected)
         if header is None or keccak(header) != expected:
             raise BlockDamagedError(number, f"lacks its header 0x{expected.hex()}")
@@ -123,9 +122,8 @@ def _part_named(store: ChainStore, subject: str) -> Iterator[None]:
         raise ChainDamagedError(f"{error}, part of {subject}") from error
     except (KeyError, MissingTrieNode) as error:
         key: bytes = getattr(error, "missing_node_hash", error.args[0])
-        raise ChainDamagedError(
-            f"{store.path}: 0x{key.hex()} is missing, part of {subject}"
-        ) from error
+        fact = f"{store.path}: 0x{key.hex()} is missing, part of {subject}"
+        raise ChainDamagedError(fact) from error
     except (RLPException, ValueError, TypeError, AttributeError, IndexError) as error:
         raise ChainDamagedError(f"{store.path}: invalid node, part of {subject}") from error
 
@@ -170,9 +168,8 @@ def _verify_remainder(store: ChainStore, head: int, transactions: int) -> None:
         (b"block-number-to-hash:", "block numbers", head + 1),
         (b"block-hash-to-score:", "scores", head + 1),
     ):
-        [(count,)] = store.rows(
-            "SELECT COUNT(*) FROM kv WHERE key >= ? AND key < ?", (prefix, prefix[:-1] + b";")
-        )
+        bounds = (prefix, prefix[:-1] + b";")
+        [(count,)] = store.rows("SELECT COUNT(*) FROM kv WHERE key >= ? AND key < ?", bounds)
         if count != expected:
             raise ChainDamagedError(f"{count} {kind} can be looked up, the blocks hold {expected}")
     for key, value in store.scan("SELECT key, value FROM kv WHERE length(key) = 32"):
@@ -217,9 +214,8 @@ def _verify_body(store: ChainStore, chain: abc.MiningChainAPI, header: Header) -
     if make_trie_root_and_nodes(receipts)[0] != header.receipt_root:
         raise BlockDamagedError(number, "has other receipts than its header")
     if len(transactions) != len(receipts):
-        raise BlockDamagedError(
-            number, f"has {len(transactions)} transactions, {len(receipts)} receipts"
-        )
+        fact = f"has {len(transactions)} transactions, {len(receipts)} receipts"
+        raise BlockDamagedError(number, fact)
     for index, transaction in enumerate(transactions):
         _verify_transaction(store, chain, (number, index), transaction)
     if header.gas_used != (receipts[-1].gas_used if receipts else 0):
@@ -278,9 +274,8 @@ def _verify_execution(
     fields = executed.as_dict()
     wrong = [str(name) for name, value in header.as_dict().items() if value != fields.get(name)]
     if wrong:
-        raise BlockDamagedError(
-            header.block_number, f"does not follow from its transactions: other {', '.join(wrong)}"
-        )
+        fact = f"does not follow from its transactions: other {', '.join(wrong)}"
+        raise BlockDamagedError(header.block_number, fact)
     for key, value in pending.items():
         if store.get(key) != value:
             raise BlockDamagedError(header.block_number, f"lacks its state 0x{key.hex()}")

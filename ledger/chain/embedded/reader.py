@@ -147,9 +147,8 @@ class SignedTransaction:
     def sender(self) -> bytes:
         """The address that the signature recovers to."""
         unsigned = rlp.decode(self.encoded[1:])[: -len(_SIGNATURE)]
-        key = Signature(vrs=(self.y_parity, self.r, self.s)).recover_public_key_from_msg(
-            self.encoded[:1] + rlp.encode(unsigned)
-        )
+        signature = Signature(vrs=(self.y_parity, self.r, self.s))
+        key = signature.recover_public_key_from_msg(self.encoded[:1] + rlp.encode(unsigned))
         return bytes(key.to_canonical_address())
 
 
@@ -177,14 +176,13 @@ def port_receipt(
 ) -> ports.Receipt:
     """Return a receipt as a port value, given all of its block, which count gas together."""
     first = sum(len(earlier.logs) for earlier in receipts[:index])
-    rows = chain_store.rows_of_receipt(
-        header.block_number, first, bytes(signed.hash), receipts[index]
-    )
-    hashes: dict[int, bytes] = {header.block_number: bytes(header.hash)}
+    number, hash_ = header.block_number, bytes(signed.hash)
+    rows = chain_store.rows_of_receipt(number, first, hash_, receipts[index])
+    hashes = {number: bytes(header.hash)}
     contract = None if signed.to else contract_created_by(bytes(signed.sender), signed.nonce)
     return ports.Receipt(
-        transaction_hash=bytes(signed.hash),
-        block_number=header.block_number,
+        transaction_hash=hash_,
+        block_number=number,
         status=1 if receipts[index].state_root == b"\x01" else 0,
         gas_used=receipts[index].gas_used - (receipts[index - 1].gas_used if index else 0),
         contract_address=checksum(contract) if contract else None,
@@ -241,15 +239,13 @@ def damage_translated(
         if isinstance(error, passing):
             raise
         summary = (str(error).splitlines() or [""])[0][:200]
-        raise ports.ChainDamagedError(
-            f"{store.path}: the chain is damaged ({type(error).__name__}: {summary})"
-        ) from error
+        fact = f"{store.path}: the chain is damaged ({type(error).__name__}: {summary})"
+        raise ports.ChainDamagedError(fact) from error
 
 
 def _block(header: Header) -> ports.Block:
     """Return a header as a port value."""
-    hash_, parent_hash = bytes(header.hash), bytes(header.parent_hash)
-    return ports.Block(header.block_number, hash_, parent_hash, header.timestamp)
+    return ports.Block(header.block_number, header.hash, header.parent_hash, header.timestamp)
 
 
 class EmbeddedReader(ports.ChainBase):
@@ -320,9 +316,8 @@ class EmbeddedReader(ports.ChainBase):
                 raise ChainError(f"no block {number}; the head is {head.block_number}")
             header = self._header_with(self._hash_of(number))
             if header.block_number != number:
-                raise ports.ChainDamagedError(
-                    f"{self._store.path}: block {number} is filed as {header.block_number}"
-                )
+                fact = f"{self._store.path}: block {number} is filed as {header.block_number}"
+                raise ports.ChainDamagedError(fact)
             return header
 
     def _canonical_head(self) -> Header:
@@ -347,8 +342,7 @@ class EmbeddedReader(ports.ChainBase):
         return head
 
     def _hash_of(self, number: int) -> bytes:
-        hash_: bytes = rlp.decode(self._database[chain_store.number_key(number)], _HASH)
-        return hash_
+        return bytes(rlp.decode(self._database[chain_store.number_key(number)], _HASH))
 
     def _header_with(self, block_hash: bytes) -> Header:
         if len(block_hash) != chain_store.HASH_BYTES:  # another key's value is not verified
@@ -456,9 +450,7 @@ class EmbeddedReader(ports.ChainBase):
         account = to_canonical(sender)
         with self._lock:
             numbers = range(self.head().number + 1)
-            number = bisect_right(
-                numbers, nonce, key=lambda height: self.account(sender, height)[0]
-            )
+            number = bisect_right(numbers, nonce, key=lambda each: self.account(sender, each)[0])
             if number == len(numbers):
                 return None
             for signed in self.transactions(self.header(number)):

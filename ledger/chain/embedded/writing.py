@@ -104,9 +104,8 @@ def read_note(chain: Path) -> AcknowledgedBlock | None:
 
 
 def _encode(sequence: int, acknowledged: AcknowledgedBlock) -> bytes:
-    body = _BODY.pack(
-        _MAGIC, sequence, acknowledged.genesis_hash, acknowledged.number, acknowledged.hash
-    )
+    place = acknowledged.genesis_hash, acknowledged.number, acknowledged.hash
+    body = _BODY.pack(_MAGIC, sequence, *place)
     return body + hashlib.sha256(body).digest()
 
 

@@ -7,11 +7,11 @@ that no account can crowd out others.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count, takewhile
 from typing import TYPE_CHECKING
 
 from ledger.chain.embedded.evm import next_base_fee
@@ -47,7 +47,7 @@ class TransactionPool:
     def __init__(self, chain: EmbeddedChain) -> None:
         self._chain = chain
         self._lock = threading.Lock()
-        self._arrivals = itertools.count()
+        self._arrivals = count()
         # By account, and each account's by nonce, ascending.
         self._pending: dict[str, dict[int, _Pending]] = {}
 
@@ -56,9 +56,8 @@ class TransactionPool:
         sender = checksum(bytes(signed.sender))
         with self._lock:
             of_sender = self._pending.get(sender, {})
-            message = rejection_message(
-                self._chain, signed, [entry.signed for entry in of_sender.values()]
-            )
+            waiting = [entry.signed for entry in of_sender.values()]
+            message = rejection_message(self._chain, signed, waiting)
             replaced = of_sender.get(signed.nonce)
             if message is None and replaced is None:
                 message = self._full_message(sender, len(of_sender))
@@ -107,9 +106,7 @@ class TransactionPool:
             for account in tuple(self._pending):
                 mined, own = self._chain.account(account)[0], self._pending[account]
                 # Once one is refused, later nonces can never follow.
-                possible = itertools.takewhile(
-                    lambda entry: entry[1].hash not in refused, own.items()
-                )
+                possible = takewhile(lambda entry: entry[1].hash not in refused, own.items())
                 remaining = {nonce: pending for nonce, pending in possible if nonce >= mined}
                 self._pending[account] = remaining
                 if not remaining:
