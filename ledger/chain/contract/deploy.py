@@ -201,10 +201,8 @@ def deploy(
         manifest = _as_moved(chain, written)
         connect(chain, manifest)
         if f"0x{deployment.config.hex()}" != manifest.config:
-            raise ChainError(
-                f"{paths.manifest} is of another configuration: run document "
-                f"{manifest.config}, not 0x{deployment.config.hex()}"
-            )
+            fact = f"run document {manifest.config}, not 0x{deployment.config.hex()}"
+            raise ChainError(f"{paths.manifest} is of another configuration: {fact}")
         if manifest != written:
             write_manifest(paths.manifest, manifest, disk)
         disk.sync([paths.manifest])  # its writer may have been killed before the file was durable
@@ -277,10 +275,8 @@ def connect(chain: ports.ChainReader, manifest: Manifest) -> CommitteeLedger:
     if manifest.chain_id != chain.chain_id:
         raise ChainError(f"the manifest is for chain {manifest.chain_id}, not {chain.chain_id}")
     if manifest.genesis_hash != f"0x{chain.genesis_hash.hex()}":
-        raise ChainError(
-            f"the manifest is for the chain with genesis {manifest.genesis_hash}, not "
-            f"0x{chain.genesis_hash.hex()}"
-        )
+        fact = f"genesis {manifest.genesis_hash}, not 0x{chain.genesis_hash.hex()}"
+        raise ChainError(f"the manifest is for the chain with {fact}")
     _require_artifact(manifest)
     require_code(chain, manifest.address)
     ledger = CommitteeLedger(chain, manifest.address, manifest.block)
@@ -323,10 +319,8 @@ def _require_artifact(manifest: Manifest) -> None:
     }
     for name, value in expected.items():
         if getattr(manifest, name) != value:
-            raise ChainError(
-                f"the manifest's {name} is not that of this program's contract: it is of another "
-                f"version, or was changed"
-            )
+            fact = f"the manifest's {name} is not that of this program's contract"
+            raise ChainError(f"{fact}: it is of another version, or was changed")
 
 
 def require_code(chain: ports.ChainReader, address: str) -> None:

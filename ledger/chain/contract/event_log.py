@@ -60,10 +60,8 @@ def storage_difference(view: LedgerView, storage: LedgerSnapshot) -> str | None:
     for each in fields(LedgerSnapshot):
         from_logs, stored = getattr(expected, each.name), getattr(storage, each.name)
         if from_logs != stored:
-            return (
-                f"the logs lead to {each.name} {_shown(from_logs)}, and the contract has "
-                f"{_shown(stored)}"
-            )
+            fact = f"the logs lead to {each.name} {_shown(from_logs)}"
+            return f"{fact}, and the contract has {_shown(stored)}"
     return None
 
 

@@ -56,10 +56,8 @@ def verify_can_extend(store: ChainStore, head: Header) -> None:
         number: int = head.block_number
         expected = rlp.encode(((), number + 1), sedes=chain_gaps) if number else None
         if store.get(key) != expected:
-            raise ChainDamagedError(
-                f"{store.path}: the list of missing {kind} is not that of a chain of "
-                f"{number} blocks"
-            )
+            fact = f"the list of missing {kind} is not that of a chain of {number} blocks"
+            raise ChainDamagedError(f"{store.path}: {fact}")
     _verify_ancestors(store, head)
     end = chain_store.row_id(head.block_number + 1, 0)
     if beyond := store.rows("SELECT id FROM logs WHERE id >= ? OR id < 0 LIMIT 1", (end,)):
@@ -130,14 +128,15 @@ def _part_named(store: ChainStore, subject: str) -> Iterator[None]:
 
 def verify_chain(
     store: ChainStore,
-    pending: dict[bytes, bytes | None],
-    chain: abc.MiningChainAPI,
+    chain_id: int,
     genesis_hash: bytes,
     *,
     execute: bool,
     progress: Callable[[int], None] | None,
 ) -> None:
-    """Verify a whole chain; `pending` has the writes of its blocks, which are never committed."""
+    """Verify a whole chain; the writes of its blocks are never committed."""
+    database = evm.OverlayDatabase(store)
+    chain = evm.chain_class(chain_id, is_reference=True)(database)
     head = chain.get_canonical_head()
     parent: Header | None = None
     transactions = 0
@@ -151,7 +150,7 @@ def verify_chain(
             transactions += _verify_body(store, chain, header)
             _verify_score(store, number, header.hash)
             if execute and parent is not None:
-                _verify_execution(store, pending, chain, header, parent)
+                _verify_execution(store, database.pending, chain, header, parent)
         parent = header
         if progress is not None:
             progress(number)

@@ -26,6 +26,8 @@ from ledger.protocol.errors import ChainError
 if TYPE_CHECKING:
     from eth.abc import SignedTransactionAPI
 
+    Signed = SignedTransaction | SignedTransactionAPI
+
 _log = logging.getLogger(__name__)
 _MOST_BLOCKS_AT_ONCE = 1000
 _ZERO_ADDRESS = "0x" + "00" * 20
@@ -188,11 +190,9 @@ class RpcMethods:
         call = _read_call(request)
         balance = self._chain.account(call.sender)[1]
         if call.value > balance:
-            raise wire.RpcFault(
-                wire.SERVER_ERROR,
-                f"insufficient funds for transfer: address {call.sender} have {balance} "
-                f"want {call.value}",
-            )
+            fact = f"address {call.sender} have {balance} want {call.value}"
+            message = f"insufficient funds for transfer: {fact}"
+            raise wire.RpcFault(wire.SERVER_ERROR, message)
         with self._chain.snapshot() as snapshot:
             return hex(snapshot.estimate_gas(call))
 
@@ -327,11 +327,7 @@ def header_json(header: Header) -> dict[str, Any]:
     return {**first, **shown, "miner": checksum(header.coinbase), "logsBloom": bloom}
 
 
-def transaction_json(
-    header: Header | None,
-    index: int | None,
-    signed: SignedTransaction | SignedTransactionAPI,
-) -> dict[str, Any]:
+def transaction_json(header: Header | None, index: int | None, signed: Signed) -> dict[str, Any]:
     """Return a transaction; header and index are None while it is pending."""
     fees = {
         "maxFeePerGas": hex(signed.max_fee_per_gas),
@@ -389,6 +385,6 @@ def receipt_json(
     }
 
 
-def paid_price(header: Header, signed: SignedTransaction | SignedTransactionAPI) -> int:
+def paid_price(header: Header, signed: Signed) -> int:
     """Return the price that a transaction paid per gas, in wei."""
     return min(base_fee(header) + signed.max_priority_fee_per_gas, signed.max_fee_per_gas)

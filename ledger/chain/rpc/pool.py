@@ -138,8 +138,7 @@ def rejection_message(
     if signed.nonce < nonce:
         return f"nonce too low: address {sender}, tx: {signed.nonce} state: {nonce}"
     if signed.nonce > nonce + len(ahead):
-        following = nonce + len(ahead)
-        return f"nonce too high: address {sender}, tx: {signed.nonce} state: {following}"
+        return f"nonce too high: address {sender}, tx: {signed.nonce} state: {nonce + len(ahead)}"
     replaced = ahead.pop(signed.nonce, None)
     paid = (*ahead.values(), signed)
     cost = sum(pending.gas * pending.max_fee_per_gas + pending.value for pending in paid)
@@ -150,10 +149,8 @@ def rejection_message(
         if not all(new > old and 10 * new >= 11 * old for new, old in (fees, tips)):
             return "replacement transaction underpriced"
     if balance < cost:
-        return (
-            f"insufficient funds for gas * price + value: address {sender} "
-            f"have {balance} want {cost}"
-        )
+        fact = f"address {sender} have {balance} want {cost}"
+        return f"insufficient funds for gas * price + value: {fact}"
     return _misfit(chain.header(), signed, sender)
 
 
