@@ -114,9 +114,7 @@ class FinalityCheckpoints:
         with self._lock:
             recorded = self._blocks.get(block.number)
             if recorded is not None and recorded != block.hash:
-                agreed = max(
-                    (number for number in self._blocks if number < block.number), default=0
-                )
+                agreed = max((each for each in self._blocks if each < block.number), default=0)
                 raise ports.ReorganisedError(block.number, recorded, block.hash, agreed)
             if block.number > max(self._blocks, default=-1):
                 self._replace(_thinned({**self._blocks, block.number: block.hash}))
@@ -190,6 +188,5 @@ def _number(path: Path, text: str) -> int:
 def _hash(path: Path, value: object) -> bytes:
     if isinstance(value, str) and re.fullmatch("0x[0-9a-fA-F]{64}", value):
         return bytes.fromhex(value[2:])
-    raise ChainError(
-        f"checkpoints {path}: {str(value)[:80]!r} is not a hash of 32 bytes, 0x and hex digits"
-    )
+    fact = f"checkpoints {path}: {str(value)[:80]!r} is not a hash of 32 bytes, 0x and hex digits"
+    raise ChainError(fact)

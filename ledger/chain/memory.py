@@ -12,18 +12,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
+from ledger.chain import round_ledger
 from ledger.chain.contract.codec import compact
 from ledger.chain.contract.deploy import deployment_for
 from ledger.chain.embedded.chain_store import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.evm import TEST_KEYS, address_of
 from ledger.chain.ports import Block
-from ledger.chain.round_ledger import (
-    EventKind,
-    EventQuery,
-    LedgerSnapshot,
-    RecordedEvent,
-    RoundLedger,
-)
+from ledger.chain.round_ledger import EventKind, EventQuery, LedgerSnapshot, RecordedEvent
 from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import contract_created_by, to_canonical
@@ -32,7 +27,7 @@ from ledger.protocol.ledger_state import BlockContext, Event
 from ledger.protocol.types import NO_DIGEST, Address, Beacon, Digest, Domain, SignedCommitment
 
 
-class MemoryLedger(RoundLedger):
+class MemoryLedger(round_ledger.RoundLedger):
     """A deployed ledger whose transactions return their events.
 
     A signature without compact form could not be sent to a contract. It raises a SignatureError,

@@ -321,10 +321,8 @@ def require_identity(
     if chain_id is not None and chain_id != chain.chain_id:
         raise WrongChainError(f"{where}: has chain id {chain.chain_id}, expected {chain_id}")
     if genesis_hash is not None and genesis_hash != chain.genesis_hash:
-        raise WrongChainError(
-            f"{where}: begins with block 0x{chain.genesis_hash.hex()}, "
-            f"expected 0x{genesis_hash.hex()}"
-        )
+        found, expected = chain.genesis_hash.hex(), genesis_hash.hex()
+        raise WrongChainError(f"{where}: begins with block 0x{found}, expected 0x{expected}")
 
 
 def require_plain_sender(chain: ChainReader, account: str) -> None:

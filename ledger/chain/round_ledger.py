@@ -11,29 +11,12 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from ledger.chain.ports import Block, IncompleteLogsError
-from ledger.protocol import encoding
+from ledger.protocol import encoding, ledger_state
 from ledger.protocol.encoding import RegisteredClient
-from ledger.protocol.ledger_state import (
-    ClientBanned,
-    ClientsRegistered,
-    Deployment,
-    EquivocationReport,
-    Event,
-    LedgerOpened,
-    LedgerStage,
-    LedgerView,
-    MinedCommitment,
-    RoundAbandoned,
-    RoundDecided,
-    RoundStart,
-    SubmittedCertificate,
-    SubmittedDecision,
-    UpdatesCommitted,
-    mined_commitments,
-)
+from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided, RoundStart
 from ledger.protocol.types import NO_DIGEST, Digest, SignedCommitment
 
-EventKind: TypeAlias = type[Event]
+EventKind: TypeAlias = type[ledger_state.Event]
 
 ENDS: tuple[EventKind, ...] = (RoundDecided, RoundAbandoned)
 
@@ -42,7 +25,7 @@ ENDS: tuple[EventKind, ...] = (RoundDecided, RoundAbandoned)
 class RecordedEvent:
     """An event, and its position on the chain."""
 
-    event: Event
+    event: ledger_state.Event
     block_number: int
     block_hash: bytes
     transaction_hash: bytes
@@ -64,7 +47,7 @@ class EventQuery:
 class LedgerSnapshot:
     """The contract's storage after one block; `committee` is a digest."""
 
-    stage: LedgerStage
+    stage: ledger_state.LedgerStage
     round: int
     opened_block: int
     seed: Digest
@@ -76,9 +59,9 @@ class LedgerSnapshot:
     commitments: Digest
 
     @staticmethod
-    def of(state: LedgerView, registry_rest: Digest) -> LedgerSnapshot:
+    def of(state: ledger_state.LedgerView, registry_rest: Digest) -> LedgerSnapshot:
         """Return the state that events lead to; none gives the digest of the clients to come."""
-        registering = state.stage is LedgerStage.REGISTERING
+        registering = state.stage is ledger_state.LedgerStage.REGISTERING
         return LedgerSnapshot(
             stage=state.stage,
             round=state.round,
@@ -105,7 +88,7 @@ class RoundHistory(Protocol):
     def node(self) -> str | None:
         """Address of the node that answers, without credentials; None for a file or memory."""
 
-    def deployment(self) -> Deployment: ...
+    def deployment(self) -> ledger_state.Deployment: ...
 
     def state(self, block_number: int | None = None) -> LedgerSnapshot:
         """Return its state after a block, None for the newest."""
@@ -118,8 +101,8 @@ class RoundHistory(Protocol):
     def registry(self) -> tuple[RegisteredClient, ...]:
         """Return the clients registered so far, without bans."""
         words: list[int] = []
-        for recorded in self.recorded(EventQuery([ClientsRegistered])):
-            assert isinstance(recorded.event, ClientsRegistered), "the only kind that was asked for"
+        for recorded in self.recorded(EventQuery([ledger_state.ClientsRegistered])):
+            assert isinstance(recorded.event, ledger_state.ClientsRegistered), "the kind asked for"
             if recorded.event.first != len(words):
                 raise IncompleteLogsError(
                     self.node,
@@ -138,24 +121,26 @@ class RoundHistory(Protocol):
     def opening(self, round_number: int, to_block: int | None = None) -> RoundStart | None:
         """Return the start of a round as of a block; None if it is not open."""
         if round_number == 1:
-            openings = self.recorded(EventQuery([LedgerOpened], None, to_block))
+            openings = self.recorded(EventQuery([ledger_state.LedgerOpened], None, to_block))
         else:
             openings = self.recorded(EventQuery(ENDS, round_number - 1, to_block))
         return RoundStart.of(openings[0].event, openings[0].block_number) if openings else None
 
     def commitments(
         self, round_number: int, to_block: int | None = None
-    ) -> tuple[MinedCommitment, ...]:
+    ) -> tuple[ledger_state.MinedCommitment, ...]:
         """Return the commitments of a round up to a block, oldest first."""
         return tuple(
             mined
-            for recorded in self.recorded(EventQuery([UpdatesCommitted], round_number, to_block))
-            for mined in mined_commitments(recorded.event, recorded.block_number)
+            for recorded in self.recorded(
+                EventQuery([ledger_state.UpdatesCommitted], round_number, to_block)
+            )
+            for mined in ledger_state.mined_commitments(recorded.event, recorded.block_number)
         )
 
     def round_events(self, round_number: int, to_block: int | None = None) -> list[RecordedEvent]:
         """Return every event of a round up to a block, oldest first."""
-        kinds = [UpdatesCommitted, RoundDecided, RoundAbandoned, ClientBanned]
+        kinds = [ledger_state.UpdatesCommitted, RoundDecided, RoundAbandoned, ClientBanned]
         return self.recorded(EventQuery(kinds, round_number, to_block))
 
     def outcomes(
@@ -165,9 +150,9 @@ class RoundHistory(Protocol):
         return self.recorded(EventQuery(ENDS, None, to_block, limit, descending))
 
 
-def last_ended(state: LedgerSnapshot | LedgerView) -> int:
+def last_ended(state: LedgerSnapshot | ledger_state.LedgerView) -> int:
     """Return the number of the newest ended round, 0 before the first end."""
-    if state.stage is LedgerStage.FINISHED:
+    if state.stage is ledger_state.LedgerStage.FINISHED:
         return state.round
     return max(0, state.round - 1)
 
@@ -183,9 +168,8 @@ def ends_after(ledger: RoundHistory, round_number: int) -> list[RoundDecided | R
                 ends[recorded.event.round] = recorded.event
     missing = next((n for n in range(round_number + 1, last + 1) if n not in ends), None)
     if missing is not None:
-        raise IncompleteLogsError(
-            ledger.node, f"round {missing} of {last} that ended has no end in the logs"
-        )
+        fact = f"round {missing} of {last} that ended has no end in the logs"
+        raise IncompleteLogsError(ledger.node, fact)
     return [ends[number] for number in range(round_number + 1, last + 1)]
 
 
@@ -213,10 +197,10 @@ class RoundLedger(RoundHistory, Protocol):
     def decide(
         self,
         round_number: int,
-        decision: SubmittedDecision,
-        certificates: tuple[SubmittedCertificate, SubmittedCertificate],
+        decision: ledger_state.SubmittedDecision,
+        certificates: tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate],
     ) -> object: ...
 
     def abandon_round(self, round_number: int) -> object: ...
 
-    def report_equivocation(self, report: EquivocationReport) -> object: ...
+    def report_equivocation(self, report: ledger_state.EquivocationReport) -> object: ...

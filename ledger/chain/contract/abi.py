@@ -16,13 +16,7 @@ from importlib.resources import files
 from struct import Struct
 from typing import Any, cast
 
-from eth_utils.abi import (
-    collapse_if_tuple,
-    event_abi_to_log_topic,
-    function_abi_to_4byte_selector,
-    get_abi_input_types,
-    get_abi_output_types,
-)
+import eth_utils.abi
 
 from ledger.chain.ports import NotServedError, TransactionRevertedError
 from ledger.protocol import errors
@@ -239,13 +233,13 @@ def deployment_in(code: bytes) -> tuple[Any, ...] | None:
 @lru_cache(maxsize=64)
 def selector(function: str) -> bytes:
     """Return the four-byte selector of a function."""
-    return bytes(function_abi_to_4byte_selector(artifact().abi[function]))
+    return bytes(eth_utils.abi.function_abi_to_4byte_selector(artifact().abi[function]))
 
 
 @lru_cache(maxsize=64)
 def topic(event: str) -> bytes:
     """Return the first topic of an event's logs."""
-    return bytes(event_abi_to_log_topic(artifact().abi[event]))
+    return bytes(eth_utils.abi.event_abi_to_log_topic(artifact().abi[event]))
 
 
 def call_data(function: str, *arguments: object) -> bytes:
@@ -306,11 +300,11 @@ def event_fields(event: str, topics: tuple[bytes, ...], data: bytes) -> dict[str
 @lru_cache(maxsize=16)
 def event_layout(event: str) -> tuple[dict[str, str], dict[str, str]]:
     """Return names and types of an event's indexed fields, and of all others."""
-    inputs = artifact().abi[event]["inputs"]
     indexed: dict[str, str] = {}
     plain: dict[str, str] = {}
-    for entry in inputs:
-        (indexed if entry["indexed"] else plain)[entry["name"]] = collapse_if_tuple(entry)
+    for entry in artifact().abi[event]["inputs"]:
+        kinds = indexed if entry["indexed"] else plain
+        kinds[entry["name"]] = eth_utils.abi.collapse_if_tuple(entry)
     return indexed, plain
 
 
@@ -339,9 +333,9 @@ def refusal(error: TransactionRevertedError) -> errors.CmflError:
 
 @lru_cache(maxsize=64)
 def _types(name: str) -> tuple[str, ...]:
-    return tuple(get_abi_input_types(artifact().abi[name]))
+    return tuple(eth_utils.abi.get_abi_input_types(artifact().abi[name]))
 
 
 @lru_cache(maxsize=16)
 def _result_types(function: str) -> tuple[str, ...]:
-    return tuple(get_abi_output_types(artifact().abi[function]))
+    return tuple(eth_utils.abi.get_abi_output_types(artifact().abi[function]))

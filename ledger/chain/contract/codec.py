@@ -15,27 +15,11 @@ from typing import Any, TypeAlias, cast, get_args
 from ledger.chain.contract import abi
 from ledger.chain.ports import Log, NotServedError
 from ledger.chain.round_ledger import RecordedEvent
-from ledger.protocol import ledger_state, parameters
+from ledger.protocol import ledger_state, parameters, types
 from ledger.protocol.encoding import INFINITY_BITS, registered_client, word_client
 from ledger.protocol.errors import ChainError, SignatureError
-from ledger.protocol.ledger_state import (
-    Deployment,
-    EquivocationReport,
-    SignedStatement,
-    StatementKind,
-    SubmittedCertificate,
-    SubmittedDecision,
-)
-from ledger.protocol.types import (
-    ClientId,
-    Commitment,
-    Digest,
-    Phase,
-    Scores,
-    SignedCommitment,
-    Vote,
-    VoteKind,
-)
+from ledger.protocol.ledger_state import Deployment, SignedStatement, StatementKind
+from ledger.protocol.types import ClientId, Digest, Scores, SignedCommitment, Vote, VoteKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +43,8 @@ class DecideCall:
     """A `decide` transaction; the votes are in its call data only."""
 
     round: int
-    decision: SubmittedDecision
-    certificates: tuple[SubmittedCertificate, SubmittedCertificate]
+    decision: ledger_state.SubmittedDecision
+    certificates: tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +58,7 @@ class AbandonCall:
 class ReportCall:
     """A `report_equivocation` transaction."""
 
-    report: EquivocationReport
+    report: ledger_state.EquivocationReport
 
 
 Call: TypeAlias = RegisterCall | CommitCall | DecideCall | AbandonCall | ReportCall
@@ -86,10 +70,8 @@ def encode_call(call: Call) -> bytes:
         case RegisterCall(words, rest):
             return abi.call_data("register_clients", words, rest)
         case CommitCall(number, signed):
-            commitments = [
-                (entry.commitment.client, entry.commitment.commitment) for entry in signed
-            ]
-            signatures = [compact(entry.signature) for entry in signed]
+            commitments = [(each.commitment.client, each.commitment.commitment) for each in signed]
+            signatures = [compact(each.signature) for each in signed]
             return abi.call_data("commit_updates", number, commitments, signatures)
         case DecideCall(number, d, certificates):
             outcome = [getattr(d, name) for name in abi.struct_fields("decide", "outcome")]
@@ -102,11 +84,10 @@ def encode_call(call: Call) -> bytes:
         case AbandonCall(number):
             return abi.call_data("abandon_round", number)
         case ReportCall(report):
-            positions, statements = zip(
-                *(_signed_values(signed) for signed in (report.first, report.second)), strict=True
-            )
+            position, first = _signed_values(report.first)
+            _, second = _signed_values(report.second)
             accused = report.client, int(report.kind)
-            return abi.call_data("report_equivocation", *accused, *positions[0], *statements)
+            return abi.call_data("report_equivocation", *accused, *position, first, second)
 
 
 def decode_call(data: bytes) -> Call:
@@ -148,16 +129,16 @@ def _commit(
     if len(words) != len(signatures):
         count = f"{len(words)} commitments have {len(signatures)} signatures"
         raise ChainError(f"the contract refuses it: {count}")
-    signed = (
-        SignedCommitment(Commitment(number, ClientId(client), Digest(word)), expanded(*signature))
-        for (client, word), signature in zip(words, signatures, strict=True)
-    )
+    signed = [
+        SignedCommitment(types.Commitment(number, ClientId(client), Digest(word)), expanded(*each))
+        for (client, word), each in zip(words, signatures, strict=True)
+    ]
     return CommitCall(number, tuple(signed))
 
 
 def _decide(number: int, *values: Any) -> DecideCall:
     committee, ranking, base, outcome, incidents, *votes = values
-    decision = SubmittedDecision(
+    decision = ledger_state.SubmittedDecision(
         committee=committee,
         ranking=ranking,
         base=base,
@@ -168,9 +149,11 @@ def _decide(number: int, *values: Any) -> DecideCall:
     return DecideCall(number, decision, certificates)
 
 
-def _certificate(values: tuple[Any, ...], replies: tuple[Any, ...]) -> SubmittedCertificate:
+def _certificate(
+    values: tuple[Any, ...], replies: tuple[Any, ...]
+) -> ledger_state.SubmittedCertificate:
     view, set_digest, r, vs, signers = values
-    return SubmittedCertificate(
+    return ledger_state.SubmittedCertificate(
         view=view,
         set_digest=Digest(set_digest),
         request=expanded(r, vs),
@@ -185,7 +168,7 @@ def _report(client: int, kind: int, *values: Any) -> ReportCall:
         raise ChainError(f"the contract refuses it: {kind} is not a kind of statement")
     statement = StatementKind(kind)
     signed = [_signed(ClientId(client), statement, position, part) for part in (first, second)]
-    return ReportCall(EquivocationReport(ClientId(client), signed[0], signed[1]))
+    return ReportCall(ledger_state.EquivocationReport(ClientId(client), signed[0], signed[1]))
 
 
 def _signed(
@@ -193,14 +176,12 @@ def _signed(
 ) -> SignedStatement:
     number, phase, view, base = position
     first, second, r, vs = values
+    digests = (Digest(base), Digest(first), Digest(second))
     if kind is StatementKind.SCORES:
-        scores = Scores(number, client, Digest(base), Digest(first), Digest(second))
-        return SignedStatement(scores, expanded(r, vs))
+        return SignedStatement(Scores(number, client, *digests), expanded(r, vs))
     vote_kind = VoteKind.REQUEST if kind is StatementKind.REQUEST else VoteKind.REPLY
     # The contract accepts any phase number: two votes for an unknown phase are still two votes.
-    vote = Vote(
-        vote_kind, number, cast("Phase", phase), view, Digest(base), Digest(first), Digest(second)
-    )
+    vote = Vote(vote_kind, number, cast("types.Phase", phase), view, *digests)
     return SignedStatement(vote, expanded(r, vs))
 
 
@@ -235,10 +216,8 @@ def decode_log(log: Log) -> RecordedEvent:
         for field in _PLACES:
             places = fields[field]
             fields[field] = tuple(c for place, c in enumerate(clients) if places >> place & 1)
-    event = _EVENTS[name](**fields)
-    return RecordedEvent(
-        event, log.block_number, log.block_hash, log.transaction_hash, log.log_index
-    )
+    place = log.block_number, log.block_hash, log.transaction_hash, log.log_index
+    return RecordedEvent(_EVENTS[name](**fields), *place)
 
 
 def encode_log(event: ledger_state.Event) -> tuple[tuple[bytes, ...], bytes]:
@@ -330,9 +309,8 @@ def _wrong_decision(event: ledger_state.RoundDecided, fixed: Deployment) -> str 
     if len(event.next_committee) != fixed.members:
         return f"with a next committee of {len(event.next_committee)}, not {fixed.members}"
     ranked = [word_client(word) for word in event.ranking]
-    return _wrong_clients(ranked, fixed, fixed.trainers) or _wrong_clients(
-        set(event.primaries), fixed, fixed.members
-    )
+    wrong = _wrong_clients(ranked, fixed, fixed.trainers)
+    return wrong or _wrong_clients(set(event.primaries), fixed, fixed.members)
 
 
 def _wrong_round(number: int, fixed: Deployment) -> str | None:

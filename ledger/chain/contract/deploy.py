@@ -151,9 +151,8 @@ def read_intent(paths: RunPaths) -> DeploymentIntent | None:
         return None
     kinds: dict[str, type] = {field.name: str for field in fields(DeploymentIntent)}
     kinds |= {"format": int, "chain_id": int, "nonce": int}
-    intent = DeploymentIntent(
-        **read_record(paths.intent, "deployment intent", kinds, partial(require_format, _FORMAT))
-    )
+    record = read_record(paths.intent, "deployment intent", kinds, partial(require_format, _FORMAT))
+    intent = DeploymentIntent(**record)
     if len(intent.creation_sha256) != 64 or set(intent.creation_sha256) - set("0123456789abcdef"):
         raise ChainError(f"deployment intent {paths.intent}: creation_sha256 is not a digest")
     if intent.nonce < 0:
@@ -202,10 +201,8 @@ def deploy(
         manifest = _as_moved(chain, written)
         connect(chain, manifest)
         if f"0x{deployment.config.hex()}" != manifest.config:
-            raise ChainError(
-                f"{paths.manifest} is of another configuration: run document "
-                f"{manifest.config}, not 0x{deployment.config.hex()}"
-            )
+            fact = f"run document {manifest.config}, not 0x{deployment.config.hex()}"
+            raise ChainError(f"{paths.manifest} is of another configuration: {fact}")
         if manifest != written:
             write_manifest(paths.manifest, manifest, disk)
         disk.sync([paths.manifest])  # its writer may have been killed before the file was durable
@@ -278,10 +275,8 @@ def connect(chain: ports.ChainReader, manifest: Manifest) -> CommitteeLedger:
     if manifest.chain_id != chain.chain_id:
         raise ChainError(f"the manifest is for chain {manifest.chain_id}, not {chain.chain_id}")
     if manifest.genesis_hash != f"0x{chain.genesis_hash.hex()}":
-        raise ChainError(
-            f"the manifest is for the chain with genesis {manifest.genesis_hash}, not "
-            f"0x{chain.genesis_hash.hex()}"
-        )
+        fact = f"genesis {manifest.genesis_hash}, not 0x{chain.genesis_hash.hex()}"
+        raise ChainError(f"the manifest is for the chain with {fact}")
     _require_artifact(manifest)
     require_code(chain, manifest.address)
     ledger = CommitteeLedger(chain, manifest.address, manifest.block)
@@ -324,10 +319,8 @@ def _require_artifact(manifest: Manifest) -> None:
     }
     for name, value in expected.items():
         if getattr(manifest, name) != value:
-            raise ChainError(
-                f"the manifest's {name} is not that of this program's contract: it is of another "
-                f"version, or was changed"
-            )
+            fact = f"the manifest's {name} is not that of this program's contract"
+            raise ChainError(f"{fact}: it is of another version, or was changed")
 
 
 def require_code(chain: ports.ChainReader, address: str) -> None:
@@ -337,9 +330,8 @@ def require_code(chain: ports.ChainReader, address: str) -> None:
         chain.verify_not_behind()
         raise ChainError(f"there is no contract at {address}")
     if not is_published(code):
-        raise ports.ForeignCodeError(
-            f"the code at {address} is not that of {abi.artifact().compiler}'s artefact"
-        )
+        fact = f"the code at {address} is not that of {abi.artifact().compiler}'s artefact"
+        raise ports.ForeignCodeError(fact)
 
 
 def _require_creation(chain: ports.ChainReader, manifest: Manifest, deployment: Deployment) -> None:
@@ -350,9 +342,8 @@ def _require_creation(chain: ports.ChainReader, manifest: Manifest, deployment: 
         sent = chain.transaction(transaction_hash)
         receipt = chain.receipt(transaction_hash)
     if receipt is None:
-        raise ports.UncheckableCreationError(
-            f"there is no receipt of 0x{transaction_hash.hex()}, although it is mined"
-        )
+        fact = f"there is no receipt of 0x{transaction_hash.hex()}, although it is mined"
+        raise ports.UncheckableCreationError(fact)
     if not _has_created(receipt, manifest):
         raise ChainError("the manifest's transaction did not create the contract")
     if receipt.block_number != manifest.block:
@@ -360,9 +351,8 @@ def _require_creation(chain: ports.ChainReader, manifest: Manifest, deployment: 
     if to_canonical(sent.sender) != to_canonical(manifest.deployer):
         raise ChainError(f"{sent.sender} deployed the contract, not {manifest.deployer[:60]}")
     if (violation := creation_violation(sent, manifest.address, deployment)) is not None:
-        raise ports.ForeignCodeError(
-            f"the contract at {manifest.address} is not this run's: {violation}"
-        )
+        fact = f"the contract at {manifest.address} is not this run's: {violation}"
+        raise ports.ForeignCodeError(fact)
 
 
 def _has_created(receipt: ports.Receipt, manifest: Manifest) -> bool:
@@ -405,9 +395,8 @@ def _served_creation(address: str) -> Iterator[None]:
     except (ports.ChainUnreachableError, ports.ChainMovedError, ports.ChainDamagedError):
         raise
     except ChainError as error:
-        raise ports.UncheckableCreationError(
-            f"the creation code of {address} is not checkable: {error}"
-        ) from error
+        fact = f"the creation code of {address} is not checkable: {error}"
+        raise ports.UncheckableCreationError(fact) from error
 
 
 def creation_violation(sent: ports.Transaction, address: str, deployment: Deployment) -> str | None:

@@ -29,18 +29,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from ledger.chain import ports
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.ports import (
-    Block,
-    ChainBase,
-    ChainDamagedError,
-    ChainMovedError,
-    ChainReader,
-    IncompleteLogsError,
-    Log,
-    LogQuery,
-    NotServedError,
-)
+from ledger.chain.ports import Block, ChainReader, Log
 from ledger.chain.round_ledger import LedgerSnapshot, RecordedEvent
 from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import LedgerStage, LedgerView
@@ -69,10 +60,8 @@ def storage_difference(view: LedgerView, storage: LedgerSnapshot) -> str | None:
     for each in fields(LedgerSnapshot):
         from_logs, stored = getattr(expected, each.name), getattr(storage, each.name)
         if from_logs != stored:
-            return (
-                f"the logs lead to {each.name} {_shown(from_logs)}, and the contract has "
-                f"{_shown(stored)}"
-            )
+            fact = f"the logs lead to {each.name} {_shown(from_logs)}"
+            return f"{fact}, and the contract has {_shown(stored)}"
     return None
 
 
@@ -82,7 +71,7 @@ def require_complete(
     """Raise an IncompleteLogsError unless the events so far lead to the storage after a block."""
     difference = storage_difference(view, storage)
     if difference is not None:
-        raise IncompleteLogsError(node, f"up to block {block_number} {difference}")
+        raise ports.IncompleteLogsError(node, f"up to block {block_number} {difference}")
 
 
 def _shown(value: object) -> str:
@@ -129,7 +118,7 @@ class EventLog:
                 view, fixed = _PinnedChain(chain, target, ledger.address, logs), ledger.deployment()
                 return CommitteeLedger(view, ledger.address, ledger.from_block, fixed)
             moved = target.number
-        raise ChainMovedError(chain.node, moved)
+        raise ports.ChainMovedError(chain.node, moved)
 
     def _read(self, ledger: CommitteeLedger, target: Block) -> tuple[Log, ...] | None:
         """Return all logs up to a block; None if the chain does not have that block."""
@@ -146,7 +135,7 @@ class EventLog:
         first = ledger.from_block if known is None else known.number + 1
         new_logs = []
         if first <= target.number:
-            new_logs = chain.logs(LogQuery(ledger.address, [], first, target.number))
+            new_logs = chain.logs(ports.LogQuery(ledger.address, [], first, target.number))
         state = ledger.state(target.number)
         if not _holds(chain, target.number, target.hash):
             return None
@@ -154,7 +143,7 @@ class EventLog:
         try:
             view = view_after(view, ledger.possible(new_logs))
             require_complete(view, state, target.number, chain.node)
-        except NotServedError:
+        except ports.NotServedError:
             if known is None or known.is_verified:
                 raise
             # Either the table is wrong or the node: the node alone has to answer now.
@@ -175,16 +164,15 @@ class EventLog:
 
     def _cut_back(self, ledger: CommitteeLedger, known: _Folded, target: Block) -> _Folded | None:
         """Return the logs up to the last block with an event that the chain still holds."""
-        chain, newest = ledger.chain, target.number
-        places = sorted(
-            {(log.block_number, log.block_hash) for log in known.logs if log.block_number <= newest}
-        )
+        chain = ledger.chain
+        logs = known.logs[: bisect_right(known.logs, target.number, key=_NUMBER)]
+        places = sorted({(log.block_number, log.block_hash) for log in logs})
         held = bisect_left(places, True, key=lambda place: not _holds(chain, *place))
         number, block_hash = places[held - 1] if held else (-1, b"")
         self._kept = min(self._kept, number)
         self._known = None
         if held:
-            logs = known.logs[: bisect_right(known.logs, number, key=_NUMBER)]
+            logs = logs[: bisect_right(logs, number, key=_NUMBER)]
             view = view_after(LedgerView.at_deployment(ledger.deployment()), ledger.possible(logs))
             self._known = _Folded(number, block_hash, logs, view, known.is_verified)
         return self._known
@@ -199,9 +187,8 @@ class EventLog:
             *logs, newest = logs
             view = view_after(view, ledger.possible(logs))
         except ChainError as error:
-            _logger.warning(
-                "kept events of %s are wrong, and read again: %s", ledger.address, error
-            )
+            fact = "kept events of %s are wrong, and read again: %s"
+            _logger.warning(fact, ledger.address, error)
             return
         number = newest.block_number
         self._known = _Folded(number, newest.block_hash, tuple(logs), view, is_verified=False)
@@ -280,7 +267,7 @@ class EventTable:
         marks = [log.log_index == _NEWEST for log in logs]
         is_beyond = len(logs) > 1 and logs[-2].block_number > logs[-1].block_number
         if marks.count(True) != 1 or is_beyond:
-            raise ChainDamagedError("the newest verified block is missing")
+            raise ports.ChainDamagedError("the newest verified block is missing")
         return logs
 
     def save(
@@ -371,7 +358,7 @@ def _rows_of(base: sqlite3.Connection, name: str) -> list[tuple[Any, ...]]:
         [name],
     ).fetchone()
     if count > MAX_KEPT_LOGS or size > MAX_KEPT_BYTES:
-        raise ChainDamagedError(f"there are {count} rows of {size:.0f} bytes")
+        raise ports.ChainDamagedError(f"there are {count} rows of {size:.0f} bytes")
     return base.execute(
         "SELECT block, log_index, block_hash, transaction_hash, topics, data FROM events "
         "WHERE contract = ? ORDER BY block, log_index",
@@ -382,21 +369,18 @@ def _rows_of(base: sqlite3.Connection, name: str) -> list[tuple[Any, ...]]:
 def _log_of(address: str, row: tuple[Any, ...]) -> Log:
     number, index, block_hash, transaction_hash, topics, data = row
     if tuple(map(type, row)) != (int, int, bytes, bytes, bytes, bytes) or number < 0:
-        raise ChainDamagedError("a row is not a log")
+        raise ports.ChainDamagedError("a row is not a log")
     words = tuple(topics[at : at + 32] for at in range(0, len(topics), 32))
     return Log(address, words, data, number, block_hash, transaction_hash, index)
 
 
-class _PinnedChain(ChainBase):
+class _PinnedChain(ports.ChainBase):
     """A chain as of one block, with the logs of one contract that were read up to there."""
 
     def __init__(
         self, chain: ChainReader, newest: Block, address: str, logs: tuple[Log, ...]
     ) -> None:
-        self._chain = chain
-        self._newest = newest
-        self._address = address
-        self._logs = logs
+        self._chain, self._newest, self._address, self._logs = chain, newest, address, logs
         self.chain_id, self.genesis_hash = chain.chain_id, chain.genesis_hash
         self.node = chain.node  # it answers everything but logs
         self.block, self.code = chain.block, chain.code
@@ -413,11 +397,10 @@ class _PinnedChain(ChainBase):
         number = self._newest.number if block_number is None else block_number
         return self._chain.call(to, data, number)
 
-    def logs(self, query: LogQuery) -> list[Log]:
+    def logs(self, query: ports.LogQuery) -> list[Log]:
         if query.address != self._address:
-            raise NotServedError(
-                f"the logs of {query.address} were not read, {self._address}'s were"
-            )
+            fact = f"the logs of {query.address} were not read, {self._address}'s were"
+            raise ports.NotServedError(fact)
         first = bisect_left(self._logs, query.first, key=_NUMBER)
         end = bisect_right(self._logs, query.last, key=_NUMBER)
         return query.of(self._logs[first:end])

@@ -131,9 +131,7 @@ def require_current_home(home: Home) -> None:
     """Reject a home whose runs are of another protocol version, before anything in it is opened."""
     try:
         path = next(home.runs.glob(f"*/{MANIFEST}"), None)
-        value = (
-            None if path is None else parsing.parse_json(read_file(path, parsing.MAX_RECORD_BYTES))
-        )
+        value = path and parsing.parse_json(read_file(path, parsing.MAX_RECORD_BYTES))
     except (OSError, ValueError):
         return  # a damaged manifest is reported by the commands that read it
     _require_version(f"manifest {path}", value)
@@ -190,9 +188,8 @@ class CommitteeLedger(round_ledger.RoundHistory):
         names = (field.name for field in fields(ledger_state.Deployment))
         fixed = dict(zip(names, values, strict=True))
         if fixed["form"] not in set(types.AcceptanceForm):
-            raise ports.NotServedError(
-                f"deployment() returned strategy {fixed['form']}, which does not exist"
-            )
+            fact = f"deployment() returned strategy {fixed['form']}, which does not exist"
+            raise ports.NotServedError(fact)
         fixed["form"] = types.AcceptanceForm(fixed["form"])
         fixed["beacon"] = types.Beacon.BLOCK if fixed["beacon"] else types.Beacon.NONE
         return ledger_state.Deployment(**fixed)
@@ -222,9 +219,8 @@ class CommitteeLedger(round_ledger.RoundHistory):
         deployed = self._deployed()
         block = self.chain.block(deployed.block_number)
         if block.hash != deployed.block_hash:
-            raise ports.NotServedError(
-                f"block {block.number} is not the one that deployed {self.address}"
-            )
+            fact = f"block {block.number} is not the one that deployed {self.address}"
+            raise ports.NotServedError(fact)
         return types.Digest(block.parent_hash)
 
     def creation(self) -> ports.Transaction:
@@ -238,9 +234,8 @@ class CommitteeLedger(round_ledger.RoundHistory):
         return found[0]
 
     def recorded_in(self, from_block: int, to_block: int) -> list[round_ledger.RecordedEvent]:
-        return self.possible(
-            self.chain.logs(ports.LogQuery(self.address, [], from_block, to_block))
-        )
+        query = ports.LogQuery(self.address, [], from_block, to_block)
+        return self.possible(self.chain.logs(query))
 
     def recorded(self, query: round_ledger.EventQuery) -> list[round_ledger.RecordedEvent]:
         topics: list[list[bytes] | bytes] = [[abi.topic(kind.__name__) for kind in query.kinds]]

@@ -256,9 +256,8 @@ class ChainStore:
         if missing := sorted(META_KEYS - meta.keys()):
             raise ports.ChainDamagedError(f"{self.path}: the chain lacks {', '.join(missing)}")
         if (version := meta["schema"]) != str(SCHEMA_VERSION):
-            raise ChainError(
-                f"{self.path}: written in format {version}, this program reads {SCHEMA_VERSION}"
-            )
+            fact = f"{self.path}: written in format {version}, this program reads {SCHEMA_VERSION}"
+            raise ChainError(fact)
 
     def meta(self) -> dict[str, str]:
         return dict(self.rows("SELECT name, value FROM meta"))
@@ -276,9 +275,8 @@ class ChainStore:
     ) -> None:
         """Write a block and the EVM's storage (None deletes) atomically, and durably."""
         if _identity(self.path) != self._identity:
-            raise ChainError(
-                f"{self.path}: another file, or none, has this name now; nothing was written"
-            )
+            fact = f"{self.path}: another file, or none, has this name now; nothing was written"
+            raise ChainError(fact)
         with self.transaction() as connection:
             if self.get(HEAD_KEY) != parent:
                 raise ports.ChainLockedError(
@@ -409,9 +407,8 @@ class Overlay:
         if value is None or not (is_hash or self._store.is_fixed):
             return value
         if is_hash and keccak(value) != key:
-            raise ports.ChainDamagedError(
-                f"{self._store.path}: the value stored under 0x{key.hex()} has another hash"
-            )
+            fact = f"{self._store.path}: the value stored under 0x{key.hex()} has another hash"
+            raise ports.ChainDamagedError(fact)
         if self._verified_bytes > 2**24:
             self._verified.clear()
             self._verified_bytes = 0
@@ -545,9 +542,8 @@ def _reading(path: Path) -> tuple[sqlite3.Connection, _Mark | None]:
 def _connected(path: Path, options: str) -> sqlite3.Connection | None:
     """Return a read-only connection; None if the user lacks permissions for it."""
     try:
-        return _connect(
-            path, options, "PRAGMA query_only = ON", "SELECT 1 FROM sqlite_master LIMIT 1"
-        )
+        statements = ("PRAGMA query_only = ON", "SELECT 1 FROM sqlite_master LIMIT 1")
+        return _connect(path, options, *statements)
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}:
             return None
@@ -603,6 +599,5 @@ def _translated(path: Path) -> Iterator[None]:
             or isinstance(error, UnicodeError)
             or summary.startswith("Could not decode to UTF-8")
         )
-        raise (ports.ChainDamagedError if is_damaged else ChainError)(
-            f"{path}: {summary}"
-        ) from error
+        fact = f"{path}: {summary}"
+        raise (ports.ChainDamagedError if is_damaged else ChainError)(fact) from error

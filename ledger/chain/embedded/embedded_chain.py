@@ -156,25 +156,22 @@ class EmbeddedChain(EmbeddedReader):
         """Return a signed transaction of this chain (EIP-2718), decoded and not executed."""
         # EIP-2930 and EIP-1559: both contain the chain id.
         if raw[:1] not in {b"\x01", b"\x02"}:
-            raise ports.TransactionRefusedError(
-                "only EIP-1559 and access-list transactions are taken: others may name no chain"
-            )
+            fact = "only EIP-1559 and access-list transactions are taken: others may name no chain"
+            raise ports.TransactionRefusedError(fact)
         with self._lock:
             builder = self._chain.get_vm().get_transaction_builder()
         try:
             signed = builder.decode(raw)
             _ = signed.sender
         except BadSignature as error:
-            raise ports.TransactionRefusedError(
-                "invalid sender: the signature recovers to no account"
-            ) from error
+            fact = "invalid sender: the signature recovers to no account"
+            raise ports.TransactionRefusedError(fact) from error
         except _MALFORMED as error:
             raise ports.TransactionRefusedError("rlp: the transaction is malformed") from error
         # py-evm never compares a transaction's chain id with the chain's (py-evm #1352).
         if signed.chain_id != self.chain_id:
-            raise ports.WrongChainError(
-                f"invalid chain id for signer: have {signed.chain_id} want {self.chain_id}"
-            )
+            fact = f"invalid chain id for signer: have {signed.chain_id} want {self.chain_id}"
+            raise ports.WrongChainError(fact)
         return signed
 
     def mine_pending(self, pending: Sequence[Signed]) -> frozenset[bytes]:
@@ -254,9 +251,8 @@ class EmbeddedChain(EmbeddedReader):
         with damage_translated(self._store, evm.DAMAGE, passing=evm.REFUSALS):
             parent, header = self._canonical_head(), self._chain.header
             if header.parent_hash != parent.hash:
-                raise ports.ChainLockedError(
-                    f"{self._store.path}: another process writes to this chain"
-                )
+                fact = f"{self._store.path}: another process writes to this chain"
+                raise ports.ChainLockedError(fact)
             # After its parent's second, unless that is ahead of the clock.
             now = _seconds(self._clock)
             self._chain.header = header.copy(

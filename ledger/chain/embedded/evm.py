@@ -233,9 +233,8 @@ class EvmChain(MiningChain):
         machine = self.get_vm(self._custom_header(self.header, coinbase=COINBASE))
         assert isinstance(machine, _SharedSecondsVM), "the only machine of this chain"
         filled = machine.fill(transactions, self.header, must_fit=must_fit)
-        block = machine.set_block_transactions_and_withdrawals(
-            machine.get_block(), filled.header, filled.included, filled.receipts
-        )
+        contents = (filled.header, filled.included, filled.receipts)
+        block = machine.set_block_transactions_and_withdrawals(machine.get_block(), *contents)
         sealed = machine.mine_block(block, coinbase=COINBASE).block
         # Not `self.persist_block`: it would validate the machine's block once more.
         self.chaindb.persist_block(sealed)

@@ -56,10 +56,8 @@ def verify_can_extend(store: ChainStore, head: Header) -> None:
         number: int = head.block_number
         expected = rlp.encode(((), number + 1), sedes=chain_gaps) if number else None
         if store.get(key) != expected:
-            raise ChainDamagedError(
-                f"{store.path}: the list of missing {kind} is not that of a chain of "
-                f"{number} blocks"
-            )
+            fact = f"the list of missing {kind} is not that of a chain of {number} blocks"
+            raise ChainDamagedError(f"{store.path}: {fact}")
     _verify_ancestors(store, head)
     end = chain_store.row_id(head.block_number + 1, 0)
     if beyond := store.rows("SELECT id FROM logs WHERE id >= ? OR id < 0 LIMIT 1", (end,)):
@@ -81,9 +79,8 @@ def _verify_ancestors(store: ChainStore, head: Header) -> None:
     for number in range(head.block_number, max(head.block_number - ANCESTORS, -1), -1):
         stored = store.get(SchemaV1.make_block_number_to_hash_lookup_key(number))  # type: ignore[arg-type]
         if stored != rlp.encode(expected):
-            raise BlockDamagedError(
-                number, "is missing" if stored is None else "is filed under another hash"
-            )
+            fact = "is missing" if stored is None else "is filed under another hash"
+            raise BlockDamagedError(number, fact)
         header = store.get(expected)
         if header is None or keccak(header) != expected:
             raise BlockDamagedError(number, f"lacks its header 0x{expected.hex()}")
@@ -123,23 +120,23 @@ def _part_named(store: ChainStore, subject: str) -> Iterator[None]:
         raise ChainDamagedError(f"{error}, part of {subject}") from error
     except (KeyError, MissingTrieNode) as error:
         key: bytes = getattr(error, "missing_node_hash", error.args[0])
-        raise ChainDamagedError(
-            f"{store.path}: 0x{key.hex()} is missing, part of {subject}"
-        ) from error
+        fact = f"{store.path}: 0x{key.hex()} is missing, part of {subject}"
+        raise ChainDamagedError(fact) from error
     except (RLPException, ValueError, TypeError, AttributeError, IndexError) as error:
         raise ChainDamagedError(f"{store.path}: invalid node, part of {subject}") from error
 
 
 def verify_chain(
     store: ChainStore,
-    pending: dict[bytes, bytes | None],
-    chain: abc.MiningChainAPI,
+    chain_id: int,
     genesis_hash: bytes,
     *,
     execute: bool,
     progress: Callable[[int], None] | None,
 ) -> None:
-    """Verify a whole chain; `pending` has the writes of its blocks, which are never committed."""
+    """Verify a whole chain; the writes of its blocks are never committed."""
+    database = evm.OverlayDatabase(store)
+    chain = evm.chain_class(chain_id, is_reference=True)(database)
     head = chain.get_canonical_head()
     parent: Header | None = None
     transactions = 0
@@ -153,7 +150,7 @@ def verify_chain(
             transactions += _verify_body(store, chain, header)
             _verify_score(store, number, header.hash)
             if execute and parent is not None:
-                _verify_execution(store, pending, chain, header, parent)
+                _verify_execution(store, database.pending, chain, header, parent)
         parent = header
         if progress is not None:
             progress(number)
@@ -170,9 +167,8 @@ def _verify_remainder(store: ChainStore, head: int, transactions: int) -> None:
         (b"block-number-to-hash:", "block numbers", head + 1),
         (b"block-hash-to-score:", "scores", head + 1),
     ):
-        [(count,)] = store.rows(
-            "SELECT COUNT(*) FROM kv WHERE key >= ? AND key < ?", (prefix, prefix[:-1] + b";")
-        )
+        bounds = (prefix, prefix[:-1] + b";")
+        [(count,)] = store.rows("SELECT COUNT(*) FROM kv WHERE key >= ? AND key < ?", bounds)
         if count != expected:
             raise ChainDamagedError(f"{count} {kind} can be looked up, the blocks hold {expected}")
     for key, value in store.scan("SELECT key, value FROM kv WHERE length(key) = 32"):
@@ -217,9 +213,8 @@ def _verify_body(store: ChainStore, chain: abc.MiningChainAPI, header: Header) -
     if make_trie_root_and_nodes(receipts)[0] != header.receipt_root:
         raise BlockDamagedError(number, "has other receipts than its header")
     if len(transactions) != len(receipts):
-        raise BlockDamagedError(
-            number, f"has {len(transactions)} transactions, {len(receipts)} receipts"
-        )
+        fact = f"has {len(transactions)} transactions, {len(receipts)} receipts"
+        raise BlockDamagedError(number, fact)
     for index, transaction in enumerate(transactions):
         _verify_transaction(store, chain, (number, index), transaction)
     if header.gas_used != (receipts[-1].gas_used if receipts else 0):
@@ -278,9 +273,8 @@ def _verify_execution(
     fields = executed.as_dict()
     wrong = [str(name) for name, value in header.as_dict().items() if value != fields.get(name)]
     if wrong:
-        raise BlockDamagedError(
-            header.block_number, f"does not follow from its transactions: other {', '.join(wrong)}"
-        )
+        fact = f"does not follow from its transactions: other {', '.join(wrong)}"
+        raise BlockDamagedError(header.block_number, fact)
     for key, value in pending.items():
         if store.get(key) != value:
             raise BlockDamagedError(header.block_number, f"lacks its state 0x{key.hex()}")

@@ -27,15 +27,8 @@ import rlp  # type: ignore[import-untyped]
 from eth_keys.datatypes import PrivateKey, Signature
 from eth_keys.exceptions import BadSignature
 from eth_utils.exceptions import ValidationError
+from rlp import sedes
 from rlp.exceptions import RLPException  # type: ignore[import-untyped]
-from rlp.sedes import (  # type: ignore[import-untyped]
-    BigEndianInt,
-    Binary,
-    CountableList,
-    List,
-    big_endian_int,
-    binary,
-)
 from trie import exceptions as trie_errors
 
 from ledger.chain import ports
@@ -49,13 +42,14 @@ if TYPE_CHECKING:
     from ledger.chain.embedded import evm
 
 _ZERO_ADDRESS = "0x" + "00" * 20
-_HASH = Binary.fixed_length(chain_store.HASH_BYTES)
-_ADDRESS = Binary.fixed_length(20)
-_WORD, _BLOOM = BigEndianInt(32), BigEndianInt(256)
+_HASH = sedes.Binary.fixed_length(chain_store.HASH_BYTES)
+_ADDRESS = sedes.Binary.fixed_length(20)
+_WORD, _BLOOM = sedes.BigEndianInt(32), sedes.BigEndianInt(256)
+_NUMBER, _BYTES = sedes.big_endian_int, sedes.binary
 
 
-def _each(sedes: Any, *names: str) -> tuple[tuple[str, Any], ...]:
-    return tuple((name, sedes) for name in names)
+def _each(kind: Any, *names: str) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, kind) for name in names)
 
 
 class Header(rlp.Serializable):  # type: ignore[misc]
@@ -66,10 +60,10 @@ class Header(rlp.Serializable):  # type: ignore[misc]
         ("coinbase", _ADDRESS),
         *_each(_HASH, "state_root", "transaction_root", "receipt_root"),
         ("bloom", _BLOOM),
-        *_each(big_endian_int, "difficulty", "block_number", "gas_limit", "gas_used", "timestamp"),
-        *(("extra_data", binary), ("mix_hash", _HASH), ("nonce", Binary.fixed_length(8))),
-        *(("base_fee_per_gas", big_endian_int), ("withdrawals_root", _HASH)),
-        *_each(big_endian_int, "blob_gas_used", "excess_blob_gas"),
+        *_each(_NUMBER, "difficulty", "block_number", "gas_limit", "gas_used", "timestamp"),
+        *(("extra_data", _BYTES), ("mix_hash", _HASH), ("nonce", sedes.Binary.fixed_length(8))),
+        *(("base_fee_per_gas", _NUMBER), ("withdrawals_root", _HASH)),
+        *_each(_NUMBER, "blob_gas_used", "excess_blob_gas"),
         *_each(_HASH, "parent_beacon_block_root", "requests_hash"),
     )
 
@@ -79,35 +73,35 @@ class Header(rlp.Serializable):  # type: ignore[misc]
 
 
 class _StoredLog(rlp.Serializable):  # type: ignore[misc]
-    fields = (("address", _ADDRESS), ("topics", CountableList(_WORD)), ("data", binary))
+    fields = (("address", _ADDRESS), ("topics", sedes.CountableList(_WORD)), ("data", _BYTES))
 
 
 class StoredReceipt(rlp.Serializable):  # type: ignore[misc]
     """A receipt, under py-evm's names; `gas_used` counts all transactions up to this one."""
 
     fields = (  # the state root is 1, or empty if the transaction reverted
-        *(("state_root", binary), ("gas_used", big_endian_int), ("bloom", _BLOOM)),
-        ("logs", CountableList(_StoredLog)),
+        *(("state_root", _BYTES), ("gas_used", _NUMBER), ("bloom", _BLOOM)),
+        ("logs", sedes.CountableList(_StoredLog)),
     )
 
 
 class _Account(rlp.Serializable):  # type: ignore[misc]
     fields = (
-        *_each(big_endian_int, "nonce", "balance"),
+        *_each(_NUMBER, "nonce", "balance"),
         *_each(_HASH, "storage_root", "code_hash"),
     )
 
 
 _NO_CODE = keccak(b"")
 _NO_ACCOUNT = _Account(0, 0, chain_store.BLANK_ROOT, _NO_CODE)
-_POSITION = List((big_endian_int, big_endian_int))  # block number and index of a transaction
-_RECIPIENT = Binary.fixed_length(20, allow_empty=True)
-_ACCESS_LIST = CountableList(List((_ADDRESS, CountableList(_WORD))))
-_CALL = (big_endian_int, _RECIPIENT, big_endian_int, binary, _ACCESS_LIST)
-_SIGNATURE = (big_endian_int,) * 3
+_POSITION = sedes.List((_NUMBER, _NUMBER))  # block number and index of a transaction
+_RECIPIENT = sedes.Binary.fixed_length(20, allow_empty=True)
+_ACCESS_LIST = sedes.CountableList(sedes.List((_ADDRESS, sedes.CountableList(_WORD))))
+_CALL = (_NUMBER, _RECIPIENT, _NUMBER, _BYTES, _ACCESS_LIST)
+_SIGNATURE = (_NUMBER,) * 3
 # By type (EIP-2718): with one price of gas (EIP-2930), or with two fees (EIP-1559).
 _TRANSACTIONS = {
-    kind: List((*(big_endian_int,) * numbers, *_CALL, *_SIGNATURE))
+    kind: sedes.List((*(_NUMBER,) * numbers, *_CALL, *_SIGNATURE))
     for kind, numbers in ((1, 3), (2, 4))
 }
 
@@ -147,9 +141,8 @@ class SignedTransaction:
     def sender(self) -> bytes:
         """The address that the signature recovers to."""
         unsigned = rlp.decode(self.encoded[1:])[: -len(_SIGNATURE)]
-        key = Signature(vrs=(self.y_parity, self.r, self.s)).recover_public_key_from_msg(
-            self.encoded[:1] + rlp.encode(unsigned)
-        )
+        signature = Signature(vrs=(self.y_parity, self.r, self.s))
+        key = signature.recover_public_key_from_msg(self.encoded[:1] + rlp.encode(unsigned))
         return bytes(key.to_canonical_address())
 
 
@@ -177,14 +170,13 @@ def port_receipt(
 ) -> ports.Receipt:
     """Return a receipt as a port value, given all of its block, which count gas together."""
     first = sum(len(earlier.logs) for earlier in receipts[:index])
-    rows = chain_store.rows_of_receipt(
-        header.block_number, first, bytes(signed.hash), receipts[index]
-    )
-    hashes: dict[int, bytes] = {header.block_number: bytes(header.hash)}
+    number, hash_ = header.block_number, bytes(signed.hash)
+    rows = chain_store.rows_of_receipt(number, first, hash_, receipts[index])
+    hashes = {number: bytes(header.hash)}
     contract = None if signed.to else contract_created_by(bytes(signed.sender), signed.nonce)
     return ports.Receipt(
-        transaction_hash=bytes(signed.hash),
-        block_number=header.block_number,
+        transaction_hash=hash_,
+        block_number=number,
         status=1 if receipts[index].state_root == b"\x01" else 0,
         gas_used=receipts[index].gas_used - (receipts[index - 1].gas_used if index else 0),
         contract_address=checksum(contract) if contract else None,
@@ -241,15 +233,13 @@ def damage_translated(
         if isinstance(error, passing):
             raise
         summary = (str(error).splitlines() or [""])[0][:200]
-        raise ports.ChainDamagedError(
-            f"{store.path}: the chain is damaged ({type(error).__name__}: {summary})"
-        ) from error
+        fact = f"{store.path}: the chain is damaged ({type(error).__name__}: {summary})"
+        raise ports.ChainDamagedError(fact) from error
 
 
 def _block(header: Header) -> ports.Block:
     """Return a header as a port value."""
-    hash_, parent_hash = bytes(header.hash), bytes(header.parent_hash)
-    return ports.Block(header.block_number, hash_, parent_hash, header.timestamp)
+    return ports.Block(header.block_number, header.hash, header.parent_hash, header.timestamp)
 
 
 class EmbeddedReader(ports.ChainBase):
@@ -320,9 +310,8 @@ class EmbeddedReader(ports.ChainBase):
                 raise ChainError(f"no block {number}; the head is {head.block_number}")
             header = self._header_with(self._hash_of(number))
             if header.block_number != number:
-                raise ports.ChainDamagedError(
-                    f"{self._store.path}: block {number} is filed as {header.block_number}"
-                )
+                fact = f"{self._store.path}: block {number} is filed as {header.block_number}"
+                raise ports.ChainDamagedError(fact)
             return header
 
     def _canonical_head(self) -> Header:
@@ -347,8 +336,7 @@ class EmbeddedReader(ports.ChainBase):
         return head
 
     def _hash_of(self, number: int) -> bytes:
-        hash_: bytes = rlp.decode(self._database[chain_store.number_key(number)], _HASH)
-        return hash_
+        return bytes(rlp.decode(self._database[chain_store.number_key(number)], _HASH))
 
     def _header_with(self, block_hash: bytes) -> Header:
         if len(block_hash) != chain_store.HASH_BYTES:  # another key's value is not verified
@@ -394,9 +382,8 @@ class EmbeddedReader(ports.ChainBase):
             header = self.header(number)
             signed = self.transactions(header)[index]
             if signed.hash != transaction_hash:
-                raise ports.ChainDamagedError(
-                    f"{self._store.path}: 0x{transaction_hash.hex()} leads to another transaction"
-                )
+                fact = f"0x{transaction_hash.hex()} leads to another transaction"
+                raise ports.ChainDamagedError(f"{self._store.path}: {fact}")
             return header, index, signed
 
     def transaction_index(self, transaction_hash: bytes) -> int:
@@ -456,9 +443,7 @@ class EmbeddedReader(ports.ChainBase):
         account = to_canonical(sender)
         with self._lock:
             numbers = range(self.head().number + 1)
-            number = bisect_right(
-                numbers, nonce, key=lambda height: self.account(sender, height)[0]
-            )
+            number = bisect_right(numbers, nonce, key=lambda each: self.account(sender, each)[0])
             if number == len(numbers):
                 return None
             for signed in self.transactions(self.header(number)):
@@ -548,12 +533,8 @@ class EmbeddedReader(ports.ChainBase):
         from ledger.chain.embedded import evm, integrity
 
         with self._lock, damage_translated(self._store, evm.DAMAGE):
-            store, genesis_hash = self._store, self.genesis_hash
-            database = evm.OverlayDatabase(store)
-            chain = evm.chain_class(self.chain_id, is_reference=True)(database)
-            integrity.verify_chain(
-                store, database.pending, chain, genesis_hash, execute=execute, progress=progress
-            )
+            identity = self.chain_id, self.genesis_hash
+            integrity.verify_chain(self._store, *identity, execute=execute, progress=progress)
 
     def verify_can_extend(self) -> None:
         """Verify that the next block can be added; see `integrity`."""

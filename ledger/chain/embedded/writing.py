@@ -66,10 +66,8 @@ class HeadNote:
         try:
             os.pwrite(self._descriptor, slot, self._sequence % 2 * SLOT_BYTES)
         except OSError as error:
-            raise ChainError(
-                f"block {acknowledged.number} is on disk, but not noted: "
-                f"{self._path}: {error.strerror}"
-            ) from error
+            fact = f"block {acknowledged.number} is on disk, but not noted"
+            raise ChainError(f"{fact}: {self._path}: {error.strerror}") from error
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -104,9 +102,8 @@ def read_note(chain: Path) -> AcknowledgedBlock | None:
 
 
 def _encode(sequence: int, acknowledged: AcknowledgedBlock) -> bytes:
-    body = _BODY.pack(
-        _MAGIC, sequence, acknowledged.genesis_hash, acknowledged.number, acknowledged.hash
-    )
+    place = acknowledged.genesis_hash, acknowledged.number, acknowledged.hash
+    body = _BODY.pack(_MAGIC, sequence, *place)
     return body + hashlib.sha256(body).digest()
 
 
@@ -121,10 +118,13 @@ def _decode(slot: bytes) -> tuple[int, AcknowledgedBlock] | None:
     return sequence, AcknowledgedBlock(genesis_hash, number, block_hash)
 
 
-_MEANING = (
-    "a backup was restored, the file was replaced, or its write-ahead log is damaged or missing. "
-    "Put back the newer files, or continue from the present state with --accept-rollback"
-)
+def _rolled_back(path: Path, noted: AcknowledgedBlock, finding: str) -> ports.ChainRolledBackError:
+    return ports.ChainRolledBackError(
+        f"{path}: block {noted.number} 0x{noted.hash.hex()} was acknowledged here, but "
+        f"{finding}: a backup was restored, the file was replaced, or its write-ahead log is "
+        "damaged or missing. Put back the newer files, or continue from the present state with "
+        "--accept-rollback"
+    )
 
 
 def verify_not_behind(chain: ports.ChainReader, noted: AcknowledgedBlock, path: Path) -> None:
@@ -138,20 +138,14 @@ def verify_not_behind(chain: ports.ChainReader, noted: AcknowledgedBlock, path: 
         finding = f"the chain has another block {noted.number}, 0x{other.hex()}"
     else:
         return
-    raise ports.ChainRolledBackError(
-        f"{path}: block {noted.number} 0x{noted.hash.hex()} was acknowledged here, but {finding}: "
-        f"{_MEANING}"
-    )
+    raise _rolled_back(path, noted, finding)
 
 
 def verify_nothing_acknowledged(path: Path) -> None:
     """Verify that no chain was acknowledged where a new one is to be created."""
     noted = read_note(path)
     if noted is not None and (not path.exists() or ChainStore.is_blank(path)):
-        raise ports.ChainRolledBackError(
-            f"{path}: block {noted.number} 0x{noted.hash.hex()} was acknowledged here, but there "
-            f"is no chain: {_MEANING}"
-        )
+        raise _rolled_back(path, noted, "there is no chain")
 
 
 @contextmanager

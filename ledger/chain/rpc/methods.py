@@ -13,16 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import rlp  # type: ignore[import-untyped]
 
+from ledger.chain.embedded import reader
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import base_fee, next_base_fee
-from ledger.chain.embedded.reader import (
-    ContractCall,
-    EmbeddedReader,
-    Header,
-    SignedTransaction,
-    StoredReceipt,
-    port_receipt,
-)
+from ledger.chain.embedded.reader import EmbeddedReader, Header, SignedTransaction
 from ledger.chain.ports import Log, LogQuery, TransactionRevertedError
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.pool import TransactionPool, rejection_message
@@ -31,6 +25,8 @@ from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
     from eth.abc import SignedTransactionAPI
+
+    Signed = SignedTransaction | SignedTransactionAPI
 
 _log = logging.getLogger(__name__)
 _MOST_BLOCKS_AT_ONCE = 1000
@@ -122,9 +118,8 @@ class RpcMethods:
         try:
             bound = inspect.signature(method).bind(*parameters)
         except TypeError as error:
-            raise wire.RpcFault(
-                wire.INVALID_PARAMETERS, f"{name} takes other parameters"
-            ) from error
+            fact = f"{name} takes other parameters"
+            raise wire.RpcFault(wire.INVALID_PARAMETERS, fact) from error
         return method(*bound.args)
 
     def _block(self, number: int | None, *, whole: object) -> object:
@@ -183,9 +178,8 @@ class RpcMethods:
         return self._chain.account(wire.address(who), _number_of(self._chain, at))
 
     def _call(self, request: object, at: object = None) -> str:
-        answer = self._chain.answer(
-            _read_call(request), _number_of(self._chain, at), in_snapshot=True
-        )
+        call, number = _read_call(request), _number_of(self._chain, at)
+        answer = self._chain.answer(call, number, in_snapshot=True)
         if answer.failure:
             raise wire.RpcFault(wire.SERVER_ERROR, f"execution failed: {answer.failure}")
         if answer.failure is not None:
@@ -196,11 +190,9 @@ class RpcMethods:
         call = _read_call(request)
         balance = self._chain.account(call.sender)[1]
         if call.value > balance:
-            raise wire.RpcFault(
-                wire.SERVER_ERROR,
-                f"insufficient funds for transfer: address {call.sender} have {balance} "
-                f"want {call.value}",
-            )
+            fact = f"address {call.sender} have {balance} want {call.value}"
+            message = f"insufficient funds for transfer: {fact}"
+            raise wire.RpcFault(wire.SERVER_ERROR, message)
         with self._chain.snapshot() as snapshot:
             return hex(snapshot.estimate_gas(call))
 
@@ -218,9 +210,8 @@ class RpcMethods:
             room = self._most_logs + 1 - len(logs)
             logs += self._chain.logs(LogQuery(contract, topics, first, last, room))
             if len(logs) > self._most_logs:
-                raise wire.RpcFault(
-                    wire.LIMIT_EXCEEDED, f"query returned more than {self._most_logs} results"
-                )
+                fact = f"query returned more than {self._most_logs} results"
+                raise wire.RpcFault(wire.LIMIT_EXCEEDED, fact)
         logs.sort(key=lambda entry: (entry.block_number, entry.log_index))
         positions = {
             hash_: self._chain.transaction_index(hash_)
@@ -235,9 +226,8 @@ class RpcMethods:
             first, last = (_requested_number(fields.get(name)) for name in ("fromBlock", "toBlock"))
             return head if first is None else first, head if last is None else last
         if fields.get("fromBlock") is not None or fields.get("toBlock") is not None:
-            raise wire.RpcFault(
-                wire.INVALID_PARAMETERS, "cannot specify both blockHash and fromBlock/toBlock"
-            )
+            fact = "cannot specify both blockHash and fromBlock/toBlock"
+            raise wire.RpcFault(wire.INVALID_PARAMETERS, fact)
         number = _number_of(self._chain, {"blockHash": fields["blockHash"]})
         assert number is not None, "a hash names no newest block"
         return number, number
@@ -287,11 +277,11 @@ def _requested_number(tag: object) -> int | None:
     return 0 if tag == "earliest" else wire.quantity(tag)
 
 
-def _read_call(request: object) -> ContractCall:
+def _read_call(request: object) -> reader.ContractCall:
     """Return the arguments of `eth_call` and `eth_estimateGas`."""
     fields = wire.members(request)
     to, gas = fields.get("to"), fields.get("gas")
-    return ContractCall(
+    return reader.ContractCall(
         to=wire.address(to) if to else None,
         data=wire.data(fields.get("input") or fields.get("data") or "0x"),
         sender=wire.address(fields.get("from") or _ZERO_ADDRESS),
@@ -337,11 +327,7 @@ def header_json(header: Header) -> dict[str, Any]:
     return {**first, **shown, "miner": checksum(header.coinbase), "logsBloom": bloom}
 
 
-def transaction_json(
-    header: Header | None,
-    index: int | None,
-    signed: SignedTransaction | SignedTransactionAPI,
-) -> dict[str, Any]:
+def transaction_json(header: Header | None, index: int | None, signed: Signed) -> dict[str, Any]:
     """Return a transaction; header and index are None while it is pending."""
     fees = {
         "maxFeePerGas": hex(signed.max_fee_per_gas),
@@ -377,10 +363,10 @@ def transaction_json(
 
 
 def receipt_json(
-    header: Header, index: int, signed: SignedTransaction, receipts: Sequence[StoredReceipt]
+    header: Header, index: int, signed: SignedTransaction, receipts: Sequence[reader.StoredReceipt]
 ) -> dict[str, Any]:
     """Return a transaction's receipt, given those of its block."""
-    raw, receipt = receipts[index], port_receipt(header, index, signed, receipts)
+    raw, receipt = receipts[index], reader.port_receipt(header, index, signed, receipts)
     return {
         "transactionHash": to_hex(receipt.transaction_hash),
         "transactionIndex": hex(index),
@@ -399,6 +385,6 @@ def receipt_json(
     }
 
 
-def paid_price(header: Header, signed: SignedTransaction | SignedTransactionAPI) -> int:
+def paid_price(header: Header, signed: Signed) -> int:
     """Return the price that a transaction paid per gas, in wei."""
     return min(base_fee(header) + signed.max_priority_fee_per_gas, signed.max_fee_per_gas)

@@ -141,13 +141,11 @@ class RpcReader(ports.ChainBase):
         self.sleep, self.clock = sleep, clock
         self._highest_head = 0
         self._has_named_final = False
-        self._node = wire.HttpTransport(
-            url, self.settings.request_timeout_seconds, self.settings.max_answer_bytes
-        )
+        deadline = self.settings.request_timeout_seconds
+        self._node = wire.HttpTransport(url, deadline, self.settings.max_answer_bytes)
         self.node = self._node.shown_url
         # No retries before the first answer: the address is probably wrong.
         backoff = Backoff(self.settings.retry_pause_seconds, 3)
-        deadline = self.settings.request_timeout_seconds
         self._retry = RetryPolicy(backoff, 1, deadline, sleep, clock)
         try:
             self.chain_id = self._ask(wire.quantity, "eth_chainId")
@@ -176,7 +174,7 @@ class RpcReader(ports.ChainBase):
         try:
             return read(answer)
         except wire.MalformedAnswerError as error:
-            raise wire.MalformedAnswerError(f"{self._node.shown_url}: {method}: {error}") from None
+            raise wire.MalformedAnswerError(f"{self.node}: {method}: {error}") from None
 
     def head(self) -> ports.Block:
         newest = self._ask(wire.block, "eth_getBlockByNumber", "latest", False)
@@ -191,11 +189,10 @@ class RpcReader(ports.ChainBase):
             raise ChainError(f"no block {number}")
         block = self._block_or_none(hex(number))
         if block is None:
-            raise ports.NotServedError(f"{self._node.shown_url}: the node has no block {number}")
+            raise ports.NotServedError(f"{self.node}: the node has no block {number}")
         if block.number != number:
-            raise wire.MalformedAnswerError(
-                f"{self._node.shown_url}: block {block.number} where {number} was asked for"
-            )
+            fact = f"{self.node}: block {block.number} where {number} was asked for"
+            raise wire.MalformedAnswerError(fact)
         return block
 
     def _block_or_none(self, tag: str) -> ports.Block | None:
@@ -228,7 +225,7 @@ class RpcReader(ports.ChainBase):
             is_final = difficulty is None or wire.quantity(difficulty) != 0
         if self._has_named_final or not is_final:
             raise ports.NotServedError(
-                f"{self._node.shown_url}: names no final block, on a chain that has them: it "
+                f"{self.node}: names no final block, on a chain that has them: it "
                 "may be starting or lagging; wait, or give a number of confirmations"
             )
         return max(0, self.head().number - self.settings.confirmations)
@@ -324,8 +321,7 @@ class RpcReader(ports.ChainBase):
         if last < min(query.last, self._highest_head):
             # Several nodes may answer behind one URL, and one of them may lag.
             raise ports.NotServedError(
-                f"{self._node.shown_url}: the node had block {self._highest_head}, and now ends "
-                f"with {newest}"
+                f"{self.node}: the node had block {self._highest_head}, and now ends with {newest}"
             )
         logs: list[ports.Log] = []
         for part in self._log_parts(replace(_plain(query), first=max(query.first, 0), last=last)):
@@ -365,10 +361,8 @@ class RpcReader(ports.ChainBase):
             is_momentary=lambda found: isinstance(found, dict) and found.get("blockNumber") is None,
         )
         if transaction is None:
-            raise ports.NotServedError(
-                f"{self._node.shown_url}: the node has no mined transaction "
-                f"0x{transaction_hash.hex()}"
-            )
+            fact = f"{self.node}: the node has no mined transaction 0x{transaction_hash.hex()}"
+            raise ports.NotServedError(fact)
         require_same_hash(transaction.hash, transaction_hash)
         return transaction
 
@@ -412,7 +406,7 @@ class RpcReader(ports.ChainBase):
             if hash_ is not None and (receipt := self.receipt(hash_)) is not None:
                 return receipt
         raise ports.NotServedError(
-            f"{self._node.shown_url}: the node has no mined transaction of "
+            f"{self.node}: the node has no mined transaction of "
             f"{sender} with nonce {nonce}, although it is mined"
         )
 

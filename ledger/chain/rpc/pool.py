@@ -7,11 +7,11 @@ that no account can crowd out others.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count, takewhile
 from typing import TYPE_CHECKING
 
 from ledger.chain.embedded.evm import next_base_fee
@@ -47,7 +47,7 @@ class TransactionPool:
     def __init__(self, chain: EmbeddedChain) -> None:
         self._chain = chain
         self._lock = threading.Lock()
-        self._arrivals = itertools.count()
+        self._arrivals = count()
         # By account, and each account's by nonce, ascending.
         self._pending: dict[str, dict[int, _Pending]] = {}
 
@@ -56,9 +56,8 @@ class TransactionPool:
         sender = checksum(bytes(signed.sender))
         with self._lock:
             of_sender = self._pending.get(sender, {})
-            message = rejection_message(
-                self._chain, signed, [entry.signed for entry in of_sender.values()]
-            )
+            waiting = [entry.signed for entry in of_sender.values()]
+            message = rejection_message(self._chain, signed, waiting)
             replaced = of_sender.get(signed.nonce)
             if message is None and replaced is None:
                 message = self._full_message(sender, len(of_sender))
@@ -107,9 +106,7 @@ class TransactionPool:
             for account in tuple(self._pending):
                 mined, own = self._chain.account(account)[0], self._pending[account]
                 # Once one is refused, later nonces can never follow.
-                possible = itertools.takewhile(
-                    lambda entry: entry[1].hash not in refused, own.items()
-                )
+                possible = takewhile(lambda entry: entry[1].hash not in refused, own.items())
                 remaining = {nonce: pending for nonce, pending in possible if nonce >= mined}
                 self._pending[account] = remaining
                 if not remaining:
@@ -141,8 +138,7 @@ def rejection_message(
     if signed.nonce < nonce:
         return f"nonce too low: address {sender}, tx: {signed.nonce} state: {nonce}"
     if signed.nonce > nonce + len(ahead):
-        following = nonce + len(ahead)
-        return f"nonce too high: address {sender}, tx: {signed.nonce} state: {following}"
+        return f"nonce too high: address {sender}, tx: {signed.nonce} state: {nonce + len(ahead)}"
     replaced = ahead.pop(signed.nonce, None)
     paid = (*ahead.values(), signed)
     cost = sum(pending.gas * pending.max_fee_per_gas + pending.value for pending in paid)
@@ -153,10 +149,8 @@ def rejection_message(
         if not all(new > old and 10 * new >= 11 * old for new, old in (fees, tips)):
             return "replacement transaction underpriced"
     if balance < cost:
-        return (
-            f"insufficient funds for gas * price + value: address {sender} "
-            f"have {balance} want {cost}"
-        )
+        fact = f"address {sender} have {balance} want {cost}"
+        return f"insufficient funds for gas * price + value: {fact}"
     return _misfit(chain.header(), signed, sender)
 
 

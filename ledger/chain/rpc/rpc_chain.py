@@ -104,7 +104,7 @@ class RpcChain(RpcReader):
                 is_silent = True
                 return None
             if is_silent:
-                _log.warning("%s: the node answers again", self._node.shown_url)
+                _log.warning("%s: the node answers again", self.node)
             is_silent = False
             return receipt
 
@@ -280,6 +280,4 @@ class RpcChain(RpcReader):
             except wire.RpcFault:  # nodes differ in the code for an unknown method
                 continue
             return
-        self._wait_for(
-            f"block {target}: not there", lambda: True if self.head().number >= target else None
-        )
+        self._wait_for(f"block {target}: not there", lambda: self.head().number >= target or None)

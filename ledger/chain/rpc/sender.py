@@ -63,10 +63,8 @@ class SendingAccount:
         """Sign an EIP-1559 transaction; each call returns different bytes."""
         digest = bytes(TypedTransaction.from_dict(fields).hash())
         # RFC 6979 with additional data: the key stays safe whatever these bytes are.
-        extra = ffi.new("unsigned char[32]", self._entropy(32))
-        recoverable = self._key.sign_recoverable(
-            digest, hasher=None, custom_nonce=(ffi.NULL, extra)
-        )
+        extra = (ffi.NULL, ffi.new("unsigned char[32]", self._entropy(32)))
+        recoverable = self._key.sign_recoverable(digest, hasher=None, custom_nonce=extra)
         signature = {
             "v": recoverable[64],
             "r": int.from_bytes(recoverable[:32]),
