@@ -271,9 +271,8 @@ class FedAvg(Aggregator):
             lengths = mixture.distances_from(np.zeros_like(last))
             median = np.median(lengths)
             # A length of 0 is no longer than the median, and so never divides.
-            parts = parts * np.divide(
-                median, lengths, out=np.ones_like(lengths), where=lengths > median
-            )
+            factors = np.ones_like(lengths)
+            parts = parts * np.divide(median, lengths, out=factors, where=lengths > median)
         return AggregatorSelection(mixture.combined(parts), everybody(mixture))
 
 
@@ -614,6 +613,5 @@ class Aggregation:
             # Means of updates weigh alike, as in the papers.
             weights = np.ones(len(mixture))
         selection = self.aggregator.aggregate(mixture, weights, last)
-        return AggregatorSelection(
-            selection.vector, tuple(usable[i] for i in mixture.sources(selection.used))
-        )
+        used = tuple(usable[place] for place in mixture.sources(selection.used))
+        return AggregatorSelection(selection.vector, used)

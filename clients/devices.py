@@ -235,9 +235,7 @@ def cards_described() -> str:
 def card_failure(error: BaseException) -> str | None:
     """Return a sentence about an exception that a card caused; None of any other."""
     # What ends a recording after it may fail too, and says less.
-    if isinstance(error, torch.OutOfMemoryError) or isinstance(
-        error.__context__, torch.OutOfMemoryError
-    ):
+    if any(isinstance(each, torch.OutOfMemoryError) for each in (error, error.__context__)):
         return (
             "the card's memory is not enough: let fewer machine.workers share it, end other "
             "programs that use it, or set machine.device = cpu"

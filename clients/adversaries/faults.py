@@ -209,11 +209,9 @@ class CopyingMember(LyingMember):
             claims = other.claims()
             # A distance is the same both ways: the one to the copied member is its own to this one.
             claims[other.member] = claims.get(self.client, 0.0)
-            return replace(
-                vector,
-                distances=np.array([claims[client] for client in vector.trainers]),
-                member_distances=np.array([claims[client] for client in vector.members]),
-            )
+            distances = np.array([claims[client] for client in vector.trainers])
+            of_members = np.array([claims[client] for client in vector.members])
+            return replace(vector, distances=distances, member_distances=of_members)
         return None
 
 
@@ -289,11 +287,8 @@ class WhitewashingMember(FaultyMember):
         data = encode_record(record)
         ranking = rank_trainers(view.inputs.parameters, counted_vectors(record, view.evidence))
         opening = replace(body.opening, record=sha256(data))
-        vote = replace(
-            body.request.vote,
-            set_digest=set_digest(ranking.accepted),
-            result=aggregation_result(opening),
-        )
+        accepted, result = set_digest(ranking.accepted), aggregation_result(opening)
+        vote = replace(body.request.vote, set_digest=accepted, result=result)
         return [replace(body, request=self.signed_vote(view, vote), opening=opening, record=data)]
 
 

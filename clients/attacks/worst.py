@@ -81,17 +81,9 @@ class Frame:
         vectors = np.divide(raw, norms[:, None], out=np.zeros_like(raw), where=norms[:, None] > 0)
         count, end = len(own), 2 * len(own) + len(known)
         ends = np.cumsum([count, *map(len, published)]).tolist()
-        return cls(
-            vectors=vectors,
-            norms=norms,
-            own=np.arange(count),
-            published=tuple(np.arange(*pair) for pair in pairwise(ends)),
-            noise=np.arange(end - count, end),
-            goal=end,
-            travel=end + 1,
-            drift=end + 2,
-            last=end + 3,
-        )
+        spans = tuple(np.arange(*pair) for pair in pairwise(ends))
+        rows = np.arange(count), spans, np.arange(end - count, end)
+        return cls(vectors, norms, *rows, goal=end, travel=end + 1, drift=end + 2, last=end + 3)
 
     @cached_property
     def table(self) -> Floats:
@@ -163,11 +155,9 @@ class Game:
         # Ties are broken by index, which says nothing about who is honest.
         clients = attacker.rng.permutation(len(rows) + len(attacker.colluders)).tolist()
         seated = [clients[len(rows) + seat] for seat in attacker.seats]
-        if attacker.parameters is not None:
-            # Also where directions are compared.
+        is_of_angles = attacker.server is None or attacker.server.is_of_angles
+        if attacker.parameters is not None:  # also where directions are compared
             is_of_angles = attacker.parameters.distance == SQUARED.name
-        else:
-            is_of_angles = attacker.server is None or attacker.server.is_of_angles
         coordinates = frame.coordinates if is_of_angles else frame.vectors
         travel = coordinates[frame.travel].astype(np.float32)
         return cls(
@@ -285,11 +275,7 @@ def searched(
 
 
 def updates_of(
-    attacker: AttackInput,
-    frame: Frame,
-    candidate: Candidate,
-    directions: Floats,
-    length: float = LENGTH,
+    attacker: AttackInput, frame: Frame, candidate: Candidate, directions: Floats, length: float
 ) -> Floats:
     """Return the coefficients of what each colluder sends along its direction."""
     sent = frame.norms[frame.own][:, None] * frame.row(frame.own)
@@ -416,6 +402,11 @@ def _worst_pull(aim: Aim, frame: Frame, candidate: Candidate) -> Floats:
 
 
 _SEARCH = "The worst that a search finds: back, drift, full and half (ours)"
+_SENDS = {
+    back: "what moves w most against the honest mean, of unit(cos θ unit(r + λ h) + sin θ a)",
+    drift: "the same, aimed against the way that honest clients took in all rounds before",
+    goal: "the same, aimed at the model of false labels",
+}
 
 ATTACKS: tuple[UpdateAttack, ...] = (
     joint_attack(
@@ -425,23 +416,9 @@ ATTACKS: tuple[UpdateAttack, ...] = (
     joint_attack(
         noise, factor=Factor(30.0, 0.0, 90.0), source="Noise: a pull hidden in noise (ours)"
     ),
-    joint_attack(
-        partial(_worst, back),
-        name="worst-back",
-        sends="what moves w most against the honest mean, of unit(cos θ unit(r + λ h) + sin θ a)",
-        source=_SEARCH,
-    ),
-    joint_attack(
-        partial(_worst, drift),
-        name="worst-drift",
-        sends="the same, aimed against the way that honest clients took in all rounds before",
-        source=_SEARCH,
-    ),
-    joint_attack(
-        partial(_worst, goal),
-        name="worst-full",
-        sends="the same, aimed at the model of false labels",
-        source=_SEARCH,
+    *(
+        joint_attack(partial(_worst, aim), name=f"worst-{name}", sends=_SENDS[aim], source=_SEARCH)
+        for name, aim in (("back", back), ("drift", drift), ("full", goal))
     ),
     joint_attack(
         partial(_worst, drift),

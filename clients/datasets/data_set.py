@@ -133,27 +133,18 @@ def _downloaded(hub: Any, source: HubFiles, folder: Path) -> list[Path]:
     """Return the downloaded files, each compared with the size and digest that the hub states."""
     endpoint = os.environ.get("HF_ENDPOINT") or None
     commit, files = _listed(hub.HfApi(endpoint=endpoint, token=False), source)
+    asked: dict[str, Any] = {"repo_type": "dataset", "revision": commit, "local_dir": folder}
+    asked |= {"token": False, "endpoint": endpoint}
     fetched: list[Path] = []
     for file in files:
-        path = Path(
-            hub.hf_hub_download(
-                source.repository,
-                file.rfilename,
-                repo_type="dataset",
-                revision=commit,
-                local_dir=folder,
-                token=False,
-                endpoint=endpoint,
-            )
-        )
+        path = Path(hub.hf_hub_download(source.repository, file.rfilename, **asked))
         size, name = path.stat().st_size, file.rfilename
         if file.size is not None and size != file.size:
             raise ConfigurationError(f"{name}: {size} bytes came, {file.size} are stated")
         if file.lfs is not None:
             with path.open("rb") as content:
                 digest = hashlib.file_digest(content, "sha256").hexdigest()
-            if digest != file.lfs.sha256:
-                stated = file.lfs.sha256
+            if digest != (stated := file.lfs.sha256):
                 raise ConfigurationError(f"{name}: sha256 {digest} came, {stated} is stated")
         fetched.append(path)
     return fetched

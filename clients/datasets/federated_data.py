@@ -227,16 +227,10 @@ def pooled(
     x: Inputs | None = None,
 ) -> PooledData:
     """Return records prepared for models; `is_test` has shape (n,), and `x` replaces theirs."""
-    return PooledData(
-        form=form,
-        x=records.x if x is None else x,
-        y=records.y,
-        train=np.flatnonzero(~is_test),
-        test=np.flatnonzero(is_test),
-        owner=records.owner,
-        owners=records.owners,
-        collate=collate,
-    )
+    x = records.x if x is None else x
+    split = np.flatnonzero(~is_test), np.flatnonzero(is_test)
+    whose = records.owner, records.owners
+    return PooledData(form, x, records.y, *split, *whose, collate=collate)
 
 
 def require_trained(

@@ -214,21 +214,16 @@ def column_roles(
 
 
 def _require_read(
-    where: str,
-    others: Sequence[str],
-    features: Sequence[str],
-    *,
-    has_clients: bool,
-    has_split: bool,
+    where: str, free: Sequence[str], features: Sequence[str], *, has_clients: bool, has_split: bool
 ) -> None:
     """Reject columns without a role that look like clients or a split, where there is none."""
     for is_there, role, noun, pattern in (
         (has_clients, "client", "clients", _LIKE_CLIENTS),
         (has_split, "is_test", "the split (1 is for the test)", _LIKE_TESTS),
     ):
-        name = next((name for name in others if pattern.fullmatch(plain_name(name))), None)
+        name = next((name for name in free if pattern.fullmatch(plain_name(name))), None)
         if name is not None and not is_there:
-            rest = [other for other in features or others if other != name]
+            rest = [other for other in features or free if other != name]
             raise ConfigurationError(
                 f"{where}: {name!r} looks like {noun}: set data.options.{role}={plain_name(name)}, "
                 f"or name the features: {_features_setting(rest)}"

@@ -307,7 +307,13 @@ def _pieces(where: str, tokens: list[int], options: FileOptions) -> list[list[in
 def _target(where: str, value: Any, words: Sequence[int | None], options: FileOptions) -> Any:
     names = options.class_names
     if options.task == "regress":
-        return _regressed(where, value)
+        numbers: list[Any] = value if isinstance(value, list) else [value]
+        if not numbers or not all(type(number) in {int, float} for number in numbers):
+            raise _refused(where, "a number or a list of them", value)
+        try:
+            return [float(number) for number in numbers]
+        except OverflowError:
+            raise ConfigurationError(f"{where}: is too large a number") from None
     if options.task == "token-classify":
         return _token_targets(where, value, words, names)
     if names is not None and type(value) in {int, str} and len(str(value)) <= LONGEST_TEXT:
@@ -315,16 +321,6 @@ def _target(where: str, value: Any, words: Sequence[int | None], options: FileOp
     if names is not None or not _is_whole(value):
         raise _refused(where, _label_rule([]), value)
     return value
-
-
-def _regressed(where: str, value: object) -> list[float]:
-    numbers: list[Any] = value if isinstance(value, list) else [value]
-    if not numbers or not all(type(number) in {int, float} for number in numbers):
-        raise _refused(where, "a number or a list of them", value)
-    try:
-        return [float(number) for number in numbers]
-    except OverflowError:
-        raise ConfigurationError(f"{where}: is too large a number") from None
 
 
 def _token_targets(

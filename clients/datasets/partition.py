@@ -178,13 +178,12 @@ class NaturalPartition(Partition):
             raise ConfigurationError(
                 f"data.partition.name = 'natural': {pool.source} has no natural clients"
             )
-        if not 1 <= clients <= len(pool.owners):
+        if clients > len(pool.owners):
             raise ConfigurationError(
                 f"protocol.clients = {clients}: more clients than data: {clients} clients, but "
                 f"{pool.source} has {len(pool.owners)} {pool.owned_by}"
-                if clients > len(pool.owners)
-                else f"protocol.clients = {clients}: at least 1 is needed"
             )
+        require_enough(len(pool.owners), clients)
         counts = np.bincount(pool.owner[pool.train], minlength=len(pool.owners))
         require_trained(counts, pool.owners, pool.owned_by, pool.source)
         chosen = np.sort(rng.choice(len(pool.owners), clients, replace=False))

@@ -147,10 +147,8 @@ class FederatedServer:
         self, sent: Mapping[ClientId, NDArray[np.float32]], rng: np.random.Generator
     ) -> tuple[ClientId, ...]:
         """Set w_{t+1} = w_t - eta Delta if that is finite, and return the clients it is made of."""
-        samples = [self.samples[client] for client in sent]
-        selection = self.settings.aggregation.aggregate(
-            list(sent.values()), samples, self.last, rng
-        )
+        updates, samples = list(sent.values()), [self.samples[client] for client in sent]
+        selection = self.settings.aggregation.aggregate(updates, samples, self.last, rng)
         if selection is None:
             return ()
         with np.errstate(over="ignore"):

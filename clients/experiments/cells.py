@@ -95,9 +95,8 @@ def play_on_chain(
             paths.chain, chain_id=chain_id, clock=lambda: 0.0, synchronous="NORMAL"
         ) as chain,
     ):
-        with open_run(
-            home, RUN, configuration, chain, blobs, disk=disk, watched=task.stopwatch.watched
-        ) as run:
+        watched = task.stopwatch.watched
+        with open_run(home, RUN, configuration, chain, blobs, disk=disk, watched=watched) as run:
             played = play_run(run, task)
             assert run.manifest is not None, "a run on a chain has a manifest"
             manifest, played_with = run.manifest, run.configuration

@@ -140,8 +140,7 @@ def grid(cells: Sequence[CellRow]) -> Iterator[Drawn]:
     down, across = list(swept)[:2]
     others = [axis for axis in series.varied_axes(cells) if axis not in {down, across}]
     groups = series.grouped(
-        cells,
-        lambda cell: series.with_labels(f"{cell.method}, {cell.condition}", cell, others),
+        cells, lambda cell: series.with_labels(f"{cell.method}, {cell.condition}", cell, others)
     )
     size = (1.4 + 0.6 * len(swept[across]), 1.0 + 0.48 * len(swept[down]))
     figure, places = plots.new_figure(len(groups), size, columns=2)
@@ -360,15 +359,13 @@ def spent(cells: Sequence[CellRow]) -> Iterator[Drawn]:
         figure, places = plots.new_figure(len(RATES), (3.4, 2.8))
         for axes, rate in zip(places, RATES, strict=True):
             for place, own in enumerate(lines.values()):
-                base = series.mean_and_error(
-                    [costs.computation_of(c, alone) * c.rounds for c in own]
-                )
+                computed = [costs.computation_of(c, alone) * c.rounds for c in own]
+                base = series.mean_and_error(computed)
                 sent = [sum(costs.transmission_of(c, Transmission.COUNTED, rate)) for c in own]
                 plots.draw_bar(axes, place, base, color=plots.COLOURS[0], label="computation")
                 style = {"bottom": base.mean, "hatch": "///", "color": "0.8"}
-                plots.draw_bar(
-                    axes, place, series.mean_and_error(sent), label="transmission", **style
-                )
+                wire = series.mean_and_error(sent)
+                plots.draw_bar(axes, place, wire, label="transmission", **style)
             axes.set_xticks(range(len(lines)), list(lines))
             plots.slant_names(axes)
             axes.set(title=f"{rate:g} Mbit/s", xlabel="method")

@@ -217,11 +217,8 @@ def _settings_of(
     """Return the settings of a baseline: with one server, or with as many clients as are active."""
     sizes = configuration.parameters(dimension=1)
     if method.kind == "federated":
-        clients = {
-            "active": sizes.active,
-            "trainers": sizes.trainers,
-            "aggregated": sizes.accepted,
-        }[method.participants]
+        numbers = {"active": sizes.active, "trainers": sizes.trainers, "aggregated": sizes.accepted}
+        clients = numbers[method.participants]
         pre = []
         for table in method.pre:
             name = table.get("name")

@@ -419,17 +419,10 @@ def _row(where: str, line: bytes) -> Row:
         place = ".".join(str(part) for part in first["loc"])
         raise ConfigurationError(f"{where}: is no row: {place}: {first['msg']}") from error
     if isinstance(row, CellRow):
-        each_round: dict[str, Sequence[float | None]] = {
-            "accuracy": row.accuracy,
-            "loss": row.loss,
-            "training_loss": row.training_loss,
-            "backdoor_success": row.backdoor_success,
-            "malicious_trained": row.malicious_trained,
-            "malicious_aggregated": row.malicious_aggregated,
-            "malicious_members": row.malicious_members or (0,) * row.rounds,
-        }
-        for name, values in each_round.items():
-            if len(values) != row.rounds:
+        hostile = [f"malicious_{part}" for part in ("trained", "aggregated", "members")]
+        for name in ("accuracy", "loss", "training_loss", "backdoor_success", *hostile):
+            values = getattr(row, name) or ()
+            if len(values) != row.rounds and (values or name != "malicious_members"):
                 raise ConfigurationError(
                     f"{where}: is no row: {name} has {len(values)} numbers for {row.rounds} rounds"
                 )

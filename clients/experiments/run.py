@@ -63,9 +63,7 @@ def factors(plan: ExperimentPlan, choices: Iterable[ChoiceRow]) -> dict[str, flo
     """Return what each method's configured learning rate is multiplied by."""
     methods = {cell.method.name: cell.is_tuned for cell in plan.cells}
     chosen_factors = {row.method: row.factor for row in choices if row.method in methods}
-    return chosen_factors | {
-        method: AS_CONFIGURED for method, tuned in methods.items() if not tuned
-    }
+    return chosen_factors | {m: AS_CONFIGURED for m, is_tuned in methods.items() if not is_tuned}
 
 
 def digest_of_trials(trials: Iterable[Job]) -> str:

@@ -56,13 +56,7 @@ _ROUNDS = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
-    """A choice among the updates of a run, and how they are repeated; see `cmfl.verify_training`.
-
-    Attributes:
-        keys: private keys of owners, from which the salts of their samples follow; their clients
-            are the chosen ones if none are named.
-        attests: private key of an auditor who signs the verdicts; None for nobody.
-    """
+    """Which updates of a run are repeated, and how; see `cmfl.verify_training`."""
 
     rounds: tuple[int, int] | None = None
     clients: tuple[int, ...] = ()
@@ -71,6 +65,7 @@ class ReplayRequest:
     data: Path | None = None
     mailbox: str | None = None
     salts: Mapping[int, bytes] = field(default_factory=dict)
+    # Private keys of owners, from which salts follow, and clients if none are named.
     keys: tuple[bytes, ...] = ()
     poisoned: bool = False
     trained_here: bool = False
@@ -78,7 +73,7 @@ class ReplayRequest:
     device: str = "cpu"
     jobs: int = 1
     log: Path | None = None
-    attests: bytes | None = field(default=None, repr=False)
+    attests: bytes | None = field(default=None, repr=False)  # an auditor's private key
 
 
 def of_simulation(recorded: Sequence[tuple[int, TrainingEnvironment]]) -> EnvironmentOf:

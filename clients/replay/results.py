@@ -65,10 +65,7 @@ class UpdateDifference:
         if len(finite) > 1:
             mean: NDArray[np.float64] = np.mean(finite, axis=0, dtype=np.float64)
             spread = float(np.median([_norm(update, mean) for update in finite]))
-        return cls(
-            relative=distance / length if length else None,
-            spread=distance / spread if spread else None,
-        )
+        return cls(distance / length if length else None, distance / spread if spread else None)
 
     def __str__(self) -> str:
         parts = []

@@ -200,16 +200,8 @@ class _Repetition:
             else:
                 difference = self._difference(round_, update)
                 verdict, reason = self._verdict(update, recorded, difference)
-        return ReplayedUpdate(
-            round=round_.round,
-            client=update.client,
-            verdict=verdict,
-            reason=reason,
-            environment=self.environment,
-            recorded=recorded,
-            losses=losses,
-            difference=difference,
-        )
+        found = verdict, reason, self.environment, recorded, losses, difference
+        return ReplayedUpdate(round_.round, update.client, *found)
 
     def _verdict(
         self,
@@ -221,17 +213,16 @@ class _Repetition:
         unbound = self.inputs.unbound.get(update.client)
         if unbound is not None:
             reason = f"the samples given make another update, and {unbound}"
-            return ReplayVerdict.NOT_CHECKABLE, reason
-        if recorded is None and not self.request.trained_here:
+        elif recorded is None and not self.request.trained_here:
             reason = f"the bits differ{far}, and nothing says in which environment it was trained"
-            return ReplayVerdict.NOT_CHECKABLE, reason
-        if recorded is not None and recorded != self.environment:
+        elif recorded is not None and recorded != self.environment:
             reason = f"the bits differ{far}, and so does the environment: it was {recorded}"
-            return ReplayVerdict.NOT_CHECKABLE, reason + _hint(recorded, self.environment)
-        where = ""
-        if recorded is None:
-            where = ", if it was trained in this environment, as you say"
-        return ReplayVerdict.OTHER, f"{self.inputs.described} make another update{far}{where}"
+            reason += _hint(recorded, self.environment)
+        else:
+            said = ", if it was trained in this environment, as you say"
+            where = said if recorded is None else ""
+            return ReplayVerdict.OTHER, f"{self.inputs.described} make another update{far}{where}"
+        return ReplayVerdict.NOT_CHECKABLE, reason
 
     def _difference(self, round_: RoundToRepeat, update: RecordedUpdate) -> UpdateDifference | None:
         """Return the distance of an update from the recorded one.

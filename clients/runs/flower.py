@@ -306,10 +306,8 @@ class FlowerEngine(Engine):
         self._local, self.distances = local, local.distances
         self._run = run_digest(configuration)
         self._partitions = Partitions(nodes, self._run)
-        self._form, self._clients = (
-            configuration.protocol.payload_form,
-            configuration.protocol.clients,
-        )
+        protocol = configuration.protocol
+        self._form, self._clients = protocol.payload_form, protocol.clients
         self._dimension = dimension
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:

@@ -34,17 +34,12 @@ def with_adversaries(population: Population, configuration: Configuration) -> Po
             data = poisoned_by(configuration, data)
     honest = [c for c in range(configuration.protocol.clients) if c not in malicious]
     with naming_setting("malice.members"):
-        members = assign_faults(
-            honest,
-            {MemberFault(name): count for name, count in sorted(malice.members.items())},
-            named_stream(seed, "member faults"),
-        )
+        of_members = {MemberFault(name): count for name, count in sorted(malice.members.items())}
+        members = assign_faults(honest, of_members, named_stream(seed, "member faults"))
     with naming_setting("malice.trainers"):
-        trainers = assign_faults(
-            [client for client in honest if client not in members],
-            {TrainerFault(name): count for name, count in sorted(malice.trainers.items())},
-            named_stream(seed, "trainer faults"),
-        )
+        of_trainers = {TrainerFault(name): count for name, count in sorted(malice.trainers.items())}
+        others = [client for client in honest if client not in members]
+        trainers = assign_faults(others, of_trainers, named_stream(seed, "trainer faults"))
     parameters, registry = attack_parameters(malice), population.registry
     if population.signers:
         forging = Attackers(malicious, attack, parameters)

@@ -94,21 +94,15 @@ def populate(configuration: Configuration, owners: Owners | None = None) -> Popu
     parameters = configuration.parameters(model.dimension)
     try_rules(parameters)
     addresses = (signer.address for signer in signers)
-    registry = map(RegisteredClient, addresses, clean.sample_counts)
+    registry = tuple(map(RegisteredClient, addresses, clean.sample_counts))
     if clean.name != OWN.name:
         digests = simulated_digests(clean, seed)
     else:  # zeros where an owner discloses none
         digests = (NO_DIGEST,) * clean.clients if owners is None else owners.data
-    population = Population(
-        parameters=parameters,
-        signers=signers,
-        registry=tuple(registry) if owners is None else owners.clients,
-        data=clean,
-        clean=clean,
-        model=model,
-        data_digests=digests,
-        initial=model.initial(named_stream(seed, "model")),
-    )
+    if owners is not None:
+        registry = owners.clients
+    initial = model.initial(named_stream(seed, "model"))
+    population = Population(parameters, signers, registry, clean, clean, model, digests, initial)
     if configuration.malice == MaliceSection():
         return population
     from clients.runs.malice import with_adversaries  # noqa: PLC0415

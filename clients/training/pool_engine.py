@@ -106,14 +106,10 @@ class SharedState:
         samples = [*workload.train, *workload.sets.values()]
         memory, places = share([array for part in samples for array in part])
         dimension = workload.model.dimension
-        return cls(
-            replace(workload, train=(), sets={}),
-            memory,
-            tuple(places),
-            tuple(workload.sets),
-            UpdateMatrix(2, dimension),
-            UpdateMatrix(rows, dimension, workload.form),
-        )
+        updates = UpdateMatrix(rows, dimension, workload.form)
+        matrices = UpdateMatrix(2, dimension), updates
+        bare = replace(workload, train=(), sets={})
+        return cls(bare, memory, tuple(places), tuple(workload.sets), *matrices)
 
     def workload(self) -> Workload:
         """Return the workload with its samples in place, read-only."""

@@ -140,9 +140,8 @@ class UpdateMatrix:
             is_finite = bool(np.isfinite(row).all())
             return EncodedRow(sha256(vector_view(row)), row.nbytes, is_finite)
         payload = self._form.payload(row)
-        self._payloads(count, self._encoded)[index, : payload.size] = np.frombuffer(
-            payload.data, np.uint8
-        )
+        data = np.frombuffer(payload.data, np.uint8)
+        self._payloads(count, self._encoded)[index, : payload.size] = data
         if payload.update is not None:
             row[...] = payload.update
         return EncodedRow(payload.digest, payload.size, payload.update is not None)
@@ -418,12 +417,11 @@ class TorchSquares:
         self._device, self._members, self._resident = device, members, resident
         self._clients, self._dimension = len(updates), len(updates[0])
         places = [None if resident is None else resident.place_of(update) for update in updates]
+        there = [place for place in places if place is not None]
         here = [row for row, place in enumerate(places) if place is not None]
         sent = [row for row, place in enumerate(places) if place is None]
         self._sent = [updates[row] for row in sent]
-        self._places = torch.tensor(
-            [place for place in places if place is not None], device=device, dtype=torch.int64
-        )
+        self._places = torch.tensor(there, device=device, dtype=torch.int64)
         # Rows of the updates that are there, and then of the others, into the updates' order.
         self._order = torch.tensor(np.argsort([*here, *sent]), device=device)
 

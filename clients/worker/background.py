@@ -176,12 +176,8 @@ class FailureTracker:
     def record_success(self, part: WorkPart) -> None:
         failure = self.ongoing.pop(part, None)
         if failure is not None:
-            _log.warning(
-                "%s: works again after %d failures",
-                part,
-                failure.times,
-                extra={"part": str(part), "failures": failure.times},
-            )
+            extra = {"part": str(part), "failures": failure.times}
+            _log.warning("%s: works again after %d failures", part, failure.times, extra=extra)
 
 
 P = ParamSpec("P")

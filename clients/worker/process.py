@@ -199,15 +199,10 @@ def open_worker(
     journal, training = FileJournal(folder.journal), SingleThreadExecutor("training")
     try:
         with _engine(configuration, model, data, len(hosted)) as engine:
-            context = ActorContext(
-                parameters=document.parameters,
-                domain=run.domain,
-                ledger=run.ledger,
-                blobs=CountingBlobs(store_at(places.blobs, uploads), counts),
-                mailbox=CountingMailbox(mailbox_at(places.mailbox, uploads), counts),
-                journal=journal,
-                finality_blocks=places.confirmations,
-            )
+            blobs = CountingBlobs(store_at(places.blobs, uploads), counts)
+            mailbox = CountingMailbox(mailbox_at(places.mailbox, uploads), counts)
+            actors = document.parameters, run.domain, run.ledger, blobs, mailbox, journal
+            context = ActorContext(*actors, finality_blocks=places.confirmations)
             environment = environment_of(configuration)
             hosting = HostedClients(
                 signers=hosted,
@@ -306,14 +301,8 @@ class _Lines(logging.Formatter):
             words = " ".join(record.getMessage().split())
             sentence = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in words)
             return f"{time} {level:7} {sentence}"
-        extra = {key: value for key, value in vars(record).items() if key not in _USUAL}
-        line = {
-            "time": time,
-            "level": level,
-            "logger": record.name,
-            "event": record.getMessage(),
-            **extra,
-        }
+        line = {"time": time, "level": level, "logger": record.name, "event": record.getMessage()}
+        line |= {key: value for key, value in vars(record).items() if key not in _USUAL}
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)

@@ -373,9 +373,8 @@ class Worker:
         self, chain: ChainView, seats: RoundParticipants, moment: Moment
     ) -> Mapping[ClientId, Payload] | None:
         if self._assigned is None:
-            model = self.failures.attempt(
-                WorkPart.MODEL, moment, partial(self.observer.model, chain.final_block)
-            )
+            read = partial(self.observer.model, chain.final_block)
+            model = self.failures.attempt(WorkPart.MODEL, moment, read)
             if model is None:
                 return None
             # After the window, only updates with a commitment are useful.

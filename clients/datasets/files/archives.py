@@ -103,7 +103,11 @@ def read_arrays(
             _require_form(f"{path}: {name}", dtype, shapes[name], rules[name])
             if by_column and not rules[name].by_column:
                 raise ConfigurationError(f"{path}: {name}: must be in C order")
-        _require_rows(path, shapes, rules)
+        for rows in {rule.rows for rule in rules.values()}:
+            group = [name for name in shapes if rules[name].rows == rows]
+            lengths = {name: shapes[name][0] if shapes[name] else 0 for name in group}
+            if len(set(lengths.values())) != 1 or 0 in lengths.values():
+                raise ConfigurationError(f"{path}: arrays empty or of unequal length: {lengths}")
         arrays = {}
         for name in held.names:
             arrays[name] = held.read(name)
@@ -178,17 +182,6 @@ def _require_form(where: str, dtype: str, shape: tuple[int, ...], rule: ArrayRul
         raise ConfigurationError(f"{where}: shape {shape} does not fit {rule.shape}")
     if 0 in shape[1:]:
         raise ConfigurationError(f"{where}: shape {shape} holds nothing")
-
-
-def _require_rows(
-    path: Path, shapes: Mapping[str, tuple[int, ...]], rules: Mapping[str, ArrayRule]
-) -> None:
-    """Reject arrays of one group that are empty or of unequal length."""
-    for rows in {rule.rows for rule in rules.values()}:
-        group = [name for name in shapes if rules[name].rows == rows]
-        lengths = {name: shapes[name][0] if shapes[name] else 0 for name in group}
-        if len(set(lengths.values())) != 1 or 0 in lengths.values():
-            raise ConfigurationError(f"{path}: arrays empty or of unequal length: {lengths}")
 
 
 def _require_values(where: str, array: NDArray[Any], rule: ArrayRule) -> None:

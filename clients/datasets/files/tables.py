@@ -244,13 +244,19 @@ def read_batches(path: Path, names: Sequence[str]) -> Iterator[Any]:
                 batch.validate(full=True)
                 yield batch.select(list(names))
             return
-        _require_bounds(path, table.metadata)
-        rows = 0
+        stated, rows = table.metadata.num_rows, 0
+        if not 1 <= stated <= MAX_ROWS:
+            raise ConfigurationError(f"{path}: {stated} rows; there may be 1 .. {MAX_ROWS}")
+        for group in range(table.metadata.num_row_groups):
+            # Not per column: with a damaged footer Arrow's `column` crashes the process.
+            size = table.metadata.row_group(group).total_byte_size
+            if not 0 <= size <= MAX_GROUP_BYTES:
+                most = f"over {MAX_GROUP_BYTES}"
+                raise ConfigurationError(f"{path}: group {group}: {size} bytes, {most}")
         for batch in table.iter_batches(4096, columns=list(names), use_threads=False):
             batch.validate(full=True)
             rows += batch.num_rows
             yield batch
-        stated = table.metadata.num_rows
         if rows != stated:
             raise ConfigurationError(f"{path}: has {rows} rows, but states {stated}")
 
@@ -279,16 +285,6 @@ def _opened(path: Path) -> Iterator[Any]:
 
 def _schema(table: Any) -> Any:
     return table.schema_arrow if hasattr(table, "schema_arrow") else table.schema
-
-
-def _require_bounds(path: Path, metadata: Any) -> None:
-    if not 1 <= metadata.num_rows <= MAX_ROWS:
-        raise ConfigurationError(f"{path}: {metadata.num_rows} rows; there may be 1 .. {MAX_ROWS}")
-    for group in range(metadata.num_row_groups):
-        # Not per column: with a damaged footer Arrow's `column` crashes the process.
-        size = metadata.row_group(group).total_byte_size
-        if not 0 <= size <= MAX_GROUP_BYTES:
-            raise ConfigurationError(f"{path}: group {group}: {size} bytes, over {MAX_GROUP_BYTES}")
 
 
 def values_of(where: str, column: Any, longest: int = LONGEST_TEXT) -> NDArray[Any]:

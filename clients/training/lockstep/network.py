@@ -433,6 +433,7 @@ class ClientConvolution(ChunkLayer):
 
     def __init__(self, layer: Convolution, chunk: Chunk, *, is_first: bool) -> None:
         self._layer, self._chunk, self._is_first = layer, chunk, is_first
+        self._geometry = layer.stride, layer.padding, layer.dilation
         self._weight = torch.empty(layer.kernels, memory_format=torch.channels_last)
         self._bias = None if layer.bias is None else torch.empty(layer.kernels[0])
 
@@ -444,23 +445,16 @@ class ClientConvolution(ChunkLayer):
 
     def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
         self._x = x
-        layer = self._layer
-        y = functional.conv2d(
-            x, self._weight, self._bias, layer.stride, layer.padding, layer.dilation
-        )
-        return channels_last(y)
+        return channels_last(functional.conv2d(x, self._weight, self._bias, *self._geometry))
 
     def backward(self, dy: Tensor, step: int) -> Tensor | None:  # noqa: ARG002
-        layer = self._layer
         dx: Tensor | None
         dx, weight, bias = torch.ops.aten.convolution_backward(
             channels_last(dy),
             self._x,
             self._weight,
             None if self._bias is None else list(self._bias.shape),
-            layer.stride,
-            layer.padding,
-            layer.dilation,
+            *self._geometry,
             False,  # transposed
             [0, 0],
             1,  # groups
@@ -493,9 +487,7 @@ class StackedConvolution(_Stacked):
         (down, right), (_, _, *kernel) = layer.padding, layer.kernels
         bordered = (samples, height + 2 * down, width + 2 * right, channels)
         self._x, self._dx = chunk.zeros(*bordered), chunk.zeros(*bordered)
-        self._inside = (
-            slice(None), slice(down, down + height), slice(right, right + width)
-        )  # fmt: skip
+        self._inside = (slice(None), slice(down, down + height), slice(right, right + width))
         self._windows_shape = (*self._output_shape[:3], *kernel, channels)
 
     def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002

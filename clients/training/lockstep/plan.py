@@ -228,13 +228,8 @@ def _sample_shape(node: fx.Node, values: list[dict[fx.Node, Any]]) -> tuple[int,
 
 
 def _require_all_used(module: nn.Module, links: list[ShapedLayer]) -> None:
-    used = [
-        name
-        for link in links
-        if isinstance(link.layer, Linear | Convolution)
-        for name in (link.layer.weight, link.layer.bias)
-        if name is not None
-    ]
+    layers = (link.layer for link in links if isinstance(link.layer, Linear | Convolution))
+    used = [name for layer in layers for name in (layer.weight, layer.bias) if name is not None]
     expected = [name for name, _ in trainable(module)]
     if sorted(used) != sorted(expected):
         odd = sorted(set(used) ^ set(expected)) or sorted(n for n in used if used.count(n) > 1)
@@ -304,11 +299,8 @@ def _convolution(
 def _pool(node: fx.Node, arguments: Arguments) -> MaxPool:
     kernel = _pair(arguments["kernel_size"])
     stride = arguments.get("stride")
-    if (
-        _pair(arguments.get("dilation", 1)) != (1, 1)
-        or arguments.get("ceil_mode")
-        or arguments.get("return_indices")
-    ):
+    is_dilated = _pair(arguments.get("dilation", 1)) != (1, 1)
+    if is_dilated or arguments.get("ceil_mode") or arguments.get("return_indices"):
         raise UnknownLayerError(f"{_name(node)} is a pooling of a kind that is not known here")
     return MaxPool(kernel, _pair(stride) if stride else kernel, _pair(arguments.get("padding", 0)))
 
@@ -325,9 +317,8 @@ def _parameters(
 ) -> tuple[tuple[str, str | None], torch.Tensor]:
     weight, bias = arguments["weight"], arguments.get("bias")
     for argument in (weight, bias):
-        if argument is not None and not (
-            isinstance(argument, fx.Node) and argument.op == "get_attr"
-        ):
+        is_parameter = isinstance(argument, fx.Node) and argument.op == "get_attr"
+        if argument is not None and not is_parameter:
             raise UnknownLayerError(f"{_name(node)} has a weight that is not a parameter")
     names = (str(weight.target), None if bias is None else str(bias.target))
     return names, traced.get_parameter(names[0])
@@ -400,17 +391,12 @@ def execution_plan(
         # with a convolution after a matrix there are none.
         front = max(first, last + 1)
         kinds[:front] = [LayerMethod.BY_CLIENT] * front
+    computed = list(zip(chain, kinds, strict=True))
     if card_gib is not None:
-        each = sum(
-            _card_bytes(link, kind, batch, steps) for link, kind in zip(chain, kinds, strict=True)
-        )
+        each = sum(_card_bytes(link, kind, batch, steps) for link, kind in computed)
         chunk = max(1, min(_LARGEST_CARD_CHUNK, (card_gib << 30) // _CARD_SHARE // each))
         return ExecutionPlan(tuple(kinds), chunk, batch, steps)
-    by_client = sum(
-        _size(link.layer)
-        for link, kind in zip(chain, kinds, strict=True)
-        if kind != LayerMethod.SHARED
-    )
+    by_client = sum(_size(link.layer) for link, kind in computed if kind != LayerMethod.SHARED)
     chunk_limit = max(1, _CHUNK_BYTES // max(1, 4 * by_client))
     # Calls dominate for small models, arithmetic for large ones.
     useful_chunk = _LARGEST_CHUNK if parameters < SMALL else max(2, math.ceil(_ROWS / batch))

@@ -104,11 +104,8 @@ class Staging:
         inputs = self._collate(x[flat])
         is_taken = np.arange(self._batch) < counts[:, None]  # (steps, batch)
         target = self._inputs[: len(rows), place].numpy()
-        np.multiply(
-            inputs.reshape(target.shape),
-            is_taken.reshape(*is_taken.shape, *[1] * (target.ndim - 2)),
-            out=target,
-        )
+        factors = is_taken.reshape(*is_taken.shape, *[1] * (target.ndim - 2))
+        np.multiply(inputs.reshape(target.shape), factors, out=target)
         self._targets[: len(rows), place].numpy()[...] = self._classes[y[rows]]
         np.divide(is_taken, counts[:, None], out=self._weights[: len(rows), place, :, 0].numpy())
 
@@ -225,9 +222,8 @@ class LockstepTrainer:
                 windows = self._train_chunk(schedules, targets)
                 if losses is not None:
                     by_step = torch.cat(windows).numpy()
-                    for place, (schedule, target) in enumerate(
-                        zip(schedules, losses_of_chunk, strict=True)
-                    ):
+                    pairs = zip(schedules, losses_of_chunk, strict=True)
+                    for place, (schedule, target) in enumerate(pairs):
                         if target is not None:
                             target[:] = by_step[: schedule.steps, place]
             self._writer.finish()
@@ -255,8 +251,7 @@ class LockstepTrainer:
                     form = partial(self._network.write, place=place, steps=schedule.steps)
                     self._writer.write(rows[place], form)
             window = step % self._staging.room + 1
-            if self._probabilities is not None and (
-                window == self._staging.room or step + 1 == steps
-            ):
+            ends = window == self._staging.room or step + 1 == steps
+            if self._probabilities is not None and ends:
                 losses.append(self._staging.losses(self._probabilities[:window].cpu()))
         return losses
