@@ -72,10 +72,9 @@ MAX_UPDATES, MAX_SECONDS = 5_000, 5.0
 class ChainTime:
     """The newest block's time, and the seconds since it was first seen: never ahead of its blocks.
 
-    By a wall clock every client would seem late where the chain falls behind, or where the
-    service's clock is ahead. The service may be a block behind, and reports no client late too
-    soon. Like a worker (`clients/worker/background.py`) it drops the time of a block that the chain
-    does not have any more.
+    With a wall clock every client would seem late where the chain falls behind, or where the
+    service's clock is ahead. Like a worker (`clients/worker/background.py`), this drops the time of
+    a block that the chain does not have any more.
     """
 
     def __init__(self) -> None:

@@ -180,10 +180,7 @@ def _current(view: RoundView, phase: Phase, span: ViewSpan) -> CurrentView:
 
 
 def _voting(view: RoundView, first_seen: FirstSeen, now: float) -> _Voting:
-    aggregated, elected = certified = (
-        _certified(view, Phase.AGGREGATION),
-        _certified(view, Phase.ELECTION),
-    )
+    aggregated, elected = (_certified(view, phase) for phase in Phase)
     phase = Phase.AGGREGATION if aggregated is None else Phase.ELECTION
     begin = view.voting_begins
     if phase is Phase.ELECTION and first_seen.certified_at is not None:
@@ -194,7 +191,7 @@ def _voting(view: RoundView, first_seen: FirstSeen, now: float) -> _Voting:
         stage, span = "deciding", None
     elif span is not None:
         stage = "aggregating" if aggregated is None else "electing"
-    return _Voting(stage, phase, span, certified)
+    return _Voting(stage, phase, span, (aggregated, elected))
 
 
 def _certified(view: RoundView, phase: Phase) -> int | None:

@@ -177,8 +177,7 @@ class ModelChain:
         lacking = tuple(client for client in entering if client not in evidence.updates)
         computed = digest = None
         if before is not None and event.accepted and not lacking:
-            updates, step = evidence.updates, evidence.step
-            computed = next_model(inputs, before, event.accepted, updates, step)
+            computed = next_model(inputs, before, event.accepted, evidence.updates, evidence.step)
             digest = sha256(vector_view(computed))
         if event.model != self._digest:
             self.vector = computed if digest == event.model else None

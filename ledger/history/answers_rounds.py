@@ -248,7 +248,6 @@ class LocalHistory:
         return explain_missing_payloads(documents, self.source.blobs)
 
     def clients(self, limit: int, cursor: str | None) -> answers_clients.ClientsAnswer:
-        """Return a page of clients, ascending."""
         history = self.source
         clients, scope = len(history.registered()), repr(("clients", str(history.path)))
         start = 0 if cursor is None else fields.decode_cursor(cursor, scope, clients - 1)
@@ -277,7 +276,6 @@ class LocalHistory:
     def client_rounds(
         self, client: int, order: Order, limit: int, cursor: str | None
     ) -> answers_clients.ClientRoundsAnswer:
-        """Return a page of the rounds that a client took part in."""
         history = self.source
         index = history.known(client, is_registered=True)
         page = history.page(RoundQuery("client rounds", order, client=index), limit, cursor)
