@@ -1,13 +1,10 @@
 """Ended rounds: their inputs out of the replay, and the check of a decided round's blobs.
 
-Only `RoundTask` and `CheckedRound` go between processes; the checking process reads and hashes the
-blobs itself.
-
-Processes check rounds while this one replays the chain; their results come in order. A worker gets
-some rounds in a row, and reads the model that the first of them begins with. If that model is not
-available, this process may still know it from the rounds before. It then checks those rounds
-itself, from the rounds before them on, so that the report is the same byte for byte. It also
-checks the first rounds, for as long as processes take to start: a short run starts none.
+Processes check rounds while this one replays the chain; their results come in order. Only
+`RoundTask` and `CheckedRound` go between them. A worker gets some rounds in a row, and reads their
+blobs and the model that the first of them begins with. If that model is not available, this process
+may still know it: it checks those rounds itself, from the rounds before them on, so that the report
+is the same byte for byte. It also checks the first rounds: a short run starts no other process.
 """
 
 from __future__ import annotations
