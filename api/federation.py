@@ -121,6 +121,7 @@ class FederationMonitor:
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._location = settings.mailbox
+        self.is_enabled = self._location is not None
         if self._location is not None:
             parse_locations("mailbox", self._location)
         self._blobs = settings.blob_folder
@@ -128,10 +129,6 @@ class FederationMonitor:
         self._lock, self._coverage_lock = threading.Lock(), threading.Lock()
         self._chain: ChainReader | None = None
         self._deployments: dict[str, _MonitoredDeployment] = {}
-
-    @property
-    def is_enabled(self) -> bool:
-        return self._location is not None
 
     def snapshot(self, reading: RequestView, address: str) -> FederationSnapshot:
         """Return a fresh snapshot, or the latest while another thread takes one."""

@@ -55,10 +55,7 @@ class WebFile:
 
 @cache
 def web_files() -> dict[str, WebFile]:
-    """Return all files of the dashboard by their paths below `/dashboard/`, read once.
-
-    All but the two pages are there twice, below the digest too, by which the pages name them.
-    """
+    """Return all files of the dashboard by their paths below `/dashboard/`, read once."""
     paths = {
         path.relative_to(WEB).as_posix(): path
         for path in sorted(WEB.rglob("*"))

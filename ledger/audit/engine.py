@@ -252,7 +252,7 @@ class _Audit:
         compute = options.distances or fast_distances(usable_cores())
         fresh = partial(round_checker.RoundChecker, self._blobs, compute, rules=rules)
         with (
-            nullcontext(partial(_check_in_turn, fresh(models)))
+            nullcontext(fresh(models).checked)
             if workers is None
             else round_checker.parallel_checks(workers, options.distances, rules, fresh, models)
         ) as checked:
@@ -304,13 +304,6 @@ class _Audit:
                     named = (missing.client,), (to_hex(digest),)
                     finding = Finding(PAYLOAD_APPEARED, missing.round, *named, proven=False)
                     yield CheckResult(AuditStep.COMPLETENESS, finding, missing.block)
-
-
-def _check_in_turn(
-    checker: round_checker.RoundChecker, items: Iterator[round_checker.ReadItem]
-) -> Iterator[round_checker.CheckedItem]:
-    for item in items:
-        yield checker.check(item) if isinstance(item, round_checker.RoundTask) else item
 
 
 def _unconfirmed(found: CheckResult) -> CheckResult:

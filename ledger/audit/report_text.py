@@ -59,8 +59,7 @@ def _finding_lines(report: AuditReport, title: str, *, remarks: bool) -> list[st
     }
     if not counts:
         return []
-    named = [finding for finding in report.findings if finding.kind.is_remark is remarks]
-    named = named[:MAX_NAMED]
+    named = [each for each in report.findings if each.kind.is_remark is remarks][:MAX_NAMED]
     lines = ["", title, *(f"  {finding_line(finding)}" for finding in named)]
     rest = sum(counts.values()) - len(named)
     if rest > 0:

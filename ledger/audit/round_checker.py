@@ -213,6 +213,10 @@ class RoundChecker:
         dimension = task.inputs.parameters.dimension
         return self.models.start_from(task.model, dimension, Archive(self.blobs))
 
+    def checked(self, items: Iterator[ReadItem]) -> Iterator[CheckedItem]:
+        for item in items:
+            yield self.check(item) if isinstance(item, RoundTask) else item
+
     def check(self, task: RoundTask) -> CheckedRound:
         """Return the results of a round's record and blobs, and go on to its model."""
         self.start_from(task)
