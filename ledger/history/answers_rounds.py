@@ -16,7 +16,7 @@ from pydantic import Field
 
 from ledger.claims import claims_of
 from ledger.history import answers_clients, answers_parts, answers_signed, fields
-from ledger.history.answers_clients import client_entry
+from ledger.history.answers_clients import DigestAnswer, client_entry, digest_place
 from ledger.history.answers_parts import AnsweredRound, RoundHeading
 from ledger.history.explain import explain_missing_payloads, explain_round
 from ledger.history.fields import Answer, Order, Response, RoundQuery, doc, to_hex_or_none
@@ -304,9 +304,7 @@ class LocalHistory:
         ]
         return {"evidence": evidence, "scanned": page.scanned, "next_cursor": page.next_cursor}
 
-    def digest(
-        self, digest: Digest, limit: int, cursor: str | None
-    ) -> answers_clients.DigestAnswer:
+    def digest(self, digest: Digest, limit: int, cursor: str | None) -> DigestAnswer:
         """Return a page of the places of a digest, the deployment's first, then by round."""
         history = self.source
         scope = repr(("digests", str(history.path), digest.hex()))
@@ -315,7 +313,7 @@ class LocalHistory:
         has_more = len(places) > limit
         return {
             "digest": to_hex(digest),
-            "items": [answers_clients.digest_place(history, place) for place in places[:limit]],
+            "items": [digest_place(history, place) for place in places[:limit]],
             "next_cursor": fields.encode_cursor(start + limit, scope) if has_more else None,
         }
 
