@@ -279,6 +279,7 @@ class LocalHistory:
         history = self.source
         index = history.known(client, is_registered=True)
         page = history.page(RoundQuery("client rounds", order, client=index), limit, cursor)
+        names = answers_clients.CLIENT_ROUND_FIELDS
         rounds: list[answers_clients.ClientRound] = []
         for each in page.rounds:
             part = history.documented(each).part(index)
@@ -286,7 +287,6 @@ class LocalHistory:
                 raise ValueError(f"client {client} took no part in round {each.round}")
             links, ended = history.path.round_links(each.round), history.end_block(each)
             given = {"round": each.round, "status": str(each.status), "ended": ended}
-            names = answers_clients.CLIENT_ROUND_FIELDS
             rounds.append(answers_parts.part_entry(names, part, links=links, **given))
         return {"rounds": rounds, "scanned": page.scanned, "next_cursor": page.next_cursor}
 
