@@ -105,11 +105,10 @@ def create_app(settings: Settings) -> FastAPI:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    state = app.state
     yield
     # Background work ends before its sources close.
-    await anyio.to_thread.run_sync(state.verifications.close)
-    state.histories.close()
+    await anyio.to_thread.run_sync(app.state.verifications.close)
+    app.state.histories.close()
 
 
 def _add_middleware(app: FastAPI, settings: Settings) -> None:

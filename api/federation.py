@@ -72,10 +72,9 @@ MAX_UPDATES, MAX_SECONDS = 5_000, 5.0
 class ChainTime:
     """The newest block's time, and the seconds since it was first seen: never ahead of its blocks.
 
-    By a wall clock every client would seem late where the chain falls behind, or where the
-    service's clock is ahead. The service may be a block behind, and reports no client late too
-    soon. Like a worker (`clients/worker/background.py`) it drops the time of a block that the chain
-    does not have any more.
+    With a wall clock every client would seem late where the chain falls behind, or where the
+    service's clock is ahead. Like a worker (`clients/worker/background.py`), this drops the time of
+    a block that the chain does not have any more.
     """
 
     def __init__(self) -> None:
@@ -122,6 +121,7 @@ class FederationMonitor:
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._location = settings.mailbox
+        self.is_enabled = self._location is not None
         if self._location is not None:
             parse_locations("mailbox", self._location)
         self._blobs = settings.blob_folder
@@ -129,10 +129,6 @@ class FederationMonitor:
         self._lock, self._coverage_lock = threading.Lock(), threading.Lock()
         self._chain: ChainReader | None = None
         self._deployments: dict[str, _MonitoredDeployment] = {}
-
-    @property
-    def is_enabled(self) -> bool:
-        return self._location is not None
 
     def snapshot(self, reading: RequestView, address: str) -> FederationSnapshot:
         """Return a fresh snapshot, or the latest while another thread takes one."""

@@ -187,7 +187,7 @@ class HistoryService:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._file = settings.chain_file if settings.rpc_url is None else None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._deployments: Deployments | None = None
         self._identity: tuple[int, int] | None = None
         self.blobs = FolderBlobs(settings.blob_folder)
@@ -200,14 +200,13 @@ class HistoryService:
             try:
                 status = file.stat()
             except OSError as error:
-                raise ChainUnreachableError(
-                    f"{file.name} cannot be opened: {error.strerror}"
-                ) from error
+                reason = f"{file.name} cannot be opened: {error.strerror}"
+                raise ChainUnreachableError(reason) from error
             identity = status.st_dev, status.st_ino
         with self._lock:
             deployments = self._deployments
             if deployments is None or identity != self._identity:
-                self._close()
+                self.close()
                 deployments = Deployments(self._settings, open_chain(self._settings))
                 self._deployments, self._identity = deployments, identity
         chain = deployments.chain
@@ -218,12 +217,9 @@ class HistoryService:
 
     def close(self) -> None:
         with self._lock:
-            self._close()
-
-    def _close(self) -> None:
-        if self._deployments is not None:
-            self._deployments.chain.close()
-        self._deployments = None
+            if self._deployments is not None:
+                self._deployments.chain.close()
+            self._deployments = None
 
 
 def open_chain(settings: Settings, known: ChainPath | None = None) -> ChainReader:

@@ -180,10 +180,8 @@ def _current(view: RoundView, phase: Phase, span: ViewSpan) -> CurrentView:
 
 
 def _voting(view: RoundView, first_seen: FirstSeen, now: float) -> _Voting:
-    aggregated, elected = certified = (
-        _certified(view, Phase.AGGREGATION),
-        _certified(view, Phase.ELECTION),
-    )
+    found = (view.certificates(phase) for phase in Phase)
+    aggregated, elected = (each[0].vote.view if each else None for each in found)
     phase = Phase.AGGREGATION if aggregated is None else Phase.ELECTION
     begin = view.voting_begins
     if phase is Phase.ELECTION and first_seen.certified_at is not None:
@@ -194,12 +192,7 @@ def _voting(view: RoundView, first_seen: FirstSeen, now: float) -> _Voting:
         stage, span = "deciding", None
     elif span is not None:
         stage = "aggregating" if aggregated is None else "electing"
-    return _Voting(stage, phase, span, certified)
-
-
-def _certified(view: RoundView, phase: Phase) -> int | None:
-    certificates = view.certificates(phase)
-    return certificates[0].vote.view if certificates else None
+    return _Voting(stage, phase, span, (aggregated, elected))
 
 
 def _passed(view: RoundView, voting: _Voting) -> dict[ClientId, list[PassedWithoutRequest]]:

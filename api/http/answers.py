@@ -230,7 +230,6 @@ def encoded(request: Request, body: bytes, *, immutable: bool = False) -> Respon
         "ETag": tag if immutable else f"W/{tag}",
         "Cache-Control": IMMUTABLE if immutable else CHANGING,
         "Vary": "Accept-Encoding",
-        "X-Content-Type-Options": "nosniff",
     }
     if is_known(request, plain_tag):
         return Response(status_code=304, headers=headers)

@@ -110,7 +110,6 @@ class ListQuery(PageQuery):
             "Cache-Control": "no-store",
             "Content-Disposition": f'attachment; filename="{table.name}.csv"',
             "X-As-Of-Block": f"{reading.as_of['number']} {reading.as_of['hash']}",
-            "X-Content-Type-Options": "nosniff",
         }
         lines = csv_lines(table, _rows(reading, table, first, read))
         return StreamingResponse(lines, headers=headers, media_type="text/csv; charset=utf-8")

@@ -133,10 +133,9 @@ def serve_app(
 
 
 async def stop_accepting(server: asyncio.Server) -> None:
-    """Close a server once each accepted connection has its transport and its protocol.
+    """Close a server once asyncio has made transport and protocol of each accepted connection.
 
-    asyncio makes them in the event loop's next iterations; it fails to for a server that is closed
-    before, and leaves the socket open.
+    For a server that is closed before, it fails to, and leaves the socket open.
     """
     loop = asyncio.get_running_loop()
     for listening in server.sockets:

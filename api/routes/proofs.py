@@ -122,7 +122,6 @@ def read_bundle(
     headers = {
         "Cache-Control": "no-store",
         "Content-Disposition": f'attachment; filename="round-{number}.bundle.tar"',
-        "X-Content-Type-Options": "nosniff",
     }
     return StreamingResponse(parts, headers=headers, media_type="application/x-tar")
 
@@ -183,7 +182,6 @@ def _sent(request: Request, name: str, prefix: str = "") -> Response:
     headers = {
         "ETag": f'"{name}"',
         "Cache-Control": IMMUTABLE,
-        "X-Content-Type-Options": "nosniff",
         "Content-Disposition": f'attachment; filename="{name}"',
         "Content-Security-Policy": "default-src 'none'; sandbox",
     }

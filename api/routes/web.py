@@ -34,11 +34,9 @@ MEDIA_TYPES = {
 }
 HEADERS = {
     "Content-Security-Policy": POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+"""Headers of every file, besides those of `SafeHeaders`."""
 PAGE, REFERENCE = "index.html", "docs.html"
 _BEFORE_A_NAME = re.compile(rb'(?:src|href)="(?=(?:js|style|vendor)/|icon\.svg)')
 _router = APIRouter(include_in_schema=False)
@@ -57,10 +55,7 @@ class WebFile:
 
 @cache
 def web_files() -> dict[str, WebFile]:
-    """Return all files of the dashboard by their paths below `/dashboard/`, read once.
-
-    All but the two pages are there twice, below the digest too, by which the pages name them.
-    """
+    """Return all files of the dashboard by their paths below `/dashboard/`, read once."""
     paths = {
         path.relative_to(WEB).as_posix(): path
         for path in sorted(WEB.rglob("*"))
@@ -85,18 +80,10 @@ def _web_file(body: bytes, suffix: str) -> WebFile:
 
 @_router.get("/")
 @_router.get("/dashboard")
-def to_dashboard(request: Request) -> Response:
-    """Redirect to the dashboard."""
-    return _redirected(request, "")
-
-
 @_router.get("/docs")
-def to_reference(request: Request) -> Response:
-    """Redirect to the REST reference."""
-    return _redirected(request, REFERENCE)
-
-
-def _redirected(request: Request, page: str) -> Response:
+def redirect(request: Request) -> Response:
+    """Redirect to the dashboard, or to the REST reference."""
+    page = REFERENCE if request.scope["route"].path == "/docs" else ""
     path = f"{root_path_of(request)}/dashboard/{page}"
     return RedirectResponse(path, status_code=307, headers={"Cache-Control": CHANGING})
 

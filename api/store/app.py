@@ -114,7 +114,6 @@ POLL_SECONDS = 5.0
 """Interval at which the store asks whether a round has ended, so that old payloads may go."""
 
 STORE_LOCK = "store.lock"
-_NO_STORE = {"Cache-Control": "no-store"}
 _log = logging.getLogger(__name__)
 
 
@@ -169,7 +168,7 @@ def create_store(
 
 
 async def _health(_: Request) -> Response:
-    return PlainTextResponse("ok\n", headers=_NO_STORE)
+    return PlainTextResponse("ok\n", headers={"Cache-Control": "no-store"})
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

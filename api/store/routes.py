@@ -55,9 +55,7 @@ if TYPE_CHECKING:
 
 
 FRESH_SECONDS = 60.0
-"""For this long an intact file that has not been written since counts as intact.
-
-Anyone may ask as often as they like, and hashing a large blob takes most of a second.
+"""For this long an intact file counts as intact until it is written: hashing it may take a second.
 """
 MAX_CACHED = 16_384
 
@@ -121,7 +119,6 @@ class BlobRoutes:
             "ETag": f'"{name}"',
             "Cache-Control": IMMUTABLE,
             "Accept-Ranges": "bytes",
-            "X-Content-Type-Options": "nosniff",
             "Content-Disposition": f'attachment; filename="{name}"',
         }
         with ExitStack() as stack:

@@ -6,20 +6,18 @@ they vote (`ledger.protocol.judgement`) judge what the chain cannot enforce, fro
 and its blobs: distances, means and the model.
 
 One snapshot of the chain is read (`run_reader.py`); the ten checks (`checks/`) turn each round and
-its evidence into results. This process reads transactions, seeds and heads, which follow from one
-round to the next; several may check records and blobs of decided rounds (`round_checker.py`). Only
-the blobs of the rounds that are being checked are in memory.
+its evidence into results. This process reads transactions, seeds and heads; several may check
+records and blobs of decided rounds (`round_checker.py`).
 
 Three outcomes: *passed*, everything was checked and is true; *failed*, something contradicts;
-*incomplete*, nothing contradicts, but not everything could be checked. A chain that does not serve
-something contradicts nothing, and neither does what rests on a block that may be taken back.
+*incomplete*, nothing contradicts, but not everything could be checked: a chain does not serve it,
+or it rests on a block that may be taken back.
 
-A node that omits one log makes a right run look wrong: a decision lacks commitments that it ranks,
-or a head does not follow. If the head after a round follows from the logs so far, it confirms each
-of them, but no later log, not even of its own block. The head of a ban confirms nothing: it does
-not commit to the open round's commitments. The contract's state after a block confirms all logs up
-to it. A contradiction that is never confirmed proves nothing, unless an event and its own
-transaction contradict each other.
+A node that omits one log makes a right run look wrong. If the head after a round follows from the
+logs so far, it confirms each of them, but no later log, not even of its own block. The head of a
+ban confirms nothing: it does not commit to the open round's commitments. The contract's state after
+a block confirms all logs up to it. A contradiction that is never confirmed proves nothing, unless
+an event and its own transaction contradict each other.
 """
 
 from __future__ import annotations
@@ -254,7 +252,7 @@ class _Audit:
         compute = options.distances or fast_distances(usable_cores())
         fresh = partial(round_checker.RoundChecker, self._blobs, compute, rules=rules)
         with (
-            nullcontext(partial(_check_in_turn, fresh(models)))
+            nullcontext(fresh(models).checked)
             if workers is None
             else round_checker.parallel_checks(workers, options.distances, rules, fresh, models)
         ) as checked:
@@ -306,13 +304,6 @@ class _Audit:
                     named = (missing.client,), (to_hex(digest),)
                     finding = Finding(PAYLOAD_APPEARED, missing.round, *named, proven=False)
                     yield CheckResult(AuditStep.COMPLETENESS, finding, missing.block)
-
-
-def _check_in_turn(
-    checker: round_checker.RoundChecker, items: Iterator[round_checker.ReadItem]
-) -> Iterator[round_checker.CheckedItem]:
-    for item in items:
-        yield checker.check(item) if isinstance(item, round_checker.RoundTask) else item
 
 
 def _unconfirmed(found: CheckResult) -> CheckResult:

@@ -85,11 +85,6 @@ class UnavailableBlob:
     clients: tuple[ClientId, ...]
     detail: str
 
-    @property
-    def is_bad(self) -> bool:
-        """Say whether the blob of this name exists and is not what was named."""
-        return self.loss in {BlobFailure.DAMAGED, BlobFailure.TOO_LARGE}
-
 
 _DOCUMENTS = {BlobKind.CONFIGURATION, BlobKind.RECORD, BlobKind.INCIDENTS}
 """Kinds with a limit of their own; malformed payloads and long vectors are evidence too."""

@@ -2,13 +2,10 @@
 
 Every transaction that left an event is decoded from its call data and applied to the state of
 `rounds.py`, which recovers every signature and recomputes head and seeds. The events that follow
-must be the recorded logs, byte by byte. Where a transaction does not do what the log states, the
-replay yields the difference. It then goes on with what the call data give, or, if they are refused
-or cannot be read, with the log, so that later rounds can still be checked.
-
-An adopted event is believed as far as it follows: head, seed and drawn committees are recomputed
-from it, only signatures are not. So the rounds after it are checked against their own record, and
-one fault is not reported for all of them.
+must be the recorded logs, byte by byte; the replay yields each difference. It goes on with what the
+call data give, or, if they are refused or cannot be read, with the event in the log. Head, seed and
+drawn committees are recomputed from such an event. So the rounds after it are checked against their
+own record, and one fault is not reported for all of them.
 
 What a chain states twice must agree: a log's place, its block's hash, its transaction. Signatures
 are in call data only. They cannot be checked where the chain does not serve a transaction, or

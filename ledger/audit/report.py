@@ -235,8 +235,7 @@ class Step(Protocol):
     @property
     def outcome(self) -> StepOutcome: ...
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
+    def as_dict(self) -> dict[str, Any]: ...
 
     def lines(self) -> list[str]:
         """Return it as lines of text, without anything that could be markup."""

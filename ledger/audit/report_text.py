@@ -59,8 +59,7 @@ def _finding_lines(report: AuditReport, title: str, *, remarks: bool) -> list[st
     }
     if not counts:
         return []
-    named = [finding for finding in report.findings if finding.kind.is_remark is remarks]
-    named = named[:MAX_NAMED]
+    named = [each for each in report.findings if each.kind.is_remark is remarks][:MAX_NAMED]
     lines = ["", title, *(f"  {finding_line(finding)}" for finding in named)]
     rest = sum(counts.values()) - len(named)
     if rest > 0:
@@ -83,13 +82,12 @@ def _verdict(report: AuditReport) -> str:
         numbers[step.outcome].append(str(int(step.number)))
     failed, lacking = numbers[StepOutcome.FAILED], numbers[StepOutcome.NOT_CHECKABLE]
     if failed:
-        is_single = len(failed) == 1
-        verb = f" {failed[0]} contradicts" if is_single else f"s {', '.join(failed)} contradict"
-        return f"FAILED: step{verb} the record"
+        verb = "contradict" if len(failed) > 1 else "contradicts"
+        return f"FAILED: step{'s' * (len(failed) > 1)} {', '.join(failed)} {verb} the record"
     if lacking:
-        is_single = len(lacking) == 1
-        verb = f" {lacking[0]} lacks" if is_single else f"s {', '.join(lacking)} lack"
-        return f"INCOMPLETE: nothing contradicts, but step{verb} what to check by"
+        verb = "lack" if len(lacking) > 1 else "lacks"
+        steps = f"step{'s' * (len(lacking) > 1)} {', '.join(lacking)}"
+        return f"INCOMPLETE: nothing contradicts, but {steps} {verb} what to check by"
     if report.outcome is AuditOutcome.INCOMPLETE:
         remarks = f"{report.remarks} remark{'s' * (report.remarks > 1)}"
         return f"INCOMPLETE: strictly, {remarks} can be told neither true nor false"

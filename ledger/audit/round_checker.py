@@ -1,13 +1,10 @@
 """Ended rounds: their inputs out of the replay, and the check of a decided round's blobs.
 
-Only `RoundTask` and `CheckedRound` go between processes; the checking process reads and hashes the
-blobs itself.
-
-Processes check rounds while this one replays the chain; their results come in order. A worker gets
-some rounds in a row, and reads the model that the first of them begins with. If that model is not
-available, this process may still know it from the rounds before. It then checks those rounds
-itself, from the rounds before them on, so that the report is the same byte for byte. It also
-checks the first rounds, for as long as processes take to start: a short run starts none.
+Processes check rounds while this one replays the chain; their results come in order. Only
+`RoundTask` and `CheckedRound` go between them. A worker gets some rounds in a row, and reads their
+blobs and the model that the first of them begins with. If that model is not available, this process
+may still know it: it checks those rounds itself, from the rounds before them on, so that the report
+is the same byte for byte. It also checks the first rounds: a short run starts no other process.
 """
 
 from __future__ import annotations
@@ -177,8 +174,7 @@ class ModelChain:
         lacking = tuple(client for client in entering if client not in evidence.updates)
         computed = digest = None
         if before is not None and event.accepted and not lacking:
-            updates, step = evidence.updates, evidence.step
-            computed = next_model(inputs, before, event.accepted, updates, step)
+            computed = next_model(inputs, before, event.accepted, evidence.updates, evidence.step)
             digest = sha256(vector_view(computed))
         if event.model != self._digest:
             self.vector = computed if digest == event.model else None
@@ -216,6 +212,10 @@ class RoundChecker:
         """Read the model that a round begins with; return whether its blob is available."""
         dimension = task.inputs.parameters.dimension
         return self.models.start_from(task.model, dimension, Archive(self.blobs))
+
+    def checked(self, items: Iterator[ReadItem]) -> Iterator[CheckedItem]:
+        for item in items:
+            yield self.check(item) if isinstance(item, RoundTask) else item
 
     def check(self, task: RoundTask) -> CheckedRound:
         """Return the results of a round's record and blobs, and go on to its model."""

@@ -1,17 +1,15 @@
-"""Answers about clients, their rounds, and the places of a digest, built from the history."""
+"""Answers about clients, their rounds, and the places of a digest; `LocalHistory` gives them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, cast
 
 from ledger.history import fields
-from ledger.history.answers_parts import Duties, Placed, part_entry
-from ledger.history.answers_signed import Ban, ban_body
+from ledger.history.answers_parts import Duties, Placed
+from ledger.history.answers_signed import Ban
 from ledger.history.fields import Answer, Response, doc
-from ledger.history.history import RoundPage
 from ledger.history.round import NO_CLIENT, DigestKind, Occurrence, Tally
-from ledger.protocol.encoding import checksum, to_hex
-from ledger.protocol.types import ClientId, Digest
+from ledger.protocol.encoding import checksum
 
 if TYPE_CHECKING:
     from ledger.history.history import FoldedHistory
@@ -53,7 +51,8 @@ class ClientEntry(ClientCounts):
     links: fields.Links
 
 
-def _entry(history: FoldedHistory, tally: Tally, client: int) -> ClientEntry:
+def client_entry(history: FoldedHistory, tally: Tally, client: int) -> ClientEntry:
+    """Return a registered client with its counts."""
     own = history.registered()[client]
     entry = {
         "client": client,
@@ -86,19 +85,6 @@ class ClientsAnswer(Answer, CountedRounds):
     next_cursor: fields.NextCursor
 
 
-def clients_page(history: FoldedHistory, limit: int, cursor: str | None) -> ClientsAnswer:
-    """Return a page of clients, ascending."""
-    clients, scope = len(history.registered()), repr(("clients", str(history.path)))
-    start = 0 if cursor is None else fields.decode_cursor(cursor, scope, clients - 1)
-    end, tally = min(start + limit, clients), history.tally()
-    return {
-        "ended_rounds": tally.rounds,
-        "records_missing": tally.records_missing,
-        "clients": [_entry(history, tally, client) for client in range(start, end)],
-        "next_cursor": fields.encode_cursor(end, scope) if end < clients else None,
-    }
-
-
 class ClientAnswer(Answer, CountedRounds):
     """One client."""
 
@@ -110,19 +96,6 @@ class ClientAnswer(Answer, CountedRounds):
             "ended before the round of the ban opened"
         ),
     ]
-
-
-def one_client(history: FoldedHistory, client: ClientId) -> ClientAnswer:
-    """Return one registered client, with the proof of its ban."""
-    tally, banned_in = history.tally(), history.registered()[client].banned_in
-    held = history.round(banned_in) if banned_in else None
-    bans = held.bans if held else {}
-    return {
-        "ended_rounds": tally.rounds,
-        "records_missing": tally.records_missing,
-        "client": _entry(history, tally, client),
-        "ban": ban_body(history, bans[client]) if client in bans else None,
-    }
 
 
 class ClientRound(Duties, Placed):
@@ -145,7 +118,7 @@ class ClientRound(Duties, Placed):
     links: fields.Links
 
 
-_CLIENT_ROUND = (
+CLIENT_ROUND_FIELDS = (
     "round status role place empty_seat committed commitment payload outcome rank distance "
     "distance_bits reason scores refused voted primary_of incidents banned ended links"
 )
@@ -157,21 +130,6 @@ class ClientRoundsAnswer(Answer):
     rounds: list[ClientRound]
     scanned: fields.Scanned
     next_cursor: fields.NextCursor
-
-
-def client_rounds_page(
-    history: FoldedHistory, client: ClientId, page: RoundPage
-) -> ClientRoundsAnswer:
-    """Return a page of the rounds that a client took part in."""
-    rounds: list[ClientRound] = []
-    for each in page.rounds:
-        part = history.documented(each).part(client)
-        if part is None:
-            raise ValueError(f"client {client} took no part in round {each.round}")
-        links, ended = history.path.round_links(each.round), history.end_block(each)
-        given = {"round": each.round, "status": str(each.status), "ended": ended, "links": links}
-        rounds.append(part_entry(_CLIENT_ROUND, part, **given))
-    return {"rounds": rounds, "scanned": page.scanned, "next_cursor": page.next_cursor}
 
 
 class DigestPlace(Response):
@@ -190,7 +148,8 @@ BLOB_KINDS = {
 """Kinds that are the sha256 of a file, as `sha256sum` prints it."""
 
 
-def _place(history: FoldedHistory, occurrence: Occurrence) -> DigestPlace:
+def digest_place(history: FoldedHistory, occurrence: Occurrence) -> DigestPlace:
+    """Return a place of a digest with its links."""
     path = history.path
     links = {"deployment": str(path)}
     if occurrence.round:
@@ -215,18 +174,3 @@ class DigestAnswer(Answer):
         list[DigestPlace], doc("the deployment's first, then ascending by round; empty if nowhere")
     ]
     next_cursor: fields.NextCursor
-
-
-def digest_page(
-    history: FoldedHistory, digest: Digest, limit: int, cursor: str | None
-) -> DigestAnswer:
-    """Return a page of the places of a digest, the deployment's first, then by round."""
-    scope = repr(("digests", str(history.path), digest.hex()))
-    start = 0 if cursor is None else fields.decode_cursor(cursor, scope, 2**32 - 1)
-    occurrences = history.occurrences(digest, start, limit + 1)
-    has_more = len(occurrences) > limit
-    return {
-        "digest": to_hex(digest),
-        "items": [_place(history, occurrence) for occurrence in occurrences[:limit]],
-        "next_cursor": fields.encode_cursor(start + limit, scope) if has_more else None,
-    }

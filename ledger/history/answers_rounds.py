@@ -16,17 +16,19 @@ from pydantic import Field
 
 from ledger.claims import claims_of
 from ledger.history import answers_clients, answers_parts, answers_signed, fields
+from ledger.history.answers_clients import DigestAnswer, client_entry, digest_place
 from ledger.history.answers_parts import AnsweredRound, RoundHeading
 from ledger.history.explain import explain_missing_payloads, explain_round
 from ledger.history.fields import Answer, Order, Response, RoundQuery, doc, to_hex_or_none
 from ledger.history.round import read_run
 from ledger.io.home import RunPaths
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from ledger.chain.round_ledger import RecordedEvent
-    from ledger.history.history import FoldedHistory, RoundPage
+    from ledger.history.history import FoldedHistory
     from ledger.history.round import HistoryRound
 
 
@@ -117,16 +119,6 @@ class RoundsAnswer(Answer):
     rounds: list[RoundSummary] | list[FullRound]
     scanned: fields.Scanned
     next_cursor: fields.NextCursor
-
-
-def rounds_page(history: FoldedHistory, page: RoundPage, *, full: bool = False) -> RoundsAnswer:
-    """Return a page of rounds, each as a line or whole."""
-    rounds: list[RoundSummary] | list[FullRound]
-    if full:
-        rounds = [full_round(AnsweredRound.of(history, round_)) for round_ in page.rounds]
-    else:
-        rounds = [round_summary(history, round_) for round_ in page.rounds]
-    return {"rounds": rounds, "scanned": page.scanned, "next_cursor": page.next_cursor}
 
 
 class ExplanationAnswer(RoundHeading):
@@ -233,9 +225,16 @@ class LocalHistory:
     def rounds(
         self, query: RoundQuery, limit: int, cursor: str | None, *, full: bool = False
     ) -> RoundsAnswer:
+        history = self.source
         if query.client is not None:
-            self.source.known(query.client)
-        return rounds_page(self.source, self.source.page(query, limit, cursor), full=full)
+            history.known(query.client)
+        page = history.page(query, limit, cursor)
+        rounds: list[RoundSummary] | list[FullRound]
+        if full:
+            rounds = [full_round(AnsweredRound.of(history, round_)) for round_ in page.rounds]
+        else:
+            rounds = [round_summary(history, round_) for round_ in page.rounds]
+        return {"rounds": rounds, "scanned": page.scanned, "next_cursor": page.next_cursor}
 
     def full_round(self, number: int) -> FullRound:
         return full_round(self.view(number))
@@ -249,33 +248,74 @@ class LocalHistory:
         return explain_missing_payloads(documents, self.source.blobs)
 
     def clients(self, limit: int, cursor: str | None) -> answers_clients.ClientsAnswer:
-        return answers_clients.clients_page(self.source, limit, cursor)
+        history = self.source
+        clients, scope = len(history.registered()), repr(("clients", str(history.path)))
+        start = 0 if cursor is None else fields.decode_cursor(cursor, scope, clients - 1)
+        end, tally = min(start + limit, clients), history.tally()
+        return {
+            "ended_rounds": tally.rounds,
+            "records_missing": tally.records_missing,
+            "clients": [client_entry(history, tally, client) for client in range(start, end)],
+            "next_cursor": fields.encode_cursor(end, scope) if end < clients else None,
+        }
 
     def client(self, client: int) -> answers_clients.ClientAnswer:
-        return answers_clients.one_client(
-            self.source, self.source.known(client, is_registered=True)
-        )
+        """Return one registered client, with the proof of its ban."""
+        history = self.source
+        index, tally = history.known(client, is_registered=True), history.tally()
+        banned_in = history.registered()[index].banned_in
+        held = history.round(banned_in) if banned_in else None
+        bans = held.bans if held else {}
+        return {
+            "ended_rounds": tally.rounds,
+            "records_missing": tally.records_missing,
+            "client": client_entry(history, tally, index),
+            "ban": answers_signed.ban_body(history, bans[index]) if index in bans else None,
+        }
 
     def client_rounds(
         self, client: int, order: Order, limit: int, cursor: str | None
     ) -> answers_clients.ClientRoundsAnswer:
-        index = self.source.known(client, is_registered=True)
-        query = RoundQuery("client rounds", order, client=index)
-        return answers_clients.client_rounds_page(
-            self.source, index, self.source.page(query, limit, cursor)
-        )
+        history = self.source
+        index = history.known(client, is_registered=True)
+        page = history.page(RoundQuery("client rounds", order, client=index), limit, cursor)
+        names = answers_clients.CLIENT_ROUND_FIELDS
+        rounds: list[answers_clients.ClientRound] = []
+        for each in page.rounds:
+            part = history.documented(each).part(index)
+            if part is None:
+                raise ValueError(f"client {client} took no part in round {each.round}")
+            links, ended = history.path.round_links(each.round), history.end_block(each)
+            given = {"round": each.round, "status": str(each.status), "ended": ended}
+            rounds.append(answers_parts.part_entry(names, part, links=links, **given))
+        return {"rounds": rounds, "scanned": page.scanned, "next_cursor": page.next_cursor}
 
     def evidence(
         self, order: Order, limit: int, cursor: str | None, client: int | None = None
     ) -> answers_signed.EvidenceAnswer:
-        against = None if client is None else self.source.known(client)
-        page = self.source.page(RoundQuery("evidence", order), limit, cursor)
-        return answers_signed.evidence_page(self.source, page, against)
+        """Return the evidence in the rounds of a page, against one client or against all."""
+        history, against = self.source, None if client is None else self.source.known(client)
+        page = history.page(RoundQuery("evidence", order), limit, cursor)
+        evidence = [
+            entry
+            for round_ in page.rounds
+            for entry in answers_signed.round_evidence(AnsweredRound.of(history, round_))
+            if against is None or entry["client"] == against
+        ]
+        return {"evidence": evidence, "scanned": page.scanned, "next_cursor": page.next_cursor}
 
-    def digest(
-        self, digest: Digest, limit: int, cursor: str | None
-    ) -> answers_clients.DigestAnswer:
-        return answers_clients.digest_page(self.source, digest, limit, cursor)
+    def digest(self, digest: Digest, limit: int, cursor: str | None) -> DigestAnswer:
+        """Return a page of the places of a digest, the deployment's first, then by round."""
+        history = self.source
+        scope = repr(("digests", str(history.path), digest.hex()))
+        start = 0 if cursor is None else fields.decode_cursor(cursor, scope, 2**32 - 1)
+        places = history.occurrences(digest, start, limit + 1)
+        has_more = len(places) > limit
+        return {
+            "digest": to_hex(digest),
+            "items": [digest_place(history, place) for place in places[:limit]],
+            "next_cursor": fields.encode_cursor(start + limit, scope) if has_more else None,
+        }
 
     def view(self, number: int) -> AnsweredRound:
         return AnsweredRound.of(self.source, self.source.opened(number))

@@ -42,7 +42,7 @@ from ledger.storage.blobs import BlobReader
 
 if TYPE_CHECKING:
     from ledger.chain.round_ledger import RecordedEvent
-    from ledger.history.history import FoldedHistory, RoundPage
+    from ledger.history.history import FoldedHistory
 
 
 class ScoredDistance(Response):
@@ -394,23 +394,8 @@ class EvidenceAnswer(Answer):
     next_cursor: fields.NextCursor
 
 
-def evidence_page(
-    history: FoldedHistory, page: RoundPage, client: ClientId | None = None
-) -> EvidenceAnswer:
-    """Return the evidence in the rounds of a page, against one client or against all."""
-    return {
-        "evidence": [
-            entry
-            for round_ in page.rounds
-            for entry in _round_evidence(AnsweredRound.of(history, round_))
-            if client is None or entry["client"] == client
-        ],
-        "scanned": page.scanned,
-        "next_cursor": page.next_cursor,
-    }
-
-
-def _round_evidence(view: AnsweredRound) -> Iterator[EvidenceEntry]:
+def round_evidence(view: AnsweredRound) -> Iterator[EvidenceEntry]:
+    """Yield the evidence of a round against any client."""
     record = view.documents.record
     for client, recorded in view.round.bans.items():
         yield _evidence(view, client, "ban", ban_body(view.history, recorded))

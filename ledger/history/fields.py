@@ -355,10 +355,9 @@ class ChainPath:
 
 
 class DeploymentPath(str):
-    """The path of a deployment, and of its parts."""
+    """The path of a deployment, and of its parts; the address is EIP-55."""
 
     def __new__(cls, chain: ChainPath, address: str) -> Self:
-        """Return the path of an EIP-55 address."""
         return super().__new__(cls, f"{chain}/deployments/{address}")
 
     def links(self) -> dict[str, str]:

@@ -359,8 +359,7 @@ class DocumentedRound:
         else:
             is_accepted = client in decided.accepted
             outcome = UpdateOutcome.ACCEPTED if is_accepted else UpdateOutcome.NOT_ACCEPTED
-        is_out = outcome is UpdateOutcome.DROPPED_OUT
-        common = self._common(client, with_reason=is_out)
+        common = self._common(client, with_reason=outcome is UpdateOutcome.DROPPED_OUT)
         return Participation(
             client, RoundRole.TRAINER, outcome=outcome, rank=rank, distance_bits=bits, **common
         )

@@ -174,9 +174,7 @@ def _updates_of_round(
 ) -> list[AttestedUpdate]:
     round_ = history.round(number)
     assert round_ is not None, "it has ended"
-    entries: dict[ClientId, list[AttestationEntry]] = {
-        client: [] for client in sorted(round_.counted)
-    }
+    entries = {client: list[AttestationEntry]() for client in sorted(round_.counted)}
     for client, attestation in attestations_of_round(mailbox, domain, history.fixed.config, number):
         if client in entries:
             entry: AttestationEntry = {

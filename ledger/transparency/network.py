@@ -28,6 +28,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
+from itertools import product
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -203,13 +204,8 @@ def collect(
             origin, size = signed.checkpoint.origin, signed.checkpoint.size
             if origin not in largest or largest[origin].checkpoint.size < size:
                 largest[origin] = signed
-    answers += ask_all(
-        [
-            partial(_cosigned_again, keys, witness, signed)
-            for witness in witnesses
-            for signed in largest.values()
-        ]
-    )
+    pairs = product(witnesses, largest.values())
+    answers += ask_all([partial(_cosigned_again, keys, *pair) for pair in pairs])
     failures = [each for each in answers if isinstance(each, WitnessError)]
     signed_ones = [each for each in answers if isinstance(each, SignedCheckpoint)]
     evidence = weigh(policy, signed_ones, clock(), max_age_seconds)

@@ -94,7 +94,7 @@ def unavailable_blobs(*blobs: UnavailableBlob | None) -> Iterator[StepResult]:
     """Yield what unavailable blobs contradict or leave open."""
     for blob in filter(None, blobs):
         name, about = to_hex(blob.digest), (blob.round, blob.clients)
-        if blob.is_bad:
+        if blob.loss in {BlobFailure.DAMAGED, BlobFailure.TOO_LARGE}:
             yield Contradiction(BLOB_DAMAGED, *about, str(blob.kind), name, blob.detail)
         elif blob.loss is BlobFailure.MISSING:
             yield MissingInput(BLOB_MISSING, *about, blob.kind, name)

@@ -8,18 +8,15 @@ sha256, so that nothing can be larger or elsewhere than it seems.
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import os
 import re
-import stat
 import tarfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from ledger.io.home import writing_named
+from ledger.io.home import open_file, writing_named
 from ledger.protocol import types
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, EncodingError
@@ -109,14 +106,8 @@ class BundleFile:
 @contextmanager
 def open_bundle(path: Path) -> Iterator[BundleFile]:
     """Open a bundle's file for reading: a pipe or a device under its name does not block."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is no file, but a folder, a pipe or a device")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            yield BundleFile(file)
-    finally:
-        os.close(descriptor)
+    with open_file(path) as file:
+        yield BundleFile(file)
 
 
 def write_container(

@@ -415,10 +415,8 @@ def _scores(
     return (ScoresTaken.NONE, None) if entry is None else (ScoresTaken.REFUSED, entry.reason)
 
 
-@lru_cache(maxsize=8)
-def _document(configuration: bytes) -> RunDocument:
-    # A check of many proofs of a run reads its configuration once.
-    return decode_run(configuration)
+# A check of many proofs of a run reads its configuration once.
+_document = lru_cache(maxsize=8)(decode_run)
 
 
 @lru_cache(maxsize=8)

@@ -290,10 +290,8 @@ def _by_path(basis: RoundBasis, head: Digest | None) -> Iterator[VerificationSte
     else:
         yield compare(StepName.SEED, to_hex(link.seed), seed)
     yield _committee_on_path(basis)
-    links = basis.path_to_end.bans()
-    linked = tuple(
-        RecordedBan(each.round, each.client) for each in links if each.round < basis.round
-    )
+    bans = basis.path_to_end.bans()
+    linked = tuple(RecordedBan(ban.round, ban.client) for ban in bans if ban.round < basis.round)
     if basis.is_whole or not set(linked) <= set(basis.bans):
         yield compare(StepName.BANS, linked, basis.bans)
     else:
