@@ -128,25 +128,20 @@ class Holdings:
 class RoundView:
     """A closed round, and what was published of it so far.
 
-    All actors of a process share a view, so what follows from it alone is computed once.
-
-    Attributes:
-        closed_at: time stamp of the closing block, in the chain's seconds.
-        announced: clients whose payload's digest opens their commitment, held or not.
-        claims: by member and set of clients; at most two each, those with the smallest digests.
-        proposals: requests that open their result, by phase and view; at most two each.
-        votes: different signed votes by member and slot; at most two each.
-        newest_block: number of the newest block, final or not, when the view last grew.
+    All actors of a process share a view, so what follows from it alone is computed once. Announced
+    are the payloads whose digest opens a commitment, held or not. At most two claims are kept of a
+    member and set of clients, those with the smallest digests; at most two proposals that open
+    their result, of a phase and view; at most two different votes of a member and slot.
     """
 
     inputs: Inputs
-    closed_at: float
+    closed_at: float  # time stamp of the closing block, in the chain's seconds
     evidence: Evidence
     announced: Mapping[ClientId, Digest] = field(default_factory=dict)
     claims: Mapping[tuple[ClientId, Digest], tuple[SignedScores, ...]] = field(default_factory=dict)
     proposals: Mapping[tuple[Phase, int], tuple[Proposal, ...]] = field(default_factory=dict)
     votes: Mapping[tuple[ClientId, Slot], tuple[SignedVote, ...]] = field(default_factory=dict)
-    newest_block: int = 0
+    newest_block: int = 0  # of the chain, final or not, when the view last grew
 
     @property
     def voting_begins(self) -> float:

@@ -189,16 +189,9 @@ class ResultPreimage:
 
 def aggregation_result(opening: ResultPreimage) -> Digest:
     """Return the result that the committee votes on: keccak256 of the preimage's ABI encoding."""
-    return keccak256(
-        words(
-            opening.model,
-            opening.updates_root,
-            opening.scores_root,
-            opening.ranking_digest,
-            opening.reveal,
-            opening.record,
-        )
-    )
+    roots = opening.updates_root, opening.scores_root
+    others = opening.ranking_digest, opening.reveal, opening.record
+    return keccak256(words(opening.model, *roots, *others))
 
 
 def domain_salt(config: Digest, registry: Digest, beacon: Digest) -> Digest:
@@ -214,8 +207,7 @@ def first_seed(config: Digest, beacon: Digest) -> Digest:
 def next_seed(seed: Digest, reveal: Digest, beacon: Digest) -> Digest:
     """Return seed_{t+1} after a decided round.
 
-    The reveal is of the ranked trainers' payload digests: it has no score, model or order of votes,
-    which the last to act could influence.
+    The reveal has no score, model or order of votes, which the last to act could influence.
     """
     return keccak256(seed + reveal + beacon)
 
