@@ -300,13 +300,10 @@ def compiled(processor: Processor) -> MachineCode:
         owner.finalize_object()
     except (OSError, RuntimeError) as error:
         raise NoMachineCodeError(f"LLVM: {error}") from error
-
-    def callable_of(name: str, takes: str) -> Callable[..., None]:
-        kinds = {"p": ctypes.c_void_p, "n": ctypes.c_int64}
-        signature = ctypes.CFUNCTYPE(None, *map(kinds.__getitem__, takes))
-        return signature(owner.get_function_address(name))
-
-    loops = {name: callable_of(name, takes) for name, takes in _LOOPS.items()}
+    kinds, loops = {"p": ctypes.c_void_p, "n": ctypes.c_int64}, {}
+    for name, takes in _LOOPS.items():
+        signature = ctypes.CFUNCTYPE(None, *[kinds[kind] for kind in takes])
+        loops[name] = signature(owner.get_function_address(name))
     return MachineCode(processor.tile, owner=owner, **loops)
 
 

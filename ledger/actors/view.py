@@ -61,8 +61,7 @@ from ledger.protocol.types import (
 )
 from ledger.protocol.validation import parse_vector
 
-MAX_SETS_PER_MEMBER = 2 * MAX_VIEWS
-"""Sets of updates for which one member's vectors are kept; an honest one scores one in a view."""
+MAX_SETS_PER_MEMBER = 2 * MAX_VIEWS  # that are kept; an honest one scores one set in a view
 
 
 @dataclass(frozen=True)

@@ -71,11 +71,6 @@ def keccak256(data: bytes) -> Digest:
     return Digest(keccak(data))
 
 
-def u8(value: int) -> bytes:
-    """Return one byte."""
-    return value.to_bytes(1)
-
-
 def u32(value: int) -> bytes:
     """Return four big-endian bytes."""
     return value.to_bytes(4)
@@ -251,9 +246,8 @@ def registry_digest(batch: Sequence[int], rest: Digest) -> Digest:
     return keccak256(word(64) + rest + array_words(batch))
 
 
+# Client, payload digest, rank from 0, distance bits, accepted.
 UPDATE_LEAF = ("uint32", "bytes32", "uint32", "uint64", "bool")
-"""client, payload digest, rank from 0, distance bits, accepted."""
-
 SCORES_LEAF = ("uint32", "bytes32")  # member, digest of its score vector
 DATA_LEAF = ("uint32", "uint64", "bytes32")  # client, number and digest of its training samples
 _LEAF_BOUNDS = {"uint32": 2**32, "uint64": 2**64, "bool": 2}
