@@ -256,9 +256,7 @@ class Member:
             documents.append(Payload(incidents, digest))
             # An accusation opens to a record, which the accused need not have stored.
             proposed = proposals_of(view, Phase.AGGREGATION)
-            documents += [
-                Payload.of(proposal.record) for proposal in proposed if proposal.record is not None
-            ]
+            documents += [Payload.of(p.record) for p in proposed if p.record is not None]
         decision, certificates = decision_of(view, settlement, digest)
         return [
             StoreBlobs(tuple(documents)),

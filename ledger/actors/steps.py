@@ -375,7 +375,6 @@ def _failed(
 ) -> Incident:
     """Return the incident of an undecided request; an unjudged record may be right."""
     vote = request.vote
-    proposals = view.proposals.get((vote.phase, vote.view), ())
     where = (vote.phase, vote.view, request.member)
     opening = None
     if vote.phase is Phase.ELECTION:
@@ -384,15 +383,12 @@ def _failed(
             opening = settlement.judgement.opening
     else:
         judgement = None
-        for proposal in proposals:
+        for proposal in view.proposals.get((vote.phase, vote.view), ()):
             judgement, violations = judge.judge(view, proposal.record or b"")
             if judgement is not None or is_certain(violations):
                 opening = proposal.opening
-    is_right = judgement is not None and (vote.set_digest, vote.result) == (
-        judgement.set_digest(vote.phase),
-        judgement.result,
-    )
-    if is_right or opening is None:
+    decided = judgement and (judgement.set_digest(vote.phase), judgement.result)
+    if opening is None or decided == (vote.set_digest, vote.result):
         return Incident(*where, IncidentKind.NO_QUORUM)
     return Incident(*where, IncidentKind.WRONG_PROPOSAL, (request,), opening)
 
@@ -400,12 +396,11 @@ def _failed(
 T = TypeVar("T")
 Judged = tuple["Judgement | None", tuple[Violation, ...]]
 
-_NOT_FINAL = {
+_NOT_FINAL = {  # doubts that what arrives later may clear up
     ViolationCode.UPDATE_MISSING,
     ViolationCode.VECTOR_MISSING,
     ViolationCode.MODEL_UNKNOWN,
 }
-"""Doubts that what arrives later may clear up."""
 
 
 def is_certain(violations: Iterable[Violation]) -> bool:

@@ -235,9 +235,7 @@ class RoundView:
             if commitments.get(client) == commitment_of(client, payload.digest)
             and client not in self.evidence.payloads
         }
-        if not genuine:
-            return self
-        return replace(self, evidence=self.evidence.with_payloads(genuine))
+        return replace(self, evidence=self.evidence.with_payloads(genuine)) if genuine else self
 
     def with_envelopes(self, envelopes: Iterable[Envelope]) -> RoundView:
         grown = _RoundViewBuilder(self)

@@ -455,15 +455,13 @@ def sole_process(folder: Path, lock: str, option: str = "--folder") -> Iterator[
     """Hold a folder, which is made if need be, for this process."""
     try:
         folder.mkdir(exist_ok=True)
-        descriptor = take_lock(folder / lock)
+        held = os.fdopen(take_lock(folder / lock))
     except OSError as error:
         raise ConfigurationError(f"{option} {folder}: {error.strerror}") from error
     except HeldError as error:
         raise ConfigurationError(f"{option} {folder}: {error} serves it") from error
-    try:
+    with held:
         yield
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager
@@ -473,16 +471,14 @@ def run_lock(paths: RunPaths, disk: Disk = DISK) -> Iterator[None]:
         if not folder.is_dir():
             disk.make_folder(folder)
     try:
-        descriptor = take_lock(paths.lock)
+        held = os.fdopen(take_lock(paths.lock))
     except HeldError as error:
         raise ConfigurationError(
             f"run {paths.name!r}: {error} plays or deploys it; wait for that process, or end it, "
             f"and repeat this command"
         ) from error
-    try:
+    with held:
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _command() -> str:
