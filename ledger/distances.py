@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -61,16 +61,14 @@ class PairSquares(Protocol):
         """Return the Euclidean length of each update, shape (clients,)."""
 
 
-SquaresFactory = Callable[[Sequence[NDArray[np.float32]], Sequence[int]], PairSquares]
-"""From updates, each contiguous of shape (d,), and the members' rows."""
+def distances_by(
+    squares_of: Callable[[Sequence[NDArray[np.float32]], Sequence[int]], PairSquares],
+) -> Distances:
+    """Return a function that computes all distances of a round from updates and members' rows.
 
-
-def distances_by(squares_of: SquaresFactory) -> Distances:
-    """Return a function that computes all distances of a round from an implementation of squares.
-
-    It equals `plain_distances` within each rule's tolerance, and calls it for users' own rules,
-    updates that are not float32 vectors, and empty rounds. Updates of different lengths are a
-    ValueError.
+    Each update is contiguous. The function equals `plain_distances` within each rule's tolerance,
+    and calls it for users' own rules, updates that are not float32 vectors, and empty rounds.
+    Updates of different lengths are a ValueError.
     """
 
     def distances(
@@ -159,14 +157,13 @@ def fast_distances(threads: int = 1) -> Distances:
     if threads < 1:
         raise ValueError(f"distances on {threads} threads")
 
-    def distances(
-        rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
-    ) -> NDArray[np.float64]:
+    def squares_of(updates: Sequence[NDArray[np.float32]], members: Sequence[int]) -> PairSquares:
         code = machine_code()
-        squares = BlockedSquares if code is None else partial(StreamedSquares, code, threads)
-        return distances_by(squares)(rule, travel, updates, members)
+        if code is None:
+            return BlockedSquares(updates, members)
+        return StreamedSquares(code, threads, updates, members)
 
-    return distances
+    return distances_by(squares_of)
 
 
 def fast_server_step(threads: int = 1) -> ServerStep:
@@ -303,13 +300,10 @@ def compiled(processor: Processor) -> MachineCode:
         owner.finalize_object()
     except (OSError, RuntimeError) as error:
         raise NoMachineCodeError(f"LLVM: {error}") from error
-
-    def callable_of(name: str, takes: str) -> Callable[..., None]:
-        kinds = {"p": ctypes.c_void_p, "n": ctypes.c_int64}
-        signature = ctypes.CFUNCTYPE(None, *map(kinds.__getitem__, takes))
-        return signature(owner.get_function_address(name))
-
-    loops = {name: callable_of(name, takes) for name, takes in _LOOPS.items()}
+    kinds, loops = {"p": ctypes.c_void_p, "n": ctypes.c_int64}, {}
+    for name, takes in _LOOPS.items():
+        signature = ctypes.CFUNCTYPE(None, *[kinds[kind] for kind in takes])
+        loops[name] = signature(owner.get_function_address(name))
     return MachineCode(processor.tile, owner=owner, **loops)
 
 
@@ -374,12 +368,10 @@ class _Writer:
         self, rows: Any, weights: Any, count: Any, first: Any, length: Any, sums: Any
     ) -> None:
         """Add each update's products in turn to a block's sums, those of four updates at a time."""
-        b, double = self._b, self._double
+        b, double, pointer = self._b, self._double, self._pointer
 
         def add(group: Sequence[Any]) -> None:
-            addresses = [
-                self._load(self._at(rows, row, self._pointer), self._pointer) for row in group
-            ]
+            addresses = [self._load(self._at(rows, row, pointer), pointer) for row in group]
             updates = [self._at(address, first, self._single) for address in addresses]
             factors = [self._load(self._at(weights, row, double), double) for row in group]
             for offset, narrow, wide in self._numbers(length):

@@ -66,21 +66,17 @@ class Driver:
         self._mines = mines
 
     def apply(self, actions: Iterable[Action]) -> bool:
-        """Carry out actions in order, and return whether any of them had an effect.
-
-        Statements and blobs are durable before mail that others read, or a transaction, leaves the
-        process; statements also before a blob is written. Documents wait for what leaves, so that
-        a round makes them durable once. The contract's refusals are not errors.
-        """
+        """Return whether any action had an effect; the contract's refusals are not errors."""
         sent = self.publish(actions)
         return self.send(sent.transactions) or sent.has_new_mail
 
     def publish(self, actions: Iterable[Action]) -> SentActions:
         """Carry out everything but transactions, and return these.
 
-        Shared mail waits until its blobs are durable: a reader votes for what it announces, and
-        the vote may be in a decision before this process is up again. Other mail is lost with the
-        process.
+        Statements and blobs are durable before shared mail or a transaction leaves: a reader votes
+        for what mail announces, and the vote may be in a decision before this process is up again.
+        Statements are also durable before a blob is written. Documents wait for what leaves, so
+        that a round makes them durable once. Other mail is lost with the process.
         """
         # Members of one process share what they store: the very same action is carried out once.
         actions = tuple({id(action): action for action in actions}.values())

@@ -34,8 +34,7 @@ from ledger.protocol.types import (
 
 _log = logging.getLogger(__name__)
 
-BUSY_SECONDS = 30.0
-"""How long a journal waits for another process that holds it."""
+BUSY_SECONDS = 30.0  # that a journal waits for another process that holds it
 
 
 class VoteJournal(Protocol):

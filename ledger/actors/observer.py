@@ -128,9 +128,8 @@ def model_of_round(ledger: RoundHistory, round_number: int) -> Digest:
     return ledger.deployment().model
 
 
+# Largest payload where an update is smaller; one that is larger is as good as missing.
 OVERSIZED_BYTES = 1 << 20
-"""How large a payload may be if an update is smaller; one that is larger is as good as missing."""
-
 _KINDS = (EnvelopeKind.PAYLOAD, EnvelopeKind.SCORES, EnvelopeKind.REQUEST, EnvelopeKind.REPLY)
 
 

@@ -141,9 +141,8 @@ class Member:
         if about != self._about:
             self._about, self._seen, self._settled = about, Holdings(), None
             self._in_time, self._scored_in = {}, {}
-        actions: list[Action]
         if view.certificates(Phase.AGGREGATION):
-            actions = [*self._elect(view, now), *self._settle(view, now)]
+            actions = self._elect(view, now) + self._settle(view, now)
         else:
             actions = self._aggregate(view, now)
         self._seen = view.held
@@ -172,27 +171,26 @@ class Member:
         return min((time for time in times if time > now), default=None)
 
     def _aggregate(self, view: RoundView, now: float) -> list[Action]:
-        begin, clients = view.voting_begins, view.usable
+        begin = view.voting_begins
         span = view_at(view.inputs, Phase.AGGREGATION, begin, now)
         if span is None:
             half = view.inputs.parameters.view_seconds / 2
             is_due = view.has_all_payloads or now >= begin - half
-            return self.steps.publish_scores(view, clients) if is_due and now < begin else []
+            return self.steps.publish_scores(view, view.usable) if is_due and now < begin else []
         # What was held before the view began: the last step's, nothing after a restart.
         self._in_time.setdefault(span.view, self._seen)
         if view.primary(Phase.AGGREGATION, span.view) == self.client:
-            return self._lead(view, span, now, clients)
+            return self._lead(view, span, now)
         actions = self._follow_scores(view, span)
         for proposal in self._to_answer(view, Phase.AGGREGATION, span.view):
             actions += self.steps.answer(view, proposal, self._in_time[span.view])
         return actions
 
-    def _lead(
-        self, view: RoundView, span: ViewSpan, now: float, clients: tuple[ClientId, ...]
-    ) -> list[Action]:
+    def _lead(self, view: RoundView, span: ViewSpan, now: float) -> list[Action]:
         """Return what a primary does in its view: at a quarter a vector, at half time a record."""
         if view.requests(Phase.AGGREGATION, span.view):
             return []
+        clients = view.usable
         actions: list[Action] = []
         if now >= span.quarter and span.view not in self._scored_in:
             self._scored_in[span.view] = clients
@@ -258,9 +256,7 @@ class Member:
             documents.append(Payload(incidents, digest))
             # An accusation opens to a record, which the accused need not have stored.
             proposed = proposals_of(view, Phase.AGGREGATION)
-            documents += [
-                Payload.of(proposal.record) for proposal in proposed if proposal.record is not None
-            ]
+            documents += [Payload.of(p.record) for p in proposed if p.record is not None]
         decision, certificates = decision_of(view, settlement, digest)
         return [
             StoreBlobs(tuple(documents)),

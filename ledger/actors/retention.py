@@ -11,7 +11,7 @@ the same bytes: a client may publish a copy of a model or of a record.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
@@ -29,8 +29,7 @@ from ledger.storage.blobs import BlobReader, BlobStore
 
 T = TypeVar("T")
 
-MAX_RETAINED_ROUNDS = 2**31 - 1
-"""The largest number of rounds whose payloads can be asked for."""
+MAX_RETAINED_ROUNDS = 2**31 - 1  # whose payloads can be asked for
 
 
 class StoredBlobs(StrEnum):
@@ -70,22 +69,17 @@ def retention_policy_of(setting: str | int) -> RetentionPolicy:
     )
 
 
+@dataclass(slots=True)
 class PayloadRemover:
     """The payloads of a run's rounds, of which only the newest are kept."""
 
-    def __init__(
-        self,
-        ledger: RoundHistory,
-        blobs: BlobStore,
-        rounds: int,
-        pinned: Collection[Digest] = frozenset(),
-    ) -> None:
-        self._ledger, self._blobs = ledger, blobs
-        self._rounds = rounds  # at least 1
-        self._pinned = pinned  # other runs name them in the same store
-        self._documents: set[Digest] = set()
-        self._payloads: dict[int, frozenset[Digest]] = {}
-        self._read_to = 0
+    ledger: RoundHistory
+    blobs: BlobStore
+    rounds: int  # at least 1
+    pinned: Collection[Digest] = frozenset()  # other runs name them in the same store
+    _documents: set[Digest] = field(default_factory=set, init=False)
+    _payloads: dict[int, frozenset[Digest]] = field(default_factory=dict, init=False)
+    _read_to: int = field(default=0, init=False)
 
     def ended(
         self, round_number: int, published: Iterable[Digest], ledger: RoundHistory | None = None
@@ -94,27 +88,27 @@ class PayloadRemover:
 
         No record names the payloads `published` by this process in a round without a decision.
         """
-        self._read(ledger or self._ledger)
+        self._read(ledger or self.ledger)
         payloads = self._payloads.get(round_number, frozenset())
         self._payloads[round_number] = payloads.union(published)
         for payload in self._gone_by(round_number):
-            self._blobs.remove(payload)
+            self.blobs.remove(payload)
 
     def removable(self) -> frozenset[Digest]:
         """Return the payloads that would go now, there or not; they do not come again."""
-        self._read(self._ledger)
-        return self._gone_by(last_ended(self._ledger.state()))
+        self._read(self.ledger)
+        return self._gone_by(last_ended(self.ledger.state()))
 
     def _gone_by(self, newest: int) -> frozenset[Digest]:
-        old = [number for number in self._payloads if number <= newest - self._rounds]
+        old = [number for number in self._payloads if number <= newest - self.rounds]
         gone = [self._payloads.pop(number) for number in old]
-        retained = self._documents.union(self._pinned, *self._payloads.values())
+        retained = self._documents.union(self.pinned, *self._payloads.values())
         return frozenset().union(*gone) - retained
 
     def _read(self, ledger: RoundHistory) -> None:
         if not self._read_to:
             self._documents |= _deployed(ledger)
-        for number, documents, payloads in _decided(ledger, self._blobs, self._read_to):
+        for number, documents, payloads in _decided(ledger, self.blobs, self._read_to):
             self._documents |= documents
             if payloads is not None:
                 self._payloads[number] = payloads

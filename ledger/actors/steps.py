@@ -90,10 +90,6 @@ class StoreBlobs:
     documents: tuple[Payload, ...] = ()
     payloads: Mapping[ClientId, Payload] = field(default_factory=dict)
 
-    @property
-    def blobs(self) -> dict[Digest, Payload]:
-        return {blob.digest: blob for blob in (*self.payloads.values(), *self.documents)}
-
 
 @dataclass(frozen=True, slots=True)
 class PostEnvelope:
@@ -206,8 +202,7 @@ class ProtocolSteps:
         omissions = self._judge.omissions(judgement.record, in_time.payloads, in_time.claims)
         if omissions:
             return self._repeat(view, in_time, omissions)
-        reply = self._reply(view, proposal.request.vote, judgement)
-        return [self._judge.stored(view.evidence, judgement.record), *reply] if reply else []
+        return self._reply(view, proposal.request.vote, judgement)
 
     def propose_election(
         self, view: RoundView, number: int, certificate: QuorumCertificate
@@ -235,16 +230,18 @@ class ProtocolSteps:
         judgement = judgement_behind(view, self._judge, request.result)
         if request.result not in results or judgement is None:
             return []
-        reply = self._reply(view, request, judgement)
         # Not everybody who replies here has replied, and stored, in phase 1.
-        return [self._judge.stored(view.evidence, judgement.record), *reply] if reply else []
+        return self._reply(view, request, judgement)
 
     def _reply(self, view: RoundView, asked: Vote, judgement: Judgement) -> list[Action]:
         vote = self._vote(view, VoteKind.REPLY, asked.phase, asked.view, judgement)
         if vote != replace(asked, kind=VoteKind.REPLY):
             return []
         signed = self._signer.vote(view.inputs.domain, vote)
-        return [] if signed is None else [self._post(view, Reply(signed))]
+        if signed is None:
+            return []
+        stored = self._judge.stored(view.evidence, judgement.record)
+        return [stored, self._post(view, Reply(signed))]
 
     def _repeat(self, view: RoundView, held: Holdings, omissions: list[Violation]) -> list[Action]:
         """Return what the primary seems not to have: vectors and payloads, as they were sent."""
@@ -378,7 +375,6 @@ def _failed(
 ) -> Incident:
     """Return the incident of an undecided request; an unjudged record may be right."""
     vote = request.vote
-    proposals = view.proposals.get((vote.phase, vote.view), ())
     where = (vote.phase, vote.view, request.member)
     opening = None
     if vote.phase is Phase.ELECTION:
@@ -387,15 +383,12 @@ def _failed(
             opening = settlement.judgement.opening
     else:
         judgement = None
-        for proposal in proposals:
+        for proposal in view.proposals.get((vote.phase, vote.view), ()):
             judgement, violations = judge.judge(view, proposal.record or b"")
             if judgement is not None or is_certain(violations):
                 opening = proposal.opening
-    is_right = judgement is not None and (vote.set_digest, vote.result) == (
-        judgement.set_digest(vote.phase),
-        judgement.result,
-    )
-    if is_right or opening is None:
+    decided = judgement and (judgement.set_digest(vote.phase), judgement.result)
+    if opening is None or decided == (vote.set_digest, vote.result):
         return Incident(*where, IncidentKind.NO_QUORUM)
     return Incident(*where, IncidentKind.WRONG_PROPOSAL, (request,), opening)
 
@@ -403,12 +396,11 @@ def _failed(
 T = TypeVar("T")
 Judged = tuple["Judgement | None", tuple[Violation, ...]]
 
-_NOT_FINAL = {
+_NOT_FINAL = {  # doubts that what arrives later may clear up
     ViolationCode.UPDATE_MISSING,
     ViolationCode.VECTOR_MISSING,
     ViolationCode.MODEL_UNKNOWN,
 }
-"""Doubts that what arrives later may clear up."""
 
 
 def is_certain(violations: Iterable[Violation]) -> bool:
@@ -452,7 +444,10 @@ class JudgementCache:
 
     def judge(self, view: RoundView, record: bytes) -> Judged:
         """Return what follows from a record's bytes, or the doubts about it."""
-        self._turn_to(view)
+        # Not the base alone: a reorganisation can leave it, and change committee, seed or model.
+        inputs, vectors = view.inputs, (view.evidence.model, view.evidence.displacement)
+        if inputs != self._inputs or not all(map(is_, vectors, self._about)):
+            self._inputs, self._about, self._judged = inputs, vectors, {}
         if record in self._judged:
             evidence, result = self._judged[record]
             if evidence is None or evidence is view.evidence:
@@ -481,12 +476,6 @@ class JudgementCache:
     ) -> DistanceTable:
         updates = evidence.usable(clients)
         return DistanceTable(inputs, updates, self._distances_of, evidence.displacement)
-
-    def _turn_to(self, view: RoundView) -> None:
-        # Not the base alone: a reorganisation can leave it, and change committee, seed or model.
-        inputs, vectors = view.inputs, (view.evidence.model, view.evidence.displacement)
-        if inputs != self._inputs or not all(map(is_, vectors, self._about)):
-            self._inputs, self._about, self._judged = inputs, vectors, {}
 
     def _distances_of(
         self, rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]

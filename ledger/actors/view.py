@@ -61,8 +61,7 @@ from ledger.protocol.types import (
 )
 from ledger.protocol.validation import parse_vector
 
-MAX_SETS_PER_MEMBER = 2 * MAX_VIEWS
-"""Sets of updates for which one member's vectors are kept; an honest one scores one in a view."""
+MAX_SETS_PER_MEMBER = 2 * MAX_VIEWS  # that are kept; an honest one scores one set in a view
 
 
 @dataclass(frozen=True)
@@ -128,25 +127,20 @@ class Holdings:
 class RoundView:
     """A closed round, and what was published of it so far.
 
-    All actors of a process share a view, so what follows from it alone is computed once.
-
-    Attributes:
-        closed_at: time stamp of the closing block, in the chain's seconds.
-        announced: clients whose payload's digest opens their commitment, held or not.
-        claims: by member and set of clients; at most two each, those with the smallest digests.
-        proposals: requests that open their result, by phase and view; at most two each.
-        votes: different signed votes by member and slot; at most two each.
-        newest_block: number of the newest block, final or not, when the view last grew.
+    All actors of a process share a view, so what follows from it alone is computed once. Announced
+    are the payloads whose digest opens a commitment, held or not. At most two claims are kept of a
+    member and set of clients, those with the smallest digests; at most two proposals that open
+    their result, of a phase and view; at most two different votes of a member and slot.
     """
 
     inputs: Inputs
-    closed_at: float
+    closed_at: float  # time stamp of the closing block, in the chain's seconds
     evidence: Evidence
     announced: Mapping[ClientId, Digest] = field(default_factory=dict)
     claims: Mapping[tuple[ClientId, Digest], tuple[SignedScores, ...]] = field(default_factory=dict)
     proposals: Mapping[tuple[Phase, int], tuple[Proposal, ...]] = field(default_factory=dict)
     votes: Mapping[tuple[ClientId, Slot], tuple[SignedVote, ...]] = field(default_factory=dict)
-    newest_block: int = 0
+    newest_block: int = 0  # of the chain, final or not, when the view last grew
 
     @property
     def voting_begins(self) -> float:
@@ -241,9 +235,7 @@ class RoundView:
             if commitments.get(client) == commitment_of(client, payload.digest)
             and client not in self.evidence.payloads
         }
-        if not genuine:
-            return self
-        return replace(self, evidence=self.evidence.with_payloads(genuine))
+        return replace(self, evidence=self.evidence.with_payloads(genuine)) if genuine else self
 
     def with_envelopes(self, envelopes: Iterable[Envelope]) -> RoundView:
         grown = _RoundViewBuilder(self)

@@ -26,7 +26,7 @@ from functools import cache
 from io import BufferedReader
 from itertools import chain, pairwise, takewhile
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 from ledger.protocol.errors import ConfigurationError
 
@@ -37,6 +37,7 @@ JOURNAL = "votes.sqlite"
 
 _SYNCING_THREADS = 8
 _MOST_NAMED = 4_096  # durable folders that are remembered; a forgotten one is synced again
+_Inode = tuple[int, int]  # device and number
 
 
 class Disk:
@@ -138,19 +139,14 @@ class Disk:
             return
         for each, parent in pairwise((folder, *folder.resolve().parents)):
             inode = _inode_of(each)
-            if self._named.get(inode) == each or _inode_of(parent).device != inode.device:
+            if self._named.get(inode) == each or _inode_of(parent)[0] != inode[0]:
                 return  # the names above are durable, or of another file system
             yield inode, each, parent
 
 
-class _Inode(NamedTuple):
-    device: int
-    number: int
-
-
 def _inode_of(folder: Path) -> _Inode:
     status = folder.stat()
-    return _Inode(status.st_dev, status.st_ino)
+    return status.st_dev, status.st_ino
 
 
 DISK = Disk()
@@ -459,15 +455,13 @@ def sole_process(folder: Path, lock: str, option: str = "--folder") -> Iterator[
     """Hold a folder, which is made if need be, for this process."""
     try:
         folder.mkdir(exist_ok=True)
-        descriptor = take_lock(folder / lock)
+        held = os.fdopen(take_lock(folder / lock))
     except OSError as error:
         raise ConfigurationError(f"{option} {folder}: {error.strerror}") from error
     except HeldError as error:
         raise ConfigurationError(f"{option} {folder}: {error} serves it") from error
-    try:
+    with held:
         yield
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager
@@ -477,16 +471,14 @@ def run_lock(paths: RunPaths, disk: Disk = DISK) -> Iterator[None]:
         if not folder.is_dir():
             disk.make_folder(folder)
     try:
-        descriptor = take_lock(paths.lock)
+        held = os.fdopen(take_lock(paths.lock))
     except HeldError as error:
         raise ConfigurationError(
             f"run {paths.name!r}: {error} plays or deploys it; wait for that process, or end it, "
             f"and repeat this command"
         ) from error
-    try:
+    with held:
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _command() -> str:

@@ -100,10 +100,6 @@ class HttpServer:
     def post(self, path: str, body: bytes, headers: dict[str, str], max_bytes: int) -> HttpResponse:
         return self._ask("POST", path, max_bytes, headers=headers, content=body)
 
-    def post_json(self, body: bytes, max_bytes: int) -> HttpResponse:
-        """Send POST with JSON to the URL itself; errors as with `get`."""
-        return self.post("", body, {"Content-Type": "application/json"}, max_bytes)
-
     def _ask(
         self, method: str, path: str, most: int, file: IO[bytes] | None = None, **parts: Any
     ) -> HttpResponse:

@@ -35,7 +35,11 @@ def parse_json(
     text = data if isinstance(data, str) else data.decode("utf-8")
     # Nothing is nested more deeply than it has brackets; most documents have few.
     if text.count("[") + text.count("{") > DEEPEST:
-        _require_shallow(text)
+        depth = 0
+        for bracket in _NO_BRACKET.sub("", _STRING.sub("", text)):
+            depth += 1 if bracket in "[{" else -1
+            if depth > DEEPEST:
+                raise ValueError(f"nested more than {DEEPEST} levels deep")
     pairs = _unique if unique_keys else None
     try:
         return json.loads(text, parse_constant=refuse_constant, object_pairs_hook=pairs)
@@ -84,14 +88,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) != len(pairs):
         raise ValueError("a map has a key twice")
     return members
-
-
-def _require_shallow(text: str) -> None:
-    depth = 0
-    for bracket in _NO_BRACKET.sub("", _STRING.sub("", text)):
-        depth += 1 if bracket in "[{" else -1
-        if depth > DEEPEST:
-            raise ValueError(f"nested more than {DEEPEST} levels deep")
 
 
 MAX_TOML_BYTES = 100_000

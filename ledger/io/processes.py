@@ -458,8 +458,7 @@ def _leave_server() -> None:
         os._exit(_INTERNAL_ERROR)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGHUP})
-    # Locks that libraries make have no name that way, which a killed process would leave behind.
-    multiprocessing.set_start_method("fork", force=True)
+    multiprocessing.set_start_method("fork", force=True)  # as in `follow_parent`
     gc.freeze()  # imported modules stay shared with the server: no collection writes to their pages
 
 

@@ -21,10 +21,8 @@ from ledger.protocol.types import PROTOCOL_VERSION, ClientId, Digest
 T = TypeVar("T")
 Code = TypeVar("Code", bound=IntEnum)
 MAX_DOCUMENT_BYTES = 1_000_000  # a run of 12,288 clients takes 400 kB
+# Maps and lists of a document, and entries of each: a million would take 160 MB and 2 s of work.
 MAX_CONTAINERS = 65_536
-"""Maps and lists of a document, and entries of each: a million of them, of a byte each, would be
-160 MB in memory and 2 s of work."""
-
 MAX_NESTING = 16  # maps and lists inside one another; a round's record has six
 _PLAIN = frozenset({bool, int, float, str, bytes, type(None)})
 

@@ -71,11 +71,6 @@ def keccak256(data: bytes) -> Digest:
     return Digest(keccak(data))
 
 
-def u8(value: int) -> bytes:
-    """Return one byte."""
-    return value.to_bytes(1)
-
-
 def u32(value: int) -> bytes:
     """Return four big-endian bytes."""
     return value.to_bytes(4)
@@ -189,16 +184,9 @@ class ResultPreimage:
 
 def aggregation_result(opening: ResultPreimage) -> Digest:
     """Return the result that the committee votes on: keccak256 of the preimage's ABI encoding."""
-    return keccak256(
-        words(
-            opening.model,
-            opening.updates_root,
-            opening.scores_root,
-            opening.ranking_digest,
-            opening.reveal,
-            opening.record,
-        )
-    )
+    roots = opening.updates_root, opening.scores_root
+    others = opening.ranking_digest, opening.reveal, opening.record
+    return keccak256(words(opening.model, *roots, *others))
 
 
 def domain_salt(config: Digest, registry: Digest, beacon: Digest) -> Digest:
@@ -214,8 +202,7 @@ def first_seed(config: Digest, beacon: Digest) -> Digest:
 def next_seed(seed: Digest, reveal: Digest, beacon: Digest) -> Digest:
     """Return seed_{t+1} after a decided round.
 
-    The reveal is of the ranked trainers' payload digests: it has no score, model or order of votes,
-    which the last to act could influence.
+    The reveal has no score, model or order of votes, which the last to act could influence.
     """
     return keccak256(seed + reveal + beacon)
 
@@ -259,9 +246,8 @@ def registry_digest(batch: Sequence[int], rest: Digest) -> Digest:
     return keccak256(word(64) + rest + array_words(batch))
 
 
+# Client, payload digest, rank from 0, distance bits, accepted.
 UPDATE_LEAF = ("uint32", "bytes32", "uint32", "uint64", "bool")
-"""client, payload digest, rank from 0, distance bits, accepted."""
-
 SCORES_LEAF = ("uint32", "bytes32")  # member, digest of its score vector
 DATA_LEAF = ("uint32", "uint64", "bytes32")  # client, number and digest of its training samples
 _LEAF_BOUNDS = {"uint32": 2**32, "uint64": 2**64, "bool": 2}

@@ -1,15 +1,7 @@
 """Everything that can be refused, as one tree.
 
-    CmflError
-    ├── ParametersError          a setting breaks an invariant of the protocol
-    ├── EncodingError            bytes that are not what they claim to be
-    ├── SignatureError           a signature that does not recover, or is not canonical
-    ├── ChainError               the chain is unreachable, damaged, locked or another one
-    ├── BlobError                a blob is missing, damaged or too large
-    ├── ServiceError             a service is unreachable, refuses, or answers what cannot be
-    ├── JournalError             a vote journal cannot be read or written: nothing may be signed
-    ├── ConfigurationError       a configuration file or command-line setting is wrong
-    └── ProtocolRefusal          the ledger refuses a transaction; `code` is the reason
+`CmflError` is above ParametersError, EncodingError, SignatureError, ChainError, BlobError,
+ServiceError, JournalError, ConfigurationError and ProtocolRefusal, whose `code` is the reason.
 
 A refusal's sentence is what the contract reverts with, `committee_ledger: <fact>`, so that the
 executable specification (`rounds.py`) and the contract can be compared refusal by refusal.

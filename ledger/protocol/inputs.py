@@ -25,7 +25,6 @@ from ledger.protocol.encoding import (
     keccak256,
     merkle_root,
     sha256,
-    u8,
     u32,
     u64,
 )
@@ -77,7 +76,7 @@ def drawn_committee(
 @lru_cache(maxsize=256)
 def primary_seat(seed: Digest, phase: Phase, view: int, members: int) -> int:
     """Return the primary's seat in [0, C), random as the seed (Algorithm 2, line 2)."""
-    return int.from_bytes(keccak256(seed + u8(phase) + u32(view))) % members
+    return int.from_bytes(keccak256(seed + bytes([phase]) + u32(view))) % members
 
 
 @lru_cache(maxsize=16)

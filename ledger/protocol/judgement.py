@@ -213,8 +213,7 @@ def counted_vectors(record: RoundRecord, evidence: Evidence) -> list[ScoreVector
     """Return the vectors that a record counts, ascending by member, as far as one holds them."""
     vectors = []
     for signed in record.scores:
-        data = evidence.vectors.get(signed.scores.digest)
-        vector = parse_vector(data) if data is not None else None
+        vector = parse_vector(evidence.vectors.get(signed.scores.digest, b""))
         if vector is not None:
             vectors.append(vector)
     return vectors

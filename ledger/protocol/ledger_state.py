@@ -281,10 +281,7 @@ Event = (
 
 
 def domain_of(deployment: Deployment, chain_id: int, contract: Address, beacon: Digest) -> Domain:
-    """Return the EIP-712 domain that the constructor fixes.
-
-    The beacon is the parent hash of the deploying block, or zeros with `beacon = none`.
-    """
+    """Return the constructor's domain; the beacon is its block's parent hash, or zeros."""
     salt = encoding.domain_salt(deployment.config, deployment.registry, beacon)
     return Domain(chain_id, contract, salt)
 

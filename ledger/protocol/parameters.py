@@ -40,7 +40,7 @@ DEADLINE_BLOCKS = 64
 VIEW_SECONDS = 10
 STRATEGIES = {1: "I", 2: "II", 3: "III"}  # the paper's two, and ours, with names
 
-RANGES = {
+RANGES = {  # smallest and largest value of each whole number
     "clients": (1, MAX_CLIENTS),
     "rounds": (1, MAX_ROUNDS),
     "dimension": (1, MAX_DIMENSION),
@@ -52,7 +52,6 @@ RANGES = {
     "deadline_blocks": (3, MAX_BLOCKS),
     "view_seconds": (1, MAX_VIEW_SECONDS),
 }
-"""Smallest and largest value of each whole number."""
 
 
 @dataclass(frozen=True, slots=True)

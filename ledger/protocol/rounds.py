@@ -52,8 +52,7 @@ Step = tuple[LedgerState, tuple[Event, ...]]
 
 def deployed(deployment: Deployment, domain: Domain) -> LedgerState:
     """Return the state after the constructor."""
-    rest = deployment.registry
-    return LedgerState.at_deployment(deployment, domain=domain, registry_rest=rest)
+    return LedgerState.at_deployment(deployment, domain=domain, registry_rest=deployment.registry)
 
 
 def register_clients(

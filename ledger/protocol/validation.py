@@ -29,13 +29,7 @@ from ledger.protocol.parameters import majority
 from ledger.protocol.rules.direction import direction_distances
 from ledger.protocol.rules.distance import RELATIVE_TOLERANCE, Distances, Updates, plain_distances
 from ledger.protocol.signing import is_signed_by
-from ledger.protocol.types import (
-    ClientId,
-    DropoutReason,
-    RefusalReason,
-    Scores,
-    SignedScores,
-)
+from ledger.protocol.types import ClientId, DropoutReason, RefusalReason, Scores, SignedScores
 
 REFUSAL_MARGINS = 1.0  # margins from which a distance may be refused
 PRIMARY_MARGINS = 1.5  # a primary refuses from here on, so that others' sums agree with it

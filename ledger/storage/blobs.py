@@ -22,7 +22,7 @@ import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from io import BufferedReader
@@ -239,13 +239,10 @@ class FolderObjects(ObjectStore):
         return (self.folder / path).is_file()
 
     def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:
-        target = self.folder / path
-        try:
-            is_new = (
-                not target.is_file() or sha256(read_file(target, payload.size)) != payload.digest
-            )
-        except OSError:
-            is_new = True  # missing or unreadable: it is written again
+        target, is_new = self.folder / path, True
+        with suppress(OSError):  # unreadable: it is written again
+            if target.is_file():
+                is_new = sha256(read_file(target, payload.size)) != payload.digest
         if is_new:
             self._disk.write_whole(target, payload.data, durable=durable)
         if not durable:

@@ -41,7 +41,7 @@ class BucketObjects(blobs.ObjectStore):
     def __init__(self, location: blobs.Location) -> None:
         self._shown = location.shown
         try:
-            from fsspec.asyn import AsyncFileSystem  # noqa: PLC0415 - an extra
+            from fsspec.asyn import AsyncFileSystem, sync  # noqa: PLC0415 - an extra
             from fsspec.core import url_to_fs  # noqa: PLC0415 - an extra
         except ImportError as error:
             raise BlobError(
@@ -59,6 +59,7 @@ class BucketObjects(blobs.ObjectStore):
                 f"{self._shown}: fsspec reaches no blobs or mail there ({type(error).__name__})"
             ) from None
         self._files: Any = files
+        self._sync = sync
         self._is_timed = isinstance(files, AsyncFileSystem)
         self._is_streamed = (
             self._is_timed and type(files).open_async is not AsyncFileSystem.open_async
@@ -109,9 +110,7 @@ class BucketObjects(blobs.ObjectStore):
             if not self._is_streamed:
                 with self._files.open(self._below(path), "rb", cache_type="none") as file:
                     return bytes(file.read(limit + 1))
-            from fsspec.asyn import sync  # noqa: PLC0415 - an extra
-
-            return bytes(sync(self._files.loop, self._stream, self._below(path), limit + 1))
+            return bytes(self._sync(self._files.loop, self._stream, self._below(path), limit + 1))
 
     def _listing(self, folder: str) -> Iterator[tuple[str, int, Hashable]]:
         entries: list[dict[str, Any]] = []
@@ -143,11 +142,9 @@ class BucketObjects(blobs.ObjectStore):
         """Call a method of the file system that moves `size` bytes, in bounded time."""
         if not self._is_timed:
             return getattr(self._files, method)(*arguments, **options)
-        from fsspec.asyn import sync  # noqa: PLC0415 - an extra
-
         seconds = OPERATION_SECONDS + size / LEAST_BYTES_PER_SECOND
         call = getattr(self._files, f"_{method}")
-        return sync(self._files.loop, call, *arguments, timeout=seconds, **options)
+        return self._sync(self._files.loop, call, *arguments, timeout=seconds, **options)
 
     async def _stream(self, path: str, limit: int) -> bytearray:
         data, start = bytearray(), time.monotonic()

@@ -99,6 +99,7 @@ MAX_ANSWER_BYTES = 65_536
 UPLOAD_ELSEWHERE = "upload-elsewhere"
 
 
+@dataclass(eq=False)
 class HttpObjects(ObjectStore):
     """Objects below the URL of a folder or store; safe to share between threads.
 
@@ -106,30 +107,22 @@ class HttpObjects(ObjectStore):
     answer the server is asked no more. The clock only goes forward.
     """
 
-    def __init__(
-        self,
-        server: HttpServer,
-        signer: UploadSigner | None = None,
-        max_failures: int | None = None,
-        retry: RetryPolicy = NO_RETRY,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._server = server
-        self._signer = signer
-        self._max_failures = max_failures
-        self._failures = 0
-        self._retry = retry
-        self._clock = clock
+    server: HttpServer
+    signer: UploadSigner | None = None
+    max_failures: int | None = None
+    retry: RetryPolicy = NO_RETRY
+    clock: Callable[[], float] = time.monotonic
+    _failures: int = field(default=0, init=False)
 
     def get(self, path: str, limit: int) -> bytes:
-        answer = self._ask(lambda: self._server.get(f"/{path}", limit))
+        answer = self._ask(lambda: self.server.get(f"/{path}", limit))
         self._require_found(path, answer.status)
         if sha256(answer.body).hex() != path.rpartition("/")[2]:  # the server's fault
-            raise OSError(errno.EIO, f"{self._server.shown_url} gives other bytes")
+            raise OSError(errno.EIO, f"{self.server.shown_url} gives other bytes")
         return answer.body
 
     def has(self, path: str) -> bool:
-        answer = self._ask(lambda: self._server.head(f"/{path}"))
+        answer = self._ask(lambda: self.server.head(f"/{path}"))
         try:
             self._require_found(path, answer.status)
         except FileNotFoundError:
@@ -137,18 +130,18 @@ class HttpObjects(ObjectStore):
         return True
 
     def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:  # noqa: ARG002
-        if self._signer is None:
-            raise OSError(errno.EACCES, f"{self._server.shown_url}: no client here signs uploads")
+        if self.signer is None:
+            raise OSError(errno.EACCES, f"{self.server.shown_url}: no client here signs uploads")
         is_mail = path.startswith(f"{MAIL_FOLDER}/")  # which answers no HEAD
         if payload.size > CHECKED_FIRST_BYTES and not is_mail:
             with contextlib.suppress(OSError):
                 if self.has(path):
                     return False
         body, answer = bytes(payload.data), None
-        url = f"{self._server.base_url}/{path}"
-        for header in self._signer.authorizations(url, payload.digest, payload.size):
+        url = f"{self.server.base_url}/{path}"
+        for header in self.signer.authorizations(url, payload.digest, payload.size):
             headers = {"Authorization": header, "Content-Type": "application/octet-stream"}
-            send = partial(self._server.put, f"/{path}", body, headers, MAX_ANSWER_BYTES)
+            send = partial(self.server.put, f"/{path}", body, headers, MAX_ANSWER_BYTES)
             answer = self._ask(send)
             if answer.status in {HTTPStatus.OK, HTTPStatus.CREATED}:
                 return answer.status == HTTPStatus.CREATED
@@ -156,12 +149,12 @@ class HttpObjects(ObjectStore):
             if answer.status not in {HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS}:
                 break
         assert answer is not None, "there is one client at least"
-        raise OSError(errno.EACCES, _refusal(self._server, answer))
+        raise OSError(errno.EACCES, _refusal(self.server, answer))
 
     def scan(self, folder: str, cursor: FolderCursor) -> None:
-        end = self._clock() + SCAN_SECONDS
+        end = self.clock() + SCAN_SECONDS
         for _ in range(MAX_PAGES):
-            if not self._read_page(folder, cursor) or self._clock() >= end:
+            if not self._read_page(folder, cursor) or self.clock() >= end:
                 break
 
     def delete(self, path: str) -> None:
@@ -169,17 +162,17 @@ class HttpObjects(ObjectStore):
         raise OSError(errno.EPERM, reason, path)
 
     def close(self) -> None:
-        self._server.close()
+        self.server.close()
 
     def _ask(self, request: Callable[[], HttpResponse]) -> HttpResponse:
         """Return the server's answer, and count consecutive failures."""
-        shown = self._server.shown_url
-        if self._max_failures is not None and self._failures >= self._max_failures:
+        shown = self.server.shown_url
+        if self.max_failures is not None and self._failures >= self.max_failures:
             raise OSError(
-                errno.EIO, f"{shown} gave no whole answer {self._max_failures} times in a row"
+                errno.EIO, f"{shown} gave no whole answer {self.max_failures} times in a row"
             )
         try:
-            answer = self._retry.call(
+            answer = self.retry.call(
                 request,
                 # Of the failures, a response over the limit is lasting.
                 lambda error: type(error) is HttpFailureError,
@@ -195,19 +188,19 @@ class HttpObjects(ObjectStore):
         if status in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
             raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
         if status != HTTPStatus.OK:
-            raise OSError(errno.EIO, f"{self._server.shown_url} answers with HTTP status {status}")
+            raise OSError(errno.EIO, f"{self.server.shown_url} answers with HTTP status {status}")
 
     def _read_page(self, folder: str, cursor: FolderCursor) -> bool:
         """Deliver the next page, and return whether another may follow."""
         epoch, after = cursor.position
-        answer = self._ask(lambda: self._server.get(f"/{folder}?after={after}", MAX_PAGE_BYTES))
+        answer = self._ask(lambda: self.server.get(f"/{folder}?after={after}", MAX_PAGE_BYTES))
         if answer.status != HTTPStatus.OK:
-            status = f"{self._server.shown_url} answers with HTTP status {answer.status}"
+            status = f"{self.server.shown_url} answers with HTTP status {answer.status}"
             raise OSError(errno.EIO, status)
         try:
             page = decode_page(answer.body)
         except EncodingError as error:
-            raise OSError(errno.EIO, f"{self._server.shown_url}: no page: {error}") from None
+            raise OSError(errno.EIO, f"{self.server.shown_url}: no page: {error}") from None
         if page.epoch != epoch:
             # The server has restarted, and numbers its objects anew.
             cursor.position = (page.epoch, 0)
@@ -234,10 +227,7 @@ def static_server(
 
 
 def store_server(
-    url: str,
-    signer: UploadSigner | None,
-    timeout_seconds: float = 60.0,
-    retry: RetryPolicy = STORE_RETRY,
+    url: str, signer: UploadSigner | None, timeout_seconds: float, retry: RetryPolicy = STORE_RETRY
 ) -> HttpObjects:
     """Return the objects of `cmfl blobs serve`."""
     server = _server(url, timeout_seconds, None, SILENCE_SECONDS)

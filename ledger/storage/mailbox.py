@@ -62,8 +62,7 @@ def decode_page(data: bytes) -> Page:
     return Page(epoch, canonical.unsigned("after", value["after"], 64), tuple(value["envelopes"]))
 
 
-Board = tuple["Domain", int, "EnvelopeKind"]
-"""A contract, a round and a kind of envelope."""
+Board = tuple[Domain, int, EnvelopeKind]  # a contract, a round and a kind of envelope
 _ROUND = re.compile("0|[1-9][0-9]{0,19}")
 
 
@@ -95,9 +94,7 @@ class Mailbox:
         """Return the envelopes of one board, the first `start` left out."""
         board = (domain, round_number, kind)
         with self._lock:
-            if board not in self._boards:
-                self._boards[board] = _BoardReader(board)
-            reader = self._boards[board]
+            reader = self._boards.get(board) or self._boards.setdefault(board, _BoardReader(board))
             self.objects.scan(board_folder(board), reader.cursor)
             return reader.envelopes[start:]
 

@@ -179,7 +179,7 @@ class Network:
         """Do what an actor asks for, and tell whether that is news."""
         match action:
             case StoreBlobs():
-                stored = {digest: bytes(blob.data) for digest, blob in action.blobs.items()}
+                stored = {digest: bytes(blob.data) for digest, blob in blobs_in(action).items()}
                 assert all(sha256(data) == digest for digest, data in stored.items())
                 self.blobs |= stored
                 return False
@@ -455,7 +455,7 @@ class RunningMember:
     def _require_sound(self, view: RoundView, action: Action) -> None:
         """Hold an honest member to its word: one statement a place, stored before replied."""
         if isinstance(action, StoreBlobs):
-            self.stored.update(action.blobs)
+            self.stored.update(blobs_in(action))
         if not isinstance(action, PostEnvelope) or action.envelope.client != self.client:
             return
         self.statements.hear(action.envelope)
@@ -587,6 +587,10 @@ def with_empty_seat() -> Network:
     play(network, committee_of(network).values())
     assert network.chain.state.committee == state.committee
     return network
+
+
+def blobs_in(action: StoreBlobs) -> dict[Digest, Payload]:
+    return {blob.digest: blob for blob in (*action.payloads.values(), *action.documents)}
 
 
 def envelopes_in(actions: Iterable[Action]) -> list[Envelope]:

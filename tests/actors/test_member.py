@@ -27,6 +27,7 @@ from tests.actors.support import (
     PowerCutJournal,
     RunningMember,
     acts_of,
+    blobs_in,
     committee_of,
     elected,
     envelopes_in,
@@ -372,7 +373,7 @@ def test_the_model_is_stored_before_the_decision_is_sent() -> None:
     stored, decision = actions[-2:]
     assert isinstance(stored, StoreBlobs)
     assert isinstance(decision, SendDecision)
-    assert decision.decision.model in stored.blobs
+    assert decision.decision.model in blobs_in(stored)
 
 
 def test_whoever_settles_reports_who_is_not_banned_yet() -> None:

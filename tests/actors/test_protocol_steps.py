@@ -35,6 +35,7 @@ from tests.actors.support import (
     Network,
     PowerCutJournal,
     acts_of,
+    blobs_in,
     elected,
     envelopes_in,
     replied,
@@ -121,7 +122,7 @@ def test_a_request_covers_a_full_record_stored_before_posting() -> None:
     assert isinstance(stored, StoreBlobs)
     view = seen(network, [stored, posted])
     proposal = proposal_in(view)
-    assert set(rests_on(view, proposal.request.vote.result)) == set(stored.blobs)
+    assert set(rests_on(view, proposal.request.vote.result)) == set(blobs_in(stored))
     assert proposal.record is not None
     record = decode_record(proposal.record)
     assert record.clients == view.usable
@@ -155,7 +156,7 @@ def test_a_malformed_payload_is_named_and_stored() -> None:
     me = others_of(view)[0]
     stored, _ = acts_of(me).answer(view, proposal_in(view), Holdings())
     assert isinstance(stored, StoreBlobs)
-    assert dropout.payload in stored.blobs
+    assert dropout.payload in blobs_in(stored)
 
 
 def test_nothing_is_requested_of_which_nothing_follows() -> None:
@@ -187,7 +188,7 @@ def test_replies_to_a_true_record_after_storing_its_evidence() -> None:
     assert isinstance(posted.envelope.body, Reply)
     asked = proposal_in(view).request.vote
     assert posted.envelope.body.reply == signed_vote(me, replace(asked, kind=VoteKind.REPLY))
-    assert set(stored.blobs) == set(rests_on(view, asked.result))
+    assert set(blobs_in(stored)) == set(rests_on(view, asked.result))
 
 
 def test_does_not_reply_to_what_does_not_follow() -> None:
@@ -253,7 +254,7 @@ def test_who_misses_a_payload_in_the_record_publishes_it_first() -> None:
     payload = network.payload(1, missing)
     assert isinstance(stored, StoreBlobs)
     assert stored.payloads == {missing: view.evidence.payloads[missing]}
-    assert stored.blobs.keys() == {sha256(payload)}
+    assert blobs_in(stored).keys() == {sha256(payload)}
     assert isinstance(posted, PostEnvelope)
     assert posted.envelope.body == PublishedPayload(sha256(payload))
     assert len(acts_of(me).answer(view, proposal_in(view), Holdings())) == 2

@@ -42,7 +42,7 @@ from ledger.protocol.documents.record import (
     encode_vector,
 )
 from ledger.protocol.documents.run import RunDocument, encode_run
-from ledger.protocol.encoding import sha256, u8, u32
+from ledger.protocol.encoding import sha256, u32
 from ledger.protocol.inputs import (
     Evidence,
     Inputs,
@@ -445,7 +445,7 @@ def signing(told: Example, commitment: Commitment) -> str:
         "Reply r": reply.signature[:32],
         "Reply vs": compact(reply.signature),
     }
-    place = told.inputs.seed + u8(1) + u32(request.vote.view)
+    place = told.inputs.seed + b"\1" + u32(request.vote.view)
     values["primary's hash"] = encoding.keccak256(place)
     return hexes(values)
 

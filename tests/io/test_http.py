@@ -170,7 +170,7 @@ def test_a_server_that_does_not_read_is_given_up() -> None:
     silent = threading.Event()
     with listening(waiting_for(silent)) as url:
         with pytest.raises(HttpFailureError, match="no whole answer"):
-            HttpServer(url, DEADLINE).post_json(b"x" * 50_000_000, 10)
+            HttpServer(url, DEADLINE).post("", b"x" * 50_000_000, {}, 10)
         silent.set()
 
 

@@ -36,15 +36,12 @@ def test_hashes_are_the_published_ones() -> None:
 
 
 def test_integers_have_fixed_widths_and_the_high_byte_first() -> None:
-    assert encoding.u8(1) == b"\1"
     assert encoding.u32(258) == b"\0\0\1\2"
     assert encoding.u64(258) == b"\0\0\0\0\0\0\1\2"
     assert encoding.client_list(ids(1, 258)) == b"\0\0\0\1\0\0\1\2"
 
 
-@pytest.mark.parametrize(
-    ("encode", "bits"), [(encoding.u8, 8), (encoding.u32, 32), (encoding.u64, 64)]
-)
+@pytest.mark.parametrize(("encode", "bits"), [(encoding.u32, 32), (encoding.u64, 64)])
 def test_an_integer_that_does_not_fit_is_never_cut(encode: object, bits: int) -> None:
     assert callable(encode)
     assert encode(2**bits - 1) == b"\xff" * (bits // 8)

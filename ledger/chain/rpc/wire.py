@@ -235,8 +235,9 @@ class HttpTransport:
         return answer["result"]
 
     def _post(self, body: bytes) -> bytes:
+        headers = {"Content-Type": "application/json"}
         try:
-            answer = self._server.post_json(body, self._most_bytes)
+            answer = self._server.post("", body, headers, self._most_bytes)
         except ResponseTooLargeError as error:
             raise AnswerTooLargeError(str(error)) from None
         except HttpFailureError as error:

@@ -250,13 +250,12 @@ def _distances(data: bytes, count: int) -> NDArray[np.float64]:
     return np.frombuffer(data, dtype="<f8")
 
 
-VOTES_OF = {
+VOTES_OF = {  # that an incident carries as evidence
     IncidentKind.SILENT: 0,
     IncidentKind.NO_QUORUM: 0,
     IncidentKind.WRONG_PROPOSAL: 1,
     IncidentKind.EQUIVOCATION: 2,
 }
-"""Votes that an incident carries as evidence."""
 
 _KINDS = {1: VoteKind.REQUEST, 2: VoteKind.REPLY}
 _NUMBERS = {kind: number for number, kind in _KINDS.items()}
@@ -289,11 +288,11 @@ class Incidents:
 
 def encode_incidents(document: Incidents) -> bytes:
     """Return the bytes of a round's incidents."""
-    return canonical.document(
-        round=document.round,
-        base=document.base,
-        incidents=list(map(_from_incident, document.incidents)),
-    )
+    entries = []
+    for incident in document.incidents:
+        opening = [] if incident.opening is None else preimage_fields(incident.opening)
+        entries.append([*incident.key, list(map(_from_vote, incident.votes)), opening])
+    return canonical.document(round=document.round, base=document.base, incidents=entries)
 
 
 def decode_incidents(data: bytes) -> Incidents:
@@ -314,11 +313,6 @@ def preimage_fields(opening: ResultPreimage) -> list[object]:
 def decode_preimage(value: object) -> ResultPreimage:
     """Return the opening that a document carries."""
     return ResultPreimage(*map(digest, row(value, len(fields(ResultPreimage)))))
-
-
-def _from_incident(incident: Incident) -> list[object]:
-    opening = [] if incident.opening is None else preimage_fields(incident.opening)
-    return [*incident.key, list(map(_from_vote, incident.votes)), opening]
 
 
 def _incident(number: int, entry: list[object]) -> Incident:

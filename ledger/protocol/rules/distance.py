@@ -1,8 +1,7 @@
 """What is computed of whole updates: distances, and the server step of Eq. globalUpdate.
 
-The distance is that of Eq. computeScore, or a user's own.
-
-Orders of summation differ, so a published distance is true within a margin.
+The distance is that of Eq. computeScore, or a user's own. Orders of summation differ, so a
+published distance is true within a margin.
 
 An own distance's name in the parameters is `LABEL@sha256:DIGEST`, so that the run document binds
 the code. The functions come from files that each participant and auditor names

@@ -83,8 +83,7 @@ def mean_distances(distances: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def rank(distances: Iterable[tuple[ClientId, float]]) -> tuple[int, ...]:
     """Return the trainers best first, as strictly increasing words; ties by client index."""
-    words = [ranking_word(distance, client) for client, distance in distances]
-    return tuple(sorted(words))
+    return tuple(sorted([ranking_word(distance, client) for client, distance in distances]))
 
 
 def candidates(

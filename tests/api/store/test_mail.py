@@ -96,7 +96,7 @@ def test_store_that_begins_anew_loses_nothing(tmp_path: Path, contract: Contract
         reader.listed(contract.domain, 1, KIND)
     with stored(tmp_path / "store", contract) as store:
         # The same store at another port.
-        objects._server = store_server(store.url, None, 30.0)._server
+        objects.server = store_server(store.url, None, 30.0).server
         sender = mailbox_at(store.url, uploads_of(store.domain))
         for one in mail[3:]:
             sender.put(one)
