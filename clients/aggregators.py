@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 
 from clients.datasets.federated_data import Positive, SettingsTable, named, parse_settings
-from ledger.distances import PART, fast_distances, is_vector, machine_code
+from ledger.distances import PART, STRIP, fast_distances, is_vector, machine_code
 from ledger.io.user_code import as_configuration_error, named_code
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance import SQUARED
@@ -101,8 +101,16 @@ class Mixture:
 
     def mean_of_ranks(self, first: int, last: int) -> Vector:
         """Return the mean of each coordinate's numbers of the ranks [first, last), shape (d,)."""
-        result = np.zeros(self.dimension)
-        for part, rows in self.blocks():
+        result, count, strips = np.zeros(self.dimension), len(self), self.dimension // STRIP
+        code, addresses = machine_code(), self._addresses(range(count))
+        if code is None or addresses is None or count > MOST_ROWS:
+            strips = 0
+        else:
+            pairs = np.array(network(count, first, last), dtype=np.int64)
+            given = addresses.ctypes.data, count, strips, pairs.ctypes.data, len(pairs), first, last
+            buffer = np.empty((count, STRIP), dtype=np.float32)
+            code.add_ranks(*given, buffer.ctypes.data, result.ctypes.data)
+        for part, rows in self.blocks(strips * STRIP):
             for ranked in _ranked(rows, first, last):
                 result[part] += ranked
         result /= last - first

@@ -245,12 +245,17 @@ class MachineCode:
     squares_from(rows, count, blocks, point, sums) writes the squared distances of each Δ_k from a
     float64 point over parts of PART numbers, 64 in each of so many blocks: (count, blocks, 64). The
     order of a part's sum is that of NumPy's pairwise summation.
+
+    add_ranks(rows, count, strips, network, length, low, high, buffer, sums) adds the numbers of the
+    ranks [low, high) of each coordinate, ascending, to float64 sums. A sorting network is `length`
+    pairs of rows, for strips of STRIP coordinates in a buffer of (count, STRIP) float32 numbers.
     """
 
     tile: int  # updates on each side of a tile; numbers of updates are padded to a multiple
     add_squares: Callable[..., None]
     add_products: Callable[..., None]
     squares_from: Callable[..., None]
+    add_ranks: Callable[..., None]
     owner: object  # holds the functions as long as it is referenced
 
 
@@ -321,9 +326,11 @@ def _llvm() -> Any:
 
 
 _LOOPS = {"add_squares": "pnnnnppp", "add_products": "ppnnnp", "squares_from": "pnnpp"}
+_LOOPS |= {"add_ranks": "pnnpnnnpp"}
 """What each loop takes: pointers and numbers."""
 
 PART = 128  # numbers that NumPy's pairwise summation does not divide
+STRIP = 64  # coordinates that a comparator puts in order at once
 
 
 class _Writer:
@@ -346,6 +353,8 @@ class _Writer:
         self._add_products(*self._begun("add_products"))
         self._b.ret_void()
         self._squares_from(*self._begun("squares_from"))
+        self._b.ret_void()
+        self._add_ranks(*self._begun("add_ranks"))
         self._b.ret_void()
         arguments = self._begun("add_squares")
         self._rows, self._groups, self._member_groups, self._start = arguments[:4]
@@ -409,6 +418,36 @@ class _Writer:
                 lanes = [b.fadd(*pair) for pair in zip(lanes[::2], lanes[1::2], strict=True)]
             place = b.add(b.mul(row, b.mul(blocks, size)), part)
             self._store(lanes[0], self._at(sums, place, self._double))
+
+    def _add_ranks(self, *arguments: Any) -> None:
+        """Copy each strip into the buffer, sort its rows as far as needed, and add up the ranks."""
+        rows, count, strips, network, length, low, high, buffer, sums = arguments
+        b, zero, strip = self._b, self._number(0), self._number(STRIP)
+        narrow, wide = (self._ir.VectorType(kind, STRIP) for kind in (self._single, self._double))
+
+        def row_at(row: Any) -> Any:
+            return self._at(buffer, b.mul(row, strip), self._single)
+
+        with self._loop(zero, strips) as (index, _, _):
+            first = b.mul(index, strip)
+            with self._loop(zero, count) as (row, _, _):
+                update = self._load(self._at(rows, row, self._pointer), self._pointer)
+                numbers = b.load(self._at(update, first, self._single), align=1, typ=narrow)
+                b.store(numbers, row_at(row), align=4)
+            with self._loop(zero, length) as (comparator, _, _):
+                pair = self._at(network, b.mul(comparator, self._number(2)), self._integer)
+                higher = self._at(pair, self._number(1), self._integer)
+                places = [row_at(self._load(place, self._integer)) for place in (pair, higher)]
+                one, other = (b.load(place, align=4, typ=narrow) for place in places)
+                is_less = b.fcmp_ordered("<", one, other)
+                b.store(b.select(is_less, one, other), places[0], align=4)
+                b.store(b.select(is_less, other, one), places[1], align=4)
+            target = self._at(sums, first, self._double)
+            with self._loop(low, high, 1, [self._load(target, wide)]) as (rank, (total,), added):
+                added.append(
+                    b.fadd(total, b.fpext(b.load(row_at(rank), align=4, typ=narrow), wide))
+                )
+            self._store(total, target)
 
     def _all_blocks(self) -> None:
         b, block = self._b, self._number(BLOCK)

@@ -177,7 +177,9 @@ def test_compiled_sums_have_the_bytes_of_numpys(
             patch.setattr(module, "machine_code", lambda: None)
             by_numpy = Mixture(list(updates)).distances_from(point).tobytes()
             sum_by_numpy = Mixture(list(updates)).combined(weights).tobytes()
+            ranks_by_numpy = mean_of_ranks(updates, count // 3, count).tobytes()
         for layout in (apart, np.asfortranarray(updates), updates.astype(np.float64)):
             mixture = Mixture(list(layout))
             assert mixture.distances_from(point).tobytes() == by_numpy
             assert mixture.combined(weights).tobytes() == sum_by_numpy
+            assert mixture.mean_of_ranks(count // 3, count).tobytes() == ranks_by_numpy
