@@ -16,7 +16,7 @@ import hashlib
 import http
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -141,12 +141,21 @@ def whole_number(value: object) -> object:
     return value
 
 
-async def refuse_unknown(request: Request) -> None:
-    """Reject unknown and repeated query parameters."""
-    if not request.scope["query_string"]:
-        return
-    route = request.scope.get("route")
-    allowed = _parameters(route.dependant) if isinstance(route, APIRoute) else set()
+class StrictRoute(APIRoute):
+    """A route that rejects unknown and repeated query parameters."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle, allowed = super().get_route_handler(), _parameters(self.dependant)
+
+        async def strictly(request: Request) -> Response:
+            if request.scope["query_string"]:
+                _refuse_unknown(request, allowed)
+            return await handle(request)
+
+        return strictly
+
+
+def _refuse_unknown(request: Request, allowed: set[str]) -> None:
     counted = Counter(name for name, _ in request.query_params.multi_items())
     errors = [
         FieldError(

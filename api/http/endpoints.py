@@ -165,7 +165,7 @@ class Endpoints(APIRouter):
         super().__init__(
             prefix=prefix,
             tags=[tag],
-            dependencies=[Depends(kinds.refuse_unknown)],
+            route_class=kinds.StrictRoute,
             generate_unique_id_function=attrgetter("name"),
         )
 

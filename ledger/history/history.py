@@ -111,11 +111,12 @@ def has_role(
     history: FoldedHistory, round_: HistoryRound, client: ClientId, role: AskedRole
 ) -> bool:
     """Return whether a client was or did something in a round; "any" is trainer or member."""
-    decided, is_member = round_.decided, client in round_.committee
+    is_member = client in round_.committee
+    if role is AskedRole.ANY:
+        return is_member or client in round_.trainers
+    decided = round_.decided
     accepted = () if decided is None else decided.accepted
     match role:
-        case AskedRole.ANY:
-            return is_member or client in round_.trainers
         case AskedRole.TRAINED | AskedRole.DROPPED_OUT:
             is_out = decided is not None and client not in round_.places
             is_asked = role is AskedRole.TRAINED or is_out
@@ -485,8 +486,8 @@ class FoldedHistory:
         with derived.lock:
             newest, tables = self.newest(), derived.tables
             found = [n for n in derived.rounds_with(digest[:_PREFIX]) if n <= newest]
-            others = [number for number in range(1, newest + 1) if number not in tables]
-            for round_ in self.some(found + others):
+            others = set(range(1, newest + 1)).difference(tables)
+            for round_ in self.some(found + sorted(others)):
                 documented = self.documented(round_)
                 own = list(digests_of_round(documented))
                 # Clients can still be banned in the newest round that has ended.

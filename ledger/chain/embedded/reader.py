@@ -342,6 +342,7 @@ class EmbeddedReader(ports.ChainBase):
         if len(block_hash) != chain_store.HASH_BYTES:  # another key's value is not verified
             raise ValueError(f"0x{block_hash[:40].hex()} is not a hash")
         header: Header = rlp.decode(self._database[block_hash], Header)
+        header.__dict__["hash"] = block_hash  # the database has compared them
         return header
 
     def block_number_of(self, block_hash: bytes) -> int | None:
