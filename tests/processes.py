@@ -59,6 +59,18 @@ def run_forking() -> None:
         run()
 
 
+def run_with_cheap_keys() -> None:
+    """Run the command line, whose new keystores cost as little as those of test keys.
+
+    An entry of `Forks`, for commands that make keys and open them again and again.
+    """
+    from clients.registration import ScryptCost, write_keystore
+    from cmfl.commands.main import run
+
+    write_keystore.__defaults__ = (ScryptCost.OF_TEST_KEYS,)
+    run()
+
+
 class Forked:
     """One forked `cmfl`, with the methods that `subprocess.Popen` has.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,16 +23,15 @@ DECIDED = 2
 MOST_CHANGES = 60
 """Changes of the list of rounds to wait for: each opening, commitment and end is one."""
 MAKES_KEYS, BRING_KEYS = "north", ("south", "east")
-"""An owner whose keys the first start makes; those who have keys, which it leaves as they are.
-
-One that is made is opened thrice at a second and a half of scrypt.
-"""
+"""An owner whose keys the first start makes; those who have keys, which it leaves as they are."""
 PASSWORD = "correct horse battery staple"
 NAMES = ("one.json", "two.json")
+_PAUSE_SECONDS = 0.25
+"""Between two looks at the service, each of which costs it two answers."""
 
 
 @pytest.fixture(scope="module")
-def federation(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Iterator[Composed]:
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
     folder = tmp_path_factory.mktemp("composed")
     for number, owner in enumerate(BRING_KEYS):
         volume = folder / "volumes" / owner
@@ -39,13 +39,16 @@ def federation(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Iterat
         (volume / "password").write_text(PASSWORD)
         for key, name in enumerate(NAMES):
             write_keystore(volume / name, bytes([2 * number + key + 1] * 32), PASSWORD)
-    with composed(folder, forks) as running:
+    # A key at its usual cost is made and opened twice more at a second and a half each.
+    cheap = Forks(tmp_path_factory.mktemp("forks"), "tests.processes:run_with_cheap_keys")
+    with cheap as forks, composed(folder, forks) as running:
         with asking(running, 8000) as client:
             seen: list[dict[str, object]] = []
 
             def changed() -> list[dict[str, object]]:
                 for name, process in running.processes.items():
                     assert process.poll() in {None, 0}, running.log(name)
+                time.sleep(_PAUSE_SECONDS)
                 listed = rounds_of(client)
                 return [] if listed == seen else listed
 
