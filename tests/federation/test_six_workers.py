@@ -45,16 +45,17 @@ def pace() -> ChainPace:
 
     No deadline is in reach, so that a slow machine decides in a later view. A view leaves room for
     the two blocks that make a commitment final, before which its update is not published, for the
-    second by which time stamps are rounded, and for a look.
+    second by which time stamps are rounded, and for a look. Each block and look costs six workers,
+    chain and store some work.
     """
     factor = max(1.0, slowness() / 2)  # two tests beside it do not matter
     return ChainPace(
-        block_seconds=0.25 * factor,
-        blocks_of_a_client=1.2,
+        block_seconds=0.4 * factor,
+        blocks_of_a_client=0.75,
         view_seconds=math.ceil(3 * factor),
         deadline_blocks=100_000,
         confirmations=2,
-        poll_seconds=0.2 * factor,
+        poll_seconds=0.4 * factor,
     )
 
 
