@@ -367,12 +367,13 @@ def test_a_large_matrix_gives_the_same_bytes_in_any_chunk() -> None:
     assert trainer.chunk == 10
     start = model.initial(np.random.default_rng(0))
     expected = updates(trainer, start, JOBS)
-    for chunk in (1, 2, 5):
+    for chunk, last in ((1, 5), (2, 6), (5, 9)):
         trainer.chunk = chunk
-        assert updates(trainer, start, JOBS[3:9]).tobytes() == expected[3:9].tobytes()
-    plain = updates(PlainTrainer(work_of(model, train, as_stored, settings, "cpu")), start, JOBS)
+        assert updates(trainer, start, JOBS[3:last]).tobytes() == expected[3:last].tobytes()
+    plainly = PlainTrainer(work_of(model, train, as_stored, settings, "cpu"))
+    plain = updates(plainly, start, JOBS[:5])
     # A ReLU whose input is nearly 0 may open on one path alone.
-    assert np.median([error(a, b) for a, b in zip(expected, plain, strict=True)]) < 1e-5
+    assert np.median([error(a, b) for a, b in zip(expected[:5], plain, strict=True)]) < 1e-5
 
 
 def _wide(form: DataForm, _options: object) -> nn.Module:
