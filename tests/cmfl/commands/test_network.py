@@ -67,7 +67,7 @@ def test_a_network_plays_its_rounds_and_is_audited(tmp_path: Path) -> None:
     chains = [kind for kind in ChainKind if kind != "anvil" or os.environ.get("CMFL_ANVIL")]
     for chain in chains[: times(1, 2)]:
         home = ["--home", tmp_path / chain, "--preset", "smoke", "--rounds", rounds]
-        told = succeeds("network", *home, "--chain", chain, "--workers", 4, "--json").json
+        told = succeeds("network", *home, "--chain", chain, "--workers", 2, "--json").json
         assert told["audit"]["outcome"] == "passed"
         assert told["played"]["rounds"] == rounds
         # On a slow machine, a round may be decided too late.
