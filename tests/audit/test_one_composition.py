@@ -26,6 +26,7 @@ from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.types import Beacon, ClientId
 from tests.audit.runs import CLIENTS, DIMENSION, PARAMETERS, Deviation, Payloads, Run
+from tests.faults import times
 
 RULES = {"strategy", "distance", "reference", "scoring", "threshold", "clip", "election"}
 AGREEING = {1: 7, 2: 5, 4: 3, 5: 7}
@@ -106,8 +107,10 @@ def test_every_client_of_every_round_is_proven(played: Played) -> None:
     run, newest = played.run, TrustedHead(played.run.ledger.state().head)
     for number in played.rounds:
         facts = read_trusted_contract(run.ledger, number)
+        forms = ((newest, True), (facts, True), (facts, False))
         for client in map(ClientId, range(CLIENTS)):
-            for trusted, whole in ((newest, True), (facts, True), (facts, False)):
+            for form in range(times(1, len(forms))):  # each client has each form in some round
+                trusted, whole = forms[(number + client + form) % len(forms)]
                 made = make_proof(run.ledger, run.blobs, number, client, whole=whole)
                 read = read_proof(proof_bytes(made))
                 found = verify_proof(read, number, client, trusted)
