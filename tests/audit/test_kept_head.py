@@ -362,7 +362,7 @@ def test_a_strict_audit_builds_on_no_report_with_remarks(grown: Grown) -> None:
         audit(grown.run.ledger, grown.run.blobs, strict=True, earlier=read_report(report))
 
 
-@settings(max_examples=times(25, 1000))
+@settings(max_examples=times(12, 1000))
 @given(st.data())
 def test_changed_report_never_passes_more_rounds(grown: Grown, data: st.DataObject) -> None:
     """Whatever one value is put in the place of another, no later round goes unchecked."""
