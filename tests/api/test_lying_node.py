@@ -75,8 +75,11 @@ def test_truthful_node_is_answered_for(chosen: Settings, node: LyingNode, root: 
             assert client.get(f"{root}{path}").status_code == 200, path
 
 
-@pytest.mark.parametrize("which", [None, 0])
-@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize(
+    ("event", "which"),
+    [(event, None) for event in EVENTS]
+    + [(event, 0) for event in EVENTS[-times(2, len(EVENTS)) :]],
+)
 def test_a_node_that_leaves_logs_out_is_answered_for_nowhere(
     chosen: Settings, node: LyingNode, root: str, event: str, which: int | None
 ) -> None:
