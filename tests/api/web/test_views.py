@@ -295,7 +295,7 @@ def test_every_view_works_below_a_path(browser: Browser, home: Path) -> None:
         link = listed[0]["links"]["self"]
         _, chain, address = link.removeprefix(f"{ROOT}/v1/").replace("/deployments", "").split("/")
         run = f"#/runs/{chain}/{address}"
-        with browser.new_context() as context:
+        with browser.new_context(reduced_motion="reduce") as context:
             context.set_default_timeout(WAIT_MS)
             page = context.new_page()
             asked: list[str] = []
