@@ -325,8 +325,12 @@ def _llvm() -> Any:
     return llvm
 
 
-_LOOPS = {"add_squares": "pnnnnppp", "add_products": "ppnnnp", "squares_from": "pnnpp"}
-_LOOPS |= {"add_ranks": "pnnpnnnpp"}
+_LOOPS = {
+    "add_squares": "pnnnnppp",
+    "add_products": "ppnnnp",
+    "squares_from": "pnnpp",
+    "add_ranks": "pnnpnnnpp",
+}
 """What each loop takes: pointers and numbers."""
 
 PART = 128  # numbers that NumPy's pairwise summation does not divide
