@@ -200,6 +200,7 @@ def _place(cell: Cell) -> dict[str, Any]:
         "axes": cell.axes,
         "seed": cell.seed,
         "learning_rate": cell.configuration.training.learning_rate,
+        "protocol": PROTOCOL_VERSION,
     }
 
 
@@ -250,6 +251,7 @@ class RepeatedCell:
         before, after = (json.loads(rows.encode_row(row)) for row in (self.row, self.again))
         # Rows of earlier versions name no attack. Equal heads mean equal models.
         left_out = {"seconds", "ledger"} | ({"attack"} if before["attack"] is None else set())
+        left_out |= {"protocol"} if before["protocol"] is None else set()
         evidence = {"head": "head", "contract": "address", "chain": "chain_id"}
         evidence |= {name: name for name in ("verdict", "report", "configuration")}
         found = _differing(

@@ -213,6 +213,7 @@ class _Played:
     seed: int
     digest: str
     learning_rate: float
+    protocol: int | None = None
     seconds: CellSeconds
 
 
