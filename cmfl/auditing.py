@@ -22,7 +22,7 @@ from ledger.audit.engine import AuditOptions
 from ledger.audit.engine import audit as run_audit
 from ledger.audit.proofs.recorded import read_trusted_contract
 from ledger.audit.proofs.verification import ProofVerification, Trusted, TrustedHead, verify_proof
-from ledger.audit.report import AuditReport
+from ledger.audit.report import AnchoredHead, AuditReport
 from ledger.audit.report_text import readable
 from ledger.audit.round_checker import AuditWorkers
 from ledger.chain.round_ledger import ends_after
@@ -234,6 +234,8 @@ def audit(
     witness_policy: str | Path | None = None,
     checkpoints: Sequence[str | Path] = (),
     checkpoint_max_age: float | None = None,
+    anchors: str | Path | None = None,
+    tsa_root: str | Path | None = None,
     progress: bool | None = None,
 ) -> Audit:
     """Check every round of a run from its chain and its blobs alone.
@@ -258,6 +260,8 @@ def audit(
             what they have seen of the run; None to ask nobody.
         checkpoints: URLs, folders or files of logs' checkpoints, beside the policy's URLs.
         checkpoint_max_age: hours since a witness has cosigned, for its word to count; None for 24.
+        anchors: folder of anchors, as `cmfl log anchor` writes them: the run must have their heads.
+        tsa_root: PEM file with certificates of time-stamping authorities that you trust.
         progress: whether to show progress; None where somebody looks.
 
     Raises:
@@ -281,7 +285,8 @@ def audit(
         is_file = isinstance(rule, str | Path)
         code = "" if is_file else reference("rules", rule, target.home).rpartition(":")[0]
         sources.append(str(rule) if is_file else code)
-    request = AuditRequest(head, strict, earlier, jobs, tuple(sources), witnesses)
+    places = (None if each is None else Path(each) for each in (anchors, tsa_root))
+    request = AuditRequest(head, strict, earlier, jobs, tuple(sources), witnesses, *places)
     with tracking("audit, rounds", shown=progress) as show:
         return Audit(audit_target(target, request, show))
 
@@ -292,6 +297,7 @@ class AuditRequest:
 
     The `head` is a known earlier one, 0x-hex. Without `jobs` there are as many processes as cores,
     up to `MOST_UNASKED`. The files of `rules` are run; witnesses are asked before the run is read.
+    The folder `anchors` may hold tokens of authorities whose certificates `tsa_root` has.
     """
 
     head: str | None = None
@@ -300,12 +306,16 @@ class AuditRequest:
     jobs: int | None = None
     rules: tuple[str, ...] = ()
     witnesses: Witnesses | None = None
+    anchors: Path | None = None
+    tsa_root: Path | None = None
 
 
 def audit_target(
     target: Target, request: AuditRequest, on_progress: Callable[[int, int], None]
 ) -> AuditReport:
     """Audit what a target names; `on_progress` takes the rounds that are done, and their number."""
+    if request.tsa_root is not None and request.anchors is None:
+        raise ConfigurationError(f"--tsa-root {request.tsa_root}: needs the anchors (--anchors)")
     jobs = min(usable_cores(), MOST_UNASKED) if request.jobs is None else request.jobs
     known_head = None if request.head is None else digest_of_head(request.head)
     workers = None if jobs == 1 else AuditWorkers(jobs, target.published)
@@ -314,6 +324,12 @@ def audit_target(
         # Before the chain is read: it only grows, so it must have all that they have seen by now.
         asked = request.witnesses
         checkpoints = None if asked is None else asked.evidence(chain.chain_id, ledger.address)
+        anchors: tuple[AnchoredHead, ...] = ()
+        if request.anchors is not None:
+            from ledger.audit.anchored import read_anchors
+
+            where = chain.chain_id, ledger.address
+            anchors = read_anchors(request.anchors, request.tsa_root, *where)
         return run_audit(
             ledger,
             target.published(),
@@ -322,6 +338,7 @@ def audit_target(
             strict=request.strict,
             earlier=request.earlier,
             checkpoints=checkpoints,
+            anchors=anchors,
         )
 
 

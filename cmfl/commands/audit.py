@@ -18,6 +18,7 @@ from cmfl.commands.options import (
     Head,
     ReportFile,
     Rules,
+    TsaRoot,
     WitnessOptions,
     rounds_between,
 )
@@ -51,6 +52,10 @@ def audit(
         Option(min=1),
     ] = None,
     report: ReportFile = None,
+    anchors: Annotated[
+        Path | None, "Folder of anchors (cmfl log anchor): the run must have their heads."
+    ] = None,
+    tsa_root: TsaRoot = None,
     *,
     witnesses: WitnessOptions,
     json: console.AsJson = False,
@@ -64,7 +69,8 @@ def audit(
     be had is named. With --since the blobs of rounds that an earlier audit has checked are not read
     again, and the report says so. With --witness-policy logs and witnesses are asked first: a run
     that lacks rounds they have seen, or has others, contradicts; without a quorum it is exit code
-    3.
+    3. With --anchors each anchor is verified offline; the report names the hash of its block, which
+    you compare with a node that you trust.
     """
     if report is not None:
         console.require_writable(report, "--report", as_json=json)
@@ -72,7 +78,9 @@ def audit(
     where.require_chain_of_its_own()
     consulted = witnesses.witnesses()
     earlier = None if since is None else read_earlier(since, "--since")
-    request = AuditRequest(head, strict, earlier, jobs, tuple(rules or ()), consulted)
+    request = AuditRequest(
+        head, strict, earlier, jobs, tuple(rules or ()), consulted, anchors, tsa_root
+    )
     result = audited_with_progress(where, request)
     apart: dict[str, Any] = {}
     lines = []

@@ -195,6 +195,9 @@ WITNESS_POLICY = (
 )
 
 
+TsaRoot = Annotated[
+    Path | None, "PEM file with certificates of time-stamping authorities that you trust."
+]
 WitnessPolicyFile = Annotated[Path | None, WITNESS_POLICY]
 
 

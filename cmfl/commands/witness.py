@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -11,14 +12,15 @@ import typer
 from typer import Argument, Option
 
 from cmfl.auditing import policy_in
-from cmfl.commands import FAILED, INCOMPLETE, console
+from cmfl.commands import FAILED, INCOMPLETE, console, options, sender
 from cmfl.commands.application import Commands
 from cmfl.commands.options import WITNESS_POLICY, ContractOptions, WitnessPolicyFile
 from cmfl.commands.process import until_interrupted
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
 from cmfl.commands.serve import AllowedHosts
-from cmfl.where import Target, opened_ledger
+from cmfl.where import HOME, URL_VARIABLE, Target, chain_id_of, opened_ledger
 from ledger.io.home import read_file, sole_process
+from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Domain
 from ledger.transparency import network, notes
@@ -149,6 +151,58 @@ def publish(
     if not publication.is_published:
         console.complain("that is no quorum of the policy: the checkpoint in place stays as it was")
         raise typer.Exit(INCOMPLETE)
+
+
+@dataclass(frozen=True, slots=True)
+class AnchorChain(sender.CappedSenderOptions):
+    """A node of any chain; the variable of a node's URL is for that of the run's own chain."""
+
+    rpc_url: Annotated[str | None, "Node of the anchor's chain.", Option(is_eager=True)] = None
+
+
+@log_app.command("anchor")
+def anchor(
+    out: Annotated[Path, "Folder of anchors, for cmfl audit --anchors."],
+    tsa: Annotated[str | None, "URL of a time-stamping authority (RFC 3161)."] = None,
+    tsa_root: options.TsaRoot = None,
+    home: options.HomeFolder = HOME,
+    run: options.RunName = None,
+    run_rpc_url: Annotated[
+        str | None, "Node of the run's chain, if not the home's.", Option(envvar=URL_VARIABLE)
+    ] = None,
+    *,
+    chain: AnchorChain,
+    json: console.AsJson = False,
+) -> None:
+    """Anchor the newest final head on another chain (--rpc-url), or at an authority (--tsa).
+
+    On a chain it is in a transaction of your account to itself. A block without --confirmations may
+    still be taken back.
+    """
+    from ledger.audit import anchored
+
+    url = chain.rpc_url
+    if (tsa is None) is (url is None) or (tsa is None) is not (tsa_root is None):
+        raise ConfigurationError("a head is anchored by --rpc-url, or by --tsa with --tsa-root")
+    run_chain = None if run_rpc_url is None else chain_id_of(run_rpc_url, None)
+    _, entries = _entries_of(Target(home, run, None, run_rpc_url, run_chain), is_final=True)
+    if not entries:
+        raise ConfigurationError("no round has ended in a final block: there is no head to anchor")
+    entry = entries[-1]
+    if tsa is not None:
+        data = network.time_stamp(tsa, anchored.token_request(entry))
+    else:
+        with chain.chain(url or "", chain_id_of(url or "", chain.chain_id)) as node:
+            sent = node.send(node.sender, entry, anchored.ANCHOR_GAS)
+            block, transactions = node.whole_block(sent.block_number)
+        data = anchored.transaction_anchor(block, transactions, sent.transaction_hash)
+    name = f"round-{len(entries)}-{sha256(data)[:4].hex()}"
+    path = out / f"{name}{'.json' if tsa is None else '.tsr'}"
+    result = anchored.verified(path, data, None if tsa is None else entry, tsa_root)
+    if tsa is not None:
+        console.write_result(path.with_suffix(".head"), entry)
+    console.write_result(path, data)
+    console.print_result(result.as_dict(), [result.sentence], as_json=json)
 
 
 @log_app.command("serve")

@@ -20,6 +20,7 @@ from typing import Self
 from ledger.audit.checks import chain as facts
 from ledger.audit.report import (
     REPORT_VERSION,
+    AnchoredHead,
     AuditOutcome,
     AuditReport,
     AuditStep,
@@ -168,6 +169,7 @@ class PriorKnowledge:
     head: Digest | None
     earlier: EarlierAudit | None
     checkpoints: CheckpointEvidence | None = None
+    anchors: tuple[AnchoredHead, ...] = ()
 
 
 def report_bytes(report: AuditReport) -> bytes:

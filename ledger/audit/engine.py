@@ -38,6 +38,7 @@ from ledger.audit.report import (
     MAX_FINDINGS,
     MAX_NAMED,
     REPORT_VERSION,
+    AnchoredHead,
     AuditReport,
     AuditStep,
     CheckResult,
@@ -152,15 +153,17 @@ def audit(  # noqa: PLR0913 - what an auditor may know before
     strict: bool = False,
     earlier: EarlierAudit | None = None,
     checkpoints: CheckpointEvidence | None = None,
+    anchors: tuple[AnchoredHead, ...] = (),
 ) -> AuditReport:
     """Return the report of an audit of all ended rounds, as of the chain's present head.
 
     No answer of chain or blobs raises. The auditor has kept `head`, of any round, and trusts
-    `earlier` for the rounds that it has checked. `checkpoints` were read before the run.
+    `earlier` for the rounds that it has checked. `checkpoints` were read before the run, and
+    `anchors`, which are of this run, hold heads that it must have had.
     """
     if earlier is not None:
         earlier.require_of(ledger, strict=strict)
-    prior = PriorKnowledge(head, earlier, checkpoints)
+    prior = PriorKnowledge(head, earlier, checkpoints, anchors)
     running = _Audit(ledger, blobs, options or AuditOptions(), prior)
     running.read()
     return running.report(strict=strict)
@@ -236,6 +239,7 @@ class _Audit:
             strict=strict,
             built_on=built_on,
             witnessed=None if checkpoints is None else WitnessedRounds.of(checkpoints),
+            anchors=self._prior.anchors,
         )
 
     def _read(self, chain: ChainReader, anchor: ChainAnchor) -> None:

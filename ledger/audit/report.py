@@ -428,6 +428,26 @@ class WitnessedRounds(Reported):
 
 
 @dataclass(frozen=True, slots=True)
+class AnchoredHead(Reported):
+    """A head that an anchor outside of the run holds."""
+
+    file: str
+    chain_id: int  # of the run's own chain
+    address: str
+    round: int
+    head: str  # 0x-hex
+    time: str  # in UTC, at which it existed
+    by: str  # the transaction and its block, or the authority of a token
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"Anchor {plain(self.file)}: round {self.round} had the head {self.head} at "
+            f"{self.time}, by {plain(self.by)}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class TrustedEarlierAudit(Reported):
     """The earlier audit that this one trusts for rounds 1 to `rounds`; digests are 0x-hex."""
 
@@ -475,6 +495,7 @@ class AuditReport:
     strict: bool = False  # whether a remark leaves the audit incomplete
     built_on: TrustedEarlierAudit | None = None  # trusted for the first rounds
     witnessed: WitnessedRounds | None = None  # None without a policy
+    anchors: tuple[AnchoredHead, ...] = ()
 
     @property
     def outcome(self) -> AuditOutcome:
@@ -488,7 +509,8 @@ class AuditReport:
 
     def as_dict(self) -> dict[str, Any]:
         given = {"whole": self.built_on is None, "kept_head": self.kept}
+        # Without anchors a report keeps the bytes that it had before there were any.
+        names = [*_REPORT.split(), *(["anchors"] if self.anchors else [])]
         return {
-            name: shown(given[name] if name in given else getattr(self, name))
-            for name in _REPORT.split()
+            name: shown(given[name] if name in given else getattr(self, name)) for name in names
         }

@@ -28,7 +28,7 @@ def readable(report: AuditReport) -> list[str]:
         f"head          {facts['head']}",
         "",
     ]
-    for prior in (report.kept, report.witnessed, report.built_on):
+    for prior in (report.kept, report.witnessed, *report.anchors, report.built_on):
         if prior is not None:
             lines += [prior.sentence, ""]
     for step in report.steps:

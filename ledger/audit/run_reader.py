@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,9 +14,11 @@ from ledger.audit.checks.rounds import unavailable_blobs
 from ledger.audit.evidence import Archive, ReplayedRound, RunStart, UnavailableBlob, decoded
 from ledger.audit.replay import ReadingEndedError, Replay, ReplayPosition, read_block
 from ledger.audit.report import (
+    AnchoredHead,
     AuditStep,
     BlobKind,
     CheckResult,
+    Contradiction,
     Finding,
     KeptHeadReport,
     contradicted,
@@ -49,13 +51,15 @@ from ledger.transparency.tree import head_entries, leaf_hash, root_of
 
 @dataclass
 class RunTree:
-    """The leaves of a run's log, as the replay recomputes them, and the blocks they rest on."""
+    """The entries of a run's log, as the replay recomputes them, and the blocks they rest on."""
 
+    _heads: list[Digest] = field(default_factory=list)
     _leaves: list[Digest] = field(default_factory=list)
     _blocks: list[int] = field(default_factory=list)
 
     def add(self, domain: Domain, event: Event, block: int) -> None:
         for entry in head_entries(domain, (event,)):
+            self._heads.append(entry.head)
             self._leaves.append(leaf_hash(entry.encoded()))
             self._blocks.append(block)
 
@@ -88,6 +92,17 @@ class RunTree:
         elif (size := witnessed.checkpoint.size) < ended:
             finding = Finding(facts.ROUNDS_NOT_WITNESSED, size + 1, (), (), proven=False)
             yield CheckResult(AuditStep.HEAD, finding, self._blocks[size])
+
+    def anchored(self, anchors: Iterable[AnchoredHead], newest_block: int) -> Iterator[CheckResult]:
+        """Yield the anchored heads that the run did not have at the end of their rounds."""
+        for anchor in anchors:
+            block, head = newest_block, f"none: only {len(self._heads)} rounds have ended"
+            if anchor.round <= len(self._heads):
+                block, head = self._blocks[anchor.round - 1], to_hex(self._heads[anchor.round - 1])
+            if head != anchor.head:
+                values = anchor.round, (), anchor.file, anchor.head, head
+                wrong = Contradiction(facts.ANCHORED_HEAD_DIFFERS, *values)
+                yield CheckResult(AuditStep.HEAD, wrong, block, rests_on_all_logs=True)
 
 
 NOTHING_FINAL = {"final_head": "", "final_round": None}
@@ -138,11 +153,13 @@ class RunReader:
                 yield from self._where_earlier_ended(prior.earlier)
         except ChainError as error:
             yield from unreadable(error)
+        newest = self.anchor.head.number
         if prior.checkpoints is not None:
-            if self.is_whole:
-                yield from self._tree.compared(prior.checkpoints, self.anchor.head.number)
-            else:
-                yield from not_served(0, facts.CHECKPOINT_UNCHECKED)
+            compared = self._tree.compared(prior.checkpoints, newest)
+            yield from compared if self.is_whole else not_served(0, facts.CHECKPOINT_UNCHECKED)
+        if prior.anchors:
+            found = self._tree.anchored(prior.anchors, newest)
+            yield from found if self.is_whole else not_served(0, facts.ANCHORS_UNCHECKED)
         if not self.is_whole and prior.earlier is not None:
             yield from not_served(0, facts.KEPT_HEAD_UNCHECKED, detail=to_hex(prior.earlier.head))
         if prior.head is not None and self.kept_head is None:

@@ -31,6 +31,7 @@ _MODULES = {
     "tensorboard": "tensorboardX",
     "wandb": "wandb",
     "remote": "fsspec s3fs",
+    "anchors": "rfc3161_client",
     "provenance": "cryptography model_signing securesystemslib",
 }
 # The extra that installs an optional module; `pyproject.toml` lists the same packages.

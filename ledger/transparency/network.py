@@ -103,16 +103,25 @@ def checkpoint_at(place: str) -> bytes:
     if _is_url(place):
         return file_at(place, CHECKPOINT, MAX_NOTE_BYTES)
     path = Path(place)
-    return _read(path / CHECKPOINT if path.is_dir() else path, MAX_NOTE_BYTES)
+    return read_bounded(path / CHECKPOINT if path.is_dir() else path, MAX_NOTE_BYTES)
 
 
 def file_at(place: str, path: str, limit: int = MAX_FILE_BYTES) -> bytes:
     """Return a file of a log, by its path below the log's URL or folder."""
     if not _is_url(place):
-        return _read(Path(place) / path, limit)
+        return read_bounded(Path(place) / path, limit)
     response = _answered(place, lambda server: server.get(f"/{path}", limit))
     if response.status != HTTPStatus.OK:
         raise WitnessError(f"{shown(place)}: answers {response.status} for {path}")
+    return response.body
+
+
+def time_stamp(url: str, request: bytes) -> bytes:
+    """Return the answer of a time-stamping authority to a request (RFC 3161), unverified."""
+    headers = {"Content-Type": "application/timestamp-query"}
+    response = _answered(url, lambda server: server.post("", request, headers, MAX_NOTE_BYTES))
+    if response.status != HTTPStatus.OK:
+        raise WitnessError(f"{shown(url)}: answers {response.status} to a time-stamp request")
     return response.body
 
 
@@ -164,7 +173,8 @@ def _answered(url: str, ask: Callable[[HttpServer], HttpResponse]) -> HttpRespon
         server.close()
 
 
-def _read(path: Path, limit: int) -> bytes:
+def read_bounded(path: Path, limit: int) -> bytes:
+    """Return a file of at most so many bytes."""
     try:
         data = read_file(path, limit)
     except OSError as error:

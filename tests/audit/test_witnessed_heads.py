@@ -11,6 +11,8 @@ import pytest
 
 from ledger.audit.anchors import read_report, report_bytes
 from ledger.audit.checks.chain import (
+    ANCHORED_HEAD_DIFFERS,
+    ANCHORS_UNCHECKED,
     CHECKPOINT_UNCHECKED,
     CHECKPOINT_WITHHELD,
     LOGS_INCOMPLETE,
@@ -22,7 +24,7 @@ from ledger.audit.checks.chain import (
     SIGNED_TREES_CONFLICT,
 )
 from ledger.audit.engine import audit
-from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, Fact, Need
+from ledger.audit.report import AnchoredHead, AuditOutcome, AuditReport, AuditStep, Fact, Need
 from ledger.audit.report_text import readable
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Log, LogQuery, NotServedError
@@ -179,10 +181,14 @@ def test_an_audit_on_top_of_another_holds_all_rounds_against_the_log(forks: Fork
         assert report.outcome is code, readable(report)
 
 
-def on_node(run: Run, final: int, signed: SignedCheckpoint, **lies: Any) -> AuditReport:
+def on_node(
+    run: Run, final: int, known: SignedCheckpoint | AnchoredHead, **lies: Any
+) -> AuditReport:
     node = UnreliableNode([run.chain], final, random.Random(0), **lies)
     ledger = CommitteeLedger(node, run.ledger.address, run.ledger.from_block)
-    return audit(ledger, run.blobs, checkpoints=evidence(signed))
+    if isinstance(known, AnchoredHead):
+        return audit(ledger, run.blobs, anchors=(known,))
+    return audit(ledger, run.blobs, checkpoints=evidence(known))
 
 
 def test_what_is_not_final_on_a_node_contradicts_nothing_yet(forks: Forks) -> None:
@@ -217,6 +223,36 @@ def test_a_run_that_cannot_be_read_leaves_its_checkpoints_open(forks: Forks) -> 
             raise NotServedError("the node has no logs now")
         return answer
 
-    report = on_node(forks.one, 0, signed_by_log(forks.one, 3), lie=unserved)
-    assert report.outcome is AuditOutcome.INCOMPLETE
-    assert CHECKPOINT_UNCHECKED in needs_of(report)
+    for known, need in (
+        (signed_by_log(forks.one, 3), CHECKPOINT_UNCHECKED),
+        (anchor_of(forks.one, 3)[0], ANCHORS_UNCHECKED),
+    ):
+        report = on_node(forks.one, 0, known, lie=unserved)
+        assert report.outcome is AuditOutcome.INCOMPLETE
+        assert need in needs_of(report)
+
+
+def anchor_of(run: Run, number: int) -> tuple[AnchoredHead, str]:
+    """Return an anchor of the head at the end of a round, and that head."""
+    recorded = run.ledger.recorded_in(0, run.chain.head().number)
+    entries = head_entries(run.ledger.domain(), (each.event for each in recorded))
+    head, chain_id = f"0x{entries[number - 1].head.hex()}", run.chain.chain_id
+    return AnchoredHead("a.tsr", chain_id, run.ledger.address, number, head, "now", "it"), head
+
+
+def test_an_anchor_alone_contradicts_a_fork_and_an_older_copy(forks: Forks) -> None:
+    anchor, anchored = anchor_of(forks.one, 3)
+    passed = audit(forks.one.ledger, forks.one.blobs, anchors=(anchor,))
+    assert passed.outcome is AuditOutcome.PASSED
+    assert anchor.sentence in readable(passed)
+    for run, true in (
+        (forks.other, anchor_of(forks.other, 3)[1]),
+        (forks.backup, "none: only 1 rounds have ended"),
+    ):
+        report = audit(run.ledger, run.blobs, anchors=(anchor,))
+        assert report.outcome is AuditOutcome.FAILED
+        assert contradiction_of(report) == ANCHORED_HEAD_DIFFERS
+        named = f"round 3: the anchor a.tsr holds the head {anchored}; in truth the run's head is "
+        assert f"{named}{true}: this is another history" in str(readable(report))
+        report = on_node(run, run.chain.head().number - 1, anchor)
+        assert (report.outcome, needs_of(report)) == (AuditOutcome.INCOMPLETE, {NOT_FINAL})

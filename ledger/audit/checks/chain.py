@@ -179,6 +179,12 @@ SIGNED_TREES_CONFLICT = Fact(
     "it has signed {true} for as many rounds, too: it tells two histories",
     is_recorded=False,
 )
+ANCHORED_HEAD_DIFFERS = Fact(
+    "anchored head",
+    "the anchor {subject} holds the head {recorded}",
+    "the run's head is {true}: this is another history or an older copy, or the anchor is false",
+    is_recorded=False,
+)
 EARLIER_BLOCK_DIFFERS = Fact(
     "earlier block",
     "the earlier audit ended with block {subject}, {recorded}",
@@ -225,6 +231,9 @@ CHECKPOINT_WITHHELD = Need("withheld checkpoint", "nobody shows a larger checkpo
 CHECKPOINT_UNCHECKED = Need(
     "checkpoint",
     "whether the run has the rounds that logs have signed, since it was not read to its end",
+)
+ANCHORS_UNCHECKED = Need(
+    "anchors", "whether the run has the anchored heads, since it was not read to its end"
 )
 ROUNDS_NOT_WITNESSED = FindingKind(
     "rounds not witnessed",

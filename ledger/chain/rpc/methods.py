@@ -63,6 +63,7 @@ class RpcMethods:
             ),
             "eth_getBlockByHash": self._block_with,
             "eth_getTransactionByHash": self._transaction,
+            "eth_getRawTransactionByBlockNumberAndIndex": self._encoded,
             "eth_getTransactionReceipt": self._receipt,
             "eth_gasPrice": lambda: hex(next_base_fee(chain.header())),
             "eth_maxPriorityFeePerGas": lambda: "0x0",
@@ -153,6 +154,11 @@ class RpcMethods:
             return transaction_json(None, None, pending)
         entry = self._chain.find(hash_)
         return None if entry is None else transaction_json(*entry)
+
+    def _encoded(self, tag: object, index: object) -> str | None:
+        sent = self._chain.transactions(self._chain.header(_number_of(self._chain, tag)))
+        place = wire.quantity(index)
+        return to_hex(sent[place].encoded) if place < len(sent) else None
 
     def _receipt(self, transaction_hash: object) -> object:
         entry = self._chain.find(wire.data(transaction_hash, 32))
@@ -309,18 +315,9 @@ def _mine(chain: EmbeddedChain, blocks: object) -> str:
     return "0x0"
 
 
-_HEADER = (
-    *("parentHash", "sha3Uncles", "miner", "stateRoot", "transactionsRoot", "receiptsRoot"),
-    *("logsBloom", "difficulty", "number", "gasLimit", "gasUsed", "timestamp", "extraData"),
-    *("mixHash", "nonce", "baseFeePerGas", "withdrawalsRoot", "blobGasUsed", "excessBlobGas"),
-    *("parentBeaconBlockRoot", "requestsHash"),
-)
-"""Names of a header's fields, in the order of its encoding."""
-
-
 def header_json(header: Header) -> dict[str, Any]:
     """Return a header with all 21 fields of its hash."""
-    named = zip(_HEADER, header, strict=True)
+    named = zip(wire.HEADER, header, strict=True)
     shown = {name: hex(each) if isinstance(each, int) else to_hex(each) for name, each in named}
     first = {"number": hex(header.block_number), "hash": to_hex(header.hash)}
     bloom = to_hex(header.bloom.to_bytes(256, "big"))

@@ -195,6 +195,13 @@ class RpcReader(ports.ChainBase):
             raise wire.MalformedAnswerError(fact)
         return block
 
+    def whole_block(self, number: int) -> tuple[Mapping[str, Any], list[bytes]]:
+        """Return a block's JSON, and its transactions as the block's header hashes them."""
+        block = self._ask(wire.members, "eth_getBlockByNumber", hex(number), False)
+        method = "eth_getRawTransactionByBlockNumberAndIndex"
+        places = map(hex, range(len(wire.items(block.get("transactions")))))
+        return block, [self._ask(wire.data, method, hex(number), place) for place in places]
+
     def _block_or_none(self, tag: str) -> ports.Block | None:
         def read(answer: object) -> ports.Block | None:
             return None if answer is None else wire.block(answer)

@@ -43,6 +43,15 @@ class RpcFault(ports.NotServedError):
         super().__init__(f"{by}{message}")
 
 
+HEADER = (
+    *("parentHash", "sha3Uncles", "miner", "stateRoot", "transactionsRoot", "receiptsRoot"),
+    *("logsBloom", "difficulty", "number", "gasLimit", "gasUsed", "timestamp", "extraData"),
+    *("mixHash", "nonce", "baseFeePerGas", "withdrawalsRoot", "blobGasUsed", "excessBlobGas"),
+    *("parentBeaconBlockRoot", "requestsHash"),
+)
+"""Names of a header's fields, in the order of its encoding."""
+
+
 def quantity(value: object) -> int:
     """Return a number from `0x` and hex digits."""
     if not isinstance(value, str) or not 3 <= len(value) <= 66:
