@@ -19,6 +19,7 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import TEST_KEYS
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server import RpcServer
+from ledger.protocol.encoding import keccak256
 from ledger.protocol.errors import ChainError
 from tests.chain.test_port_contract import anvil
 from tests.chain.web3_provider import transport_to
@@ -173,6 +174,9 @@ def test_a_block_of_another_program_proves_its_head(anchored: Anchored, tmp_path
         assert len(sent) == 3
         (tmp_path / "a.json").write_bytes(transaction_anchor(block, sent, hash_))
         succeeds(*anchored.audit("home", tmp_path))
+        [other] = [each for each in sent if each[0] == 2 and keccak256(each) != hash_]
+        (tmp_path / "a.json").write_bytes(transaction_anchor(block, sent, keccak256(other)))
+        assert "of an account to itself" in refusal(*anchored.audit("home", tmp_path))
         for false, left in ((block, sent[:2]), ({**block, "gasUsed": "0x1"}, sent)):
             with pytest.raises(ChainError, match="but nothing proves its block"):
                 transaction_anchor(false, left, hash_)
