@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from cmfl.arguments import naming
 from cmfl.auditing import policy_in
 from cmfl.commands import FAILED, INCOMPLETE, console, options, sender
 from cmfl.commands.application import Commands
@@ -189,6 +190,9 @@ def anchor(
     if not entries:
         raise ConfigurationError("no round has ended in a final block: there is no head to anchor")
     entry = entries[-1]
+    with naming(f"--out {out}"):
+        out.mkdir(parents=True, exist_ok=True)
+    console.require_writable(out / "anchor")  # before a transaction costs anything
     if tsa is not None:
         data = network.time_stamp(tsa, anchored.token_request(entry))
     else:

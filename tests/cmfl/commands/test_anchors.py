@@ -190,3 +190,6 @@ def test_a_head_goes_to_one_place_that_answers(anchored: Anchored, tmp_path: Pat
     assert "answers 404" in refusal(*given, "--tsa", f"{anchored.tsa}/none", *root)
     assert "that --tsa-root names" in refusal(*given, "--tsa", anchored.tsa, *root)
     assert not list(tmp_path.iterdir())
+    (tmp_path / "file").write_text("")
+    elsewhere = (*given[:-1], tmp_path / "file", "--rpc-url", anchored.tsa)
+    assert refusal(*elsewhere).startswith(f"--out {tmp_path / 'file'}: ")
