@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constr
 # One for each core, up to 1.5 GB each.
 TEST_PROCESSES ?= auto
 
-.PHONY: demo docs figures screenshots network test quick slow faults mutants deep fuzz coverage lint bench bench-peers flower gpu serve matrix floors wheel beside crate clean
+.PHONY: demo docs figures screenshots network nodes test quick slow faults mutants deep fuzz coverage lint bench bench-peers flower gpu serve matrix floors wheel beside crate clean
 
 demo: $(VENV)/.clients
 	$(BIN)/cmfl demo --home demo-home
@@ -116,6 +116,12 @@ bench-peers: .bench/pfl/.installed .bench/flower/.installed
 	.bench/$*/bin/python -m pip install --disable-pip-version-check --quiet torch==2.13.0
 	.bench/$*/bin/python -m pip install --disable-pip-version-check --quiet --requirement $<
 	touch $@
+
+# One run with faults, bans and a restart on each development node, with equal heads in the end; NODES names some of
+# the kinds. Nodes come from npm; one that is missing is skipped with a reason.
+nodes: $(VENV)/.dev
+	-.ci/nodes.sh anvil hardhat2 hardhat3
+	$(BIN)/python -m tests.chain.nodes $(NODES)
 
 # Tests with Flower itself, in an environment of its own, whose pins differ from ours: by hand, 20 minutes.
 flower: .flower/.installed

@@ -14,12 +14,13 @@ import numpy as np
 from eth_abi.abi import encode
 from eth_utils.abi import collapse_if_tuple
 
-from benchmarks.ledger import deployment_of, digest_of
+from benchmarks.ledger import deployment_of
 from ledger.audit.replay import adopted, mismatches
 from ledger.chain.contract import abi
 from ledger.chain.contract.codec import encode_log
 from ledger.chain.contract.deploy import constructor_values
 from ledger.chain.contract.ledger import CommitteeLedger
+from ledger.chain.contract.rehearsal import digest_of
 from ledger.chain.ports import Block, ChainBase, Log, LogQuery, NotServedError, Receipt, Transaction
 from ledger.protocol import encoding, ledger_state, types
 from ledger.protocol.documents.record import RoundRecord, UsableUpdate, encode_record

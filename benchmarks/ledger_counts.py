@@ -22,10 +22,11 @@ from unittest.mock import patch
 from eth.vm.code_stream import CodeStream
 from rich.console import Console
 
-from benchmarks.ledger import RecordedRounds
+from benchmarks.ledger import deployment_of
 from clients.configuration.loading import load
 from clients.runs.open_run import open_run
 from ledger.actors.journal import FileJournal
+from ledger.chain.contract.rehearsal import RecordedRounds
 from ledger.chain.embedded import evm
 from ledger.chain.embedded.chain_store import ChainStore
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -52,7 +53,7 @@ def transaction_counts(folder: Path) -> dict[str, dict[str, int]]:
     """Return the counts of each transaction of a recorded round, by name."""
     path = folder / "recorded.sqlite"
     with EmbeddedChain.create(path, clock=lambda: _NOW, synchronous="NORMAL") as chain:
-        run = RecordedRounds(chain, MEMBERS, TRAINERS, CLIENTS)
+        run = RecordedRounds(chain, deployment_of((), MEMBERS, TRAINERS, clients=CLIENTS))
         for _ in range(ROUNDS_BEFORE):
             run.commit(run.signed_commitments(run.active))
             run.decide(run.certified())

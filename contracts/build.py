@@ -18,25 +18,32 @@ ARTIFACT = HERE / "artifacts" / "committee_ledger.json"
 CONTRACT = "committee_ledger.vy"
 INTERFACE = "ICommitteeLedger.vyi"
 SOURCES = (CONTRACT, INTERFACE, "ranking.vy", "ballots.vy")
-COMPILER = "vyper 0.4.3"
 EVM_VERSION = "cancun"
-OUTPUTS = ("abi", "bytecode", "bytecode_runtime")
+CODES = {"bytecode": "bytecode", "bytecode_runtime": "deployedBytecode"}
+"""The artefact's names of the codes, and the JSON interface's."""
 
 
 def compiled(folder: Path = HERE) -> dict[str, Any]:
     """Return the artefact that the compiler makes of a folder's sources (needs the dev extra)."""
-    import vyper  # noqa: PLC0415 - only a developer has the compiler
-    from vyper.compiler.input_bundle import FilesystemInputBundle  # noqa: PLC0415
-    from vyper.compiler.settings import OptimizationLevel, Settings  # noqa: PLC0415
+    from vyper.cli.vyper_json import compile_json  # noqa: PLC0415 - only a developer has it
 
-    bundle = FilesystemInputBundle([folder])
-    outputs = vyper.compile_from_file_input(
-        bundle.load_file(CONTRACT),
-        input_bundle=bundle,
-        settings=Settings(evm_version=EVM_VERSION, optimize=OptimizationLevel.GAS),
-        output_formats=OUTPUTS,
-    )
-    return artefact_of(outputs)
+    made = compile_json(standard_input(folder))["contracts"][CONTRACT][Path(CONTRACT).stem]
+    codes = {name: made["evm"][key]["object"] for name, key in CODES.items()}
+    return artefact_of({"abi": made["abi"], **codes})
+
+
+def standard_input(folder: Path = HERE) -> dict[str, Any]:
+    """Return sources and settings for the compiler's JSON interface and for block explorers."""
+    return {
+        "language": "Vyper",
+        "sources": {name: {"content": (folder / name).read_text("utf-8")} for name in SOURCES},
+        "settings": {
+            "evmVersion": EVM_VERSION,
+            "optimize": "gas",
+            "outputSelection": {CONTRACT: ["abi", *(f"evm.{key}" for key in CODES.values())]},
+            "search_paths": ["."],
+        },
+    }
 
 
 def artefact_of(outputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,7 +65,7 @@ def artefact_of(outputs: Mapping[str, Any]) -> dict[str, Any]:
         "sources": {
             name: hashlib.sha256((HERE / name).read_bytes()).hexdigest() for name in SOURCES
         },
-        **{name: outputs[name] for name in OUTPUTS},
+        **{name: outputs[name] for name in ("abi", *CODES)},
         "userdoc": documentation.userdoc,
         "devdoc": documentation.devdoc,
     }

@@ -8,7 +8,6 @@ import shlex
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -28,8 +27,14 @@ from cmfl.commands.console import (
 from cmfl.commands.process import results, until_interrupted
 from cmfl.commands.sender import ETHER_DECIMALS, CappedSenderOptions, in_ether, wei_of
 from cmfl.where import HOME, Target
+from contracts.build import CONTRACT, HERE, standard_input
 from ledger.chain.contract.abi import Artifact, artifact
-from ledger.chain.contract.deploy import code_violation, is_published
+from ledger.chain.contract.deploy import (
+    code_violation,
+    creation_data,
+    is_published,
+    require_code,
+)
 from ledger.chain.contract.ledger import CommitteeLedger, read_run_manifest
 from ledger.chain.ports import (
     ChainWriter,
@@ -275,7 +280,7 @@ def verify(source: options.ContractOptions, json: AsJson = False) -> None:
                 violation = code_violation(ledger, ledger.deployment(), ledger.domain())
             except UncheckableCreationError as error:
                 violation, unchecked = None, str(error)
-    differing, path = differing_sources(expected), _folder() / "committee_ledger.vy"
+    differing, path = differing_sources(expected), HERE / "committee_ledger.vy"
     compiling = f"vyper -f bytecode,bytecode_runtime {shlex.quote(str(path))} | sha256sum"
     # The compiler prints creation code and runtime code, as lines.
     printed = f"0x{expected.bytecode.hex()}\n0x{expected.runtime.hex()}\n"
@@ -305,14 +310,33 @@ def verify(source: options.ContractOptions, json: AsJson = False) -> None:
         print_line(f"  {compiling}")
         print_line(f"  {sha256}  is what it prints for the published code")
     for name in differing:
-        complain(f"{_folder() / name}: is not the source of the published code; reinstall cmfl")
+        complain(f"{HERE / name}: is not the source of the published code; reinstall cmfl")
     if violation or differing:
         raise typer.Exit(FAILED)
     raise typer.Exit(INCOMPLETE if unchecked else 0)
 
 
-def _folder() -> Path:
-    return Path(str(files("contracts")))
+@contract_app.command("source")
+def source(
+    source: options.ContractOptions,
+    standard_json: Annotated[
+        bool, "Print the compiler's JSON input; the other lines go to standard error."
+    ] = False,
+) -> None:
+    """Print what Sourcify, Etherscan and Blockscout need to verify a contract's source."""
+    if differing := differing_sources(artifact()):
+        raise ConfigurationError(f"{HERE / differing[0]} was changed: reinstall cmfl")
+    target = source.target()
+    with target.reader() as chain:
+        address = target.address or read_run_manifest(target.run_paths()).address
+        require_code(chain, address)
+        creation = creation_data(CommitteeLedger(chain, address).deployment())
+        say = complain if standard_json else print_line
+        say(f"contract {address} on chain {chain.chain_id}")
+    if standard_json:
+        results().write(json_.dumps(standard_input()) + "\n")
+    say(f"name {CONTRACT}:{Path(CONTRACT).stem}, compiled with {artifact().compiler}")
+    say(f"constructor arguments {creation[len(artifact().bytecode) :].hex()}")
 
 
 def differing_sources(expected: Artifact) -> list[str]:
@@ -320,5 +344,5 @@ def differing_sources(expected: Artifact) -> list[str]:
     return [
         name
         for name, digest in expected.sources.items()
-        if hashlib.sha256((_folder() / name).read_bytes()).hexdigest() != digest
+        if hashlib.sha256((HERE / name).read_bytes()).hexdigest() != digest
     ]

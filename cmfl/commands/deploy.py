@@ -7,8 +7,8 @@ deployment is carried out on a private chain with the same fork, and its receipt
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -21,6 +21,8 @@ from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.registry import RegistryFile, agreed_owners
 from cmfl.commands.sender import (
     DATA_VARIABLE,
+    ETHER_DECIMALS,
+    GWEI_DECIMALS,
     CappedSenderOptions,
     SenderOptions,
     command_on,
@@ -28,6 +30,7 @@ from cmfl.commands.sender import (
     print_next,
     quoted_url,
     variable_in_shell,
+    wei_of,
 )
 from cmfl.where import HOME, RUN, URL_VARIABLE, Target
 from ledger.chain.contract.deploy import (
@@ -39,8 +42,9 @@ from ledger.chain.contract.deploy import (
     read_intent,
 )
 from ledger.chain.contract.ledger import CommitteeLedger, LedgerWriter, Manifest, read_run_manifest
+from ledger.chain.contract.rehearsal import third_round
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.ports import require_plain_sender
+from ledger.chain.ports import Receipt, require_plain_sender
 from ledger.chain.rpc import wire
 from ledger.io.home import Home
 from ledger.protocol.documents.run import RunDocument
@@ -54,15 +58,19 @@ if TYPE_CHECKING:
 _GWEI = 10**9
 
 
+_Kind = Literal["creation", "registration", "round"]
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedTransaction:
-    """A transaction that would be sent: how many clients it registers, and its gas."""
+    """A transaction that would be sent: how many clients it registers, its gas and call data."""
 
-    kind: Literal["creation", "registration"]
+    kind: _Kind
     clients: int
     gas: int
     gas_limit: int
     counted: Literal["node", "rehearsal"]
+    data_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +94,57 @@ class Price:
         return self.balance is not None and self.balance < self.needed
 
 
+@dataclass(frozen=True, slots=True)
+class GivenPrices:
+    """Prices of --price: gas and a byte of an L2's data in wei, and one token in money."""
+
+    gas: int
+    token: float
+    data_byte: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> GivenPrices:
+        """Return the prices in GAS,TOKEN or GAS,TOKEN,BYTE; GAS and BYTE are in gwei."""
+        gas, *rest = (part.strip() for part in text.split(","))
+        if len(rest) not in {1, 2}:
+            rule = "give GAS,TOKEN or GAS,TOKEN,BYTE, as in 0.02gwei,3000"
+            raise ConfigurationError(f"--price {text[:80]}: {rule}")
+        token = wei_of(rest[0], "--price", ETHER_DECIMALS) / 10**ETHER_DECIMALS
+        gwei = [part.removesuffix("gwei") for part in (gas, *rest[1:])]
+        gas_wei, *byte_wei = (wei_of(part, "--price", GWEI_DECIMALS) for part in gwei)
+        return cls(gas_wei, token, *byte_wei)
+
+    def charge(self, steps: Sequence[PlannedTransaction]) -> dict[str, float]:
+        """Return gas and bytes of transactions, their fees in wei, for data at most, and money."""
+        gas, data = (sum(getattr(step, key) for step in steps) for key in ("gas", "data_bytes"))
+        data_fee = sum(data_fee_of(step.data_bytes, self.data_byte) for step in steps)
+        fees = {"gas_fee": self.gas * gas, "data_fee": data_fee}
+        money = sum(fees.values()) * self.token / 10**ETHER_DECIMALS
+        return {"gas": gas, "data_bytes": data, **fees, "money": money}
+
+
+# More than an EIP-1559 transaction has besides its call data, signature included.
+ENVELOPE_BYTES = 128
+
+
+def data_fee_of(data_bytes: int, byte_price: int) -> int:
+    """Return the most that an OP-stack chain charges for a transaction's data since Fjord, in wei.
+
+    This is `getL1FeeUpperBound` of https://specs.optimism.io/protocol/fjord/predeploys.html. A byte
+    costs (16 * baseFeeScalar * l1BaseFee + blobBaseFeeScalar * blobBaseFee) / 10**6.
+    """
+    size = data_bytes + ENVELOPE_BYTES
+    compressed = size + size // 255 + 16
+    return max(100_000_000, 836_500 * compressed - 42_585_600) * byte_price // 10**6
+
+
 @dataclass(slots=True)
 class DryRun:
     """A deployment that was not carried out: what remains of it to be sent.
 
     `contract` is that of an earlier deployment, with or without manifest. There is no price on the
     home's own chain, whose money is worthless. The hints name foreseeable problems on a chain.
+    The charges of the deployment and of a round are there at given prices only.
     """
 
     run: str
@@ -103,6 +156,7 @@ class DryRun:
     active: int
     commit_blocks: int
     hints: list[Literal["commit-window", "creation-waits"]]
+    charges: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 def dry_run(
@@ -111,6 +165,7 @@ def dry_run(
     configuration: Configuration,
     owners: Owners | None,
     sender: SenderOptions,
+    given: GivenPrices | None = None,
 ) -> DryRun:
     """Return the transactions and the cost of a run's deployment; no owners if it is simulated."""
     from clients.runs.population import populate, run_document, with_training_path
@@ -119,35 +174,45 @@ def dry_run(
     document = run_document(with_training_path(configuration, population), population)
     contract, registered = _deployed(where, name, document)
     remaining = []
-    for step in rehearsed(document):
+    steps = rehearsed(document, plays_round=given is not None)
+    for step in steps:
         registered -= step.clients
-        if contract is None or registered < 0:
+        if step.kind != "round" and (contract is None or registered < 0):
             remaining.append(step)
     rounds = document.parameters
     plan = DryRun(name, contract, None, remaining, 0, None, rounds.active, rounds.commit_blocks, [])
     if where.rpc_url is not None:
         _price_on_node(where, plan, document, sender)
     plan.gas = sum(step.gas for step in plan.steps)
+    if given is not None:
+        played = [step for step in steps if step.kind == "round"]
+        plan.charges = {"deployment": given.charge(plan.steps), "round": given.charge(played)}
     return plan
 
 
-def rehearsed(document: RunDocument) -> list[PlannedTransaction]:
-    """Carry out a deployment on a private chain, and return its transactions."""
+def rehearsed(document: RunDocument, *, plays_round: bool) -> list[PlannedTransaction]:
+    """Carry out a deployment on a private chain; return its transactions, and those of a round."""
     deployment, batches = deployment_for(document)
     with (
         tempfile.TemporaryDirectory() as folder,
         EmbeddedChain.create(Path(folder) / "chain.sqlite", synchronous="NORMAL") as chain,
     ):
+
+        def planned(kind: _Kind, receipt: Receipt, clients: int = 0) -> PlannedTransaction:
+            found = chain.find(receipt.transaction_hash)
+            assert found is not None, "the chain holds what it has a receipt of"
+            sent, gas = found[2], receipt.gas_used
+            return PlannedTransaction(kind, clients, gas, sent.gas, "rehearsal", len(sent.data))
+
         creation = chain.send(None, creation_data(deployment), DEPLOYMENT_GAS)
         assert creation.contract_address is not None, "a creation that succeeded has an address"
-        steps = [PlannedTransaction("creation", 0, creation.gas_used, DEPLOYMENT_GAS, "rehearsal")]
+        steps = [planned("creation", creation)]
         ledger = LedgerWriter(chain, creation.contract_address)
         for batch in batches:
-            receipt, count = ledger.register_clients(batch.words, batch.rest), len(batch.words)
-            sent = chain.find(receipt.transaction_hash)
-            assert sent is not None, "the chain holds what it has a receipt of"
-            used, limit = receipt.gas_used, sent[2].gas
-            steps.append(PlannedTransaction("registration", count, used, limit, "rehearsal"))
+            receipt = ledger.register_clients(batch.words, batch.rest)
+            steps.append(planned("registration", receipt, len(batch.words)))
+        if plays_round:
+            steps += [planned("round", receipt) for receipt in third_round(chain, deployment)]
     return steps
 
 
@@ -221,10 +286,17 @@ def _lines(plan: DryRun) -> Iterator[str]:
         source = "the node's estimate" if step.counted == "node" else "on a private chain"
         yield f"{subject:<14}{step.gas:>12,} gas ({source}; sent with {step.gas_limit:,})"
     yield f"{'all':<14}{plan.gas:>12,} gas in {len(plan.steps)} transactions"
+    for name, charge in plan.charges.items():
+        fees = in_ether(int(charge["gas_fee"]))
+        if charge["data_fee"]:
+            fees += f" and at most {in_ether(int(charge['data_fee']))} for data"
+        money = f"{charge['money']:,.2f}" if charge["money"] >= 1 else f"{charge['money']:.3g}"
+        data = f"{charge['data_bytes']:,} bytes of call data"
+        yield f"{name:<14}{charge['gas']:>12,} gas, {data}: {fees} = {money} at --price"
     price = plan.price
-    if price is None:
+    if price is None and not plan.charges:
         yield "costs nothing: the home's own chain has test money only"
-    else:
+    if price is not None:
         yield (
             f"costs {in_ether(price.cost)} at {(price.base_fee + price.tip) / _GWEI:.6g} gwei for "
             f"each gas: base fee {price.base_fee / _GWEI:.6g}, tip {price.tip / _GWEI:.6g}"
@@ -262,6 +334,11 @@ def deploy(
     dry: Annotated[
         bool, "Show what would be sent and its cost; send nothing.", Option("--dry-run")
     ] = False,
+    price: Annotated[
+        str | None,
+        "For --dry-run: price of gas, of one token, and of a byte on an L2: 0.02gwei,3000.",
+        Option(metavar="GAS,TOKEN[,BYTE]"),
+    ] = None,
     json: console.AsJson = False,
 ) -> None:
     """Deploy a run's contract, without a round; repeating it changes nothing.
@@ -272,6 +349,9 @@ def deploy(
     from clients.runs.open_run import prepared
 
     owners: Owners | None = None
+    given = None if price is None else GivenPrices.parse(price)
+    if given is not None and not dry:
+        raise ConfigurationError("--price has no effect without --dry-run")
     if registry is None:
         if allow_predictable_seeds:
             raise ConfigurationError(f"{ALLOW_PREDICTABLE} has no effect without --registry")
@@ -281,7 +361,7 @@ def deploy(
         owners = agreed_owners(registry, name, configuration)
     where = node.chain_of(home)
     if dry:
-        plan = dry_run(where, name, configuration, owners, node)
+        plan = dry_run(where, name, configuration, owners, node, given)
         console.print_result(asdict(plan), _lines(plan), as_json=json)
         raise typer.Exit(WRONG if plan.price is not None and plan.price.is_short else 0)
     with (

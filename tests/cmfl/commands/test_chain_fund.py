@@ -8,10 +8,17 @@ from types import SimpleNamespace
 
 import pytest
 
+from cmfl.commands.deploy import ENVELOPE_BYTES, data_fee_of
+from cmfl.where import Target
+from ledger.chain.contract.deploy import DEPLOYMENT_GAS
+from ledger.chain.contract.ledger import CommitteeLedger, read_run_manifest
 from ledger.chain.embedded.chain_store import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import TEST_KEYS, address_of
+from ledger.chain.rpc.sender import SendingAccount, UnsignedTransaction
 from ledger.chain.rpc.server import RpcServer
+from ledger.chain.rpc.wire import Fees
+from ledger.io.home import Home
 from tests.chain.rpc.pool_node import PoolNode
 from tests.chain.rpc.scripted_node import Fault
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
@@ -210,6 +217,71 @@ def test_a_sender_who_owns_too_little_is_told(
 def test_the_homes_own_chain_costs_nothing(tmp_path: Path) -> None:
     command = [*SMOKE, "--home", tmp_path / "home", "--dry-run"]
     assert "costs nothing" in succeeds(*command).out
+    assert not (tmp_path / "home").exists()
+
+
+def test_given_prices_charge_a_deployment_and_a_round(tmp_path: Path) -> None:
+    """What a round would send is compared with what rounds send."""
+    home = tmp_path / "home"
+    prices = ["--dry-run", "--price", "0.02gwei,3000,5"]
+    found = succeeds(*SMOKE, "--home", home, *prices, "--json").json
+    charge, steps = found["charges"]["deployment"], found["steps"]
+    assert charge["gas_fee"] == 20_000_000 * found["gas"]
+    data = [data_fee_of(step["data_bytes"], 5 * 10**9) for step in steps]
+    assert charge["data_fee"] == sum(data)
+    ether = (charge["gas_fee"] + charge["data_fee"]) / 10**18
+    assert charge["money"] == pytest.approx(3000 * ether)
+    out = succeeds(*SMOKE, "--home", home, "--dry-run", "--price", "1,2").out
+    assert "costs nothing" not in out
+    assert "for data" not in out
+    succeeds("run", *SMOKE[1:], "--home", home, "--rounds", 3)
+    with Target(home).reader() as chain:
+        ledger = CommitteeLedger(chain, read_run_manifest(Home(home).run("run")).address)
+        sent = {event.transaction_hash for event in ledger.round_events(3)}
+        receipts = [chain.receipt(hash_) for hash_ in sent]
+        data = [len(chain.transaction(hash_).input) for hash_ in sent]
+    planned = found["charges"]["round"]
+    assert (planned["gas_fee"], planned["data_bytes"]) == (20_000_000 * planned["gas"], sum(data))
+    assert planned["data_fee"] == sum(data_fee_of(size, 5 * 10**9) for size in data)
+    used = sum(receipt.gas_used for receipt in receipts if receipt is not None)
+    assert planned["gas"] == pytest.approx(used, rel=0.05)
+
+
+def test_a_round_of_the_paper_has_its_measured_size(tmp_path: Path) -> None:
+    """21 members and 65 trainers; the gas is near that of `contracts/gas_snapshot.json`."""
+    rates = {"clients": 100, "active_rate": 0.86, "committee_rate": 0.2442}
+    sizes = [word for key, value in rates.items() for word in ("--set", f"protocol.{key}={value}")]
+    command = [*SMOKE, *sizes, "--home", tmp_path, "--dry-run", "--price", "1,1", "--json"]
+    planned = succeeds(*command).json["charges"]["round"]
+    assert planned["data_bytes"] == 11_172 + 4_996
+    assert planned["gas"] == pytest.approx(813_737 + 327_220, rel=0.05)
+
+
+def test_the_data_fee_is_that_of_the_op_stack() -> None:
+    # 11,172 + 128 bytes may be 11,360 after FastLZ: 9,460.0544 estimated bytes.
+    assert data_fee_of(11_172, 10**6) == 9_460_054_400
+    assert data_fee_of(0, 10**6) == 100 * 10**6, "the least that is charged"
+    unsigned = UnsignedTransaction(2**32, ONE, bytes(11_172), DEPLOYMENT_GAS)
+    raw = SendingAccount(TEST_KEYS[0]).sign(unsigned.fields(2**53, Fees(10**12, 10**12))).raw
+    assert len(raw) <= 11_172 + ENVELOPE_BYTES
+
+
+@pytest.mark.parametrize(
+    ("price", "refused"),
+    [
+        *(("5", "5: give GAS,TOKEN"), ("1,2,3,4", "1,2,3,4: give GAS,TOKEN"), ("", ": give GAS")),
+        *(("cheap,3000", "cheap: an amount is a number over 0"), ("1,0", "0: an amount is")),
+        *(("1,2,nan", "nan: an amount is"), ("1wei,2", "1wei: an amount is")),
+    ],
+)
+def test_what_is_no_price_is_refused(price: str, refused: str, tmp_path: Path) -> None:
+    said = refusal(*SMOKE, "--home", tmp_path / "home", "--dry-run", f"--price={price}")
+    assert f"--price {refused}" in said
+
+
+def test_a_price_is_for_a_dry_run_only(tmp_path: Path) -> None:
+    said = refusal(*SMOKE, "--home", tmp_path / "home", "--price", "1,2")
+    assert "--price has no effect without --dry-run" in said
     assert not (tmp_path / "home").exists()
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
 from cmfl.where import Target
-from contracts.build import ARTIFACT
+from contracts.build import ARTIFACT, HERE, SOURCES
 from ledger.chain.contract.ledger import CommitteeLedger, read_run_manifest
 from ledger.io.home import Home
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
@@ -74,3 +78,45 @@ def test_an_address_without_code_is_refused(home: Path) -> None:
     assert "there is no contract at" in refusal(
         "contract", "verify", "--home", home, "--address", address
     )
+
+
+@pytest.mark.slow
+def test_the_compiler_makes_the_deployed_contract_of_its_source(home: Path) -> None:
+    pytest.importorskip("vyper", reason="the compiler is in the dev extra")
+    printed = cmfl("contract", "source", "--home", home, "--standard-json")
+    compiler = Path(sys.executable).with_name("vyper-json")
+    ended = subprocess.run(
+        [compiler], input=printed.out, capture_output=True, text=True, check=True
+    )
+    contracts = json.loads(ended.stdout)["contracts"]
+    [(file, name)] = [(file, name) for file, made in contracts.items() for name in made]
+    code = contracts[file][name]["evm"]
+    assert f"name {file}:{name}, compiled with vyper 0.4.3" in printed.err
+    arguments = printed.err.rpartition("constructor arguments ")[2].strip()
+    with Target(home).reader() as chain:
+        ledger = CommitteeLedger(chain, read_run_manifest(Home(home).run("run")).address)
+        created, runtime = ledger.creation().input, chain.code(ledger.address)
+    assert f"0x{created.hex()}" == code["bytecode"]["object"] + arguments
+    assert f"0x{runtime.hex()}".startswith(code["deployedBytecode"]["object"])
+
+
+def test_what_an_explorer_needs_is_printed_without_the_source_too(home: Path) -> None:
+    lines = succeeds("contract", "source", "--home", home).out.splitlines()
+    beside = cmfl("contract", "source", "--home", home, "--standard-json").err.splitlines()
+    assert [f"cmfl: {line}" for line in lines] == beside
+    assert lines[0].startswith(f"contract {read_run_manifest(Home(home).run('run')).address} on")
+
+
+def test_no_source_is_printed_that_is_not_the_contracts(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Target(copy).writer() as chain:
+        address = chain.create_contract(OTHER_CODE, 100_000, chain.next_nonce()).contract_address
+    said = refusal("contract", "source", "--home", copy, "--address", address, "--standard-json")
+    assert f"the code at {address} is not that of vyper 0.4.3's artefact" in said
+    for name in SOURCES:
+        (tmp_path / name).write_bytes((HERE / name).read_bytes() + b"\n")
+    monkeypatch.setattr("cmfl.commands.chain.HERE", tmp_path)
+    said = refusal("contract", "source", "--home", copy)
+    assert f"{tmp_path}/" in said
+    assert " was changed: reinstall cmfl" in said

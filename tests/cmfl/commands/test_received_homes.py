@@ -161,6 +161,7 @@ def commands(received: HasHome, run: str, folder: Path) -> dict[str, tuple[objec
         "export attestation": (*of_run, "--out", folder / "statement.json"),
         "export crate": (*of_run, "--out", folder / "crate"),
         "export mlbom": (*of_run, "--out", folder / "bom.json"),
+        "contract source": of_run,
         "contract verify": of_run,
         "chain fund": ("--home", received.home, "--amount", 1, "0x" + "11" * 20),
         "blobs list": of_run,

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from trie import HexaryTrie  # type: ignore[attr-defined]
 from trie.exceptions import MissingTrieNode
 
-from benchmarks.ledger import RecordedRounds
+from benchmarks.ledger import deployment_of
+from ledger.chain.contract.rehearsal import RecordedRounds
 from ledger.chain.embedded import chain_store, engine, evm
 from ledger.chain.embedded.chain_store import TrieNodes
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -57,7 +58,7 @@ def test_rounds_of_the_contract_make_the_same_blocks(tmp_path: Path) -> None:
             if is_reference:
                 machine = evm.chain_class(chain.chain_id, is_reference=True)
                 chain._chain = machine(chain._database)
-            run = RecordedRounds(chain, members=4, trainers=6, clients=20)
+            run = RecordedRounds(chain, deployment_of((), 4, 6, clients=20))
             for others in (False, True):
                 run.commit(run.signed_commitments(run.active))
                 run.decide(run.certified(other_repliers=others))
