@@ -51,21 +51,16 @@ def _digits_by_writer(sources: list[bytes]) -> bytes:
 
 def _femnist_mini(sources: list[bytes]) -> bytes:
     """Return the writers of five client files of LEAF, in the order of the files."""
-    users = [
-        (file, user)
-        for file, source in enumerate(sources)
-        for user in json.loads(source)["user_data"].values()
-    ]
-    sizes = [len(user["y"]) for _, user in users]
-    pixels = np.concatenate([user["x"] for _, user in users])
+    files_of = [json.loads(source)["user_data"].values() for source in sources]
+    users = [user for file in files_of for user in file]
+    label = np.concatenate([user["y"] for user in users]).astype(np.uint8)
+    pixels = np.concatenate([user["x"] for user in users])
+    sizes = [len(user["y"]) for user in users]
     writer = np.repeat(np.arange(len(users), dtype=np.int16), sizes)
-    return _npz(
-        image=np.rint(pixels * 255).astype(np.uint8).reshape(-1, 28, 28),
-        label=np.concatenate([user["y"] for _, user in users]).astype(np.uint8),
-        writer=writer,
-        is_test=_fifth_of_each(writer),
-        source_file=np.repeat(np.array([file for file, _ in users], np.uint8), sizes),
-    )
+    file = np.repeat(np.arange(len(sources), dtype=np.uint8), [len(file) for file in files_of])
+    image = np.rint(pixels * 255).astype(np.uint8).reshape(-1, 28, 28)
+    is_test = _fifth_of_each(writer)
+    return _npz(image=image, label=label, writer=writer, is_test=is_test, source_file=file[writer])
 
 
 def _fifth_of_each(writer: NDArray[np.int16]) -> NDArray[np.uint8]:
@@ -99,23 +94,16 @@ def _shakespeare(sources: list[bytes]) -> bytes:
         texts.append(np.concatenate([leaf.x[rows[0]], leaf.y[rows]]).astype(np.uint8))
         is_test.append(leaf.is_test[rows])
     lengths = [(len(text), len(rows)) for text, rows in zip(texts, is_test, strict=True)]
-    text_offset, sample_offset = np.cumsum([(0, 0), *lengths], axis=0).T
-    return _npz(
-        chars=np.concatenate(texts),
-        text_offset=text_offset,
-        sample_offset=sample_offset,
-        is_test=np.concatenate(is_test).astype(np.uint8),
-        role=np.array(leaf.owners),
-        alphabet=np.array(list(ALPHABET)),
-    )
+    offsets = np.cumsum([(0, 0), *lengths], axis=0).T
+    arrays = {"chars": np.concatenate(texts), "text_offset": offsets[0]}
+    arrays |= {"sample_offset": offsets[1], "is_test": np.concatenate(is_test).astype(np.uint8)}
+    return _npz(**arrays, role=np.array(leaf.owners), alphabet=np.array(list(ALPHABET)))
 
 
 def _text_order(x: NDArray[Any], y: Labels) -> list[int]:
     """Return the order in which each window continues the one before: one role is shuffled."""
     windows = [window.tobytes() for window in x]
-    following = [
-        window[1:] + bytes([label]) for window, label in zip(windows, y.tolist(), strict=True)
-    ]
+    following = [old[1:] + bytes([new]) for old, new in zip(windows, y.tolist(), strict=True)]
     if windows[1:] == following[:-1]:
         return list(range(len(windows)))
     places = {window: place for place, window in enumerate(windows)}

@@ -23,12 +23,12 @@ from typing import Any, TypeAlias
 from clients.configuration import parsing
 from clients.configuration.loading import checked, load
 from clients.configuration.schema import Configuration, ProtocolSection
-from clients.datasets.files.tables import imported
 from clients.datasets.published import FILES
 from clients.datasets.registry import data_digest
 from clients.experiments.definition import ANY, DATA, AxisPoint, Definition, Method, Quick, Setting
 from clients.experiments.kinds import kind_named
 from clients.experiments.rows import CellRow
+from ledger.io.extras import require_extra
 from ledger.protocol.errors import ConfigurationError, ParametersError
 from ledger.protocol.parameters import MAX_MEMBERS, MAX_TRAINERS, parts_per_million, rounded_share
 
@@ -356,10 +356,7 @@ def plan_experiment(
     data: Path | None = None,
 ) -> ExperimentPlan:
     """Return the runs of an experiment with so many seeds, None for its own; do not load data."""
-    if has_stand_in(definition, data, is_quick=is_quick):
-        # Another name, so that its rows are never taken for those of the data that it names.
-        name, definition = f"{name}-on-digits", _on_digits(definition)
-    require_playable(name, definition, data)
+    name, definition = playable(name, definition, data, is_quick=is_quick)
     quick = definition.quick if is_quick else Quick()
     tuning = None if is_quick and not quick.tuning else definition.tuning
     played = definition.model_copy(update={"tuning": tuning})
@@ -390,22 +387,19 @@ def plan_experiment(
     return ExperimentPlan(name, definition, is_quick, tuple(cells), tuple(maker.trials()), data)
 
 
-def has_stand_in(definition: Definition, data: Path | None, *, is_quick: bool) -> bool:
-    """Return whether scikit-learn's digits stand in for the images that an experiment names."""
-    if not is_quick or data is not None or set(definition.files) not in STAND_INS:
-        return False
-    return not _on_digits(definition).files
+def playable(
+    name: str, definition: Definition, data: Path | None, *, is_quick: bool
+) -> tuple[str, Definition]:
+    """Return an experiment as it can be played here; refuse one that lacks a file or a package.
 
-
-def _on_digits(definition: Definition) -> Definition:
-    settings = [setting for setting in definition.settings if DATA not in setting]
-    # Divided digits have no test of each client.
-    settings += ["data.name=digits", "evaluation.per_client=false"]
-    return definition.model_copy(update={"settings": settings})
-
-
-def require_playable(name: str, definition: Definition, data: Path | None) -> None:
-    """Refuse an experiment whose files, kinds of methods or extras are missing here."""
+    Without a folder of data, the small version takes scikit-learn's digits for images. Its name is
+    another one, so that its rows are never taken for those of the images.
+    """
+    if is_quick and data is None and set(definition.files) in STAND_INS:
+        settings = [setting for setting in definition.settings if DATA not in setting]
+        # Divided digits have no test of each client.
+        settings += ["data.name=digits", "evaluation.per_client=false"]
+        name, definition = f"{name}-on-digits", definition.model_copy(update={"settings": settings})
     if missing := missing_files(definition, data):
         where, folder = "say with --data which folder has it", "DIR"
         if data is not None:
@@ -418,9 +412,10 @@ def require_playable(name: str, definition: Definition, data: Path | None) -> No
         for method in definition.methods:
             kind_named(method.kind)
         if any(file.endswith(".parquet") for file in definition.files):
-            imported("pyarrow", "data", "Parquet files")
+            require_extra("data", "Parquet files need")
     except ConfigurationError as error:
         raise ConfigurationError(f"experiment {name}: {error}") from error
+    return name, definition
 
 
 def missing_files(definition: Definition, data: Path | None) -> tuple[str, ...]:

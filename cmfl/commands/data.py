@@ -13,7 +13,6 @@ import typer
 from typer import Argument, Option
 
 from clients.datasets.data_set import fetch as fetch_files
-from clients.datasets.images import DIGITS_BY_WRITER
 from clients.datasets.own_samples import salt_of
 from clients.datasets.published import FILES, SOURCE, make_file
 from clients.datasets.registry import DataContents, data_set_named, verify_files
@@ -125,7 +124,7 @@ def fetch(
     must be the known one; `all` makes those that are missing. No other command uses the network for
     data.
     """
-    name = {DIGITS_BY_WRITER.name: "digits_by_writer.npz"}.get(name, name)
+    name = {"digits-by-writer": "digits_by_writer.npz"}.get(name, name)
     if wanted := [file for file in FILES if name in {file, "all"}]:
         lines = [make_file(file, destination, source) for file in wanted]
         files = [destination / file for file in wanted]

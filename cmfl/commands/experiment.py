@@ -240,14 +240,12 @@ def _folder(out: Path, *, is_quick: bool) -> Path:
 
 def _runnable(data: Path | None, *, is_quick: bool) -> list[str]:
     """Return the experiments that can be played here; name the others on standard error."""
-    from clients.experiments.plan import has_stand_in, require_playable
+    from clients.experiments.plan import playable
 
     runnable = []
     for name in names():
-        definition = definition_named(name)
         try:
-            if not has_stand_in(definition, data, is_quick=is_quick):
-                require_playable(name, definition, data)
+            playable(name, definition_named(name), data, is_quick=is_quick)
             runnable.append(name)
         except ConfigurationError as error:
             console.complain(f"left out: {error}")
