@@ -228,8 +228,8 @@ def _planned(
     plan = plan_experiment(name_of(name), definition, seeds=seeds, is_quick=is_quick, data=data)
     if plan.experiment != name_of(name):
         console.complain(
-            f"{plan.experiment}: scikit-learn's digits stand in for {definition.files[0]}, because "
-            f"--data names no folder"
+            f"{name_of(name)} is played as {plan.experiment}: scikit-learn's digits stand in for "
+            f"{definition.files[0]}, because --data names no folder"
         )
     return plan, RowStore(_folder(out, is_quick=plan.is_quick), plan.experiment)
 
