@@ -28,7 +28,6 @@ from clients.datasets.federated_data import Labels
 from clients.datasets.files.tables import imported
 from clients.datasets.texts import ALPHABET, SENT140, SHAKESPEARE
 from ledger.io.home import DISK
-from ledger.io.http import HttpFailureError, HttpServer
 from ledger.io.parsing import parse_toml
 from ledger.protocol.errors import ConfigurationError
 
@@ -159,22 +158,27 @@ def make_file(name: str, folder: Path, source: str = SOURCE) -> str:
         return f"{path}: is there already and stays"
     text = (files("clients") / "datasets" / "published.toml").read_text("utf-8")
     pins = parse_toml(text)[name]
-    try:
-        server = HttpServer(source, TIMEOUT_SECONDS, silence_seconds=SILENCE_SECONDS)
-        parts = [_downloaded(server, *each) for each in pins["sources"].items()]
-    except (HttpFailureError, ValueError) as error:
-        raise ConfigurationError(f"{name} cannot be fetched: {error}") from error
-    content = _MAKERS[name](parts)
+    content = _MAKERS[name](_downloaded(name, source, pins["sources"]))
     DISK.write_whole(path, content)
     if hashlib.sha256(content).hexdigest() == pins["sha256"]:
         return f"{path}: the file of the published rows; {pins['terms']}"
     return f"{path}: other bytes than the file of the published rows; {pins['terms']}"
 
 
-def _downloaded(server: HttpServer, path: str, sha256: str) -> bytes:
-    answer = server.get(f"/{path}", MAX_SOURCE_BYTES)
-    if answer.status != 200:
-        raise HttpFailureError(f"{server.shown_url}: status {answer.status} for {path}")
-    if (found := hashlib.sha256(answer.body).hexdigest()) != sha256:
-        raise HttpFailureError(f"{path}: sha256 {found} came, must be {sha256}")
-    return answer.body
+def _downloaded(name: str, source: str, sources: dict[str, str]) -> list[bytes]:
+    """Return the content of each source, whose sha256 must be the known one."""
+    from ledger.io.http import HttpFailureError, HttpServer  # noqa: PLC0415 - others do not fetch
+
+    try:
+        server = HttpServer(source, TIMEOUT_SECONDS, silence_seconds=SILENCE_SECONDS)
+        answers = {path: server.get(f"/{path}", MAX_SOURCE_BYTES) for path in sources}
+    except (HttpFailureError, ValueError) as error:
+        raise ConfigurationError(f"{name} cannot be fetched: {error}") from error
+    for path, answer in answers.items():
+        found, known = hashlib.sha256(answer.body).hexdigest(), sources[path]
+        if answer.status != 200 or found != known:
+            raise ConfigurationError(
+                f"{name} cannot be fetched: {path}: status {answer.status} and sha256 {found}; "
+                f"must be 200 and {known}"
+            )
+    return [answer.body for answer in answers.values()]

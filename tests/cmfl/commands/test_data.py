@@ -278,7 +278,8 @@ def test_files_of_experiments_are_made_from_sources_with_known_digests(
         mirror = ("--source", f"{address}/mirror")
         said = refusal(*fetch, *mirror)
         assert said.startswith("digits_by_writer.npz cannot be fetched: nature24/Minist/")
-        assert "came, must be b3d1ecee" in said
+        assert "status 200 and sha256 " in said
+        assert "must be 200 and b3d1ecee" in said
         assert "status 404" in refusal(*fetch, "--source", address)
         for file in pins.values():
             for path in file["sources"]:
