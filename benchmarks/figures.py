@@ -21,8 +21,8 @@ from typing import Any
 
 from benchmarks.harness import MEASURED, ROOT
 from benchmarks.paper.__main__ import read_published
-from clients.experiments.definition import Setting, definition_named
-from clients.experiments.plan import values_of
+from clients.experiments.definition import Quick, Setting, definition_named
+from clients.experiments.plan import CellFactory, values_of
 from clients.experiments.report import format_estimate, markdown
 from cmfl.commands.demo import RESULT_COLUMNS
 
@@ -125,11 +125,16 @@ def _paper() -> dict[str, str]:
     for figure, paper, experiments in PAPER_FIGURES:
         for name in experiments.split():
             definition, rows = definition_named(name), read_published(experiment=name)[name]
-            seconds = sum(row.seconds.cpu for row in (*rows.cells, *rows.trials))
+            of_definition = [*CellFactory(name, definition, Quick(), None).points()]
+            points = {(method.name, condition) for method, condition, _ in of_definition}
+            played = [row for row in rows.cells if (row.method, row.condition) in points]
+            seconds = sum(row.seconds.cpu for row in (*played, *rows.trials))
+            runs = len(definition.seeds) * len(of_definition)
             command = f"`cmfl experiment run {name}{' --data DIR' if definition.files else ''}`"
             sizes = _sizes(definition.preset, definition.settings), _sizes(paper)
-            lines.append([figure, command, f"{seconds / 60:.1f}", *sizes])
-    heads = ("figure", "command", "CPU minutes", "here", "in the paper")
+            told = f"{seconds / 60:.1f}", f"{len(played)} of {runs}"
+            lines.append([figure, command, *told, *sizes])
+    heads = ("figure", "command", "CPU minutes", "of runs", "here", "in the paper")
     return {"paper.figures": "\n".join(markdown(heads, lines))}
 
 
