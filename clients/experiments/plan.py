@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,15 +23,19 @@ from typing import Any, TypeAlias
 from clients.configuration import parsing
 from clients.configuration.loading import checked, load
 from clients.configuration.schema import Configuration, ProtocolSection
+from clients.datasets.published import FILES
 from clients.datasets.registry import data_digest
 from clients.experiments.definition import ANY, DATA, AxisPoint, Definition, Method, Quick, Setting
 from clients.experiments.kinds import kind_named
 from clients.experiments.rows import CellRow
+from ledger.io.extras import require_extra
 from ledger.protocol.errors import ConfigurationError, ParametersError
 from ledger.protocol.parameters import MAX_MEMBERS, MAX_TRAINERS, parts_per_million, rounded_share
 
 MAX_CELLS = 20_000
 LONGEST_NAME = 200
+STAND_INS = {"digits_by_writer.npz"}, {"femnist_mini.npz"}
+"""Files of images, each alone in an experiment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,12 +356,7 @@ def plan_experiment(
     data: Path | None = None,
 ) -> ExperimentPlan:
     """Return the runs of an experiment with so many seeds, None for its own; do not load data."""
-    missing = missing_files(definition, data)
-    if missing:
-        where = f"there is no {data}/{missing[0]}"
-        if data is None:
-            where = "say with --data which folder it is in"
-        raise ConfigurationError(f"experiment {name} reads {missing[0]}: {where}")
+    name, definition = playable(name, definition, data, is_quick=is_quick)
     quick = definition.quick if is_quick else Quick()
     tuning = None if is_quick and not quick.tuning else definition.tuning
     played = definition.model_copy(update={"tuning": tuning})
@@ -385,6 +385,37 @@ def plan_experiment(
         for cell in first
     ]
     return ExperimentPlan(name, definition, is_quick, tuple(cells), tuple(maker.trials()), data)
+
+
+def playable(
+    name: str, definition: Definition, data: Path | None, *, is_quick: bool
+) -> tuple[str, Definition]:
+    """Return an experiment as it can be played here; refuse one that lacks a file or a package.
+
+    Without a folder of data, the small version takes scikit-learn's digits for images. Its name is
+    another one, so that its rows are never taken for those of the images.
+    """
+    if is_quick and data is None and set(definition.files) in STAND_INS:
+        settings = [setting for setting in definition.settings if DATA not in setting]
+        # Divided digits have no test of each client.
+        settings += ["data.name=digits", "evaluation.per_client=false"]
+        name, definition = f"{name}-on-digits", definition.model_copy(update={"settings": settings})
+    if missing := missing_files(definition, data):
+        where, folder = "say with --data which folder has it", "DIR"
+        if data is not None:
+            where, folder = f"there is no {data / missing[0]}", shlex.quote(str(data))
+        if {*missing} <= {*FILES}:
+            wanted = missing[0] if len(missing) == 1 else "all"
+            where += f"; fetch it with: cmfl data fetch {wanted} {folder}"
+        raise ConfigurationError(f"experiment {name} reads {' and '.join(missing)}: {where}")
+    try:
+        for method in definition.methods:
+            kind_named(method.kind)
+        if any(file.endswith(".parquet") for file in definition.files):
+            require_extra("data", "Parquet files need")
+    except ConfigurationError as error:
+        raise ConfigurationError(f"experiment {name}: {error}") from error
+    return name, definition
 
 
 def missing_files(definition: Definition, data: Path | None) -> tuple[str, ...]:

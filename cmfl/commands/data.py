@@ -14,6 +14,7 @@ from typer import Argument, Option
 
 from clients.datasets.data_set import fetch as fetch_files
 from clients.datasets.own_samples import salt_of
+from clients.datasets.published import FILES, SOURCE, make_file
 from clients.datasets.registry import DataContents, data_set_named, verify_files
 from cmfl.commands import console, options
 from cmfl.commands.application import Commands
@@ -110,24 +111,34 @@ def digest(
 
 @data_app.command("fetch")
 def fetch(
-    name: Annotated[str, Argument(help="The data set.")],
-    destination: Annotated[Path, Argument(metavar="DEST", help="The new folder.")],
+    name: Annotated[str, Argument(help="A data set, a file that experiments read, or all.")],
+    destination: Annotated[
+        Path, Argument(metavar="DEST", help="The folder; a new one for a data set of the hub.")
+    ],
+    source: Annotated[str, "Mirror of the sources of the experiments' files."] = SOURCE,
     json: console.AsJson = False,
 ) -> None:
-    """Fetch a data set's files from the Hugging Face hub, or from HF_ENDPOINT, into a new folder.
+    """Fetch a data set from the Hugging Face hub, or the files that experiments read.
 
-    No other command uses the network for data.
+    The hub is that of HF_ENDPOINT. An experiment's file is made from files on GitHub, whose sha256
+    must be the known one; `all` makes those that are missing. No other command uses the network for
+    data.
     """
-    data_set = data_set_named(name)
-    if data_set.hub is None:
-        raise ConfigurationError(f"data set {name!r} is not on the hub")
-    files = fetch_files(data_set.hub, destination)
-    lines = [f"{file} ({file.stat().st_size:,} bytes)" for file in files]
-    console.print_result(
-        {"dataset": name, "files": [str(file) for file in files]},
-        [*lines, f"check with: {console.command_line('data', 'check', destination)}"],
-        as_json=json,
-    )
+    name = {"digits-by-writer": "digits_by_writer.npz"}.get(name, name)
+    if wanted := [file for file in FILES if name in {file, "all"}]:
+        lines = [make_file(file, destination, source) for file in wanted]
+        files = [destination / file for file in wanted]
+        then = console.command_line("experiment", "run", "NAME", data=destination)
+    elif (hub := data_set_named(name).hub) is not None:
+        files = [*fetch_files(hub, destination)]
+        lines = [f"{file} ({file.stat().st_size:,} bytes)" for file in files]
+        then = console.command_line("data", "check", destination)
+    else:
+        raise ConfigurationError(
+            f"data set {name!r} is not on the hub; experiments read {', '.join(FILES)}"
+        )
+    answer = {"dataset": name, "files": [str(file) for file in files]}
+    console.print_result(answer, [*lines, f"go on with: {then}"], as_json=json)
 
 
 def _lines(contents: DataContents) -> list[str]:

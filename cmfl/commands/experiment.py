@@ -117,7 +117,7 @@ def run(
     """
     from clients.experiments.run import require_data
 
-    runnable = _runnable(data) if name == ALL else [name]
+    runnable = _runnable(data, is_quick=quick) if name == ALL else [name]
     planned = [_planned(experiment, seeds, data, out, is_quick=quick) for experiment in runnable]
     for plan, store in planned:
         # All are looked at before the first is run.
@@ -226,6 +226,11 @@ def _planned(
 
     definition = definition_named(name)
     plan = plan_experiment(name_of(name), definition, seeds=seeds, is_quick=is_quick, data=data)
+    if plan.experiment != name_of(name):
+        console.complain(
+            f"{name_of(name)} is played as {plan.experiment}: scikit-learn's digits stand in for "
+            f"{definition.files[0]}, because --data names no folder"
+        )
     return plan, RowStore(_folder(out, is_quick=plan.is_quick), plan.experiment)
 
 
@@ -233,15 +238,17 @@ def _folder(out: Path, *, is_quick: bool) -> Path:
     return out / "quick" if is_quick else out
 
 
-def _runnable(data: Path | None) -> list[str]:
-    from clients.experiments.plan import missing_files
+def _runnable(data: Path | None, *, is_quick: bool) -> list[str]:
+    """Return the experiments that can be played here; name the others on standard error."""
+    from clients.experiments.plan import playable
 
-    runnable, where = [], "--data is not given" if data is None else f"there is none in {data}"
+    runnable = []
     for name in names():
-        if missing := missing_files(definition_named(name), data):
-            console.complain(f"{name} is left out: it reads {missing[0]}, and {where}")
-        else:
+        try:
+            playable(name, definition_named(name), data, is_quick=is_quick)
             runnable.append(name)
+        except ConfigurationError as error:
+            console.complain(f"left out: {error}")
     return runnable
 
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import json
+import lzma
 import sys
 import threading
+import tomllib
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
+from clients.datasets import published
+from clients.datasets.texts import read_glove
 from tests.cmfl.commands.conftest import refusal, succeeds
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "hugging_face"
@@ -105,13 +114,18 @@ def served(
     files: dict[str, dict[str, bytes]],
     stated: dict[str, Any] | None = None,
 ) -> Iterator[None]:
-    handler = type("ThisHub", (Hub,), {"files": files, "stated": stated or {}})
+    with listening(type("ThisHub", (Hub,), {"files": files, "stated": stated or {}})) as address:
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        yield
+
+
+@contextmanager
+def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
     try:
-        yield
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         thread.join()
@@ -184,15 +198,118 @@ def test_a_download_that_fails_names_the_reason_and_leaves_nothing(
 def test_fetch_refuses_what_it_cannot_fetch_before_it_asks_anybody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert (
-        refusal("data", "fetch", "digits", tmp_path / "d") == "data set 'digits' is not on the hub"
-    )
+    said = refusal("data", "fetch", "digits", tmp_path / "d")
+    assert said.startswith("data set 'digits' is not on the hub; experiments read digits_by_writer")
     assert refusal("data", "fetch", "mnist", tmp_path / "d").startswith("unknown data set 'mnist'")
     assert refusal("data", "fetch", "femnist", tmp_path).endswith("is there already")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     said = refusal("data", "fetch", "femnist", tmp_path / "f")
     assert said.startswith("downloads need the extra [fetch]: pip install")
     assert list(tmp_path.iterdir()) == []
+
+
+def leaf_archive(test: dict[str, Any], train: dict[str, Any]) -> bytes:
+    """Return a ZIP file with LEAF's two folders."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as files:
+        for split, users in (("test", test), ("train", train)):
+            sizes = [len(user["y"]) for user in users.values()]
+            document = {"users": [*users], "num_samples": sizes, "user_data": users}
+            files.writestr(f"{split}/all.json", json.dumps(document))
+    return packed.getvalue()
+
+
+def windows(text: str, order: list[int]) -> dict[str, list[str]]:
+    return {"x": [text[at : at + 80] for at in order], "y": [text[at + 80] for at in order]}
+
+
+TEXTS = ["".join(chr(97 + (at * at + 7 * role) % 26) for at in range(86)) for role in range(2)]
+TWEET = ["1", "now", "NO_QUERY", "them", "so  nice @me http://x.y/z", "training"]
+
+
+@cache
+def small_sources() -> dict[str, bytes]:
+    """Return small files in the form of the published ones, by the end of their path."""
+    words, flags = 11_925, b"\0\4\0\t"
+    names = b"".join(flags + b"\0\0\0\5" + f"{at:05}".encode() for at in range(words))
+    numbers = np.arange(words * 25, dtype=">f8").tobytes()
+    matrix = bytes(60) + numbers + b"\0\0\0\x10" + words.to_bytes(4, "big") + names
+    labels = np.arange(20, dtype=np.uint8) % 10
+    written = np.zeros((20, 8), dtype=">i4")
+    written[:, 2] = [7] * 8 + [3] * 12
+    roles = {"B": windows(TEXTS[0], [0, 1, 3, 4]), "A": windows(TEXTS[1], [3, 0, 4, 1])}
+    tests = {"B": windows(TEXTS[0], [2, 5]), "A": windows(TEXTS[1], [5, 2])}
+    tweets = {"them": {"x": [TWEET] * 2, "y": ["4", "0"]}}
+    image = {"x": [[1.0] * 784] * 3, "y": [10, 61, 0]}
+    return {
+        "images-idx3-ubyte.gz": gzip.compress(bytes(16 + 20 * 784)),
+        "labels-idx1-ubyte.gz": gzip.compress(bytes(8) + labels.tobytes()),
+        "labels-idx2-int.gz": gzip.compress(bytes(12) + written.tobytes()),
+        "test.json": json.dumps({"user_data": {"f1": image, "f0": image}}).encode(),
+        "25d.rda": lzma.compress(matrix),
+        "sent140.zip": leaf_archive(tweets, tweets),
+        "shakespeare.zip": leaf_archive(tests, roles),
+    }
+
+
+class Sources(BaseHTTPRequestHandler):
+    """A mirror of the small sources; each path is below `/mirror`."""
+
+    def do_GET(self) -> None:
+        ends = (body for end, body in small_sources().items() if self.path.endswith(end))
+        body = next(ends, None) if self.path.startswith("/mirror/") else None
+        self.send_response(404 if body is None else 200)
+        self.send_header("Content-Length", str(len(body or b"")))
+        self.end_headers()
+        self.wfile.write(body or b"")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_files_of_experiments_are_made_from_sources_with_known_digests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pins = tomllib.loads(Path(published.__file__).with_name("published.toml").read_text("utf-8"))
+    assert tuple(pins) == published.FILES
+    fetch = ("data", "fetch", "all", tmp_path / "data")
+    with listening(Sources) as address:
+        # The sources are others than the published ones.
+        mirror = ("--source", f"{address}/mirror")
+        said = refusal(*fetch, *mirror)
+        assert said.startswith("digits_by_writer.npz cannot be fetched: nature24/Minist/")
+        assert "status 200 and sha256 " in said
+        assert "must be 200 and b3d1ecee" in said
+        assert "status 404" in refusal(*fetch, "--source", address)
+        for file in pins.values():
+            for path in file["sources"]:
+                body = next(b for end, b in small_sources().items() if path.endswith(end))
+                file["sources"][path] = hashlib.sha256(body).hexdigest()
+        monkeypatch.setattr(published, "parse_toml", lambda _: pins)
+        succeeds("data", "fetch", "digits-by-writer", tmp_path / "data", *mirror)
+        said = succeeds(*fetch, *mirror).out
+    assert "digits_by_writer.npz: is there already and stays\n" in said
+    assert said.count("other bytes than the file of the published rows; ") == 4
+    assert len(succeeds(*fetch, "--json").json["files"]) == 5
+    assert "not an http" in refusal("data", "fetch", "shakespeare.npz", tmp_path, "--source", "x")
+    checked = {name: published_file(tmp_path / "data" / name) for name in published.FILES[:2]}
+    assert checked["digits_by_writer.npz"] == (20, 2, 4)
+    assert checked["femnist_mini.npz"] == (30, 10, 10)
+    tweets = tmp_path / "data" / "sent140.parquet"
+    assert published_file(tweets) == (4, 1, 2)
+    assert pq.read_table(tweets)["text"].to_pylist() == ["so nice"] * 4
+    glove = read_glove(tmp_path / "data" / "glove_twitter_25d_12k.npz", {"00002"})
+    assert glove["00002"].tolist() == [2 + 11_925 * column for column in range(25)]
+    with np.load(tmp_path / "data" / "shakespeare.npz") as roles:
+        told = "".join(roles["alphabet"][roles["chars"]])
+        assert (told, roles["role"].tolist()) == (TEXTS[1] + TEXTS[0], ["A", "B"])
+        assert roles["is_test"].tolist() == [0, 0, 1, 0, 0, 1] * 2
+
+
+def published_file(path: Path) -> tuple[int, int, int]:
+    """Return the samples, clients and test samples that the check finds."""
+    found = succeeds("data", "check", path, "--json").json
+    return found["samples"], found["clients"], found["test"]
 
 
 ROWS = 48

@@ -128,3 +128,27 @@ def test_what_cannot_be_done_is_refused_and_leaves_nothing_behind(
     place = tmp_path / "out"
     assert said in refusal("experiment", *words, "--out", place)
     assert not place.exists()
+
+
+def test_all_leaves_out_by_name_what_cannot_be_played_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an installed package: without files, and without the kind `theorem`."""
+    experiments = ("normal-sent140", "grids-alpha", "theorem")
+    monkeypatch.setattr("cmfl.commands.experiment.names", lambda: experiments)
+    monkeypatch.setattr("clients.experiments.kinds.THEOREM", "absent.theorem")
+    result = cmfl("experiment", "run", "all", "--quick", "--jobs", 1, "--out", tmp_path)
+    assert result.code == 0
+    assert result.out.startswith("grids-alpha-on-digits: 1 new rows in ")
+    assert "scikit-learn's digits stand in for digits_by_writer.npz" in result.err
+    left_out = [line for line in result.err.splitlines() if line.startswith("cmfl: left out: ")]
+    assert [line.split()[4].rstrip(":") for line in left_out] == ["normal-sent140", "theorem"]
+    assert left_out[0].endswith("fetch it with: cmfl data fetch all DIR")
+    assert "kind 'theorem' needs absent.theorem, which is not installed" in left_out[1]
+
+
+def test_what_is_in_a_named_folder_has_no_stand_in(tmp_path: Path) -> None:
+    said = refusal("experiment", "list", "grids-alpha", "--quick", "--data", tmp_path)
+    assert said.startswith("experiment grids-alpha reads digits_by_writer.npz: there is no ")
+    said = refusal("experiment", "list", "grids-alpha")
+    assert said.endswith("fetch it with: cmfl data fetch digits_by_writer.npz DIR")
