@@ -280,6 +280,7 @@ def test_address_needs_a_correct_checksum(client: httpx.Client, root: str, addre
 def test_all_that_rounds_hold_against_clients_is_listed(client: httpx.Client, root: str) -> None:
     told = read(client, f"{root}/evidence", limit=100, order="oldest")
     found: dict[str, list[tuple[int, int]]] = {"ban": [], "refused_scores": [], "incident": []}
+    found["dropout"] = []
     for entry in told["evidence"]:
         found[entry["kind"]].append((entry["round"], entry["client"]))
     rounds = read(client, f"{root}/rounds", full="true", order="oldest")["rounds"]
@@ -294,6 +295,16 @@ def test_all_that_rounds_hold_against_clients_is_listed(client: httpx.Client, ro
     assert found["refused_scores"]
     assert len(found["incident"]) == sum(len(one["parts"]["votes"]["incidents"]) for one in rounds)
     assert found["incident"]
+    trained = [(one["round"], update) for one in rounds for update in one["parts"]["updates"]]
+    members = [
+        (t, m["client"])
+        for t, all_ in committees
+        for m in all_
+        if m["reason"] and not m["empty_seat"]
+    ]
+    out = [(t, update["client"]) for t, update in trained if update["outcome"] == "dropped_out"]
+    assert sorted(found["dropout"]) == sorted(out + members)
+    assert found["dropout"]
 
 
 def test_evidence_against_one_client(client: httpx.Client, root: str) -> None:
