@@ -13,7 +13,7 @@ from benchmarks.generated_rounds import GeneratedChain
 from ledger.chain.ports import IncompleteLogsError
 from ledger.history.answers_parts import commitments
 from ledger.history.fields import AskedRole, CursorError, Order, RoundQuery, Span
-from ledger.history.history import DeploymentFold, FoldedHistory, HistoryPage, RoundRangeError
+from ledger.history.history import DeploymentFold, FoldedHistory, RoundRangeError
 from ledger.history.round import (
     DocumentedRound,
     Documents,
@@ -395,20 +395,17 @@ def test_a_limit_counts_entries_and_a_page_may_end_within_a_round(
 ) -> None:
     query = replace(query, listing="evidence")
 
-    def entries_of(round_: HistoryRound) -> list[tuple[int, int]]:
-        return [(round_.round, place) for place in range(round_.round % 4 * 3)]
+    def entries_of(round_: HistoryRound) -> list[int]:
+        return [100 * round_.round + place for place in range(round_.round % 4 * 3)]
 
-    def page(cursor: str | None) -> HistoryPage[tuple[int, int]]:
-        return HISTORY.page_of(query, limit, cursor, entries_of)
-
-    rounds = [each for each in range(1, HISTORY.newest() + 1) if query.rounds.contains(each)]
-    rounds.sort(reverse=query.order is Order.NEWEST)
-    pages = [page(None)]
-    while pages[-1].next_cursor is not None:
-        assert len(pages[-1].entries) == limit
-        pages.append(page(pages[-1].next_cursor))
-    found = [entry for each in pages for entry in each.entries]
-    assert found == [(number, place) for number in rounds for place in range(number % 4 * 3)]
+    rounds = [each for each in HISTORY.rounds(1, 99) if query.rounds.contains(each.round)]
+    found, cursor, is_over = list[int](), None, False
+    while not is_over:
+        page = HISTORY.page_of(query, limit, cursor, entries_of)
+        found, cursor, is_over = found + page.entries, page.next_cursor, page.next_cursor is None
+        assert len(page.entries) == limit or is_over
+    ordered = rounds[:: -1 if query.order is Order.NEWEST else 1]
+    assert found == [entry for each in ordered for entry in entries_of(each)]
 
 
 @pytest.mark.parametrize("rounds", [Span(9, 4), Span(4, 99), Span(99), Span(0, 4), Span(None, 0)])
