@@ -76,9 +76,7 @@ def test_a_pages_work_is_bounded() -> None:
     # Who was sampled needs a key of every client: 200,000 of them for a page.
     assert page_width(RoundQuery("rounds", client=ClientId(1)), 20, 1_000) == 200
     assert page_width(RoundQuery("rounds", client=ClientId(1)), 20, 12_288) == 16
-    assert [page_width(RoundQuery("evidence"), limit, 12_288) for limit in (1, 100, 1_000)] == [
-        *(16, 16, 160)
-    ]
+    assert page_width(RoundQuery("evidence"), 1_000, 12_288) == 160, "as ten pages of a service"
 
 
 @pytest.mark.parametrize("limit", ["0", "101", "-1", "1e2", "1.0", "+5", " 5", "05", "x", "", "٣"])
