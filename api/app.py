@@ -55,13 +55,14 @@ from ledger.chain.ports import (
     NotServedError,
 )
 from ledger.history.fields import CursorError
-from ledger.history.history import UnknownClientError, UnknownRoundError
+from ledger.history.history import RoundRangeError, UnknownClientError, UnknownRoundError
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 _NAMED: dict[type[Exception], ProblemKind] = {
     CursorError: CURSOR_INVALID,
     UnknownClientError: CLIENT_NOT_FOUND,
     UnknownRoundError: ROUND_NOT_FOUND,
+    RoundRangeError: REQUEST_INVALID,
 }
 _OF_CHAIN: dict[type[ChainError], ProblemKind] = {
     ChainDamagedError: CHAIN_DAMAGED,

@@ -40,7 +40,7 @@ from ledger.history.answers_rounds import (
     SeriesAnswer,
 )
 from ledger.history.answers_signed import EvidenceAnswer
-from ledger.history.fields import CHAIN_NAME, Order, RoundQuery
+from ledger.history.fields import CHAIN_NAME, RoundQuery
 from ledger.history.training import TrainingAnswer, joined
 from ledger.io.http import HttpFailureError, HttpResponse, HttpServer
 from ledger.protocol.encoding import eip55
@@ -179,6 +179,11 @@ def _path_of(chain: str) -> str:
 ALL_ROUNDS = RoundQuery()
 
 
+def _query_of(query: RoundQuery) -> dict[str, str | int | None]:
+    rounds = {"order": query.order, "from": query.rounds.first, "to": query.rounds.last}
+    return {**rounds, "client": query.client, "kind": query.kind}
+
+
 class RemoteDeployment:
     """The history of one deployment, read from a service; `LocalHistory` gives the same answers.
 
@@ -207,15 +212,14 @@ class RemoteDeployment:
     ) -> RoundsAnswer:
         parameters = {
             "status": query.status,
-            "client": query.client,
             "role": None if query.client is None else query.role,
             "view_min": query.view_min or None,
             "since_block": query.blocks.first,
             "until_block": query.blocks.last,
             "since": query.times.first,
             "until": query.times.last,
-            "order": query.order,
             "full": full or None,
+            **_query_of(query),
         }
         return self._list(RoundsAnswer, "rounds", "rounds", limit, cursor, parameters)
 
@@ -241,16 +245,20 @@ class RemoteDeployment:
         return answer
 
     def client_rounds(
-        self, client: int, order: Order = Order.NEWEST, limit: int = 20, cursor: str | None = None
+        self,
+        client: int,
+        query: RoundQuery = ALL_ROUNDS,
+        limit: int = 20,
+        cursor: str | None = None,
     ) -> ClientRoundsAnswer:
         part = f"clients/{client}/rounds"
-        return self._list(ClientRoundsAnswer, part, "rounds", limit, cursor, {"order": order})
+        return self._list(ClientRoundsAnswer, part, "rounds", limit, cursor, _query_of(query))
 
     def evidence(
-        self, order: Order = Order.NEWEST, limit: int = 20, cursor: str | None = None
+        self, query: RoundQuery = ALL_ROUNDS, limit: int = 20, cursor: str | None = None
     ) -> EvidenceAnswer:
-        """Return the evidence against clients in a page of rounds; `limit` counts rounds."""
-        return self._list(EvidenceAnswer, "evidence", "evidence", limit, cursor, {"order": order})
+        """Return a page of bans, refused scores, incidents and dropouts."""
+        return self._list(EvidenceAnswer, "evidence", "evidence", limit, cursor, _query_of(query))
 
     def digest(self, digest: Digest, limit: int = 20, cursor: str | None = None) -> DigestAnswer:
         """Return a page of the places of a digest, the deployment's first."""

@@ -6,13 +6,14 @@ import html
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, get_args, overload
 
-from cmfl.arguments import PATH, SECONDS, WHOLE, checked, naming, require
+from cmfl.arguments import PATH, SECONDS, WHOLE, checked, first_and_last, naming, require
 from cmfl.display import Table, draw_rounds, html_table, text_table, write
 from cmfl.where import (
     API_SECONDS,
@@ -28,8 +29,9 @@ from ledger.audit.proofs.documents import proof_bytes, read_proof
 from ledger.audit.proofs.proof import MAX_PROOF_BYTES, ClientProof, stated
 from ledger.audit.proofs.recorded import make_proof
 from ledger.claims import last_known, recorded_settings, whole_rows
-from ledger.history.answers_rounds import FullRound
-from ledger.history.fields import Order, RoundQuery
+from ledger.history import export
+from ledger.history.answers_rounds import FullRound, LocalHistory
+from ledger.history.fields import EvidenceKind, Order, RoundQuery, Span
 from ledger.io.home import RUN_NAME, Home, RunPaths, read_file, write_named
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import MAX_CLIENTS
@@ -38,6 +40,8 @@ from ledger.protocol.types import ClientId
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+
+    from api.client import RemoteDeployment
 
 
 class Proof:
@@ -306,6 +310,27 @@ class Run:
             page = history.clients(MAX_CLIENTS, None)
         return Table(dict(client) for client in page["clients"])
 
+    def table(
+        self, name: str, rounds: Sequence[int] | None = None, kind: EvidenceKind | None = None
+    ) -> Table:
+        """Return a table, oldest round first, as `cmfl export table` writes it.
+
+        Args:
+            name: "rounds", "updates", "participation", or "evidence": the clients that were
+                banned, refused or left out, and why.
+            rounds: the first and the last round; None for all.
+            kind: of evidence: "ban", "refused_scores", "incident" or "dropout"; None for all.
+        """
+        names, kinds = get_args(export.TableName), (None, *get_args(EvidenceKind))
+        for value, allowed in ((name, names), (kind, kinds)):
+            if value not in allowed:
+                rule = f"must be one of {', '.join(map(str, allowed))}"
+                raise ConfigurationError(f"{value!r:.80}: {rule}")
+        span = Span() if rounds is None else Span(*first_and_last(rounds))
+        query = RoundQuery(order=Order.OLDEST, rounds=span, kind=kind)
+        with open_history(self.target) as history:
+            return Table(row for rows in table_pages(history, name, query) for row in rows)
+
     @property
     def settings(self) -> dict[str, Any]:
         """All settings of the run by their names, `section.key`; its home alone has them."""
@@ -359,6 +384,16 @@ class Run:
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(_sentence(self))}</p>{self.rounds._repr_html_()}"
+
+
+def table_pages(
+    history: LocalHistory | RemoteDeployment, name: str, query: RoundQuery
+) -> Iterator[list[export.Row]]:
+    """Return the rows of a table of `export`, page by page."""
+    read: Any = history.evidence
+    if name != "evidence":
+        read = partial(history.rounds, full=name != "rounds")
+    return map(getattr(export, name.upper()).rows, export.pages(partial(read, query)))
 
 
 def read_snapshot(target: Target, name: str) -> Snapshot:

@@ -22,8 +22,8 @@ from api.http import answers as kinds
 from api.http.answers import ProblemKind, RequestView
 from api.schemas import MEDIA_TYPE, FieldError, Problem
 from ledger.chain.ports import NotServedError
-from ledger.history.export import CsvTable, Row, csv_lines
-from ledger.history.fields import CHAIN_NAME, MAX_CURSOR, Order
+from ledger.history.export import PAGE, CsvTable, Row, csv_lines, pages
+from ledger.history.fields import CHAIN_NAME, MAX_CURSOR, Order, Span
 
 MAX_INDEX = 2**32 - 1
 IN_PLAIN_DIGITS = BeforeValidator(kinds.whole_number)
@@ -80,9 +80,6 @@ async def _page(cursor: Cursor = None, limit: Limit = 20) -> PageQuery:
 
 Paged = Annotated[PageQuery, Depends(_page)]
 
-EXPORT_PAGE = 100
-"""Entries of a whole list that are read at once; a long file is never in memory as a whole."""
-
 A = TypeVar("A")
 
 
@@ -105,7 +102,7 @@ class ListQuery(PageQuery):
         """Return the page, or all pages one after the other, as of the block in X-As-Of-Block."""
         if self.format is Format.JSON:
             return reading.respond(cast("dict[str, object]", read(self.limit, self.cursor)))
-        first = read(EXPORT_PAGE, None)  # rejections precede the first byte
+        first = read(PAGE, None)  # rejections precede the first byte
         headers = {
             "Cache-Control": "no-store",
             "Content-Disposition": f'attachment; filename="{table.name}.csv"',
@@ -118,10 +115,7 @@ class ListQuery(PageQuery):
 def _rows(
     reading: RequestView, table: CsvTable[A], page: A, read: Callable[[int, str | None], A]
 ) -> Iterator[list[Row]]:
-    yield table.rows(page)
-    while (cursor := cast("dict[str, str | None]", page)["next_cursor"]) is not None:
-        page = read(EXPORT_PAGE, cursor)
-        yield table.rows(page)
+    yield from map(table.rows, pages(read, page))
     if not reading.chain.is_unmoved():
         raise NotServedError("the chain was reorganised while it was read")
 
@@ -142,6 +136,21 @@ async def _list(
 
 
 Listed = Annotated[ListQuery, Depends(_list)]
+
+
+def _round(alias: str, description: str) -> Any:
+    return Query(alias=alias, ge=1, le=MAX_INDEX, description=description)
+
+
+FirstRound = Annotated[int | None, _round("from", "first round; else the first"), IN_PLAIN_DIGITS]
+LastRound = Annotated[int | None, _round("to", "last round; else the newest"), IN_PLAIN_DIGITS]
+
+
+async def _rounds(first: FirstRound = None, last: LastRound = None) -> Span:
+    return Span(first, last)
+
+
+RoundsQuery = Annotated[Span, Depends(_rounds)]
 OrderQuery = Annotated[Order, Query(description="which come first", examples=["newest"])]
 ClientFilter = Annotated[
     int | None,

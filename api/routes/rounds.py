@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Path, Query, Request, Response
@@ -25,10 +26,11 @@ from api.http.endpoints import (
     OrderQuery,
     Paged,
     RoundIndex,
+    RoundsQuery,
     of_deployment,
 )
 from ledger.chain.round_ledger import RecordedEvent
-from ledger.history import answers_parts, answers_rounds, answers_signed
+from ledger.history import answers_parts, answers_rounds, answers_signed, export
 from ledger.history.answers_clients import (
     ClientAnswer,
     ClientRoundsAnswer,
@@ -44,11 +46,10 @@ from ledger.history.answers_parts import (
 )
 from ledger.history.answers_rounds import ExplanationAnswer, RoundAnswer, RoundsAnswer, full_round
 from ledger.history.answers_signed import EvidenceAnswer, ScoresAnswer, VotesAnswer
-from ledger.history.export import CLIENT_ROUNDS, CLIENTS, ROUNDS
-from ledger.history.fields import AskedRole, Order, RoundQuery, Span
+from ledger.history.fields import UNBOUNDED, AskedRole, EvidenceKind, Order, RoundQuery, Span
 from ledger.history.round import RoundStatus
 from ledger.protocol import types
-from ledger.protocol.types import ClientId, Digest
+from ledger.protocol.types import Digest
 
 _rounds, _clients = of_deployment("/rounds"), of_deployment("/clients", "clients")
 _places = of_deployment()
@@ -83,12 +84,12 @@ async def _query(
     until_block: UntilBlock = None,
     since: Since = None,
     until: Until = None,
+    rounds: RoundsQuery = UNBOUNDED,
 ) -> RoundQuery:
     if role is not None and client is None:
         raise invalid("query", "role", "needs `client`")
-    asked = None if client is None else ClientId(client), role or AskedRole.ANY
-    within = Span(since_block, until_block), Span(since, until)
-    return RoundQuery("rounds", order, status, *asked, view_min, *within)
+    within = Span(since_block, until_block), Span(since, until), rounds
+    return RoundQuery("rounds", order, status, client, role or AskedRole.ANY, view_min, *within)
 
 
 def _bound(description: str) -> Any:
@@ -150,17 +151,21 @@ def list_rounds(
     full: Annotated[
         bool, Query(description="tell each round whole, as `/rounds/{number}?full=true` does")
     ] = False,
+    table: Annotated[
+        Literal["rounds", "updates", "participation"],
+        Query(description="which one, with `format=csv`", examples=["updates"]),
+    ] = "rounds",
 ) -> Response:
     """List rounds in the order of their numbers; each once, even while new ones open.
 
     The data come from the contract's events; the models behind the digests are not verified here.
     """
-    local, is_full = reading.local(address), full and page.format is Format.JSON
-
-    def read(limit: int, cursor: str | None) -> RoundsAnswer:
-        return local.rounds(query, limit, cursor, full=is_full)
-
-    return page.answer(reading, ROUNDS, read)
+    is_json = page.format is Format.JSON
+    if is_json and table != "rounds":
+        raise invalid("query", "table", f"{table} needs `format=csv`")
+    is_full = full if is_json else table != "rounds"
+    read = partial(reading.local(address).rounds, query, full=is_full)
+    return page.answer(reading, getattr(export, table.upper()), read)
 
 
 @_rounds.answers("/{number}", "One round", RoundAnswer, OF_ROUND)
@@ -261,7 +266,7 @@ def list_clients(reading: OneChain, address: Address, page: Listed) -> Response:
     A ban takes effect in the round after its own. Score outcomes and dropout reasons come from the
     rounds' records; `records_missing` counts the missing ones.
     """
-    return page.answer(reading, CLIENTS, reading.local(address).clients)
+    return page.answer(reading, export.CLIENTS, reading.local(address).clients)
 
 
 @_clients.answers("/{number}", "One client", ClientAnswer, OF_CLIENT)
@@ -283,37 +288,43 @@ def list_client_rounds(
     number: ClientIndex,
     page: Listed,
     order: OrderQuery = Order.NEWEST,
+    rounds: RoundsQuery = UNBOUNDED,
 ) -> Response:
     """List the rounds in which a client trained or served.
 
     One page examines a limited number of rounds: for a client that is seldom drawn, pages may be
     short or empty, with a cursor, until all rounds were examined.
     """
-    local = reading.local(address)
-
-    def read(limit: int, cursor: str | None) -> ClientRoundsAnswer:
-        return local.client_rounds(number, order, limit, cursor)
-
-    return page.answer(reading, CLIENT_ROUNDS, read)
+    query = RoundQuery(order=order, rounds=rounds)
+    read = partial(reading.local(address).client_rounds, number, query)
+    return page.answer(reading, export.CLIENT_ROUNDS, read)
 
 
-@_places.answers("/evidence", "What is held against clients", EvidenceAnswer, OF_CLIENT_PAGE)
+@_places.answers(
+    "/evidence",
+    "Which clients were banned, refused or left out, and why",
+    EvidenceAnswer,
+    OF_CLIENT_PAGE,
+    media=EXPORTED,
+)
 def list_evidence(
     reading: OneChain,
     address: Address,
-    page: Paged,
+    page: Listed,
     order: OrderQuery = Order.NEWEST,
     client: ClientFilter = None,
+    rounds: RoundsQuery = UNBOUNDED,
+    kind: Annotated[EvidenceKind | None, Query(description="only entries of this kind")] = None,
 ) -> Response:
-    """List bans, refused scores and incidents with the statements that they rest on.
+    """List bans, refused scores, incidents and dropouts with the statements that they rest on.
 
-    `limit` counts the examined rounds. A ban is proven: the contract has verified both statements.
-    The reason of refused scores comes from the round's record, for which a quorum has voted. An
-    incident is the claim of the decision's sender, with the accused's own signatures for wrong
-    proposals and equivocation, and none for silence. Nothing of it is verified here.
+    A ban is proven: the contract has verified both statements. The reason of refused scores and of
+    a dropout comes from the round's record, for which a quorum has voted. An incident is the claim
+    of the decision's sender, with the accused's own signatures for wrong proposals and
+    equivocation, and none for silence. Nothing of it is verified here.
     """
-    local = reading.local(address)
-    return reading.respond(local.evidence(order, page.limit, page.cursor, client))
+    query = RoundQuery("evidence", order, client=client, rounds=rounds, kind=kind)
+    return page.answer(reading, export.EVIDENCE, partial(reading.local(address).evidence, query))
 
 
 DigestAsked = Annotated[

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, cast
 
-from fastapi import Query, Request, Response
+from fastapi import Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from api.http.answers import (
@@ -21,11 +21,10 @@ from api.http.answers import (
     to_rooted_json,
 )
 from api.http.endpoints import (
-    IN_PLAIN_DIGITS,
-    MAX_INDEX,
     OF_DEPLOYMENT,
     Address,
     OneChain,
+    RoundsQuery,
     of_deployment,
     success,
 )
@@ -60,20 +59,7 @@ def read_series(reading: OneChain, address: Address) -> Response:
     TrainingAnswer,
     (*OF_DEPLOYMENT, BUSY, MAILBOX_UNREADABLE),
 )
-def read_training(
-    reading: OneChain,
-    address: Address,
-    first: Annotated[
-        int | None,
-        Query(alias="from", ge=1, le=MAX_INDEX, description="first round; else the first"),
-        IN_PLAIN_DIGITS,
-    ] = None,
-    last: Annotated[
-        int | None,
-        Query(alias="to", ge=1, le=MAX_INDEX, description="last round; else the newest"),
-        IN_PLAIN_DIGITS,
-    ] = None,
-) -> Response:
+def read_training(reading: OneChain, address: Address, rounds: RoundsQuery) -> Response:
     """Return each update of ended rounds with its auditors' verdicts, and those that disagree.
 
     An attestation is its auditor's word, whom anybody can be: this service checks its signature,
@@ -82,7 +68,7 @@ def read_training(
     about old rounds, too: no answer is immutable, and its ETag changes with what it says.
     """
     federations = federations_of(reading.request)
-    return reading.respond(federations.coverage(reading, address, (first, last)))
+    return reading.respond(federations.coverage(reading, address, (rounds.first, rounds.last)))
 
 
 @_runs.answers(

@@ -148,6 +148,7 @@ Simulate runs, compare them, and take their models
 Audit: read the history, and verify it
   audit      audit      Check every round from the chain and the blobs alone.
   coverage   audit      Show which updates have been repeated by auditors: rounds by clients.
+  evidence   rounds     List which clients were banned, refused or left out, and why.
   verify     verify     Check a client's part, a round, a bundle, the training or provenance.
   rounds     rounds     The recorded rounds.
   clients    rounds     The registered clients and their part in the rounds.

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -17,24 +15,21 @@ from cmfl.arguments import naming
 from cmfl.auditing import AuditRequest
 from cmfl.commands import code_of, console
 from cmfl.commands.application import Commands
-from cmfl.commands.options import EvidenceOptions, HistoryOptions, ProvenanceOptions
+from cmfl.commands.options import EvidenceOptions, HistoryOptions, ProvenanceOptions, RoundRange
 from cmfl.commands.options import OutFile as Out
 from cmfl.commands.verify import ClientIndex, RoundNumber
-from cmfl.recorded import make
+from cmfl.recorded import make, table_pages
 from cmfl.where import download_bundle, open_history, opened_ledger
 from ledger.audit.proofs.bundle_verification import RoundVerification, export_bundle
 from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
 from ledger.history import export
-from ledger.history.answers_rounds import LocalHistory
-from ledger.history.export import CsvTable, Row
 from ledger.history.fields import Order, RoundQuery
 from ledger.io.home import DISK, writing_named
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ServiceError
 
 if TYPE_CHECKING:
-    from api.client import RemoteDeployment
     from cmfl.provenance.facts import RunFacts
 
 _AS_SENT = "as the service sent it, and not checked yet: cmfl verify {} does"
@@ -175,48 +170,29 @@ def proof(
     console.print_written(out, made.statement if target.remote is None else as_sent)
 
 
-class TableName(StrEnum):
-    """A table of a run."""
-
-    ROUNDS = "rounds"
-    UPDATES = "updates"
-    PARTICIPATION = "participation"
-    EVIDENCE = "evidence"
-
-
-class TableFormat(StrEnum):
-    """Format of a table's file."""
-
-    CSV = "csv"
-    PARQUET = "parquet"
-
-
-PAGE = 100  # rounds that are read at once
-
-
 @export_app.command("table")
 def table(
     source: HistoryOptions,
-    name: Annotated[TableName, Argument(help="Table to write.")],
+    rounds: RoundRange,
+    name: Annotated[export.TableName, Argument(help="Table to write.")],
     out: Annotated[
         Path, Option("--output", "--out", help="The file; an existing file is replaced.")
     ],
     format: Annotated[  # noqa: A002 - the option's own word
-        TableFormat, "Format of the file; parquet has typed columns."
-    ] = TableFormat.CSV,
+        Literal["csv", "parquet"], "Format of the file; parquet has typed columns."
+    ] = "csv",
 ) -> None:
-    """Write all rounds, updates, participations or evidence as a table, oldest round first.
+    """Write rounds, updates, participations or evidence as a table, oldest round first.
 
     SQL databases and data frames load it. It reports chain and records; cmfl audit verifies these.
     """
     console.require_writable(out, "--output")
-    columns: CsvTable[Any] = getattr(export, name.name)
-    target = source.target()
+    columns, target = getattr(export, name.upper()), source.target()
     with open_history(target) as history:
-        pages = _pages(history, name, columns)
+        pages = table_pages(history, name, RoundQuery(order=Order.OLDEST, rounds=rounds))
         try:
             with naming(f"--output {out}"), writing_named(out) as file, TemporaryFile() as made:
-                if format is TableFormat.CSV:
+                if format == "csv":
                     file.writelines(export.csv_lines(columns, pages))
                 else:  # Parquet cannot be written into a pipe
                     export.write_parquet(columns, pages, made)
@@ -227,23 +203,6 @@ def table(
                 raise
             raise ServiceError(f"the {name} do not fit their table: {error}") from error
     console.print_written(out, f"the {name} of {history.address}, not verified: cmfl audit does")
-
-
-def _pages(
-    history: LocalHistory | RemoteDeployment, name: TableName, columns: CsvTable[Any]
-) -> Iterator[list[Row]]:
-    cursor, query = None, RoundQuery(order=Order.OLDEST)
-    while True:
-        if name is TableName.EVIDENCE:
-            page: Any = history.evidence(Order.OLDEST, PAGE, cursor)
-        else:
-            page = history.rounds(query, PAGE, cursor, full=name is not TableName.ROUNDS)
-        yield columns.rows(page)
-        cursor = page["next_cursor"]
-        if cursor is None:
-            return
-        if not page["scanned"]:
-            raise ValueError("a page has no rounds, and is not the last")
 
 
 export_app.command("attestation")(attestation)

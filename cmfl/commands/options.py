@@ -18,6 +18,7 @@ import typer
 from typer import Option
 
 from cmfl.where import API_SECONDS, API_TOKEN_VARIABLE, HOME, URL_VARIABLE, RemoteService, Target
+from ledger.history.fields import Span
 from ledger.protocol import types
 from ledger.protocol.errors import ChainError, ConfigurationError
 
@@ -187,7 +188,7 @@ Rules = Annotated[
 ]
 
 ReportFile = Annotated[Path | None, "File of the JSON report; an existing file is replaced."]
-Limit = Annotated[int, Option(min=1, max=1000, help="How many at most.")]
+Limit = Annotated[int, Option(min=1, max=1000, help="How many entries at most.")]
 Cursor = Annotated[str | None, "`next_cursor` of the page before, from the same query."]
 WITNESS_POLICY = (
     "Known logs and witnesses, and how many of these are enough: a file as c2sp.org/tlog-policy "
@@ -264,6 +265,14 @@ class HistoryOptions(ContractOptions):
 
     api: Api = None
     api_token_file: ApiTokenFile = None
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRange(Span):
+    """Numbers of the rounds to list; all if neither is given."""
+
+    first: Annotated[int | None, Option("--from", min=1, help="First round to list.")] = None
+    last: Annotated[int | None, Option("--to", min=1, help="Last round to list.")] = None
 
 
 @dataclass(frozen=True, slots=True)

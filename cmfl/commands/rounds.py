@@ -1,4 +1,4 @@
-"""`cmfl rounds`, `cmfl clients` and `cmfl watch`: the recorded history, and the open round."""
+"""`cmfl rounds`, `clients`, `evidence` and `watch`: the recorded history, and the open round."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from cmfl.commands.application import Commands
 from cmfl.commands.process import results
 from cmfl.where import RemoteService, deployment_at, open_history
 from ledger.history.answers_rounds import FullRound, LocalHistory
-from ledger.history.fields import AskedRole, Order, RoundQuery, Span
+from ledger.history.answers_signed import EvidenceEntry
+from ledger.history.export import EVIDENCE, reason_of
+from ledger.history.fields import AskedRole, Code, EvidenceKind, Order, RoundQuery, Span
 from ledger.history.round import RoundStatus
 from ledger.protocol import types
 from ledger.protocol.errors import ConfigurationError, ServiceError
-from ledger.protocol.ledger_state import SIGNED_TWICE, StatementKind
-from ledger.protocol.types import DROPOUTS, REFUSALS, ClientId, Digest, RefusalReason
+from ledger.protocol.ledger_state import SIGNED_TWICE
+from ledger.protocol.types import DROPOUTS, INCIDENTS, REFUSALS, Digest
 
 if TYPE_CHECKING:
     from api.client import RemoteDeployment
@@ -37,6 +39,7 @@ _DIGEST = re.compile(types.EITHER_FORM_ANY_CASE)
 @rounds_app.command("list")
 def list_rounds(
     source: options.HistoryOptions,
+    rounds: options.RoundRange,
     limit: options.Limit = 20,
     oldest: Annotated[bool, "Oldest first."] = False,
     status: Annotated[RoundStatus | None, "Only rounds with this status."] = None,
@@ -65,11 +68,8 @@ def list_rounds(
     if role is not None and client is None:
         raise ConfigurationError("--role needs --client")
     order = Order.OLDEST if oldest else Order.NEWEST
-    participant = None if client is None else ClientId(client)
-    spans = Span(since_block, until_block), Span(since, until)
-    query = RoundQuery(
-        "rounds", order, status, participant, role or AskedRole.ANY, view_min, *spans
-    )
+    spans = Span(since_block, until_block), Span(since, until), rounds
+    query = RoundQuery("rounds", order, status, client, role or AskedRole.ANY, view_min, *spans)
     with open_history(source.target()) as history:
         page = history.rounds(query, limit, cursor, full=full and json)
         name = history.address
@@ -125,18 +125,19 @@ def show_round(
             f"{asked[:80]!r}: give the number of a round, from 1, or a digest of 64 hex digits"
         )
     with open_history(target) as history:
-        round_ = history.full_round(int(asked))
+        number = int(asked)
+        round_ = history.full_round(number)
         if json:
             console.print_response(round_)
             return
         # A service's explanation names the payloads that it lacks; here the lines are added.
-        missing: list[str] = []
-        if isinstance(history, LocalHistory):
-            missing = history.missing_payloads(int(asked))
-    console.print_lines([*_summary(round_), *_left_out(round_), *missing])
+        missing = history.missing_payloads(number) if isinstance(history, LocalHistory) else []
+        found = history.evidence(RoundQuery(rounds=Span(number, number)), 1000, None)["evidence"]
+    lines = [f"{each['kind']:15} client {each['client']}: {_why(each)}" for each in found]
+    console.print_lines([*_summary(round_), *lines, *missing])
     ranking = [
         (
-            *(rank + 1, entry["client"], entry["distance"], entry["outcome"] == "accepted"),
+            *(rank, entry["client"], entry["distance"], entry["outcome"] == "accepted"),
             console.shortened(entry["payload"]),
         )
         for entry in sorted(round_["parts"]["updates"], key=lambda each: each["rank"] or 0)
@@ -188,29 +189,59 @@ def _summary(round_: FullRound) -> list[str]:
     return [f"{name:15} {console.whole(value)}" for name, value in named.items() if value]
 
 
-def _left_out(round_: FullRound) -> list[str]:
-    if round_["record"] is None or not round_["record"]["available"]:
-        return []
-    parts = round_["parts"]
-    reasons = [
-        *((update["client"], update["reason"]) for update in parts["updates"]),
-        *((member["client"], member["reason"]) for member in parts["committee"]),
-    ]
-    dropped = {client: reason["code"] for client, reason in reasons if reason is not None}
-    # A service may send any code: an unknown one has only its number.
-    dropouts = {int(code): text for code, text in DROPOUTS.items()}
-    refusals = {int(code): text for code, text in REFUSALS.items()}
-    lines = [
-        f"{'dropout':15} client {client}: {dropouts.get(code, f'reason {code}')}"
-        for client, code in sorted(dropped.items())
-    ]
-    for claim in parts["scores"]["claims"]:
-        if claim["reason"] is not None:
-            code = claim["reason"]["code"]
-            why = refusals.get(code, f"reason {code}")
-            whom = f" (client {claim['named']})" if code == RefusalReason.FALSE_DISTANCE else ""
-            lines.append(f"{'refused scores':15} member {claim['member']}: {why}{whom}")
-    return lines
+_TEXTS: dict[str, Mapping[Any, str]] = {
+    "ban": SIGNED_TWICE,
+    "refused_scores": REFUSALS,
+    "incident": INCIDENTS,
+    "dropout": DROPOUTS,
+}
+
+
+def _text(kind: str, reason: Code | None) -> str:
+    """Return a reason as text; one that is unknown here, which a service may send, as its code."""
+    code = None if reason is None else reason["code"]
+    return _TEXTS[kind].get(code, f"reason {code}")
+
+
+def _why(entry: EvidenceEntry) -> str:
+    text, scores = _text(entry["kind"], reason_of(entry)), entry["scores"]
+    named = scores and scores["named"]
+    return text if named is None else f"{text} (client {named})"
+
+
+def evidence(
+    source: options.HistoryOptions,
+    rounds: options.RoundRange,
+    kind: Annotated[EvidenceKind | None, "Only entries of this kind."] = None,
+    client: Annotated[int | None, Option(min=0, help="Only entries about this client.")] = None,
+    limit: options.Limit = 1000,
+    oldest: Annotated[bool, "Oldest first."] = False,
+    cursor: options.Cursor = None,
+    json: console.AsJson = False,
+    csv: console.AsCsv = False,
+) -> None:
+    """List which clients were banned, refused or left out, and why.
+
+    Two signed statements prove a ban. A dropout is no proof of a fault: mail can be lost.
+    """
+    order = Order.OLDEST if oldest else Order.NEWEST
+    query = RoundQuery(order=order, client=client, rounds=rounds, kind=kind)
+    with open_history(source.target()) as history:
+        page = history.evidence(query, limit, cursor)
+    if json:
+        console.print_response(page)
+        return
+    rows = EVIDENCE.rows(page)
+    if csv:
+        console.print_csv(list(EVIDENCE.columns), rows)
+        if page["next_cursor"] is not None:
+            console.complain(f"these are not all: --cursor {page['next_cursor']} has more")
+        return
+    columns = ("round", "client", "kind", "why", "transaction", "digest", "commitment")
+    for entry, row in zip(page["evidence"], rows, strict=True):
+        row["why"] = _why(entry)
+    shown = [[console.shortened(row[column]) for column in columns] for row in rows]
+    console.print_page(page, "evidence", columns, shown)
 
 
 clients_app = Commands()
@@ -266,34 +297,30 @@ def show_client(
         if name != "links":
             console.print_line(f"{name:15} {'' if value is None else value}".rstrip())
     if (ban := response["ban"]) is not None:
-        twice = ban["signed_twice"]
-        reason = SIGNED_TWICE[StatementKind(twice["code"]) if twice else None]
         proof = f"block {ban['block']}, transaction {ban['transaction']}"
-        console.print_line(f"{'reason':15} {reason}: {proof}")
+        console.print_line(f"{'reason':15} {_text('ban', ban['signed_twice'])}: {proof}")
 
 
 @clients_app.command("rounds")
 def rounds(
     source: options.HistoryOptions,
     client: Client,
+    span: options.RoundRange,
     limit: options.Limit = 20,
     oldest: Annotated[bool, "Oldest first."] = False,
     cursor: options.Cursor = None,
     json: console.AsJson = False,
 ) -> None:
     """Show one client's rounds: rank, outcome, scores and votes."""
-    order = Order.OLDEST if oldest else Order.NEWEST
+    query = RoundQuery(order=Order.OLDEST if oldest else Order.NEWEST, rounds=span)
     with open_history(source.target()) as history:
-        page = history.client_rounds(client, order, limit, cursor)
+        page = history.client_rounds(client, query, limit, cursor)
     if json:
         console.print_response(page)
         return
     rows: Sequence[Mapping[str, Any]] = page["rounds"]
-    shown = []
-    for row in rows:
-        rank = None if row["rank"] is None else row["rank"] + 1  # counted from 1
-        cells = [{**row, "rank": rank}[column] for column in _ROUND]
-        shown.append([", ".join(each) if isinstance(each, list) else each for each in cells])
+    cells = [[row[column] for column in _ROUND] for row in rows]
+    shown = [[", ".join(each) if isinstance(each, list) else each for each in row] for row in cells]
     console.print_page(page, f"rounds of client {client}", _ROUND, shown)
 
 

@@ -9,7 +9,7 @@ claim, with the accuracy of always answering the most frequent class.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from pydantic import Field
@@ -19,7 +19,7 @@ from ledger.history import answers_clients, answers_parts, answers_signed, field
 from ledger.history.answers_clients import DigestAnswer, client_entry, digest_place
 from ledger.history.answers_parts import AnsweredRound, RoundHeading
 from ledger.history.explain import explain_missing_payloads, explain_round
-from ledger.history.fields import Answer, Order, Response, RoundQuery, doc, to_hex_or_none
+from ledger.history.fields import Answer, Response, RoundQuery, doc, to_hex_or_none
 from ledger.history.round import read_run
 from ledger.io.home import RunPaths
 from ledger.protocol.encoding import to_hex
@@ -226,14 +226,12 @@ class LocalHistory:
         self, query: RoundQuery, limit: int, cursor: str | None, *, full: bool = False
     ) -> RoundsAnswer:
         history = self.source
-        if query.client is not None:
-            history.known(query.client)
         page = history.page(query, limit, cursor)
         rounds: list[RoundSummary] | list[FullRound]
         if full:
-            rounds = [full_round(AnsweredRound.of(history, round_)) for round_ in page.rounds]
+            rounds = [full_round(AnsweredRound.of(history, round_)) for round_ in page.entries]
         else:
-            rounds = [round_summary(history, round_) for round_ in page.rounds]
+            rounds = [round_summary(history, round_) for round_ in page.entries]
         return {"rounds": rounds, "scanned": page.scanned, "next_cursor": page.next_cursor}
 
     def full_round(self, number: int) -> FullRound:
@@ -250,7 +248,7 @@ class LocalHistory:
     def clients(self, limit: int, cursor: str | None) -> answers_clients.ClientsAnswer:
         history = self.source
         clients, scope = len(history.registered()), repr(("clients", str(history.path)))
-        start = 0 if cursor is None else fields.decode_cursor(cursor, scope, clients - 1)
+        start = 0 if cursor is None else fields.decode_cursor(cursor, scope, clients - 1)[0]
         end, tally = min(start + limit, clients), history.tally()
         return {
             "ended_rounds": tally.rounds,
@@ -274,41 +272,44 @@ class LocalHistory:
         }
 
     def client_rounds(
-        self, client: int, order: Order, limit: int, cursor: str | None
+        self, client: int, query: RoundQuery, limit: int, cursor: str | None
     ) -> answers_clients.ClientRoundsAnswer:
         history = self.source
         index = history.known(client, is_registered=True)
-        page = history.page(RoundQuery("client rounds", order, client=index), limit, cursor)
+        query = replace(query, listing="client rounds", client=index)
+        page = history.page(query, limit, cursor)
         names = answers_clients.CLIENT_ROUND_FIELDS
-        rounds: list[answers_clients.ClientRound] = []
-        for each in page.rounds:
+        parts: list[answers_clients.ClientRound] = []
+        for each in page.entries:
             part = history.documented(each).part(index)
             if part is None:
                 raise ValueError(f"client {client} took no part in round {each.round}")
             links, ended = history.path.round_links(each.round), history.end_block(each)
             given = {"round": each.round, "status": str(each.status), "ended": ended}
-            rounds.append(answers_parts.part_entry(names, part, links=links, **given))
-        return {"rounds": rounds, "scanned": page.scanned, "next_cursor": page.next_cursor}
+            parts.append(answers_parts.part_entry(names, part, links=links, **given))
+        return {"rounds": parts, "scanned": page.scanned, "next_cursor": page.next_cursor}
 
     def evidence(
-        self, order: Order, limit: int, cursor: str | None, client: int | None = None
+        self, query: RoundQuery, limit: int, cursor: str | None
     ) -> answers_signed.EvidenceAnswer:
-        """Return the evidence in the rounds of a page, against one client or against all."""
-        history, against = self.source, None if client is None else self.source.known(client)
-        page = history.page(RoundQuery("evidence", order), limit, cursor)
-        evidence = [
-            entry
-            for round_ in page.rounds
-            for entry in answers_signed.round_evidence(AnsweredRound.of(history, round_))
-            if against is None or entry["client"] == against
-        ]
-        return {"evidence": evidence, "scanned": page.scanned, "next_cursor": page.next_cursor}
+        """Return a page of the evidence in a query's rounds, about its client and of its kind."""
+        history = self.source
+
+        def evidence_of(round_: HistoryRound) -> list[answers_signed.EvidenceEntry]:
+            return [
+                entry
+                for entry in answers_signed.round_evidence(AnsweredRound.of(history, round_))
+                if query.client in {None, entry["client"]} and query.kind in {None, entry["kind"]}
+            ]
+
+        page = history.page_of(replace(query, listing="evidence"), limit, cursor, evidence_of)
+        return {"evidence": page.entries, "scanned": page.scanned, "next_cursor": page.next_cursor}
 
     def digest(self, digest: Digest, limit: int, cursor: str | None) -> DigestAnswer:
         """Return a page of the places of a digest, the deployment's first, then by round."""
         history = self.source
         scope = repr(("digests", str(history.path), digest.hex()))
-        start = 0 if cursor is None else fields.decode_cursor(cursor, scope, 2**32 - 1)
+        start = 0 if cursor is None else fields.decode_cursor(cursor, scope, 2**32 - 1)[0]
         places = history.occurrences(digest, start, limit + 1)
         has_more = len(places) > limit
         return {

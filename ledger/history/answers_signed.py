@@ -1,14 +1,14 @@
-"""Answers about what clients signed: scores, votes, and the evidence against them.
+"""Answers about what clients signed: scores, votes, and which of them were left out, and why.
 
 Two signed statements prove a ban, and the contract has verified them. Refused scores are signed;
 the reason is in the round's record, for which a quorum has voted. Incidents are the claim of the
-decision's sender; most of them carry the accused's own signatures.
+decision's sender; most of them carry the accused's own signatures. A dropout proves nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from ledger.chain.ports import NotServedError
 from ledger.history import answers_parts, fields
 from ledger.history.answers_parts import AnsweredRound, Base, RoundHeading
 from ledger.history.fields import Answer, Response, code_of, doc, finite, phase_name
+from ledger.history.round import UpdateOutcome
 from ledger.protocol.documents.record import (
     MAX_VECTOR_BYTES,
     Incident,
@@ -375,27 +376,36 @@ class RefusedClaim(Response):
     named: fields.NamedClient
 
 
+class Dropout(Response):
+    """A trainer or a member of a decided round without a usable update."""
+
+    commitment: fields.CommitmentWord
+    payload: fields.Payload
+    reason: fields.NoUpdateWhy
+
+
 class EvidenceEntry(Response):
-    """One piece of evidence against a client in a round."""
+    """One piece of evidence about a client in a round."""
 
     round: fields.RoundNumber
     client: fields.Client
-    kind: Literal["ban", "refused_scores", "incident"]
+    kind: fields.EvidenceKind
     ban: Ban | None
     scores: RefusedClaim | None
     incident: IncidentEntry | None
+    dropout: NotRequired[Annotated[Dropout, doc("of kind `dropout` alone")]]
 
 
 class EvidenceAnswer(Answer):
-    """Evidence against clients in the rounds of a page."""
+    """A page of the evidence: bans, refused scores, incidents and dropouts, round by round."""
 
     evidence: list[EvidenceEntry]
-    scanned: Annotated[fields.Count, doc("rounds that this page examined")]
+    scanned: fields.Scanned
     next_cursor: fields.NextCursor
 
 
 def round_evidence(view: AnsweredRound) -> Iterator[EvidenceEntry]:
-    """Yield the evidence of a round against any client."""
+    """Yield the evidence of a round about any client; an empty seat is not a dropout."""
     record = view.documents.record
     for client, recorded in view.round.bans.items():
         yield _evidence(view, client, "ban", ban_body(view.history, recorded))
@@ -406,6 +416,11 @@ def round_evidence(view: AnsweredRound) -> Iterator[EvidenceEntry]:
         yield _evidence(view, signed.scores.member, "refused_scores", claim)
     for incident in view.documents.reported_incidents:
         yield _evidence(view, incident.member, "incident", incident_entry(incident))
+    for part in view.parts.all():
+        is_out = part.outcome is UpdateOutcome.DROPPED_OUT or part.dropout is not None
+        if is_out and not part.empty_seat:
+            dropout = answers_parts.part_entry("commitment payload reason", part)
+            yield _evidence(view, part.client, "dropout", dropout)
 
 
 def _evidence(view: AnsweredRound, client: ClientId, kind: str, what: object) -> EvidenceEntry:

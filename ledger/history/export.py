@@ -11,17 +11,22 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import IO, Any, Generic, TypeAlias, TypeVar, cast
+from typing import IO, Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from ledger.history.answers_clients import ClientRound, ClientRoundsAnswer, ClientsAnswer
 from ledger.history.answers_parts import RoundNumbers
 from ledger.history.answers_rounds import FullRound, RoundsAnswer, RoundSummary
 from ledger.history.answers_signed import EvidenceAnswer, EvidenceEntry
+from ledger.history.fields import Code
 
 Cell: TypeAlias = int | float | str | bool | None
 Row: TypeAlias = dict[str, Cell]
+TableName: TypeAlias = Literal["rounds", "updates", "participation", "evidence"]
 
 P = TypeVar("P")
+
+PAGE = 100
+"""Entries that are read at once; a long list is never in memory as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,17 @@ class CsvTable(Generic[P]):
     name: str
     columns: Mapping[str, type]
     rows: Callable[[P], list[Row]]
+
+
+def pages(read: Callable[[int, str | None], P], first: P | None = None) -> Iterator[P]:
+    """Yield all pages of a list, after a first one if it was read already."""
+    page = read(PAGE, None) if first is None else first
+    yield page
+    while (cursor := cast("dict[str, Any]", page)["next_cursor"]) is not None:
+        if cast("dict[str, Any]", page).get("scanned") == 0:
+            raise ValueError("a page has no rounds, and is not the last")
+        page = read(PAGE, cursor)
+        yield page
 
 
 def csv_lines(table: CsvTable[P], pages: Iterable[list[Row]]) -> Iterator[bytes]:
@@ -108,7 +124,7 @@ _CLIENT_ROUND = _columns(
 )
 _EVIDENCE = _columns(
     "round:int client:int kind block:int transaction signed_twice digest reason named:int "
-    "incident phase view:int"
+    f"incident phase view:int {_FILES}"
 )
 
 
@@ -162,9 +178,20 @@ def _participation_rows(page: RoundsAnswer) -> list[Row]:
 
 
 def _evidence_row(entry: EvidenceEntry) -> Row:
-    facts: tuple[Mapping[str, Any] | None, ...] = entry["ban"], entry["scores"], entry["incident"]
-    kinds = {"incident": entry["incident"] and entry["incident"]["kind"], "kind": entry["kind"]}
-    return _row(_EVIDENCE, dict.fromkeys(_EVIDENCE), *filter(None, facts), entry, kinds)
+    incident = entry["incident"] and entry["incident"]["kind"]
+    own = {**entry, "incident": incident, "reason": reason_of(entry)}
+    return _row(_EVIDENCE, dict.fromkeys(_EVIDENCE), _facts_of(entry), own)
+
+
+def reason_of(entry: EvidenceEntry) -> Code | None:
+    """Return why: of a dropout, a refusal or an incident, or what a banned client signed twice."""
+    facts = _facts_of(entry)
+    return facts.get("reason") or facts.get("signed_twice") or facts.get("kind")
+
+
+def _facts_of(entry: EvidenceEntry) -> dict[str, Any]:
+    facts = entry["ban"] or entry["scores"] or entry["incident"] or entry.get("dropout")
+    return dict(facts or {})
 
 
 ROUNDS: CsvTable[RoundsAnswer] = CsvTable(

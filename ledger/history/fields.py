@@ -8,9 +8,10 @@ A contract has the same address in every fresh home. So every path also holds th
 first bytes of its block 0's hash, and an answer that was cached for one chain is never shown for
 another.
 
-A cursor is base64url of version, position and a checksum over both and the query's scope. The
-checksum is public: it detects a cursor that was cut, altered or used for another query by accident.
-A forged cursor reaches nothing: the query checks its bounds again.
+A cursor is base64url of version, position, the number of entries that were listed there (left out
+if it is 0), and a checksum over these and the query's scope. The checksum is public: it detects a
+cursor that was cut, altered or used for another query by accident. A forged cursor reaches nothing:
+the query checks its bounds again.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from ledger.protocol import types
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import CmflError
 from ledger.protocol.ledger_state import StatementKind
-from ledger.protocol.types import ClientId, Phase
+from ledger.protocol.types import Phase
 
 EXAMPLE_DIGEST = "0x" + "5c" * 32
 EXAMPLE_ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
@@ -120,6 +121,8 @@ Role = Annotated[RoundRole, EnumLiteral()]
 TrainerOutcome = Annotated[UpdateOutcome, EnumLiteral()]
 
 MemberScores = Annotated[ScoresOutcome, EnumLiteral()]
+
+EvidenceKind = Literal["ban", "refused_scores", "incident", "dropout"]
 
 VoteName = Literal["Request", "Reply"]
 
@@ -394,16 +397,18 @@ UNBOUNDED = Span()
 
 @dataclass(frozen=True, slots=True)
 class RoundQuery:
-    """A query for rounds: filters and order."""
+    """A query for rounds, or for the evidence in them: filters and order."""
 
     listing: str = "rounds"  # the endpoint, so that cursors of different ones do not mix
     order: Order = Order.NEWEST  # newest or oldest first
     status: RoundStatus | None = None  # None for any
-    client: ClientId | None = None  # a participant; None for any
+    client: int | None = None  # a participant; None for any
     role: AskedRole = AskedRole.ANY
     view_min: int = 0  # least view, from 0, in which a phase was decided
     blocks: Span = UNBOUNDED  # of the round's end; an open round matches no bound
     times: Span = UNBOUNDED  # of that block, in Unix seconds
+    rounds: Span = UNBOUNDED  # by number
+    kind: EvidenceKind | None = None  # of evidence; None for any
 
     @property
     def matches_all(self) -> bool:
@@ -414,28 +419,30 @@ class RoundQuery:
 VERSION = 1
 MAX_CURSOR = 64
 _HEAD = struct.Struct(">BI")
+_CHECKSUM_BYTES = 12
 
 
 class CursorError(CmflError):
     """A cursor that does not belong to its query."""
 
 
-def encode_cursor(position: int, scope: str) -> str:
-    """Return a cursor as text for a URL; the position is below 2³²."""
-    head = _HEAD.pack(VERSION, position)
-    checksum = hashlib.sha256(head + scope.encode()).digest()[:12]
+def encode_cursor(position: int, scope: str, listed: int = 0) -> str:
+    """Return a cursor as text for a URL; `position` and `listed` are below 2³²."""
+    head = _HEAD.pack(VERSION, position) + (listed.to_bytes(4, "big") if listed else b"")
+    checksum = hashlib.sha256(head + scope.encode()).digest()[:_CHECKSUM_BYTES]
     return base64.urlsafe_b64encode(head + checksum).rstrip(b"=").decode()
 
 
-def decode_cursor(cursor: str, scope: str, last: int, first: int = 0) -> int:
-    """Return the position behind a cursor, from `first` to `last`."""
+def decode_cursor(cursor: str, scope: str, last: int, first: int = 0) -> tuple[int, int]:
+    """Return a position, from `first` to `last`, and how many entries were listed there."""
     try:
         data = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
         version, position = _HEAD.unpack_from(data)
+        listed = int.from_bytes(data[_HEAD.size : -_CHECKSUM_BYTES][:4], "big")
     except (ValueError, binascii.Error, struct.error) as error:
         raise CursorError("it is cut or altered") from error
-    if version != VERSION or encode_cursor(position, scope) != cursor:
+    if version != VERSION or encode_cursor(position, scope, listed) != cursor:
         raise CursorError("it is altered, or of another query or version")
     if not first <= position <= last:
         raise CursorError("it points to nothing that is there")
-    return int(position)
+    return position, listed

@@ -5,8 +5,9 @@ A `DeploymentFold` reads every event of one contract once and is shared between 
 A fold trusts its events: `EventLog` compares a node's logs with the contract's own storage.
 
 A filter may match rarely, so a page examines `MAX_SCANNED` rounds at most, fewer with many clients,
-and may be short of its limit while the list goes on. A position is a round's number: rounds that
-open or end between two pages neither repeat nor hide one.
+and may be short of its limit while the list goes on. A limit counts entries: rounds, or the
+evidence in them. A position is a round's number: rounds that open or end between two pages neither
+repeat nor hide one.
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ import sys
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import islice
-from typing import TypeVar
+from functools import cached_property, partial
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,10 +61,15 @@ from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import BlobReader
 
 K = TypeVar("K", DecideCall, ReportCall)
+T = TypeVar("T")
 
 
 class UnknownRoundError(ConfigurationError):
     """A round that has not opened."""
+
+
+class RoundRangeError(ConfigurationError):
+    """A range that is not one of the run's rounds."""
 
 
 class UnknownClientError(ConfigurationError):
@@ -75,10 +80,10 @@ MAX_SCANNED = 200
 
 
 @dataclass(frozen=True, slots=True)
-class RoundPage:
-    """One page of a list of rounds, in the query's order; `next_cursor` is None after the last."""
+class HistoryPage(Generic[T]):
+    """One page of a list, in the query's order; `next_cursor` is None after the last."""
 
-    rounds: tuple[HistoryRound, ...]
+    entries: list[T]
     scanned: int
     next_cursor: str | None
 
@@ -86,9 +91,12 @@ class RoundPage:
 def page_width(query: RoundQuery, limit: int, clients: int) -> int:
     """Return how many rounds a page of `limit` entries examines, with K clients to draw from."""
     needs_draw = {AskedRole.ANY, AskedRole.TRAINED, AskedRole.DROPPED_OUT}
+    # To find the sampled ones, one page draws the keys of 200,000 clients at most.
+    drawn = max(1, min(MAX_SCANNED, 200_000 // clients))
+    if query.listing == "evidence":
+        return drawn * -(-limit // 100)  # as many as pages of a service, of 100 entries each
     if query.client is not None and query.role in needs_draw:
-        # One page draws the keys of 200,000 clients at most, to find the sampled ones.
-        return max(1, min(MAX_SCANNED, 200_000 // clients))
+        return drawn
     return limit if query.matches_all else MAX_SCANNED
 
 
@@ -104,7 +112,7 @@ def _matches(history: FoldedHistory, query: RoundQuery, round_: HistoryRound) ->
             return False
         if not times.is_unbounded and not times.contains(history.time_of(ended.block_number)):
             return False
-    return query.client is None or has_role(history, round_, query.client, query.role)
+    return query.client is None or has_role(history, round_, ClientId(query.client), query.role)
 
 
 def has_role(
@@ -407,27 +415,49 @@ class FoldedHistory:
     def some(self, numbers: Iterable[int]) -> list[HistoryRound]:
         return [self._rounds[number - 1] for number in numbers]
 
-    def page(self, query: RoundQuery, limit: int, cursor: str | None) -> RoundPage:
-        """Return one page of rounds by examining each of a window; `limit` is at least 1."""
+    def page(self, query: RoundQuery, limit: int, cursor: str | None) -> HistoryPage[HistoryRound]:
+        """Return one page of the rounds that match; see `page_of`."""
+        matches = partial(_matches, self, query)
+        return self.page_of(query, limit, cursor, lambda each: [each] if matches(each) else [])
+
+    def page_of(
+        self, query: RoundQuery, limit: int, cursor: str | None, of: Callable[..., list[T]]
+    ) -> HistoryPage[T]:
+        """Return one page of the entries `of` each round of a window; `limit` is at least 1."""
+        if query.client is not None:
+            self.known(query.client)
         status = None if query.status is None else query.status.value
         subject = (query.listing, str(self.path), query.order.value, status, query.client)
         spans = (query.blocks.first, query.blocks.last, query.times.first, query.times.last)
-        newest, scope = self.newest(), repr((*subject, query.role.value, query.view_min, *spans))
+        rounds, newest = query.rounds, self.newest()
+        first = 1 if rounds.first is None else rounds.first
+        last = newest if rounds.last is None else rounds.last
+        if not rounds.is_unbounded and not 1 <= first <= last <= newest:
+            rule = f"must be the first and the last of the {newest} rounds that have opened"
+            raise RoundRangeError(f"rounds {first}..{last}: {rule}")
+        among = (rounds.first, rounds.last, query.kind)
+        narrowed = among if any(among) else ()
+        scope = repr((*subject, query.role.value, query.view_min, *spans, *narrowed))
         is_descending = query.order is Order.NEWEST
-        start, step = (newest, -1) if is_descending else (1, 1)
+        start, step, listed = (last, -1, 0) if is_descending else (first, 1, 0)
         if cursor is not None:
-            start = fields.decode_cursor(cursor, scope, newest, first=1)
-        if newest == 0:
-            return RoundPage((), 0, None)
+            start, listed = fields.decode_cursor(cursor, scope, last, first)
+        if last == 0:
+            return HistoryPage([], 0, None)
         width = page_width(query, limit, self.fixed.clients)
-        end = max(1, start - width + 1) if is_descending else min(newest, start + width - 1)
-        window = self.rounds(min(start, end), max(start, end))[::step]
-        matching = tuple(islice((each for each in window if _matches(self, query, each)), limit))
-        # No round behind the last that fits was examined.
-        until = matching[-1].round if len(matching) == limit else end
-        following = until + step
-        next_cursor = fields.encode_cursor(following, scope) if 1 <= following <= newest else None
-        return RoundPage(matching, abs(until - start) + 1, next_cursor)
+        end = max(first, start - width + 1) if is_descending else min(last, start + width - 1)
+        entries: list[T] = []
+        for number in range(start, end + step, step):
+            own, room = of(self._rounds[number - 1]), listed + limit - len(entries)
+            entries += own[listed:room]
+            listed = room if len(own) > room else 0
+            if listed or len(entries) == limit:
+                end = number
+                break
+        following = end if listed else end + step  # the next page may go on in the last round
+        is_over = not first <= following <= last
+        next_cursor = None if is_over else fields.encode_cursor(following, scope, listed)
+        return HistoryPage(entries, abs(end - start) + 1, next_cursor)
 
     def documented(self, round_: HistoryRound) -> DocumentedRound:
         """Return a round with its documents; a final round with all of them stays in memory."""

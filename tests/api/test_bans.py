@@ -64,6 +64,8 @@ def test_member_that_was_banned_before_has_an_empty_seat(served: tuple[httpx.Cli
     parts = read(client, f"{root}/clients/{empty[0]}/rounds", order="oldest")["rounds"]
     told = [(part["round"], part["role"], part["empty_seat"], part["banned"]) for part in parts]
     assert told == [(1, "trainer", False, True), (2, "member", True, False)]
+    evidence = read(client, f"{root}/evidence", client=empty[0])["evidence"]
+    assert {entry["round"] for entry in evidence} == {1}, "an empty seat is not a dropout"
 
 
 def test_a_banned_client_has_its_reason_at_every_door(served: tuple[httpx.Client, str]) -> None:

@@ -76,6 +76,7 @@ def test_a_pages_work_is_bounded() -> None:
     # Who was sampled needs a key of every client: 200,000 of them for a page.
     assert page_width(RoundQuery("rounds", client=ClientId(1)), 20, 1_000) == 200
     assert page_width(RoundQuery("rounds", client=ClientId(1)), 20, 12_288) == 16
+    assert page_width(RoundQuery("evidence"), 1_000, 12_288) == 160, "as ten pages of a service"
 
 
 @pytest.mark.parametrize("limit", ["0", "101", "-1", "1e2", "1.0", "+5", " 5", "05", "x", "", "٣"])
@@ -108,11 +109,11 @@ def test_a_cursor_is_bound_to_its_query(client: httpx.Client, root: str) -> None
     assert read(client, f"{root}/rounds", cursor=cursor, limit=5)["rounds"]
 
 
-@given(position=st.integers(0, 2**32 - 1), scope=st.text(max_size=20))
-def test_a_cursor_leads_back_to_its_position(position: int, scope: str) -> None:
-    cursor = encode_cursor(position, scope)
+@given(*[st.integers(0, 2**32 - 1)] * 2, st.text(max_size=20))
+def test_a_cursor_leads_back_to_its_position(position: int, listed: int, scope: str) -> None:
+    cursor = encode_cursor(position, scope, listed)
     assert len(cursor) <= MAX_CURSOR
-    assert decode_cursor(cursor, scope, last=2**32 - 1) == position
+    assert decode_cursor(cursor, scope, last=2**32 - 1) == (position, listed)
     with pytest.raises(CursorError):
         decode_cursor(cursor, scope + "x", last=2**32 - 1)
 
@@ -199,6 +200,8 @@ LISTS = [
     ("rounds?status=decided&order=oldest", csv_tables.ROUNDS),
     ("clients", csv_tables.CLIENTS),
     ("clients/3/rounds", csv_tables.CLIENT_ROUNDS),
+    ("clients/3/rounds?from=2&to=7", csv_tables.CLIENT_ROUNDS),
+    ("evidence?from=2&to=8", csv_tables.EVIDENCE),
 ]
 
 

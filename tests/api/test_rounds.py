@@ -280,6 +280,7 @@ def test_address_needs_a_correct_checksum(client: httpx.Client, root: str, addre
 def test_all_that_rounds_hold_against_clients_is_listed(client: httpx.Client, root: str) -> None:
     told = read(client, f"{root}/evidence", limit=100, order="oldest")
     found: dict[str, list[tuple[int, int]]] = {"ban": [], "refused_scores": [], "incident": []}
+    dropouts = found["dropout"] = []
     for entry in told["evidence"]:
         found[entry["kind"]].append((entry["round"], entry["client"]))
     rounds = read(client, f"{root}/rounds", full="true", order="oldest")["rounds"]
@@ -294,6 +295,11 @@ def test_all_that_rounds_hold_against_clients_is_listed(client: httpx.Client, ro
     assert found["refused_scores"]
     assert len(found["incident"]) == sum(len(one["parts"]["votes"]["incidents"]) for one in rounds)
     assert found["incident"]
+    updates = [(one["round"], each) for one in rounds for each in one["parts"]["updates"]]
+    out = [(t, each["client"]) for t, each in updates if each["outcome"] == "dropped_out"]
+    seats = [(t, each) for t, members in committees for each in members if not each["empty_seat"]]
+    assert sorted(dropouts) == sorted(out + [(t, m["client"]) for t, m in seats if m["reason"]])
+    assert out
 
 
 def test_evidence_against_one_client(client: httpx.Client, root: str) -> None:

@@ -13,7 +13,7 @@ from benchmarks.generated_rounds import GeneratedChain
 from ledger.chain.ports import IncompleteLogsError
 from ledger.history.answers_parts import commitments
 from ledger.history.fields import AskedRole, CursorError, Order, RoundQuery, Span
-from ledger.history.history import DeploymentFold, FoldedHistory
+from ledger.history.history import DeploymentFold, FoldedHistory, RoundRangeError
 from ledger.history.round import (
     DocumentedRound,
     Documents,
@@ -338,6 +338,8 @@ queries = st.builds(
     role=st.sampled_from(AskedRole),
     view_min=st.sampled_from([0, 0, 1]),
     blocks=spans,
+    rounds=st.lists(st.integers(1, 30), min_size=2, max_size=2).map(lambda two: Span(*sorted(two)))
+    | st.sampled_from([Span(), Span(4), Span(None, 9)]),
 )
 
 
@@ -356,7 +358,7 @@ def is_asked(query: RoundQuery, number: int) -> bool:
             return False
     if query.client is None:
         return True
-    part = HISTORY.documented(round_).part(query.client)
+    part = HISTORY.documented(round_).part(ClientId(query.client))
     if part is None:
         return False
     terms = {
@@ -375,16 +377,43 @@ def is_asked(query: RoundQuery, number: int) -> bool:
 
 @given(queries, st.integers(1, 7))
 def test_pages_are_a_plain_list_in_pieces(query: RoundQuery, limit: int) -> None:
-    numbers = range(1, HISTORY.newest() + 1)
+    numbers = [each for each in range(1, HISTORY.newest() + 1) if query.rounds.contains(each)]
     expected = [number for number in numbers if is_asked(query, number)]
     if query.order is Order.NEWEST:
         expected.reverse()
     pages, cursor = [HISTORY.page(query, limit, None)], None
     while (cursor := pages[-1].next_cursor) is not None:
         pages.append(HISTORY.page(query, limit, cursor))
-    assert [round_.round for page in pages for round_ in page.rounds] == expected
-    assert all(len(page.rounds) <= limit for page in pages)
+    assert [round_.round for page in pages for round_ in page.entries] == expected
+    assert all(len(page.entries) <= limit for page in pages)
     assert sum(page.scanned for page in pages) == len(numbers)
+
+
+@given(queries, st.integers(1, 7))
+def test_a_limit_counts_entries_and_a_page_may_end_within_a_round(
+    query: RoundQuery, limit: int
+) -> None:
+    query = replace(query, listing="evidence")
+
+    def entries_of(round_: HistoryRound) -> list[int]:
+        return [100 * round_.round + place for place in range(round_.round % 4 * 3)]
+
+    rounds = [each for each in HISTORY.rounds(1, 99) if query.rounds.contains(each.round)]
+    found, cursor, is_over = list[int](), None, False
+    while not is_over:
+        page = HISTORY.page_of(query, limit, cursor, entries_of)
+        found, cursor, is_over = found + page.entries, page.next_cursor, page.next_cursor is None
+        assert len(page.entries) == limit or is_over
+    ordered = rounds[:: -1 if query.order is Order.NEWEST else 1]
+    assert found == [entry for each in ordered for entry in entries_of(each)]
+
+
+@pytest.mark.parametrize("rounds", [Span(9, 4), Span(4, 99), Span(99), Span(0, 4), Span(None, 0)])
+def test_a_range_that_is_no_part_of_the_run_is_refused(rounds: Span) -> None:
+    rule = f"must be the first and the last of the {HISTORY.newest()} rounds that have opened"
+    with pytest.raises(RoundRangeError, match=rf"^rounds [0-9]+\.\.[0-9]+: {rule}$"):
+        HISTORY.page(RoundQuery(rounds=rounds), 5, None)
+    assert HISTORY.page(RoundQuery(rounds=Span(4, 9)), 5, None).entries
 
 
 @given(queries, queries)

@@ -1,4 +1,4 @@
-// Numbers, times and digests as people read them; counts from 1, as in the project's tables.
+// Numbers, times and digests as people read them. Ranks and places count from 0, as in JSON and CSV; views from 1.
 
 const NUMBER = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 

@@ -1,7 +1,7 @@
 // Both certificates of a round: who proposed, who signed, and what went wrong on the way.
 
 import { h } from "./dom.js";
-import { counted, fromOne } from "./format.js";
+import { counted, whole } from "./format.js";
 import { badge, digest, more, section, table, term } from "./parts.js";
 import { clientLink } from "./run.js";
 import { INCIDENTS, REASONS, wordFor } from "./words.js";
@@ -14,7 +14,7 @@ export function votes(path, round) {
   const columns = [["place", "number"], ["member", "text", "row"], ["scores", "wide"],
     ...(certificates ?? []).map((one) => [`vote on ${PHASES[one.phase]}`])];
   const rows = round.parts.committee.map((member) => [
-    fromOne(member.place),
+    whole(member.place),
     clientLink(path, member.client),
     scoresOf(member),
     ...(certificates ?? []).map((one) => voteOf(one, member)),
@@ -46,7 +46,7 @@ function voteOf(certificate, member) {
 function signatures(certificate) {
   const signers = [{ ...certificate.primary, what: "request" }, ...certificate.replies.map((one) => ({ ...one, what: "reply" }))];
   return table(`Signatures of the vote on ${PHASES[certificate.phase]}`, [["place", "number"], ["client", "number", "row"], ["what"], ["signature"]],
-    signers.map((one) => [fromOne(one.place), String(one.client), one.what, digest(one.signature, "signature")]), { hidden: false });
+    signers.map((one) => [whole(one.place), String(one.client), one.what, digest(one.signature, "signature")]), { hidden: false });
 }
 
 function said(path, incidents) {

@@ -95,6 +95,13 @@ export const INCIDENTS = {
   wrong_proposal: "signed a wrong request",
   equivocation: "signed two different votes",
 };
+/** Kinds of evidence. */
+export const EVIDENCE = {
+  ban: "banned",
+  refused_scores: "scores refused",
+  incident: "incident",
+  dropout: "left out",
+};
 export const FORMS = {
   first: "the nearest of the ranking",
   last: "the farthest of the ranking",

@@ -80,7 +80,7 @@ def test_reasons_are_codes_in_data_and_words_in_text(home: Path) -> None:
             for one in member["refused"]:
                 refused.add((one["reason"]["code"], one["reason"]["name"]))
                 words = REFUSALS[RefusalReason(one["reason"]["code"])]
-                assert f"refused scores  member {member['client']}: {words}" in people
+                assert f"refused_scores  client {member['client']}: {words}" in people
                 assert f"{words} (client {one['named']})\n" in people
     assert (3, "payload_malformed") in dropouts
     assert refused == {(6, "false_distance")}

@@ -77,21 +77,6 @@ def test_updates_are_the_trainers_of_each_round(files: dict[str, Path]) -> None:
     assert updates == [{name: row[name] for name in csv_tables.UPDATES.columns} for row in trained]
 
 
-def test_evidence_is_what_each_round_shows(home: Path, files: dict[str, Path]) -> None:
-    evidence, rounds = rows_of(files["evidence"]), rows_of(files["rounds"])
-    bans = {(row["round"], row["client"]) for row in evidence if row["kind"] == "ban"}
-    refused = {(row["round"], row["client"]) for row in evidence if row["kind"] == "refused_scores"}
-    assert bans
-    assert refused
-    for number in (row["round"] for row in rounds):
-        shown = succeeds("rounds", "show", number, "--home", home, "--json").json
-        assert sorted(client for at, client in bans if at == number) == sorted(shown["banned"])
-        claims = shown["parts"]["scores"]["claims"]
-        assert {client for at, client in refused if at == number} == {
-            claim["member"] for claim in claims if claim["reason"]
-        }
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_service_gives_the_same_file(
     service: httpx.Client, files: dict[str, Path], tmp_path: Path, name: str

@@ -153,6 +153,7 @@ def commands(received: HasHome, run: str, folder: Path) -> dict[str, tuple[objec
         "rounds show": (*of_run, 1),
         "rounds explain": (*of_run, 1),
         "clients list": of_run,
+        "evidence": of_run,
         "clients show": (*of_run, 0),
         "clients rounds": (*of_run, 0),
         "export bundle": (*of_run, "--round", 1, "--out", folder / "bundle.tar"),

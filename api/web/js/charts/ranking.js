@@ -32,12 +32,12 @@ export function ranking(path, round) {
 function row(path, round, update, weight, place, length) {
   const isIn = update.outcome === "accepted";
   return h("tr", { class: isIn ? "is-in" : "is-out" },
-    h("td", { class: "number" }, whole(update.rank + 1)),
+    h("td", { class: "number" }, whole(update.rank)),
     h("th", { scope: "row" }, clientLink(path, update.client)),
     h("td", { class: "number" }, distance(update.distance)),
     h("td", { class: "bar" }, bar(length(update.distance), isIn)),
     h("td", {}, badge(isIn ? "good" : "plain", OUTCOMES[update.outcome]), " ",
-      place === undefined ? null : badge("elected", `elected, place ${place + 1}`)),
+      place === undefined ? null : badge("elected", `elected, place ${place}`)),
     h("td", { class: "number" }, weight ? percent(weight.value) : "–"),
     h("td", {}, h("a", { href: runLink(path, `/rounds/${round.round}/clients/${update.client}`), "aria-label": `Proof for client ${update.client}` }, "proof")));
 }

@@ -4,7 +4,7 @@ import { MARKS, legend, strip } from "../charts/strip.js";
 import { commitmentCheck } from "../checks.js";
 import { h, told } from "../dom.js";
 import { download } from "../downloads.js";
-import { counted, distance, fromOne, whole } from "../format.js";
+import { counted, distance, whole } from "../format.js";
 import { badge, digest, facts, figures, section, table, term } from "../parts.js";
 import { deploymentPath, runLink } from "../places.js";
 import { asking, read } from "../rest.js";
@@ -75,6 +75,7 @@ export async function client(place, signal) {
       heading(path, one, answer.ban, deployment),
       figures(COUNTS.map((count) => [HEADINGS[count], whole(one[count])])),
       h("p", { class: "quiet" }, counting(answer)),
+      statements(answer.ban),
       picture(path, one.client, list.rounds),
       section("Round by round", list.rounds.length ? roundsOf(path, one.client, list.rounds) : h("p", {}, "It took part in no round on this page."),
         h("p", { class: "pager" },
@@ -91,11 +92,25 @@ function heading(path, one, ban, deployment) {
     facts([
       ["address", digest(one.address, "address")],
       [term("samples"), whole(one.samples)],
-      ban && [term("banned"), `${wordFor(BANS, ban.signed_twice?.name ?? "unknown")}, proven in block ${whole(ban.block)} `, digest(ban.transaction, "transaction")],
+      ban && [term("banned"), `${wordFor(BANS, ban.signed_twice?.name ?? "unknown")}, proven by both statements below in block ${whole(ban.block)} `, digest(ban.transaction, "transaction")],
     ]),
     h("p", { class: "pager" },
       one.client > 0 ? clientLink(path, one.client - 1, `← client ${one.client - 1}`) : null,
       one.client + 1 < deployment.sizes.clients ? clientLink(path, one.client + 1, `client ${one.client + 1} →`) : null));
+}
+
+/** Return both statements of a ban: each is the client's own, and they exclude each other. */
+function statements(ban) {
+  if (!ban) return null;
+  const rows = (ban.statements ?? []).map((one) => [
+    one.kind, digest(one.base, "base"), digest(one.set, "set"), digest(one.result ?? one.digest, "content"), digest(one.signature, "signature"),
+  ]);
+  const columns = [["signed", "text", "row"], ["base"], ["set of clients"], ["result or score vector"], ["signature"]];
+  return section("Both signed statements",
+    h("p", { class: "quiet" }, rows.length
+      ? "The client signed both, and may sign one. The contract has verified both signatures and banned it."
+      : "The statements are not in the contract's call data: an account with code sent them. The contract has verified them."),
+    rows.length ? table("Both signed statements", columns, rows) : null);
 }
 
 function counting({ ended_rounds: ended, records_missing: missing }) {
@@ -126,9 +141,9 @@ function roundsOf(path, number, rounds) {
   const rows = rounds.map((part) => [
     roundLink(path, part.round, whole(part.round)),
     statusBadge(part.status),
-    part.role === "trainer" ? "trained" : part.empty_seat ? "empty seat" : `served, place ${part.place + 1}`,
+    part.role === "trainer" ? "trained" : part.empty_seat ? "empty seat" : `served, place ${part.place}`,
     what(part),
-    part.rank === null ? "–" : fromOne(part.rank),
+    part.rank === null ? "–" : whole(part.rank),
     distance(part.distance),
     endedText(part.ended),
     h("span", {}, h("a", { href: runLink(path, `/rounds/${part.round}/clients/${number}`), "aria-label": `Proof for round ${part.round}` }, "proof"), " ",

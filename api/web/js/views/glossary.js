@@ -10,7 +10,7 @@ export async function words() {
     title: "Words",
     crumbs: [],
     nodes: [
-      h("header", { class: "head" }, h("h1", {}, "Words"), h("p", { class: "quiet" }, "Underlined words show their meaning when pointed at or focused. Rounds, ranks, places and views count from 1 on these pages; clients keep their index, which begins at 0.")),
+      h("header", { class: "head" }, h("h1", {}, "Words"), h("p", { class: "quiet" }, "Underlined words show their meaning when pointed at or focused. Rounds and views count from 1. Clients, ranks and places count from 0, as in JSON and CSV; a sentence such as 'ranked 3 of 6' counts from 1.")),
       section("What they mean", h("dl", { class: "glossary" }, ...Object.entries(GLOSSARY).flatMap(([word, meaning]) => [h("dt", {}, word), h("dd", {}, meaning)]))),
     ],
   };

@@ -44,7 +44,7 @@ export async function proof(place, signal) {
 }
 
 function answer(one, client, update, member) {
-  if (member) return section("Answer", h("p", { class: "answer" }, `Client ${client} was a member of the committee in this round, place ${member.place + 1}. Members' own updates are what others are held against, and are never used.`), facts([
+  if (member) return section("Answer", h("p", { class: "answer" }, `Client ${client} was a member of the committee in this round, place ${member.place}. Members' own updates are what others are held against, and are never used.`), facts([
     ["scores", member.empty_seat ? "empty seat" : member.scores],
     [term("voted"), member.voted.length ? `on the ${member.voted.join(" and the ")}` : "no"],
     ["commitment", digest(member.commitment, "commitment")],

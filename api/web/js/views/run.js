@@ -9,6 +9,7 @@ import { deploymentPath, runLink, withQuery } from "../places.js";
 import { has, read, readIfThere, readList } from "../rest.js";
 import { clientLink, isNoteworthy, remoteCommand, roundLink, settings, statusBadge, tabs, viewsText } from "../run.js";
 import { STAGES, wordFor } from "../words.js";
+import { misbehaviour } from "./misbehaviour.js";
 import { training } from "./training.js";
 
 const WINDOW = 40;
@@ -39,6 +40,7 @@ export async function run(place, signal) {
       accuracyChart(series?.claimed ? points : null),
       activity(path, shown, recent.more, until),
       await training(path, ended, signal),
+      await misbehaviour(path, place.query, signal),
       noteworthy(path, points),
       section("Settings", h("p", { class: "quiet" }, "Fixed when the run began; the contract holds what it enforces."),
         facts(settings(deployment)), digests(deployment)),
