@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from inspect import signature
+from inspect import Parameter, Signature, signature
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, SupportsFloat, SupportsIndex, TypeVar
 
 from ledger.io.extras import missing_extra
-from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.errors import CmflError, ConfigurationError
 
 if TYPE_CHECKING:
     from ledger.protocol.types import Digest
@@ -27,15 +27,6 @@ def naming_extras() -> Iterator[None]:
         if sentence is None:
             raise
         raise ConfigurationError(sentence) from error
-
-
-@contextmanager
-def naming(file: object) -> Iterator[None]:
-    """Name a file, or the option that names it, in the error of whoever cannot read or write it."""
-    try:
-        yield
-    except OSError as error:
-        raise ConfigurationError(f"{file}: {error.strerror or error}") from error
 
 
 P = ParamSpec("P")
@@ -106,7 +97,11 @@ _RULES: dict[str, tuple[ArgumentRule, ArgumentRule | None]] = {
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:
-    """Check arguments that have a known annotation, and name an extra that the function lacks."""
+    """Check arguments that have a known annotation, and name an extra that the function lacks.
+
+    An error has no traceback of ours. The signature lists the keywords of `**name: Unpack[...]`,
+    which notebooks complete.
+    """
     own = signature(function)
     rules = {
         parameter.name: (rule, str(parameter.annotation))
@@ -117,20 +112,34 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     @wraps(function)
     def call(*arguments: P.args, **keywords: P.kwargs) -> T:
         given = own.bind(*arguments, **keywords)
-        for name, ((rule, each), annotation) in rules.items():
-            value: Any = given.arguments.get(name)
-            kinds = {word.replace("None", "NoneType") for word in annotation.split(" | ")}
-            own_kinds = {kind.__name__ for kind in type(value).mro()} - _RULES.keys()
-            if name not in given.arguments or kinds & own_kinds:
-                continue
-            require(rule, **{name: value})
-            if each is not None:
-                given.arguments[name] = value = [*value]
-                require_each(each, name, value)
-        with naming_extras():
-            return function(*given.args, **given.kwargs)
+        try:
+            for name, ((rule, each), annotation) in rules.items():
+                value: Any = given.arguments.get(name)
+                kinds = {word.replace("None", "NoneType") for word in annotation.split(" | ")}
+                own_kinds = {kind.__name__ for kind in type(value).mro()} - _RULES.keys()
+                if name not in given.arguments or kinds & own_kinds:
+                    continue
+                require(rule, **{name: value})
+                if each is not None:
+                    given.arguments[name] = value = [*value]
+                    require_each(each, name, value)
+            with naming_extras():
+                return function(*given.args, **given.kwargs)
+        except CmflError as error:
+            raise error.with_traceback(None) from None
 
+    call.__signature__ = _with_keywords(own, function.__globals__)  # type: ignore[attr-defined]
     return call
+
+
+def _with_keywords(own: Signature, known: Mapping[str, Any]) -> Signature:
+    *others, last = own.parameters.values()
+    table = known.get(str(last.annotation).removeprefix("Unpack[").removesuffix("]"))
+    keywords = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in getattr(table, "__annotations__", {}).items()
+    ]
+    return own.replace(parameters=[*others, *keywords, last])
 
 
 def first_and_last(rounds: Sequence[int]) -> tuple[int, int]:
@@ -164,6 +173,8 @@ def reference(name: str, part: object, folder: Path) -> str:
         raise ConfigurationError(
             f"{name}: must be a name, a class or a function (given: {part!r:.80})"
         )
+    from ledger.io.home import naming
     from ledger.io.user_code import code_reference
 
-    return code_reference(part, folder.absolute() / CODE)
+    with naming(name, ConfigurationError):
+        return code_reference(part, folder.absolute() / CODE)

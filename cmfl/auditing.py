@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from cmfl.arguments import LIST, PATH, checked, digest_of_head, naming, reference, require
+from cmfl.arguments import LIST, checked, digest_of_head, reference, require
 from cmfl.display import Table, tracking
 from cmfl.recorded import Proof, Run, read, target_of
 from cmfl.where import Target, chain_id_of, opened_ledger, target_on_node
@@ -28,7 +28,7 @@ from ledger.audit.round_checker import AuditWorkers
 from ledger.chain.round_ledger import ends_after
 from ledger.claims import SECTION, EarlyStopRule, claimed_rounds, stop_after
 from ledger.distances import usable_cores
-from ledger.io.home import read_file, write_named
+from ledger.io.home import naming, read_file, write_named
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.run import decode_run
 from ledger.protocol.encoding import to_canonical
@@ -137,12 +137,8 @@ def witnesses_of(
 
 def policy_in(path: Path) -> WitnessPolicy:
     """Return the policy in a file, as `--witness-policy` names it."""
-    with naming(f"--witness-policy {path}"):
-        data = read_file(path, MAX_POLICY_BYTES)
-    try:
-        return parse_policy(data)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"--witness-policy {path}: {error}") from error
+    with naming(f"--witness-policy {path}", (OSError, ConfigurationError)):
+        return parse_policy(read_file(path, MAX_POLICY_BYTES))
 
 
 MOST_UNASKED = 4
@@ -204,9 +200,9 @@ class Audit:
         """Return the report as plain data, as `cmfl audit --json` prints it."""
         return self.report.as_dict()
 
+    @checked
     def save(self, path: str | Path) -> Path:
         """Write the report, which a later audit can build on; replace an existing file."""
-        require(PATH, path=path)
         write_named(Path(path), report_bytes(self.report))
         return Path(path)
 

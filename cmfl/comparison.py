@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from datetime import timedelta
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Unpack
 
 from cmfl.arguments import LIST, TABLE, TEXT, checked, reference, require
 from cmfl.display import Table, draw_comparison, tracking, write
+from cmfl.keywords import Settings
 from cmfl.simulating import (
     USUAL_RATE,
     Parts,
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 
     from clients.datasets.own_data import Data
     from clients.experiments.rows import CellRow
-    from clients.experiments.run import JobFailed
+    from clients.experiments.run import ExperimentProgress, JobFailed
 
 Part = str | Path | Mapping[str, object] | Callable[..., object]
 """A method or an attack: a name, a table, or a function; a method also the path of a preset."""
@@ -243,7 +246,7 @@ def compare(
     jobs: int = 1,
     progress: bool | None = None,
     settings: Mapping[str, object] | None = None,
-    **keywords: object,
+    **keywords: Unpack[Settings],
 ) -> Comparison:
     """Play every method under every attack, with every seed, and return the results.
 
@@ -267,7 +270,8 @@ def compare(
         recorded: whether the first seed of each CMFL run goes over a chain and is audited.
         out: folder that keeps rows as they come, so that you can resume a comparison.
         jobs: runs at once, in processes; over 1 a script needs `if __name__ == "__main__":`.
-        progress: True for a bar or lines, False for nothing, None for a bar on a terminal.
+        progress: None or True for a bar, or a line for each run on standard error where there is
+            no terminal; False for nothing.
         settings: further settings by full name.
         **keywords: settings of all runs, as for `run`.
 
@@ -277,12 +281,13 @@ def compare(
     if jobs < 1:
         raise ConfigurationError(f"jobs = {jobs}: must be at least 1")
     given = full_names({**(settings or {}), **keywords})
-    if "malice.attack" in given:
-        raise ConfigurationError("attack: a comparison takes a list of them, attacks=[...]")
+    for name in ("attack", "seed"):
+        if full_name(name) in given:
+            raise ConfigurationError(f"{name}: a comparison takes a list of them, {name}s=[...]")
     malice = {name: value for name, value in given.items() if name.startswith("malice.")}
     malice.setdefault("malice.malicious_rate", USUAL_RATE)
     common = {name: value for name, value in given.items() if name not in malice}
-    conditions, values = [*attacks], [*seeds]
+    conditions = [*attacks]
     rate = malice["malice.malicious_rate"]
     is_attacked = any(each is not None and str(each) != "none" for each in conditions)
     share = max(rate, USUAL_SHARE) if isinstance(rate, float) and is_attacked else None
@@ -294,25 +299,38 @@ def compare(
             "title": "A comparison",
             "audited": int(recorded),
             "preset": base,
-            "seeds": [index(seed) for seed in values],
+            "seeds": [index(seed) for seed in seeds],
             "methods": [method_table(method, folder, share) for method in methods],
             "conditions": [condition_table(attack, folder, malice) for attack in conditions],
             "axes": axes,
             "settings": [
-                *_in_place_of(base, Parts(model=model, data=data), folder),
+                *_in_place_of(base, Parts(model, data), folder),
                 *_settings(common, folder),
             ],
         }
         return _played(document, folder, jobs, labels, progress)
 
 
+class SweepOptions(Settings, total=False):
+    """What `sweep` takes besides, as for `compare`."""
+
+    model: str | type | Callable[..., object] | None
+    data: Data | str | Path | Callable[..., object] | None
+    recorded: bool
+    out: str | Path | None
+    jobs: int
+    progress: bool | None
+    settings: Mapping[str, object] | None
+
+
+@checked
 def sweep(
     preset: str | Path | Mapping[str, object] = "digits",
     *,
     over: Mapping[str, Sequence[object]],
     seeds: Iterable[int] = range(3),
     attack: Part | None = None,
-    **options: Any,
+    **options: Unpack[SweepOptions],
 ) -> Comparison:
     """Play one configuration with all combinations of settings' values, and every seed.
 
@@ -331,10 +349,7 @@ def _axes(
         name = full_name(key)
         if name == "seed":
             raise ConfigurationError("over: seed is not a setting to compare; give seeds=")
-        try:
-            require(LIST, **{key: values})
-        except ConfigurationError as error:
-            raise ConfigurationError(f"over: {error}") from error
+        require(LIST, **{f"over[{key!r}]": values})
         by_label = {
             _name_of(value) if callable(value) else str(plain_value(value)): value
             for value in values
@@ -375,7 +390,7 @@ def _played(
 ) -> Comparison:
     from pydantic import ValidationError
 
-    from clients.configuration.parsing import first_error
+    from clients.datasets.federated_data import first_error
     from clients.experiments.definition import Definition, require_consistent
     from clients.experiments.plan import plan_experiment
     from clients.experiments.run import RowStore, require_data, run_experiment
@@ -388,10 +403,16 @@ def _played(
     require_consistent(definition, NAME)
     plan, store = plan_experiment(NAME, definition), RowStore(folder, NAME)
     require_data(plan, store.rows_of(plan))
-    with task_pool(jobs) as processes, tracking(f"{NAME}, rounds", shown=progress) as show:
-        done = run_experiment(
-            plan, store, processes, lambda now: show(now.done, now.rounds, now.job)
-        )
+    began, label = monotonic(), f"{NAME}, cells"
+    with task_pool(jobs) as processes, tracking(label, shown=progress, line_for_each=True) as show:
+
+        def on_progress(now: ExperimentProgress) -> None:
+            ended = len(now.rows) + len(now.failures)
+            seconds = (monotonic() - began) * (now.rounds - now.done) / max(now.done, 1)
+            left = f", {timedelta(seconds=round(seconds))} left" if ended < now.jobs else ""
+            show(ended, now.jobs, f"{now.job}{left}")
+
+        done = run_experiment(plan, store, processes, on_progress)
     by_name = {row.cell: row for row in store.rows().cells}
     cells = [by_name[cell.name] for cell in plan.cells if cell.name in by_name]
     if not cells:

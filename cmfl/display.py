@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, overload
 
 from cmfl.arguments import PATH, naming_extras, require
-from ledger.io.home import write_named
+from ledger.io.home import naming, write_named
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -117,11 +117,14 @@ class Tracker(Protocol):
 
 
 @contextmanager
-def tracking(label: str, *, shown: bool | None = None) -> Iterator[Tracker]:
+def tracking(
+    label: str, *, shown: bool | None = None, line_for_each: bool = False
+) -> Iterator[Tracker]:
     """Show the progress of what is done in the context; yield what takes the steps.
 
     `shown` is True for a bar, or for lines where there is neither a terminal nor a notebook; False
-    for nothing; None for a bar where somebody looks.
+    for nothing; None for a bar where somebody looks. A line is for a tenth of the steps, or for
+    each with `line_for_each`, which None prints too.
     """
     # The shell is a notebook's; nothing is imported to see it.
     shell = sys.modules.get("IPython")
@@ -132,7 +135,8 @@ def tracking(label: str, *, shown: bool | None = None) -> Iterator[Tracker]:
         with _terminal_bar(label) as tracker:
             yield tracker
     else:
-        yield _lines(label, shown=bool(shown))
+        shown = line_for_each if shown is None else shown
+        yield _lines(label, shown=shown, for_each=line_for_each)
 
 
 def _notebook_bar(label: str) -> Tracker:
@@ -168,14 +172,14 @@ def _terminal_bar(label: str) -> Iterator[Tracker]:
         yield show
 
 
-def _lines(label: str, *, shown: bool) -> Tracker:
-    newest = -1
+def _lines(label: str, *, shown: bool, for_each: bool = False) -> Tracker:
+    newest = 0 if for_each else -1
 
     def show(done: int, total: int, note: str = "") -> None:
         nonlocal newest
-        tenths = 10 * done // max(total, 1)
-        if shown and tenths > newest:
-            newest = tenths
+        place = done if for_each else 10 * done // max(total, 1)
+        if shown and place > newest:
+            newest = place
             sys.stderr.write(f"{label}: {done} of {total}{', ' if note else ''}{note}\n")
 
     return show
@@ -206,11 +210,9 @@ def write(axes: Axes, to: str | Path | None) -> None:
     figure = axes.get_figure(root=True)
     assert figure is not None, "axes that were drawn on have a figure"
     drawn = BytesIO()
-    try:
+    with naming(to, (OSError, ValueError)):
         figure.savefig(drawn, format=Path(to).suffix[1:] or None)
         write_named(Path(to), drawn.getvalue())
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{to}: {error}") from error
 
 
 def draw_rounds(

@@ -13,7 +13,7 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, get_args, overload
 
-from cmfl.arguments import PATH, SECONDS, WHOLE, checked, first_and_last, naming, require
+from cmfl.arguments import SECONDS, checked, first_and_last, require
 from cmfl.display import Table, draw_rounds, html_table, text_table, write
 from cmfl.where import (
     API_SECONDS,
@@ -32,7 +32,7 @@ from ledger.claims import last_known, recorded_settings, whole_rows
 from ledger.history import export
 from ledger.history.answers_rounds import FullRound, LocalHistory
 from ledger.history.fields import EvidenceKind, Order, RoundQuery, Span
-from ledger.io.home import RUN_NAME, Home, RunPaths, read_file, write_named
+from ledger.io.home import RUN_NAME, Home, RunPaths, naming, read_file, write_named
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import MAX_CLIENTS
 from ledger.protocol.types import ClientId
@@ -60,9 +60,9 @@ class Proof:
         """The claim in a sentence; `cmfl.verify` checks it."""
         return stated(self.parsed.round, self.parsed.client, self.parsed.statement)
 
+    @checked
     def save(self, path: str | Path) -> Path:
         """Write the document, and return the path; an existing file is replaced."""
-        require(PATH, path=path)
         write_named(Path(path), self.data)
         return Path(path)
 
@@ -72,7 +72,6 @@ class Proof:
 
 def make(target: Target, number: int, client: int) -> Proof:
     """Return the proof of a client's part in a round, from chain and blobs or from a service."""
-    require(WHOLE, client=client)
     if client < 0:
         raise ConfigurationError(f"client {client}: clients are counted from 0")
     who = ClientId(client)
@@ -144,6 +143,7 @@ class Round:
         """Return the round as a row: a value for each attribute."""
         return {name: getattr(self, name) for name in COLUMNS}
 
+    @checked
     def explain(self) -> Explanation:
         """Return the round in plain words: who took part, what was accepted, and why.
 
@@ -152,10 +152,12 @@ class Round:
         with open_history(self._recorded()) as history:
             return Explanation(history.explanation(self.round)["sentences"])
 
+    @checked
     def prove(self, client: int) -> Proof:
         """Return a proof of what became of a client, counted from 0, for anybody to check."""
         return make(self._recorded(), self.round, client)
 
+    @checked
     def full(self) -> FullRound:
         """Return the round with all its parts, as `cmfl rounds show --json` prints it."""
         with open_history(self._recorded()) as history:
@@ -193,6 +195,12 @@ class Rounds:
 
     def __init__(self, rounds: Iterable[Round]) -> None:
         self._rounds = {each.round: each for each in rounds}
+
+    @checked
+    def at(self, number: int) -> Round:
+        """Return the round of a number t, as `rounds[t]`; the last one for -1."""
+        with naming("rounds", IndexError):
+            return self[number]
 
     def __len__(self) -> int:
         return len(self._rounds)
@@ -339,6 +347,7 @@ class Run:
         texts = recorded_settings(Home(self.home).run(self.name))
         return {name: json.loads(text) for name, text in texts.items()}
 
+    @checked
     def snapshot(self) -> Snapshot:
         """Return the run as it is now."""
         snapshot = self._finished or read_snapshot(self.target, self.name)
@@ -353,6 +362,7 @@ class Run:
         """Return a round in plain words; the last one if no number is given."""
         return self.rounds[number].explain()
 
+    @checked
     def plot(self, to: str | Path | None = None, *, axes: Axes | None = None) -> Axes:
         """Draw the accuracy over rounds, its floor, and how many accepted updates attackers sent.
 
@@ -364,19 +374,16 @@ class Run:
         write(drawn, to)
         return drawn
 
+    @checked
     def save(self, home: str | Path) -> Run:
         """Copy the run's home, which may be temporary, to a new folder; return the run there."""
         if self.home is None:
             raise ConfigurationError(f"{self.name}: is in no home that could be copied")
-        require(PATH, home=home)
         folder = Path(home)
         if os.path.lexists(folder):
             raise ConfigurationError(f"{folder}: is there already; name a folder to make")
-        try:
+        with naming(folder, (OSError, ValueError)):
             shutil.copytree(self.home, folder)
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise ConfigurationError(f"{folder}: {reason}") from error
         return Run(replace(self.target, home=folder), self.name, self.rules)
 
     def __repr__(self) -> str:

@@ -7,20 +7,20 @@ import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import Enum
 from functools import cache, partial
 from hashlib import sha256
 from json import dumps
 from multiprocessing.util import Finalize
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, get_origin
+from typing import TYPE_CHECKING, Any, Unpack
 
 from cmfl.arguments import CODE, checked, reference
 from cmfl.display import tracking
+from cmfl.keywords import Settings
 from cmfl.recorded import Run
 from cmfl.tracking import TrackingSession, audited_in_place, in_words, logged, require_apart
 from cmfl.where import RUN, OpenNode, Target, made_if_needed
@@ -100,11 +100,10 @@ def run(
     model: str | type | Callable[..., object] | Mapping[str, object] | None = None,
     data: Data | str | Path | Callable[..., object] | Mapping[str, object] | None = None,
     attack: str | Callable[..., object] | None = None,
-    distance: str | Callable[..., object] | None = None,
     resume: bool = False,
     progress: bool | None = None,
     settings: Mapping[str, object] | None = None,
-    **keywords: object,
+    **keywords: Unpack[Settings],
 ) -> Run:
     """Play a simulated run to its last round, and return it as it was recorded.
 
@@ -125,8 +124,6 @@ def run(
         attack: what malicious clients do: a built-in name, `file.py:function`, or a function
             `(own, colluders, rng) -> update` of arrays of shapes (d,), (k, d) and (d,), float32. By
             30 % of the clients, unless `malicious_rate` says otherwise.
-        distance: how members compare updates in strategies 1 and 2: "squared", `file.py:function`,
-            or a function `(update, references) -> distances` of shapes (d,), (C, d) and (C,).
         resume: take up the run of this name that was cut off, with its own settings. Name the code
             that it has besides this program's again (`model=Net`): no code runs because a home
             names it.
@@ -134,6 +131,8 @@ def run(
         settings: further settings by full name, as in `{"data.name": "digits"}`.
         **keywords: settings by the last part of their names where these are of one setting alone
             (`malicious_rate=0.3`, `rounds=10`, `seed=7`), or tables (`protocol={"rounds": 10}`).
+            `distance`, how members compare updates in strategies 1 and 2, may be a function
+            `(update, references) -> distances` of shapes (d,), (C, d) and (C,).
 
     Raises:
         ConfigurationError: an argument is wrong: one sentence names it, and nothing is written.
@@ -146,7 +145,7 @@ def run(
     from clients.configuration.parsing import rule_sources
     from clients.runs.run_folder import require_new
 
-    parts = Parts(model, data, attack, distance)
+    parts = Parts(model, data, attack, keywords.pop("distance", None))
     given = {**(settings or {}), **keywords}
     with opened_home(home) as folder:
         target = Target(folder, name)
@@ -311,37 +310,27 @@ def _is_abandoned(folder: Path) -> bool:
     return False
 
 
-@cache
-def setting_names() -> tuple[str, ...]:
-    """Return the names of all settings, `section.key`, in the order of the sections."""
-    from clients.configuration.schema import Configuration
-
-    return tuple(Configuration.names())
-
-
 def apply_keywords(values: dict[str, Any], keywords: Mapping[str, object]) -> set[str]:
     """Put keyword arguments into a configuration's values, and return their full names.
 
     A keyword is a flat or a full name, or a section with a table. None takes a setting back.
     """
+    from clients.configuration.parsing import put_setting
+
     settings = full_names(keywords)
     for name, value in settings.items():
-        *sections, key = name.split(".")
-        table = values
-        for section in sections:
-            table = table.setdefault(section, {})
-        if value is None:
-            table.pop(key, None)
-        else:
-            table[key] = plain_value(value)
+        put_setting(values, name, plain_value(value))
     return set(settings)
 
 
 def full_names(keywords: Mapping[str, object]) -> dict[str, object]:
     """Return the settings of keyword arguments by their full names, tables key by key."""
+    from clients.configuration.schema import Configuration
+
+    sections = {name.partition(".")[0] for name in Configuration.names() if "." in name}
     names: dict[str, object] = {}
     for name, value in keywords.items():
-        if not any(each.startswith(f"{name}.") for each in setting_names()):
+        if name not in sections:
             names[full_name(name)] = value
         elif isinstance(value, Mapping):
             names |= {full_name(f"{name}.{key}"): single for key, single in value.items()}
@@ -353,29 +342,25 @@ def full_names(keywords: Mapping[str, object]) -> dict[str, object]:
 
 
 def full_name(name: str) -> str:
-    """Return the full name of a setting, `section.key`."""
-    from clients.configuration.schema import REMOVED, removed_setting
+    """Return the full name of a setting, `section.key`, or of a key in its table."""
+    from clients.configuration.parsing import unknown_setting
+    from clients.configuration.schema import Configuration
 
     if not isinstance(name, str):
         raise ConfigurationError(f"{name!r:.80}: the name of a setting must be a text")
-    for removed in REMOVED:
-        if name in {removed, removed.rpartition(".")[2]}:
-            raise ConfigurationError(removed_setting(removed))
-    if "." in name:
-        if name in setting_names() or any(name.startswith(f"{t}.") for t in _tables()):
-            return name
-        raise ConfigurationError(_unknown(name, setting_names()))
-    places = [place for place in setting_names() if place.rpartition(".")[2] == name]
-    if len(places) == 1:
-        return places[0]
-    if places:
+    known = [*Configuration.names()]
+    if any(f"{name}.".startswith(f"{each}.") for each in known):
+        return name
+    places = [each for each in known if each.endswith(f".{name}")]
+    if not places:
+        raise ConfigurationError(unknown_setting(name))
+    if len(places) > 1:
         listed = ", ".join(places)
         raise ConfigurationError(
             f"{name}: is the name of several settings, {listed}; write one of them in full, as in "
             f'settings={{"{places[0]}": ...}}'
         )
-    flat = {place.rpartition(".")[2]: place for place in setting_names()}
-    raise ConfigurationError(_unknown(name, [*flat, *setting_names()]))
+    return places[0]
 
 
 def plain_value(value: object) -> object:
@@ -390,25 +375,6 @@ def plain_value(value: object) -> object:
         return [plain_value(single) for single in value]
     item = getattr(value, "item", None)
     return item() if callable(item) and getattr(value, "shape", None) == () else value
-
-
-def _unknown(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name, list(dict.fromkeys(known)), 3)
-    hint = f"; near it: {', '.join(near)}" if near else ""
-    return f"{name}: there is no such setting{hint} (cmfl settings lists all)"
-
-
-@cache
-def _tables() -> tuple[str, ...]:
-    """Return the settings that are tables of free keys, such as `data.options`."""
-    from clients.configuration.schema import Configuration
-
-    return tuple(
-        f"{section}.{key}"
-        for section, field in Configuration.model_fields.items()
-        for key, each in getattr(field.annotation, "model_fields", {}).items()
-        if get_origin(each.annotation) is dict
-    )
 
 
 USUAL_RATE = 0.3  # share of the clients that attack, where an attack is given without a share

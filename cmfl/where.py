@@ -38,7 +38,7 @@ from ledger.chain.ports import (
 )
 from ledger.history.answers_rounds import LocalHistory
 from ledger.history.history import FoldedHistory
-from ledger.io.home import Home, RunPaths, read_file
+from ledger.io.home import Home, RunPaths, naming, read_file
 from ledger.protocol.encoding import checksum
 from ledger.protocol.errors import ChainError, ConfigurationError, EncodingError, ServiceError
 from ledger.protocol.types import ClientId
@@ -63,12 +63,9 @@ API_TOKEN_VARIABLE = "CMFL_API_TOKEN"  # noqa: S105 - its name
 @contextmanager
 def made_if_needed(home: Home) -> Iterator[None]:
     """Make a home's folder; remove it if the context fails before anything was stored."""
-    try:
+    with naming(f"--home {home.path}", (OSError, ValueError)):
         made = [folder for folder in (home.path, *home.path.parents) if not folder.exists()]
         home.path.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigurationError(f"--home {home.path}: {reason}") from error
     try:
         yield
     except BaseException:
@@ -124,12 +121,8 @@ class RemoteService:
             return None
         token = os.environ.get(API_TOKEN_VARIABLE) or None
         if token_file is not None:
-            try:
+            with naming(f"--api-token-file {token_file}"):
                 token = read_file(token_file, MAX_TOKEN_BYTES).decode("latin-1").strip()
-            except OSError as error:
-                raise ConfigurationError(
-                    f"--api-token-file {token_file}: {error.strerror}"
-                ) from error
             if not 0 < len(token) <= MAX_TOKEN_BYTES:
                 raise ConfigurationError(
                     f"--api-token-file {token_file}: holds no token, which has 1 to "

@@ -18,7 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
-from ledger.io.home import RunPaths, open_file, read_text
+from ledger.io.home import RunPaths, naming, open_file, read_text
 from ledger.io.parsing import MAX_TOML_BYTES, parse_json, parse_toml
 from ledger.protocol.errors import ConfigurationError, EncodingError
 
@@ -191,10 +191,8 @@ def _number(values: Mapping[str, Any], name: str, place: str) -> float:
 
 def recorded_settings(paths: RunPaths) -> dict[str, str]:
     """Return all settings of a run by their names in its file, `section.key`, as JSON."""
-    try:
+    with naming(paths.configuration, ConfigurationError):
         return settings_by_name(parse_toml(read_text(paths.configuration, MAX_TOML_BYTES)))
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{paths.configuration}: {error}") from error
 
 
 def settings_by_name(values: Mapping[str, Any]) -> dict[str, str]:

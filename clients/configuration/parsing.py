@@ -13,8 +13,9 @@ committee. None of them knows a block's hash.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+import re
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -24,16 +25,17 @@ from pydantic import ValidationError
 
 from clients.configuration.schema import (
     RATES,
+    REMOVED,
     Configuration,
     EarlyStopSection,
     TrackSection,
-    removed_setting,
 )
+from clients.datasets.federated_data import first_error
 from clients.datasets.own_data import FILE
 from clients.datasets.registry import DATASETS, PATH_OPTIONS, data_set_named, verify_choice
 from clients.models.model import RECORDED_FILE
 from clients.models.registry import MODELS, file_options, verify_name
-from ledger.io.home import read_text
+from ledger.io.home import naming, read_text
 from ledger.io.parsing import MAX_DOTS, MAX_TOML_BYTES, parse_toml
 from ledger.io.user_code import (
     DISTANCE_GROUP,
@@ -63,6 +65,15 @@ PRESETS = (
 TOML = ".toml"
 """Ending of the path of a user's own preset."""
 
+_NO_ZERO = re.compile(r"^[+-]?(?=\.\d)")
+"""The place before the point of a number such as .3, where TOML requires a zero."""
+SYNONYMS = {
+    "alpha": ["protocol.aggregation_rate", "data.partition.alpha"],
+    "epsilon": ["malice.malicious_rate"],
+    "lr": ["training.learning_rate"],
+}
+"""Other names of settings."""
+
 ALLOW_PREDICTABLE = "--allow-predictable-seeds"
 
 
@@ -86,7 +97,7 @@ def plain_values(
         raise ConfigurationError(
             f"unknown preset {name!r}; known are {', '.join(PRESETS)}, and any path to {TOML}"
         )
-    with naming_setting(str(path or preset)):
+    with naming(str(path or preset), ConfigurationError):
         values = parse_toml(text)
     with_settings(values, settings)
     imply_file(values, {key_and_value(setting)[0] for setting in settings})
@@ -102,16 +113,20 @@ def with_settings(values: dict[str, Any], settings: tuple[str, ...]) -> None:
         if key.count(".") > MAX_DOTS:
             raise ConfigurationError(f"--set {key[:40]}...: over {MAX_DOTS} dots in a key")
         value = _value(text)
-        *sections, last = key.strip().split(".")
-        table = values
-        for section in sections:
-            table = table.setdefault(section, {})
-            if not isinstance(table, dict):
-                raise ConfigurationError(f"--set {setting}: {section} is no section")
-        if value == "":
-            table.pop(last, None)
-        else:
-            table[last] = value
+        put_setting(values, key.strip(), None if value == "" else value)
+
+
+def put_setting(values: dict[str, Any], name: str, value: object) -> None:
+    """Put a setting into plain values; None takes a preset's value back."""
+    *sections, last = name.split(".")
+    for section in sections:
+        values = values.setdefault(section, {})
+        if not isinstance(values, dict):
+            raise ConfigurationError(f"{name}: {section} is no section")
+    if value is None:
+        values.pop(last, None)
+    else:
+        values[last] = value
 
 
 def data_options(settings: tuple[str, ...]) -> dict[str, Any]:
@@ -129,11 +144,14 @@ def parse(values: dict[str, Any]) -> Configuration:
     try:
         configuration = Configuration.model_validate(values)
     except ValidationError as error:
-        raise ConfigurationError(first_error(error)) from error
-    with naming_setting("data.name"):
+        sentence, first = first_error(error), error.errors()[0]
+        if first["type"] == "extra_forbidden":
+            sentence = unknown_setting(".".join(map(str, first["loc"])))
+        raise ConfigurationError(sentence) from error
+    with naming("data.name", ConfigurationError):
         data_set_named(configuration.data.name)
     verify_choice(configuration.data.choice())
-    with naming_setting("model.name"):
+    with naming("model.name", ConfigurationError):
         verify_name(configuration.model.name)
     machine = configuration.machine
     if machine.ray_address is not None and machine.engine != "ray":
@@ -202,32 +220,27 @@ def imply_file(values: dict[str, Any], keys: Collection[str]) -> None:
 
 
 def _value(text: str) -> object:
-    """Return the value after the equals sign: one TOML value, or a bare word."""
+    """Return the value after the equals sign: one TOML value, a number as .3, or a bare word."""
+    word = text.strip()
     try:
-        values = parse_toml(f"value = {text}")
+        values = parse_toml("value = " + _NO_ZERO.sub(r"\g<0>0", word))
     except ConfigurationError:
-        return text.strip()
-    return values["value"] if len(values) == 1 else text.strip()
+        return word
+    return values["value"] if len(values) == 1 else word
 
 
-def first_error(error: ValidationError) -> str:
-    """Return the first setting that is wrong, its rule and its value, as one clause."""
-    first = error.errors()[0]
-    setting = ".".join(str(part) for part in first["loc"])
-    if (sentence := removed_setting(setting)) is not None:
-        return sentence
-    value = "" if first["type"] == "missing" else f" (given: {str(first['input'])[:80]})"
-    is_known = first["type"] != "extra_forbidden"
-    return f"{setting}: {first['msg'] if is_known else 'there is no such setting'}{value}"
-
-
-@contextmanager
-def naming_setting(name: str) -> Iterator[None]:
-    """Prefix a ConfigurationError with the section and key of the setting that it is about."""
-    try:
-        yield
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{name}: {error}") from error
+def unknown_setting(name: str) -> str:
+    """Return the refusal of an unknown setting: its successor, or settings that it may mean."""
+    flat = {full: full.rpartition(".")[2] for full in (*REMOVED, *Configuration.names())}
+    for removed, successor in REMOVED.items():
+        if name in {removed, flat.pop(removed)}:
+            return f"{removed}: removed in protocol 3; {successor}"
+    last = name.rpartition(".")[2]
+    similar = {each for each in flat.values() if last in each.split("_")}
+    similar = similar or {*get_close_matches(last, flat.values(), 3)}
+    near = SYNONYMS.get(last) or [full for full, each in flat.items() if each in similar]
+    hint = f"; near it: {', '.join(near)}" if near else ""
+    return f"{name:.80}: there is no such setting{hint} (cmfl settings lists all)"
 
 
 def set_block_beacon(values: dict[str, Any]) -> None:

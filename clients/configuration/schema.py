@@ -72,11 +72,6 @@ REMOVED_DISTANCES = {
 """Values of `protocol.distance` that protocol 3 removed, each with its successor."""
 
 
-def removed_setting(name: str) -> str | None:
-    """Return why a setting is refused that protocol 3 removed; None for every other name."""
-    return f"{name}: removed in protocol 3; {REMOVED[name]}" if name in REMOVED else None
-
-
 def _one_value(value: object) -> object:
     if isinstance(value, int | float | str | bool):
         return value

@@ -60,14 +60,20 @@ def parse_settings(table: type[T], values: Mapping[str, Any], where: str) -> T:
         return table.model_validate(dict(values))
     except ValidationError as error:
         first = error.errors()[0]
-        key = str(first["loc"][0])[:80]
         if first["type"] == "missing":
+            key = str(first["loc"][0])[:80]
             description = sentence_of(table, key) or "it has no default"
             raise ConfigurationError(f"{where}.{key}: must be given: {description}") from error
-        rule = first["msg"] if first["type"] != "extra_forbidden" else "there is no such setting"
-        raise ConfigurationError(
-            f"{where}.{key}: {rule} (given: {str(first['input'])[:80]})"
-        ) from error
+        raise ConfigurationError(f"{where}.{first_error(error)}") from error
+
+
+def first_error(error: ValidationError) -> str:
+    """Return the first setting that is wrong, its rule and its value, as one clause."""
+    first = error.errors()[0]
+    setting = ".".join(map(str, first["loc"]))[:80]
+    rule = first["msg"] if first["type"] != "extra_forbidden" else "there is no such setting"
+    value = "" if first["type"] == "missing" else f" (given: {str(first['input'])[:80]})"
+    return f"{setting}: {rule}{value}"
 
 
 V = TypeVar("V")

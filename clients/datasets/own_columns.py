@@ -48,7 +48,7 @@ from clients.datasets.own import (
     plain_name,
     require_class_names,
 )
-from ledger.io.home import read_file
+from ledger.io.home import naming, read_file
 from ledger.io.user_code import as_configuration_error
 from ledger.protocol.errors import ConfigurationError
 
@@ -384,11 +384,9 @@ def hidden(
 def tokenizer_at(name: str) -> Any:
     """Return the tokenizer of a file, which neither cuts nor pads."""
     path, setting = Path(name), f"data.options.tokenizer = {name}"
-    try:
+    with naming(f"{setting}: cannot be read"):
         require_file(path)
         state = path.stat()
-    except OSError as error:
-        raise ConfigurationError(f"{setting}: cannot be read: {error.strerror}") from error
     if (size := state.st_size) > MAX_TOKENIZER_BYTES:
         raise ConfigurationError(f"{setting}: {size} bytes, more than {MAX_TOKENIZER_BYTES}")
     return _loaded(path, state.st_mtime_ns, size)

@@ -34,6 +34,7 @@ from clients.datasets.own_columns import LABELS
 from clients.datasets.own_data import FILE, own_data_set
 from clients.datasets.partition import NaturalPartition, Partition, partition_of
 from clients.datasets.texts import SENT140, SHAKESPEARE
+from ledger.io.home import naming
 from ledger.io.user_code import named_code
 from ledger.protocol.errors import ConfigurationError
 
@@ -190,11 +191,8 @@ def _copied(pool: PooledData, parts: tuple[Indices, ...]) -> tuple[Samples, tupl
 
 
 def _sha256(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    with naming(f"{path} cannot be read"), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from ledger.io.home import read_text
+from clients.datasets.federated_data import first_error
+from ledger.io.home import naming, read_text
 from ledger.io.parsing import MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError
 
@@ -222,10 +223,8 @@ def definition_named(name: str) -> Definition:
 
 def definition_of(text: str, name: str) -> Definition:
     """Return the experiment that a TOML text defines; an error names the first wrong value."""
-    try:
+    with naming(f"experiment {name}", ConfigurationError):
         values = parse_toml(text)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"experiment {name}: {error}") from error
     return _definition(values, name)
 
 
@@ -233,8 +232,6 @@ def _definition(values: Mapping[str, Any], name: str) -> Definition:
     try:
         definition = Definition.model_validate(_extended(values))
     except ValidationError as error:
-        from clients.configuration.parsing import first_error  # noqa: PLC0415 - it loads torch
-
         raise ConfigurationError(f"experiment {name}: {first_error(error)}") from error
     if not definition.conditions:
         condition = ExperimentCondition(name=_only_condition(definition))

@@ -257,12 +257,8 @@ def _put(values: dict[str, Any], name: str, value: object) -> None:
         for key, single in value.items():
             _put(values, f"{name}.{key}", single)
         return
-    *sections, last = name.split(".")
-    for section in sections:
-        values = values.setdefault(section, {})
-    values.pop(last, None)
-    if value is not None:
-        values[last] = value
+    for each in (None, value):  # the new value is the last of its table
+        parsing.put_setting(values, name, each)
 
 
 def load_that_fits(preset: str, settings: Sequence[Setting]) -> Configuration:

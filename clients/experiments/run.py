@@ -19,6 +19,7 @@ from clients.experiments.plan import Cell, ExperimentPlan, Job, digest_of
 from clients.experiments.rows import CellRow, ChoiceRow, ExperimentRows, Row, TrialRow
 from clients.runs.metrics import measured_sets
 from clients.runs.population import populate
+from ledger.io.home import naming
 from ledger.io.processes import TaskPool
 from ledger.protocol.errors import CmflError, ConfigurationError
 
@@ -153,8 +154,9 @@ Event: TypeAlias = str | CellRow | TrialRow | JobFailed
 
 @dataclass(slots=True)
 class ExperimentProgress:
-    """Progress of an experiment; `rounds` counts those of jobs without a row."""
+    """Progress of an experiment; `jobs` and `rounds` count what had no row at the start."""
 
+    jobs: int = 0
     rounds: int = 0
     done: int = 0
     job: str = ""
@@ -172,12 +174,10 @@ def require_data(plan: ExperimentPlan, there: ExperimentRows) -> None:
         if repr(parts) in looked_at:
             continue
         looked_at.add(repr(parts))
-        try:
+        with naming(f"cell {cell.name}", ConfigurationError):
             population = populate(configuration)
             seed, attack = configuration.seed, population.data_attack
             measured_sets(population.clean, configuration.evaluation, seed, attack)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"cell {cell.name}: {error}") from error
 
 
 def remaining_cells(plan: ExperimentPlan, there: ExperimentRows) -> list[Cell]:
@@ -205,9 +205,11 @@ def run_experiment(
         if isinstance(event, str):
             progress.done, progress.job = progress.done + 1, event
         elif isinstance(event, JobFailed):
+            progress.job = event.job
             progress.failures.append(event)
         else:
             store.add(event)
+            progress.job = event.cell
             progress.rows.append(event)
         on_progress(progress)
 
@@ -216,6 +218,7 @@ def run_experiment(
         tried = {row.cell for row in there.trials}
         trials = [trial for trial in plan.trials if trial.name not in tried]
         remaining = remaining_cells(plan, there)
+        progress.jobs = len(trials) + len(remaining)
         progress.rounds = sum(cell.rounds for cell in [*(job.cell for job in trials), *remaining])
         play = partial(run_job, store.folder, plan.data)
         processes.run(play, trials, keep)

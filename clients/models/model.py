@@ -45,6 +45,7 @@ from clients.datasets.federated_data import (
     Task,
 )
 from clients.devices import reproducible
+from ledger.io.home import naming
 from ledger.io.user_code import as_configuration_error
 from ledger.protocol.documents.run import MAX_SIZES
 from ledger.protocol.encoding import u32
@@ -60,12 +61,8 @@ RECORDED_FILE = "sha256:"
 
 def folder_digest(name: str, folder: Path) -> str:
     """Return the digest of an option's folder, read again only if names, sizes or times change."""
-    try:
+    with naming(f"model.options.{name} = {str(folder)!r}: cannot be read"):
         states = [(path, path.stat()) for path in sorted(folder.rglob("*"))[: MAX_FOLDER_FILES * 2]]
-    except OSError as error:
-        raise ConfigurationError(
-            f"model.options.{name} = {str(folder)!r}: cannot be read: {error.strerror}"
-        ) from error
     seen = tuple((str(path), state.st_size, state.st_mtime_ns) for path, state in states)
     return _folder_as_seen(name, folder, seen)
 

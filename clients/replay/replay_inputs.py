@@ -31,7 +31,7 @@ from clients.models.model import Model
 from clients.runs.bound_inputs import bound_model
 from clients.runs.malice import poisoned_by
 from ledger.history.round import RoundStatus
-from ledger.io.home import read_file
+from ledger.io.home import naming, read_file
 from ledger.protocol.documents.envelope import EnvelopeKind, PublishedEnvironment
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import RegisteredClient
@@ -364,8 +364,6 @@ def _salt_beside(document: RunDocument, client: ClientId, folder: Path) -> bytes
     path = folder / f"0x{document.registry[client].address.hex()}.salt"
     if not path.is_file():
         return None
-    try:
+    with naming(path):
         text = read_file(path, _MAX_SALT_BYTES).decode("ascii", "replace")
-    except OSError as error:
-        raise ConfigurationError(f"{path}: {error.strerror}") from error
     return salt_of(text, str(path))

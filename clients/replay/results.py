@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.history.training import attestations_of_round
-from ledger.io.home import read_file
+from ledger.io.home import naming, read_file
 from ledger.io.parsing import parse_json
 from ledger.protocol.documents.envelope import Attestation, Envelope
 from ledger.protocol.encoding import to_hex
@@ -282,11 +282,9 @@ class ResultFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._results: dict[str, dict[str, Any]] = {}
-        try:
+        with naming(f"--log {path}"):
             data = read_file(path, MAX_RESULT_BYTES) if path.exists() else b""
             path.parent.stat()  # before anything is trained
-        except OSError as error:
-            raise ConfigurationError(f"--log {path}: {error.strerror}") from error
         *lines, torn = data.split(b"\n")
         for number, line in enumerate(lines, 1):
             try:
@@ -310,18 +308,16 @@ class ResultFile:
             "environment": None,
             "losses": None if update.losses is None else update.losses.hex(),
         }
-        try:
-            with open(self._path, "a+b", opener=partial(os.open, mode=0o600)) as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                whole = file.seek(min(self._whole, file.seek(0, os.SEEK_END)))
-                others = file.read(MAX_RESULT_BYTES)
-                file.truncate(whole + others.rfind(b"\n") + 1)  # a line cut short is none
-                file.write(f"{json.dumps(values, allow_nan=False)}\n".encode())
-                file.flush()
-                os.fsync(file.fileno())
-                self._whole = file.tell()
-        except OSError as error:
-            raise ConfigurationError(f"--log {self._path}: {error.strerror}") from error
+        opener = partial(os.open, mode=0o600)
+        with naming(f"--log {self._path}"), open(self._path, "a+b", opener=opener) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            whole = file.seek(min(self._whole, file.seek(0, os.SEEK_END)))
+            others = file.read(MAX_RESULT_BYTES)
+            file.truncate(whole + others.rfind(b"\n") + 1)  # a line cut short is none
+            file.write(f"{json.dumps(values, allow_nan=False)}\n".encode())
+            file.flush()
+            os.fsync(file.fileno())
+            self._whole = file.tell()
 
 
 def _update(values: dict[str, Any], environment: TrainingEnvironment) -> ReplayedUpdate:

@@ -10,9 +10,10 @@ from clients.adversaries.faults import MemberFault, TrainerFault, assign_faults
 from clients.attacks.registry import attack_code, attack_named, try_attack
 from clients.attacks.samples import DATA_ATTACKS, poisoned
 from clients.attacks.updates import attack_parameters
-from clients.configuration.parsing import naming_setting
 from clients.datasets.federated_data import FederatedData, named_stream
+from ledger.io.home import naming
 from ledger.protocol.encoding import RegisteredClient
+from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
@@ -30,13 +31,13 @@ def with_adversaries(population: Population, configuration: Configuration) -> Po
         try_attack(attack_named(malice.attack), population.model.dimension)
     data = population.clean
     if data_attack is not None:
-        with naming_setting("malice.attack"):
+        with naming("malice.attack", ConfigurationError):
             data = poisoned_by(configuration, data)
     honest = [c for c in range(configuration.protocol.clients) if c not in malicious]
-    with naming_setting("malice.members"):
+    with naming("malice.members", ConfigurationError):
         of_members = {MemberFault(name): count for name, count in sorted(malice.members.items())}
         members = assign_faults(honest, of_members, named_stream(seed, "member faults"))
-    with naming_setting("malice.trainers"):
+    with naming("malice.trainers", ConfigurationError):
         of_trainers = {TrainerFault(name): count for name, count in sorted(malice.trainers.items())}
         others = [client for client in honest if client not in members]
         trainers = assign_faults(others, of_trainers, named_stream(seed, "trainer faults"))
@@ -80,7 +81,7 @@ def attack_memory(population: Population, configuration: Configuration) -> Attac
     training, device = configuration.training, configuration.machine.device
     malicious, seed = population.malicious, configuration.seed
     model, data, initial = population.model, population.data, population.initial
-    with naming_setting("malice.attack"):
+    with naming("malice.attack", ConfigurationError):
         bad_model = false_model(model, data, malicious, training, initial, device, seed)
     return AttackMemory(bad_model, malicious)
 

@@ -25,10 +25,9 @@ import typer
 from rich.progress import Progress, TaskID
 from typer import Option
 
-from cmfl.arguments import naming
 from cmfl.commands import WRONG
 from cmfl.commands.process import results
-from ledger.io.home import Home, is_standard_output, is_written_into, write_named
+from ledger.io.home import Home, is_standard_output, is_written_into, naming, write_named
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -455,11 +454,10 @@ def whole_folder(out: Path) -> Iterator[Path]:
     place = out.absolute()
     writing = place.parent / f".{place.name}.{secrets.token_hex(4)}"
     try:
-        (writing / place.name).mkdir(parents=True)
-        yield writing / place.name
-        (writing / place.name).rename(place)
-    except OSError as error:
-        raise ConfigurationError(f"--out {out}: {error.strerror or error}") from error
+        with naming(f"--out {out}"):
+            (writing / place.name).mkdir(parents=True)
+            yield writing / place.name
+            (writing / place.name).rename(place)
     finally:
         shutil.rmtree(writing, ignore_errors=True)
 

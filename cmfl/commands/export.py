@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from cmfl.arguments import naming
 from cmfl.auditing import AuditRequest
 from cmfl.commands import code_of, console
 from cmfl.commands.application import Commands
@@ -25,7 +24,7 @@ from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
 from ledger.history import export
 from ledger.history.fields import Order, RoundQuery
-from ledger.io.home import DISK, writing_named
+from ledger.io.home import DISK, naming, writing_named
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ServiceError
 

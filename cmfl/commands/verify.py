@@ -10,7 +10,6 @@ import typer
 from typer import Argument, Option
 
 from clients.datasets.own_samples import salt_of
-from cmfl.arguments import naming
 from cmfl.auditing import AuditRequest, trusted_by
 from cmfl.commands import WRONG, InterruptedCommand, code_of, console, options
 from cmfl.commands.application import Commands
@@ -26,6 +25,7 @@ from ledger.audit.proofs.recorded import make_bundle, make_proof, read_trusted_c
 from ledger.audit.proofs.verification import ProofVerification, Trusted, verify_proof
 from ledger.audit.report import AuditOutcome, Step
 from ledger.audit.report_text import finding_line
+from ledger.io.home import naming
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 

@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from cmfl.arguments import naming
 from cmfl.auditing import policy_in
 from cmfl.commands import FAILED, INCOMPLETE, console, options, sender
 from cmfl.commands.application import Commands
@@ -20,7 +19,7 @@ from cmfl.commands.process import until_interrupted
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
 from cmfl.commands.serve import AllowedHosts
 from cmfl.where import HOME, URL_VARIABLE, Target, chain_id_of, opened_ledger
-from ledger.io.home import read_file, sole_process
+from ledger.io.home import naming, read_file, sole_process
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Domain

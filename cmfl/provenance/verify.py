@@ -32,7 +32,7 @@ from cmfl.provenance.facts import PASSED, RoundNotEndedError, RunFacts, read_fac
 from cmfl.where import Target
 from ledger.audit.proofs.documents import parse_document
 from ledger.audit.report import AuditOutcome, AuditReport
-from ledger.io.home import read_file
+from ledger.io.home import naming, read_file
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, to_hex
 from ledger.protocol.errors import (
@@ -314,11 +314,10 @@ def require_key(path: Path, kind: Literal["private", "public"]) -> Any:
     module = "cryptography.hazmat.primitives.serialization"
     serialization = imported(module, _EXTRA, "keys of signatures")
     password = (None,) if kind == "private" else ()
-    try:
+    with naming(path):
         data = read_file(path, _MAX_KEY_BYTES)
+    try:
         key = getattr(serialization, f"load_pem_{kind}_key")(data, *password)
-    except OSError as error:
-        raise ConfigurationError(f"{path}: {error.strerror}") from error
     except TypeError as error:
         raise ConfigurationError(f"{path}: the key is encrypted: give it in plain PEM") from error
     except ValueError as error:

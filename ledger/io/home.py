@@ -273,10 +273,8 @@ def open_file(path: Path) -> Iterator[BufferedReader]:
 
 def read_bounded(path: Path, limit: int) -> bytes:
     """Return the bytes of a file that a user named."""
-    try:
+    with naming(f"{path} cannot be read"):
         data = read_file(path, limit)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     if len(data) > limit:
         raise ConfigurationError(f"{path} is over {limit} bytes")
     return data
@@ -289,6 +287,18 @@ def read_text(path: Path, limit: int) -> str:
         return data.decode("utf-8-sig")  # editors may put a byte-order mark before the text
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path} is not UTF-8 text") from error
+
+
+@contextmanager
+def naming(
+    subject: object, errors: type[Exception] | tuple[type[Exception], ...] = OSError
+) -> Iterator[None]:
+    """Name a file, an option or a setting in an OSError, or in the given errors, and refuse it."""
+    try:
+        yield
+    except errors as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigurationError(f"{subject}: {reason}") from error
 
 
 @contextmanager

@@ -137,7 +137,8 @@ def code_reference(obj: Any, folder: Path) -> str:
     name = str(getattr(obj, "__qualname__", ""))
     if not isinstance(obj, FunctionType | type) or not name.isidentifier():
         raise ConfigurationError(
-            f"{obj!r:.80}: must be a function or class with a name at the top of a module"
+            f"{obj!r:.80}: must be a function or class with a name at the top of a module, and so "
+            f"not a lambda"
         )
     module = sys.modules.get(obj.__module__)
     file = getattr(module, "__file__", None)

@@ -17,6 +17,10 @@ REVERT_PREFIX = "committee_ledger: "
 class CmflError(Exception):
     """Base of every error that this project raises for a fact of the outside world."""
 
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that a notebook shows in place of a traceback."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class ParametersError(CmflError):
     """A setting breaks an invariant of the protocol; the message is name, value and rule."""

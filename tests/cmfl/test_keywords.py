@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from clients.configuration.loading import load
+from clients.configuration.parsing import SYNONYMS
 from cmfl.simulating import apply_keywords, full_name
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Beacon
@@ -27,13 +29,24 @@ def test_a_name_is_found_by_its_last_part_or_whole(name: str, meant: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "near"), [("stratgy", "strategy"), ("protocol.stratgy", "protocol.strategy")]
+    ("name", "near"),
+    [
+        ("stratgy", "protocol.strategy"),
+        ("protocol.stratgy", "protocol.strategy"),
+        ("epochs", "training.local_epochs"),
+        ("lr", "training.learning_rate"),
+        ("epsilon", "malice.malicious_rate"),
+        ("alpha", "protocol.aggregation_rate, data.partition.alpha"),
+        ("rate", "protocol.active_rate, .*, training.learning_rate, malice.malicious_rate"),
+    ],
 )
-def test_an_unknown_name_is_refused_with_the_nearest(name: str, near: str) -> None:
-    with pytest.raises(
-        ConfigurationError, match=f"^{name}: there is no such setting; near it: {near}"
-    ):
+def test_an_unknown_name_is_refused_with_those_that_it_may_mean(name: str, near: str) -> None:
+    refusal = rf"^{name}: there is no such setting; near it: {near} \(cmfl settings lists all\)$"
+    with pytest.raises(ConfigurationError, match=refusal):
         full_name(name)
+    with pytest.raises(ConfigurationError, match=refusal):
+        load("smoke", settings=(f"{name}=1",))
+    assert [full_name(each) for each in SYNONYMS.get(name, [])] == SYNONYMS.get(name, [])
 
 
 def test_a_name_of_several_settings_is_refused_with_all_of_them() -> None:

@@ -15,8 +15,8 @@ class Terminal(io.StringIO):
         return True
 
 
-def played(*, shown: bool | None) -> None:
-    with tracking("work", shown=shown) as show:
+def played(*, shown: bool | None, line_for_each: bool = False) -> None:
+    with tracking("work", shown=shown, line_for_each=line_for_each) as show:
         for done in range(1, 21):
             show(done, 20, f"note {done}")
 
@@ -38,13 +38,16 @@ def test_a_terminal_without_rich_gets_lines(monkeypatch: pytest.MonkeyPatch) -> 
     assert terminal.getvalue().splitlines()[-1] == "work: 20 of 20, note 20"
 
 
-def test_lines_are_one_for_each_tenth_and_only_if_asked_for(
+def test_lines_are_one_for_each_tenth_or_step_and_only_if_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     played(shown=True)
     assert len(capsys.readouterr().err.splitlines()) == 11
     played(shown=None)
     assert capsys.readouterr().err == ""
+    for shown, lines in ((None, 20), (True, 20), (False, 0)):
+        played(shown=shown, line_for_each=True)
+        assert len(capsys.readouterr().err.splitlines()) == lines
 
 
 def test_nothing_is_shown_if_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,7 +100,7 @@ def test_a_run_in_memory_has_rows_and_no_explanation(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keywords", "sentence"),
     [
-        ({"stratgy": 3}, "stratgy: there is no such setting; near it: strategy"),
+        ({"stratgy": 3}, "stratgy: there is no such setting; near it: protocol.strategy"),
         ({"malice": {"attack": "alie"}}, "malice.attack = alie needs malice.malicious_rate"),
         ({"name": "a/b"}, "run name 'a/b'"),
         ({"resume": True}, "there is no run 'run' in"),

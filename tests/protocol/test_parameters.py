@@ -310,6 +310,7 @@ def test_a_refusal_can_add_its_circumstances() -> None:
     refusal = errors.ProtocolRefusal(RefusalCode.WRONG_ROUND, "round 3 is open")
     assert str(refusal) == "committee_ledger: wrong round (round 3 is open)"
     assert refusal.reason == "committee_ledger: wrong round"
+    assert refusal._render_traceback_() == [f"ProtocolRefusal: {refusal}"]  # in a notebook
 
 
 def test_every_error_is_in_one_tree_and_the_docstring() -> None:

@@ -32,6 +32,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from clients.datasets.federated_data import Labels, Records
 from clients.datasets.files.archives import MAX_OWN_BYTES, array_names, require_file
 from clients.datasets.files.tables import column_names, csv_header, read_json_lines, read_object
+from ledger.io.home import naming, read_text
 from ledger.io.parsing import parse_json
 from ledger.protocol.errors import ConfigurationError
 
@@ -73,12 +74,10 @@ class Layout:
 
 def layout_of(path: Path) -> Layout:
     """Return the layout of a file or folder."""
-    try:
+    with naming(f"{path} cannot be read"):
         if path.is_dir():
             return _folder(path)
         require_file(path)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     match path.suffix:
         case ".npz":
             names, kind = tuple(sorted(array_names(path, MAX_OWN_BYTES))), FileKind.ARRAYS
@@ -244,12 +243,8 @@ class _File(BaseModel):
 def _users(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
     """Yield name, inputs and labels of each user of one file."""
     try:
-        with path.open("rb") as stream:
-            content = stream.read(MAX_FILE_BYTES + 1)
-        if len(content) > MAX_FILE_BYTES:
-            raise ConfigurationError(f"{path}: more than {MAX_FILE_BYTES} bytes")
-        document = parse_json(content.decode("utf-8-sig"), refuse_constant=_refuse)
-    except (OSError, ValueError) as error:
+        document = parse_json(read_text(path, MAX_FILE_BYTES), refuse_constant=_refuse)
+    except ValueError as error:
         raise ConfigurationError(f"{path}: not a readable JSON file ({error})") from error
     try:
         file = _File.model_validate(document)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from clients.datasets.files.archives import LONGEST_TEXT, MAX_OWN_BYTES, require_file
 from ledger.io.extras import install_command
-from ledger.io.home import read_file
+from ledger.io.home import read_text
 from ledger.io.parsing import parse_json
 from ledger.protocol.errors import ConfigurationError
 
@@ -91,14 +91,11 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
 def read_object(path: Path, limit: int) -> dict[str, Any]:
     """Return the object that a small JSON file holds."""
     try:
-        data = read_file(path, limit)
-        content = parse_json(data.decode("utf-8-sig")) if len(data) <= limit else None
-    except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
+        content = parse_json(read_text(path, limit))
     except ValueError as error:
         raise ConfigurationError(f"{path}: is not JSON: {error!s:.200}") from error
     if not isinstance(content, dict):
-        raise ConfigurationError(f"{path}: holds no object of at most {limit} bytes")
+        raise ConfigurationError(f"{path}: holds no object")
     return content
 
 

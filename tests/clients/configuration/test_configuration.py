@@ -255,7 +255,7 @@ def test_an_attack_needs_a_rate_and_a_rate_an_attack() -> None:
     ("setting", "sentence"),
     [
         ("protocol.clients", "--set protocol.clients: must be section.key=value"),
-        ("seed.x=5", "--set seed.x=5: seed is no section"),
+        ("seed.x=5", "seed.x: seed is no section"),
         ("protocol..clients=5", "protocol.: there is no such setting"),
         ("protocol.clients=" + "[" * 5000, "protocol.clients: Input should be a valid integer"),
         ("protocol.clients=" + "9" * 5000, "protocol.clients: Input should be a valid integer"),
@@ -274,6 +274,14 @@ def test_settings_are_toml_values_or_words_and_the_last_counts() -> None:
     )
     assert (found.seed, found.model.name, found.protocol.payload) == (2, "cnn", "q8")
     assert found.data.path is None
+
+
+def test_a_number_needs_no_zero_before_its_point() -> None:
+    for text, number in (("+.3", 0.3), (".3e-2", 0.003)):
+        found = load("smoke", settings=(f"training.learning_rate={text}",))
+        assert found.training.learning_rate == number
+    assert "= -0.3: must be above 0" in said_of("training.learning_rate=-.3")
+    assert "a valid number (given: .3.1)" in said_of("training.learning_rate=.3.1")
 
 
 def write(path: Path, data: bytes) -> Path:
