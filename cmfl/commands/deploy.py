@@ -338,11 +338,13 @@ def _open_in_block(chain: ChainWriter, number: int, document: RunDocument, paths
         time.sleep(_POLL_SECONDS)
     complete(chain, document, paths)
     opening = ledger.opening(1)
-    if opening is not None and opening.opened_block < number:
+    assert opening is not None, "the registration is complete"
+    if opening.opened_block < number:
         raise ChainError(
             f"round 1 was opened in block {opening.opened_block}, before block {number}; another "
             f"account may have chosen the first committee by it: deploy another run"
         )
+    console.complain(f"round 1 opened in block {opening.opened_block}")
 
 
 def resume_command(where: Target, name: str, sender: SenderOptions) -> str:

@@ -416,6 +416,7 @@ def test_a_deployment_opens_round_1_in_the_agreed_block(
         opening = ledger.opening(1)
         assert opening is not None
         assert opening.opened_block >= near
+    assert f"round 1 opened in block {opening.opened_block}" in deployed.err
     # Any account can open the round earlier: who deploys it is told so, at once.
     late = cmfl(*deploy, far)
     assert late.code != 0
