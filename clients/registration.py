@@ -80,6 +80,7 @@ def write_test_keystores(folder: Path, keys: Sequence[bytes]) -> list[Path]:
         raise ConfigurationError(
             f"--folder {folder}: has {existing.name} in it; test keys go into a folder of their own"
         )
+    (folder / PASSWORD_FILE).touch(0o600)
     (folder / PASSWORD_FILE).write_text(f"{PUBLIC_PASSWORD}\n", "utf-8")
     written = [folder / f"client-{index:03}.json" for index in range(len(keys))]
     for path, key in zip(written, keys, strict=True):

@@ -6,6 +6,7 @@ resumes from chain, blobs and journal. Time jumps to the next moment at which an
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from clients.adversaries.attackers import AttackMemory
     from clients.runs.metrics import Measure, RoundMetrics
     from clients.runs.population import Population
+
+_log = logging.getLogger(__name__)
 
 
 class _Asked(NamedTuple):
@@ -304,6 +307,8 @@ class Simulation:
         while self._apply(t.commit(chain, payloads.get(c)) for c, t in trainers.items()):
             chain = self._refreshed(chain)
         inputs = chain.inputs()
+        if inputs is not None and not inputs.closing.commitments:
+            _log.warning("%s", chain.missed_window, extra={"round": chain.round})
         if inputs is None:  # somebody is late: the window has to pass
             self._driver.mine_to(chain.window_end)
             inputs = self._refreshed(chain).inputs()

@@ -99,8 +99,9 @@ def prepared(  # noqa: PLR0913, PLR0917 - where to, what, and whose
     blobs: BlobStore,
     disk: Disk = DISK,
     owners: Owners | None = None,
+    opens: bool = True,
 ) -> Iterator[tuple[Configuration, Population, Manifest]]:
-    """Publish a run's document and first model, deploy its contract, and hold the run's lock."""
+    """Publish a run's document and first model, `deploy` its contract, and hold the run's lock."""
     folder = run_folder(home, name, disk)
     population = populate(configuration, owners)
     configuration = with_training_path(configuration, population)
@@ -119,7 +120,7 @@ def prepared(  # noqa: PLR0913, PLR0917 - where to, what, and whose
             require_unplayed(folder.paths)
             # Before the contract, so that a run killed while it deploys can be resumed.
             folder.write_configuration(configuration)
-        manifest = deploy(chain, document, folder.paths, disk)
+        manifest = deploy(chain, document, folder.paths, disk, opens=opens)
         if deployed:
             # Not before `deploy` has found it to be the deployed one, or another takes its place.
             folder.write_configuration(as_recorded(configuration, folder.paths.configuration))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -129,37 +130,34 @@ def find_deployed_run(chain: ChainWriter, places: WorkerTarget) -> DeployedRun:
 
 def _opened_ledger(chain: ChainWriter, places: WorkerTarget) -> LedgerWriter:
     """Return the contract with the block of its first event."""
-    newest = chain.head()
+    newest, ledger = chain.head(), LedgerWriter(chain, places.contract)
     final = final_number(chain, newest, places.confirmations)
-    created = creation_block(chain, places.contract, final)
-    if created is not None:
-        ledger = LedgerWriter(chain, places.contract, created)
-        # A node that answers with nothing for a state that it has dropped makes it seem younger.
+    try:
+        number: int | None = ledger.state(final).round
+    except ChainError:  # the contract is not there by then, or the node has no such state
+        number = None
+    if number != 0:  # a worker that waits for round 1 asks for no more
+        created = creation_block(chain, places.contract, final)
+        if created is not None:
+            younger = LedgerWriter(chain, places.contract, created)
+            # A node that answers with nothing for a dropped state makes it seem younger.
+            if younger.opening(1, final) is not None:
+                return younger
         if ledger.opening(1, final) is not None:
-            return ledger
-    ledger = LedgerWriter(chain, places.contract)
-    if ledger.opening(1, final) is None:
-        try:
-            has_opened = ledger.state(final).round > 0
-        except ChainError:  # the contract is not there by then, or the node has no such state
-            has_opened = False
-        if has_opened:
-            raise IncompleteLogsError(chain.node, f"no log up to block {final} opens round 1")
-        how = f"one, {places.confirmations} confirmations below block {newest.number}"
-        if places.confirmations is None:
-            how = (
-                f"one as the node has it, with block {newest.number} at its head; if the node "
-                f"names final blocks late or never, give --confirmations N"
+            _log.warning(
+                "the node has no old states, so that the contract's creation block is unknown: its "
+                "events are searched from block 0"
             )
-        raise NotServedError(
-            f"the first round of {places.contract} has not opened by block {final}, the newest "
-            f"final {how}"
-        )
-    _log.warning(
-        "the node has no old states, so that the contract's creation block is unknown: its events "
-        "are searched from block 0"
+            return ledger
+    if number:
+        raise IncompleteLogsError(chain.node, f"no log up to block {final} opens round 1")
+    hint = f"{places.confirmations} confirmations"
+    if places.confirmations is None:
+        hint = "if the node names final blocks late or never, give --confirmations N"
+    raise NotServedError(
+        f"the first round of {places.contract} has not opened by block {final}, the newest final "
+        f"one with block {newest.number} at its head; {hint}"
     )
-    return ledger
 
 
 def signers_by_client(
@@ -330,7 +328,7 @@ def logging_to(stream: TextIO, style: LogFormat, level: int = logging.INFO) -> I
 
 T = TypeVar("T")
 
-BACKOFF = Backoff(0.25, longest_seconds=8)
+BACKOFF = Backoff(0.25, longest_seconds=1)  # round 1 may take commitments for seconds only
 SHORTEST_PAUSE_SECONDS = 0.01
 _STEP_SECONDS = 0.25
 
@@ -353,9 +351,10 @@ class Startup:
                 return task()
             except (NotServedError, BlobMissingError, BlobUnreachableError) as error:
                 reason = str(error)
-            if reason != self._reason:
-                self._reason = reason
+            # Another block number alone is not news.
+            if re.sub(r"\d+", "", reason) != re.sub(r"\d+", "", self._reason):
                 _log.warning("waits: %s", reason)
+            self._reason = reason
             failures += 1
             self._times += 1
             self._write(WorkerState.STARTING)

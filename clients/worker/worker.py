@@ -56,12 +56,8 @@ from ledger.protocol.types import ClientId, EnvironmentStatement
 
 _log = logging.getLogger(__name__)
 
-MAX_VOTING_PASSES = 8
-"""Passes of one step over the results of its own actions; the next step continues."""
-
-STAGGER_VIEWS = 4
-"""View times over which workers are spread that may all do the same thing."""
-
+MAX_VOTING_PASSES = 8  # of one step over the results of its own actions; the next step continues
+STAGGER_VIEWS = 4  # view times over which workers are spread that may all do the same thing
 _MOST_HEADS = 128
 
 
@@ -354,13 +350,12 @@ class Worker:
             len(self.seats.serving),
             extra={"round": chain.round, "active": [int(c) for c in self.seats.active]},
         )
+        is_late = not chain.takes_commitments and bool(self.seats.active)
+        if is_late and chain.committed.isdisjoint(self.seats.active):
+            _log.warning("%s", chain.missed_window, extra={"round": chain.round})
 
     def _take_up(self, chain: ChainView) -> None:
-        """Find the first round that each client's journal covers completely.
-
-        A lost or exchanged journal lacks what the keys signed in the current round, which is
-        recorded at the first poll, for a worker that is restarted in it.
-        """
+        """Find the first round that each client's journal covers: not this one if it was lost."""
         assert self._in_course is not None, "the chain was looked at"
         journal, first_rounds = self._context.journal, {}
         for client in self.hosting.clients:

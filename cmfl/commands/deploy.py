@@ -7,6 +7,7 @@ deployment is carried out on a private chain with the same fork, and its receipt
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -41,14 +42,15 @@ from ledger.chain.contract.deploy import (
     earlier_creation,
     read_intent,
 )
+from ledger.chain.contract.deploy import deploy as complete
 from ledger.chain.contract.ledger import CommitteeLedger, LedgerWriter, Manifest, read_run_manifest
 from ledger.chain.contract.rehearsal import third_round
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.ports import Receipt, require_plain_sender
+from ledger.chain.ports import ChainWriter, Receipt, require_plain_sender
 from ledger.chain.rpc import wire
-from ledger.io.home import Home
+from ledger.io.home import Home, RunPaths
 from ledger.protocol.documents.run import RunDocument
-from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.types import Beacon
 
 if TYPE_CHECKING:
@@ -56,6 +58,8 @@ if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
 
 _GWEI = 10**9
+MOST_BLOCKS = 100_000  # for which a deployment may wait
+_POLL_SECONDS = 0.5
 
 
 _Kind = Literal["creation", "registration", "round"]
@@ -330,6 +334,11 @@ def deploy(
     configured: ConfigurationOptions,
     node: CappedSenderOptions,
     registry: RegistryFile = None,
+    first_block: Annotated[
+        int | None,
+        "For a node: wait, and open round 1 in this block.",
+        Option(callback=options.for_a_node),
+    ] = None,
     allow_predictable_seeds: options.AllowPredictableSeeds = False,
     dry: Annotated[
         bool, "Show what would be sent and its cost; send nothing.", Option("--dry-run")
@@ -343,10 +352,12 @@ def deploy(
 ) -> None:
     """Deploy a run's contract, without a round; repeating it changes nothing.
 
-    With --dry-run the exit code is 2 if the sender does not own enough.
+    On timed blocks, cmfl run --resume opens the first round of a simulation. With --dry-run the
+    exit code is 2 if the sender does not own enough.
     """
     from clients.configuration.parsing import ALLOW_PREDICTABLE, lot_warning
     from clients.runs.open_run import prepared
+    from clients.runs.population import run_document
 
     owners: Owners | None = None
     given = None if price is None else GivenPrices.parse(price)
@@ -364,30 +375,56 @@ def deploy(
         plan = dry_run(where, name, configuration, owners, node, given)
         console.print_result(asdict(plan), _lines(plan), as_json=json)
         raise typer.Exit(WRONG if plan.price is not None and plan.price.is_short else 0)
-    with (
-        where.writer(node.chain) as chain,
-        prepared(home, name, configuration, chain, where.blobs(), owners=owners) as deployed,
-    ):
-        _, _, manifest = deployed
-        protocol = configuration.protocol
-        warning = lot_warning(
-            protocol.strategy, protocol.beacon, mines_at_once=chain.mines_at_once()
+    with where.writer(node.chain) as chain:
+        mines_at_once, paths = chain.mines_at_once(), Home(home).run(name)
+        _require_ahead(chain.head().number, first_block)
+        opens = first_block is None and (mines_at_once or owners is not None)
+        run = home, name, configuration, chain, where.blobs()
+        with prepared(*run, owners=owners, opens=opens) as (configuration, population, manifest):
+            rule = configuration.protocol.strategy, configuration.protocol.beacon
+            if (warning := lot_warning(*rule, mines_at_once=mines_at_once)) is not None:
+                console.complain(f"warning: {warning}")
+            console.print_result(
+                asdict(manifest),
+                (
+                    f"contract {manifest.address} on chain {manifest.chain_id}",
+                    f"created in block {manifest.block} by transaction {manifest.transaction}",
+                    f"run document {manifest.config}",
+                    f"manifest {paths.manifest}",
+                ),
+                as_json=json,
+            )
+            if not json and owners is None:
+                print_next("go on with", resume_command(where, name, node))
+            elif not json:
+                _print_join(where, configuration, manifest)
+            if first_block is not None:
+                document = run_document(configuration, population)
+                _open_in_block(chain, first_block, document, paths)
+
+
+def _require_ahead(head: int, number: int | None) -> None:
+    if number is not None and not head < number <= head + MOST_BLOCKS:
+        bounds = f"{head + 1} to {head + MOST_BLOCKS}"
+        raise ConfigurationError(f"--first-block {number}: must be {bounds}, after the newest one")
+
+
+def _open_in_block(chain: ChainWriter, number: int, document: RunDocument, paths: RunPaths) -> None:
+    """Wait, and send the last registration: any account can, and choose the first seed by it."""
+    console.complain(f"waits to open round 1 in block {number}; if cut off, repeat the command")
+    ledger = connect(chain, read_run_manifest(paths))
+    # `chain.mine` would make a test node jump to the block.
+    while ledger.state().round == 0 and chain.head().number < number - 1:
+        time.sleep(_POLL_SECONDS)
+    complete(chain, document, paths)
+    opening = ledger.opening(1)
+    assert opening is not None, "the registration is complete"
+    if opening.opened_block < number:
+        raise ChainError(
+            f"round 1 was opened in block {opening.opened_block}, before block {number}; another "
+            f"account may have chosen the first committee by it: deploy another run"
         )
-    if warning is not None:
-        console.complain(f"warning: {warning}")
-    lines = (
-        f"contract {manifest.address} on chain {manifest.chain_id}",
-        f"created in block {manifest.block} by transaction {manifest.transaction}",
-        f"run document {manifest.config}",
-        f"manifest {Home(home).run(name).manifest}",
-    )
-    console.print_result(asdict(manifest), lines, as_json=json)
-    if json:
-        return
-    if owners is None:
-        print_next("go on with", resume_command(where, name, node))
-    else:
-        _print_join(where, configuration, manifest)
+    console.complain(f"round 1 opened in block {opening.opened_block}")
 
 
 def resume_command(where: Target, name: str, sender: SenderOptions) -> str:

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from json import dumps
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -336,12 +337,13 @@ def watch(
     address: options.Address = None,
     chain_id: options.ChainId = None,
     poll: Annotated[float, Option(min=0.1, max=3_600, help="Seconds between two questions.")] = 1.0,
+    worker: Annotated[list[Path] | None, "Folder of a worker, for its own errors."] = None,
     json: console.AsJson = False,
 ) -> None:
     """Follow the open round of a live federation: its stage, and who is late.
 
     Polls a service with a mailbox (cmfl serve --mailbox), until the run is finished, Ctrl-C, or no
-    answer for a minute.
+    answer for a minute. A worker publishes no errors: they are in its folder alone.
     """
     remote = RemoteService.of(api, api_token_file)
     if remote is None:
@@ -350,6 +352,7 @@ def watch(
     last_line = newest = ""
     since, is_reported, stage = 0.0, False, ""
     ended: set[int] | None = None
+    reported: set[str] = set()
     while stage != "finished":
         if ended is not None:
             time.sleep(poll)
@@ -365,6 +368,10 @@ def watch(
         if not json:
             console.print_lines(_end(each) for each in reversed(new))
         ended = {*over}
+        troubles = _troubles(worker or [])
+        for trouble in sorted(troubles - reported):
+            console.complain(trouble)
+        reported = troubles
         if (line := line_of(answer)) != last_line:
             last_line = line
             if json:
@@ -373,6 +380,14 @@ def watch(
                 results().flush()
             else:
                 console.print_line(line)
+
+
+def _troubles(folders: Sequence[Path]) -> set[str]:
+    """Return the newest error of each worker in trouble, as its own folder has it."""
+    from clients.worker.status import WorkerFolder, read_status
+
+    found = {folder: read_status(WorkerFolder(folder).status) for folder in folders}
+    return {f"{where}: {it.get('last_error')}" for where, it in found.items() if it.get("troubles")}
 
 
 def _poll(deployment: RemoteDeployment, poll: float) -> FederationAnswer:

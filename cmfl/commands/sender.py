@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
+import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from ledger.chain.rpc.node import RpcSettings
     from ledger.chain.rpc.rpc_chain import RpcChain
 
+
+_log = logging.getLogger(__name__)
 
 BLOBS_VARIABLE = "CMFL_BLOBS"
 MAILBOX_VARIABLE = "CMFL_MAILBOX"
@@ -318,6 +323,7 @@ def read_text(path: Path) -> str:
     """Return the text of a keystore or password, also through a pipe as of `<(pass show key)`."""
     try:
         with path.open("rb") as file:
+            _warn_if_shared(path, os.fstat(file.fileno()).st_mode)
             data = file.read(MAX_KEYSTORE_BYTES + 1)
         if len(data) > MAX_KEYSTORE_BYTES:
             raise ConfigurationError(f"{path} is over {MAX_KEYSTORE_BYTES} bytes")
@@ -326,6 +332,15 @@ def read_text(path: Path) -> str:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path} is not UTF-8 text") from error
+
+
+@cache
+def _warn_if_shared(path: Path, mode: int) -> None:
+    if stat.S_ISREG(mode) and mode & (stat.S_IRGRP | stat.S_IROTH):
+        _log.warning(
+            "%s has mode %o, so that other accounts may read it: chmod 600 %s",
+            *(path, stat.S_IMODE(mode), shlex.quote(str(path))),
+        )
 
 
 DEFAULT_WORKER = Path("cmfl-worker")

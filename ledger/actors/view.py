@@ -90,6 +90,12 @@ class ChainView:
     def takes_commitments(self) -> bool:
         return self.final_block < self.window_end
 
+    @property
+    def missed_window(self) -> str:
+        """The sentence about a window that is over."""
+        blocks = f"blocks {self.opened_block} to {self.window_end}"
+        return f"round {self.round} took commitments in {blocks}, and {self.final_block} is newest"
+
     def participants(self) -> Participants:
         return self._participants
 
@@ -326,11 +332,7 @@ class _RoundViewBuilder:
             self._proposals[vote.phase, vote.view] = (*proposals, proposal)
 
     def _take_certificate(self, asked: Vote, certificate: PhaseCertificate) -> None:
-        """Keep the genuine votes of phase 1 on which a request of phase 2 rests.
-
-        Anyone can attach any certificate to a signed request, with as many replies as fit into an
-        envelope: one of each member is examined, behind a genuine request.
-        """
+        """Keep the genuine votes of phase 1 on which a request of phase 2 rests."""
         primary = self._view.primary(Phase.AGGREGATION, certificate.view)
         request = replace(
             asked, phase=Phase.AGGREGATION, view=certificate.view, set_digest=certificate.set_digest
@@ -338,6 +340,7 @@ class _RoundViewBuilder:
         if not self._take_vote(SignedVote(primary, request, certificate.request)):
             return
         reply = replace(request, kind=VoteKind.REPLY)
+        # Anyone can attach any certificate: one reply of each member is examined.
         for member, signature in dict(certificate.replies).items():
             self._take_vote(SignedVote(member, reply, signature))
 

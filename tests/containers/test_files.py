@@ -147,7 +147,7 @@ def test_prometheus_scrapes_what_compose_starts() -> None:
     services = compose()["services"]
     ports = {service["environment"]["METRICS_PORT"] for service in services.values()
              if "METRICS_PORT" in service.get("environment", {})}  # fmt: skip
-    for name in ("store", "service"):
+    for name in ("chain", "store", "service"):
         ports.add(services[name]["command"][services[name]["command"].index("--port") + 1])
     assert targets == {f"127.0.0.1:{port}" for port in ports}
 

@@ -160,6 +160,8 @@ def witnessed(home: Path) -> Iterator[str]:
     folder = home.parent
     (folder / "password").write_text(PASSWORD)
     write_keystore(folder / "log.json", bytes([3] * 32))
+    for secret in ("password", "log.json"):
+        (folder / secret).chmod(0o600)
     signing = ("--keystore", folder / "log.json", "--password-file", folder / "password")
     named = ("--home", home, "--name", "example.org/cmfl", *signing)
     key = succeeds("log", "key", *named).out.strip()

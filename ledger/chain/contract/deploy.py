@@ -191,9 +191,13 @@ def creation_data(deployment: Deployment) -> bytes:
 
 
 def deploy(
-    chain: ports.ChainWriter, document: RunDocument, paths: RunPaths, disk: Disk = DISK
+    chain: ports.ChainWriter,
+    document: RunDocument,
+    paths: RunPaths,
+    disk: Disk = DISK,
+    opens: bool = True,
 ) -> Manifest:
-    """Deploy the contract of a run with a `config.toml`, and register its clients, exactly once."""
+    """Deploy a run with a `config.toml`, exactly once, but for the registration that opens it."""
     ports.require_plain_sender(chain, chain.sender)
     deployment, batches = deployment_for(document)
     if paths.manifest.exists():
@@ -219,7 +223,7 @@ def deploy(
     registered = ledger.state().registered
     ends = itertools.accumulate(len(batch.words) for batch in batches)
     for batch, end in zip(batches, ends, strict=True):
-        if end > registered:
+        if end > registered and (end < len(document.registry) or opens):
             ledger.register_clients(batch.words, batch.rest)
     return manifest
 

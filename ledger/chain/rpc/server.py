@@ -50,7 +50,8 @@ class RpcServer:
             if not isinstance(chain, EmbeddedChain):
                 raise TypeError("a chain that was opened for reading gets no blocks")
             self._pool = TransactionPool(chain)
-        handler = type("Handler", (_Handler,), {"methods": RpcMethods(chain, max_logs, self._pool)})
+        served = {"chain": chain, "methods": RpcMethods(chain, max_logs, self._pool)}
+        handler = type("Handler", (_Handler,), served)
         try:
             self._server = _Server((LOOPBACK, port), handler)
         except (OSError, OverflowError) as error:
@@ -112,12 +113,23 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
+    chain: ClassVar[EmbeddedReader]
     methods: ClassVar[RpcMethods]
     protocol_version = "HTTP/1.1"
     # Without these two an answer waits some 200 ms for the client's ACK.
     disable_nagle_algorithm = True
     wbufsize = -1
     timeout = 60
+
+    def do_GET(self) -> None:
+        """Answer monitors: /health, and /metrics in the text format of Prometheus."""
+        block = f"# TYPE cmfl_chain_block gauge\ncmfl_chain_block {self.chain.head().number}\n"
+        page = {"/health": "ok\n", "/metrics": block}.get(self.path)
+        status = HTTPStatus.OK if page else HTTPStatus.NOT_FOUND
+        if self._refusal() is HTTPStatus.FORBIDDEN:
+            page, status = None, HTTPStatus.FORBIDDEN
+        text = page or status.phrase
+        self._send(status, text.encode(), "text/plain; charset=utf-8")
 
     def do_POST(self) -> None:
         refusal = self._refusal()
@@ -168,11 +180,13 @@ class _Handler(BaseHTTPRequestHandler):
                 room -= len(answers[-1])
         return b"[" + b",".join(answers) + b"]" if answers else None
 
-    def _send(self, status: HTTPStatus, answer: bytes | None) -> None:
+    def _send(
+        self, status: HTTPStatus, answer: bytes | None, kind: str = "application/json"
+    ) -> None:
         self.send_response(status)
         body = b"" if answer is None else answer
         if answer is not None:
-            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
         if self.close_connection:
             self.send_header("Connection", "close")

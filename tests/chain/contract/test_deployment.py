@@ -96,6 +96,21 @@ def test_a_registration_that_was_cut_off_is_completed(
     assert ledger.state().stage is LedgerStage.OPEN
 
 
+def test_the_last_registration_can_be_left_to_a_later_deployment(
+    chain: EmbeddedChain, tmp_path: Path
+) -> None:
+    paths = RunPaths(tmp_path)
+    ledger = connect(chain, deploy(chain, DOCUMENT, paths, opens=False))
+    assert (ledger.state().registered, ledger.state().stage) == (256, LedgerStage.REGISTERING)
+    deploy(chain, DOCUMENT, paths, opens=False)
+    assert chain.head().number == 2
+    chain.mine(7)
+    deploy(chain, DOCUMENT, paths)
+    opening = ledger.opening(1)
+    assert opening is not None
+    assert opening.opened_block == chain.head().number == 10
+
+
 def test_another_document_is_refused_where_one_is_deployed(
     chain: EmbeddedChain, tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ import pytest
 import rlp  # type: ignore[import-untyped]
 from eth_account import Account
 from eth_hash.auto import keccak
+from prometheus_client.parser import text_string_to_metric_families
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import TEST_KEYS, address_of
@@ -126,6 +127,21 @@ def test_batch_requests_beyond_the_answer_size_are_not_executed(
     assert (nobody["id"], nobody["error"]["code"]) == (None, -32005)
     assert chain.head().number == 0
     assert len(post(server, [{**block, "id": 5}]).json()) == 1
+
+
+def test_pages_for_monitoring_are_served_and_no_others(
+    chain: EmbeddedChain, server: RpcServer
+) -> None:
+    chain.mine(3)
+    with httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS, base_url=server.url) as client:
+        told = client.get("/health")
+        assert (told.status_code, told.text) == (200, "ok\n")
+        assert told.headers["Content-Type"] == "text/plain; charset=utf-8"
+        (block,) = text_string_to_metric_families(client.get("/metrics").text)
+        assert (block.type, block.samples[0].value) == ("gauge", 3.0)
+        assert client.get("/accounts").status_code == 404
+        for headers in ({"Host": "evil.example"}, {"Origin": "http://localhost"}):
+            assert client.get("/health", headers=headers).status_code == 403
 
 
 def test_browsers_and_other_content_are_refused(server: RpcServer) -> None:

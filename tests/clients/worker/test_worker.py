@@ -191,6 +191,8 @@ def test_a_fresh_member_abstains_only_after_the_window(
     assert seats is not None
     assert seats.abstaining == ({seat} if is_late else set())
     assert any(one.startswith(f"client {seat} {ABSTAINS}") for one in caplog.messages) is is_late
+    missed = [one for one in caplog.messages if "round 1 took commitments in blocks" in one]
+    assert len(missed) == is_late, "the worker that began late says so, once"
 
 
 def test_an_unwritable_journal_is_reported_at_intervals_without_ending_workers(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -68,6 +69,14 @@ class Result:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _files_are_their_owners_alone() -> Iterator[None]:
+    """Write keystores and passwords as commands want them."""
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
 
 
 def cmfl(*arguments: object, patient: bool = True) -> Result:

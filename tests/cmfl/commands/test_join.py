@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import threading
 import time
@@ -27,6 +28,7 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import TEST_KEYS
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import TransactionRefusedError
+from ledger.chain.rpc.node import RpcReader
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server import RpcServer
 from ledger.protocol.encoding import keccak
@@ -382,6 +384,47 @@ def test_deploying_with_owners_goes_by_what_they_have_signed(
     assert "is not signed by" in refusal("registry", "gather", tmp_path / "0.json", *out)
     bare = ["register", *federation.key(0), "--samples", 5, "--out", tmp_path / "x.json"]
     assert "give the settings that you agree to" in refusal(*bare)
+
+
+def test_a_deployment_opens_round_1_in_the_agreed_block(
+    federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
+    home, registry = tmp_path / "home", federation.folder / "registry.json"
+    own = ["deploy", *AGREED, "--run", "fed", "--home", home, "--registry", registry]
+    monkeypatch.delenv("CMFL_RPC_URL", raising=False)
+    assert "--first-block" in refusal(*own, "--first-block", 9)
+    deploy = [*own, *federation.node, "--first-block"]
+    with RpcReader(str(federation.node[1]), chain_id=DEFAULT_CHAIN_ID) as chain:
+        for block in (1, chain.head().number + 200_000):
+            said = refusal(*deploy, block)
+            assert re.match(rf"--first-block {block}: must be (\d+) to 10\d+, after", said), said
+        assert not (home / "runs").exists()
+        far = chain.head().number + 90_000
+        with monkeypatch.context() as patched:
+            patched.setattr("cmfl.commands.deploy.time.sleep", _interrupt)
+            cut = cmfl(*deploy, far)
+        assert (cut.code, f"waits to open round 1 in block {far}" in cut.err) == (130, True)
+        manifest = json.loads((home / "runs/fed/deployment.json").read_text())
+        ledger = CommitteeLedger(chain, manifest["address"], manifest["block"])
+        assert ledger.opening(1) is None
+        near, deployed = 0, cut
+        for blocks in (10, 100, 1_000):  # on a slow machine the block may be there already
+            if deployed.code != 0:
+                near = chain.head().number + blocks
+                deployed = cmfl(*deploy, near)
+        opening = ledger.opening(1)
+        assert opening is not None
+        assert opening.opened_block >= near
+    assert f"round 1 opened in block {opening.opened_block}" in deployed.err
+    # Any account can open the round earlier: who deploys it is told so, at once.
+    late = cmfl(*deploy, far)
+    assert late.code != 0
+    assert f"round 1 was opened in block {opening.opened_block}, before block {far}" in late.err
+
+
+def _interrupt(_: float) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_worker_that_is_asked_to_leave_is_waited_for(

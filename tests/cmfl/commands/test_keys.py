@@ -56,6 +56,18 @@ def test_a_new_key_is_its_owners_alone_and_never_overwritten(
     assert other.json["address"] != found["address"]
 
 
+def test_a_secret_that_others_may_read_causes_one_warning(tmp_path: Path, password: Path) -> None:
+    keystore = tmp_path / "me.json"
+    succeeds("keys", "new", "--keystore", keystore, "--password-file", password)
+    shown = ["keys", "show", "--keystore", keystore, "--prove", "--password-file", password]
+    for path, mode in ((password, 0o644), (keystore, 0o640)):
+        path.chmod(mode)
+        said, fact = cmfl(*shown), f"{path} has mode {mode:o}, so that other accounts may read it"
+        assert (said.code, said.err) == (0, f"cmfl: {fact}: chmod 600 {path}\n")
+        path.chmod(0o600)
+        succeeds(*shown)
+
+
 @pytest.mark.parametrize(
     "command",
     [

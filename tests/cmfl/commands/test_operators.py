@@ -13,14 +13,17 @@ from pathlib import Path
 import pytest
 from eth_account import Account
 
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.chain_store import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import TEST_KEYS, address_of
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.server import RpcServer
+from ledger.protocol.ledger_state import LedgerStage
 from tests.chain.rpc.faulty_proxy import FaultyProxy, Trouble
 from tests.chain.rpc.scripted_node import Fault, ScriptedNode
-from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
+from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, settings_of, succeeds
+from tests.patience import wait_until
 
 pytestmark = SHARED
 
@@ -112,6 +115,43 @@ def test_deploy_prints_a_command_that_continues(url: str, tmp_path: Path) -> Non
     _, *words = shlex.split(line.removeprefix("go on with: "))
     assert succeeds(*words, "--json").json["round"] == 1
     assert not (home / "chain.sqlite").exists()
+
+
+def test_a_round_opens_on_timed_blocks_once_the_run_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
+    blocks = ("protocol.commit_blocks=5000", "protocol.deadline_blocks=10000")
+    settings = settings_of("protocol.rounds=1", *blocks)
+    with (
+        EmbeddedChain.create(tmp_path / "node.sqlite") as chain,
+        RpcServer(chain, block_seconds=0.1) as server,
+    ):
+        node = ["--home", tmp_path, "--rpc-url", server.url, "--chain-id", chain.chain_id]
+        deployed = succeeds("deploy", "--preset", "smoke", *settings, *node, "--json").json
+        ledger, newest = CommitteeLedger(chain, deployed["address"]), chain.head().number
+        assert ledger.state().stage is LedgerStage.REGISTERING
+        assert succeeds("audit", *node, "--json").json["rounds"] == 0
+        wait_until(lambda: chain.head().number > newest)
+        succeeds("run", "--resume", *node)
+        opening = ledger.opening(1)
+        assert opening is not None
+        assert opening.opened_block > newest
+
+
+def test_a_window_that_was_over_is_reported(tmp_path: Path) -> None:
+    settings = settings_of("protocol.rounds=2", "protocol.commit_blocks=4")
+    succeeds("deploy", "--preset", "smoke", *settings, "--home", tmp_path)
+    with EmbeddedChain.open(tmp_path / "chain.sqlite") as chain:
+        chain.mine(4)
+    played = cmfl("run", "--home", tmp_path, "--resume", "--json")
+    assert played.code == 0
+    assert played.err.splitlines()[0] == (
+        "cmfl: round 1 took commitments in blocks 2 to 6, and 6 is newest"
+    )
+    assert played.err.count("took commitments") == 1
+    rounds = succeeds("rounds", "list", "--home", tmp_path, "--json").json["rounds"]
+    assert [each["status"] for each in rounds] == ["decided", "abandoned"]
 
 
 @dataclass

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ from pydantic import TypeAdapter
 
 from api.schemas import FederationAnswer
 from api.settings import Settings
+from clients.worker.status import StatusFile, WorkerState, status_before
 from cmfl.commands import rounds
 from ledger.protocol.errors import ServiceError
 from tests.api.conftest import serving
@@ -61,21 +63,23 @@ def test_each_stage_has_its_line() -> None:
 
 
 def test_a_round_is_followed_until_the_service_is_gone(
-    live: LiveFederation, monkeypatch: pytest.MonkeyPatch
+    live: LiveFederation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounds, "AWAY_SECONDS", 0)
     monkeypatch.setattr("api.federation.FRESH_SECONDS", 0.0)
-    out, faults = io.StringIO(), []
+    out, err, faults = io.StringIO(), io.StringIO(), []
+    status = StatusFile(tmp_path / "status.json")
+    status.write(status_before(WorkerState.RUNNING, 7, "no \x1b[2J space", 3), 0.0)
     settings = Settings(home=live.home, mailbox=str(live.mailbox))
     with serving(settings) as client:
 
         def follow() -> None:
             try:
-                rounds.watch(api=str(client.base_url), poll=0.03)
+                rounds.watch(api=str(client.base_url), poll=0.03, worker=[tmp_path])
             except ServiceError as error:
                 faults.append(error)
 
-        with redirect_stdout(out):
+        with redirect_stdout(out), redirect_stderr(err):
             follower = threading.Thread(target=follow)
             follower.start()
             wait_for(out, "round 1: 0 of 12 committed, until block 6")
@@ -83,9 +87,11 @@ def test_a_round_is_followed_until_the_service_is_gone(
             wait_for(out, "round 1: collecting, 0 of 12 payloads published")
             live.actors.publish(*view.inputs.participants.active)
             wait_for(out, "round 1: collecting, 12 of 12 payloads published")
+            status.write(status_before(WorkerState.RUNNING, 7), 1.0)
             assert live.actors.play() is not None
             wait_for(out, "round 2: 0 of 12 committed")
     follower.join()
+    assert err.getvalue().count(f"cmfl: {tmp_path}: starting: no \\x1b[2J space\n") == 1
     lines = out.getvalue().splitlines()
     assert len(lines) == len(set(lines))
     assert any(line.startswith("round 1: decided in views 1 and 1, after ") for line in lines)
@@ -98,6 +104,9 @@ def wait_for(out: io.StringIO, text: str) -> None:
 
 def test_what_cannot_be_watched_is_refused(live: LiveFederation) -> None:
     assert "name a service with a mailbox" in refusal("watch")
+    with serving(Settings(home=live.home, mailbox=str(live.mailbox))) as client:
+        told = refusal("watch", "--api", client.base_url, "--worker", "nowhere")
+    assert "nowhere/status.json: no worker has ever run on this folder" in told
     with serving(Settings(home=live.home)) as client:
         told = refusal("watch", "--api", client.base_url)
     assert "this service reads no mailbox" in told
