@@ -169,11 +169,12 @@ def dry_run(
     configuration: Configuration,
     owners: Owners | None,
     sender: SenderOptions,
-    given: GivenPrices | None = None,
+    price: str | None = None,
 ) -> DryRun:
     """Return the transactions and the cost of a run's deployment; no owners if it is simulated."""
     from clients.runs.population import populate, run_document, with_training_path
 
+    given = None if price is None else GivenPrices.parse(price)
     population = populate(configuration, owners)
     document = run_document(with_training_path(configuration, population), population)
     contract, registered = _deployed(where, name, document)
@@ -360,8 +361,7 @@ def deploy(
     from clients.runs.population import run_document
 
     owners: Owners | None = None
-    given = None if price is None else GivenPrices.parse(price)
-    if given is not None and not dry:
+    if price is not None and not dry:
         raise ConfigurationError("--price has no effect without --dry-run")
     if registry is None:
         if allow_predictable_seeds:
@@ -372,7 +372,7 @@ def deploy(
         owners = agreed_owners(registry, name, configuration)
     where = node.chain_of(home)
     if dry:
-        plan = dry_run(where, name, configuration, owners, node, given)
+        plan = dry_run(where, name, configuration, owners, node, price)
         console.print_result(asdict(plan), _lines(plan), as_json=json)
         raise typer.Exit(WRONG if plan.price is not None and plan.price.is_short else 0)
     with where.writer(node.chain) as chain:
