@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constr
 # One for each core, up to 1.5 GB each.
 TEST_PROCESSES ?= auto
 
-.PHONY: demo docs figures screenshots network test quick slow faults mutants deep fuzz coverage lint bench bench-peers flower gpu serve matrix floors wheel beside crate clean
+.PHONY: demo docs figures screenshots network test quick slow faults mutants deep fuzz coverage lint bench bench-peers flower gpu serve matrix floors wheel release beside crate clean
 
 demo: $(VENV)/.clients
 	$(BIN)/cmfl demo --home demo-home
@@ -140,6 +140,10 @@ floors:
 # The wheel in a fresh environment: demo, run, audit, serve, experiment and network, with minutes.
 wheel:
 	$(PYTHON) -m tests.packaging.wheel
+
+# The files of a release from the commit with its tag, signed by KEY, a private key in PEM: see CONTRIBUTING.md.
+release: $(VENV)/.dev
+	$(BIN)/python -m tests.packaging.release dist --key $(KEY)
 
 # The core beside other projects' packages in one environment: their command lines and ours answer.
 beside:

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,15 +45,20 @@ class Environment:
         return self.run("python", "-m", "pip", "--disable-pip-version-check", *words)[1]
 
     def run(
-        self, program: str, *words: str | Path, expected: int = 0, timeout: float = 3600
+        self,
+        program: str,
+        *words: str | Path,
+        expected: int = 0,
+        timeout: float = 3600,
+        more: dict[str, str] | None = None,
     ) -> tuple[str, float]:
-        """Run a program of the environment; return its output and its seconds."""
+        """Run a program with more variables; return its output and its seconds."""
         command = [str(self.path / "bin" / program), *map(str, words)]
         begin = time.monotonic()
         ended = subprocess.run(
             command,
             cwd=self.folder,
-            env=self.variables(),
+            env=self.variables() | (more or {}),
             capture_output=True,
             text=True,
             timeout=timeout,
@@ -80,16 +86,44 @@ class Environment:
 
 
 def build(folder: Path, python: str = sys.executable) -> tuple[Path, Path]:
-    """Build the source distribution, and the wheel out of it; check both with twine."""
+    """Build the source distribution, and the wheel out of it; check both.
+
+    The same commit gives the same wheel: its times are those of the commit, the tools are pinned.
+    """
     tools = Environment.create(folder / "tools", python)
-    tools.pip("install", "--quiet", "build", "twine")
+    tools.pip("install", "--quiet", "--constraint", CONSTRAINTS, "build", "twine")
     copy = folder / "source"
     copy_tracked(ROOT, copy)
-    tools.run("python", "-m", "build", "--outdir", folder, copy)
+    committed = git("log", "-1", "--format=%ct").strip()
+    pinned = {"PIP_CONSTRAINT": str(CONSTRAINTS), "SOURCE_DATE_EPOCH": committed}
+    tools.run("python", "-m", "build", "--outdir", folder, copy, more=pinned)
     (source,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     tools.run("python", "-m", "twine", "check", "--strict", source, wheel)
+    require_absolute_links(wheel)
     shutil.rmtree(tools.path)
     return source, wheel
+
+
+def require_absolute_links(wheel: Path) -> None:
+    """Refuse a wheel whose long description has a link that an index cannot follow."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        description = archive.read(name).decode().partition("\n\n")[2]
+    if relative := relative_links(description):
+        raise CommandFailedError(f"{wheel.name}: the long description links to {relative}")
+
+
+def relative_links(description: str) -> list[str]:
+    """Return the targets of Markdown and HTML links that are neither absolute nor an anchor."""
+    link = r"""(?:\]\(|\b(?:href|src)=["']?|^\[[^\]]+\]: *)([^)\s"'>]+)"""
+    targets = re.findall(link, description, re.MULTILINE)
+    return [target for target in targets if not re.match(r"[a-z]+:|#", target)]
+
+
+def git(*words: str, checkout: Path = ROOT) -> str:
+    """Return what git prints in a checkout."""
+    command = ["git", "-C", str(checkout), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def copy_tracked(checkout: Path, target: Path) -> None:
@@ -97,10 +131,7 @@ def copy_tracked(checkout: Path, target: Path) -> None:
 
     What else lies there stays behind: setuptools packs whatever an earlier build left in build/lib.
     """
-    names = subprocess.run(
-        ["git", "-C", checkout, "ls-files", "-z"], capture_output=True, text=True, check=True
-    ).stdout
-    for name in filter(None, names.split("\0")):
+    for name in filter(None, git("ls-files", "-z", checkout=checkout).split("\0")):
         if (checkout / name).is_file():
             copied = target / name
             copied.parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import distributions
@@ -15,6 +16,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from ledger.io.extras import EXTRAS
+from tests.packaging.environments import relative_links
 from tests.packaging.metadata import (
     NAME,
     PACKAGES,
@@ -54,12 +56,39 @@ def test_the_classifiers_name_the_pythons_of_the_matrix() -> None:
 def test_the_citation_names_this_version_and_the_paper() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     assert citation["version"] == project()["version"]
+    assert f"\n| 3 | {citation['version']} |" in (ROOT / "CHANGELOG.md").read_text("utf-8")
     assert citation["license"] == project()["license"]
     assert citation["authors"] == project()["authors"]
     (paper,) = citation["references"]
     assert [author["family-names"] for author in paper["authors"]] == [
         "Che", "Li", "Chen", "He", "Zheng",
     ]  # fmt: skip
+
+
+def test_the_long_description_has_links_that_work_on_an_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = runpy.run_path(str(ROOT / "setup.py"))
+    assert relative_links("[a](docs/a.md) <img src='b.png'>\n[c]: d.md") == [
+        "docs/a.md", "b.png", "d.md",
+    ]  # fmt: skip
+    assert relative_links(setup["long_description"]()) == []
+    (tmp_path / "README.md").write_text(
+        "![Picture](p.png)\n[page](docs/a.md#b) [MIT](MIT)", "utf-8"
+    )
+    addressed = '[project]\nversion = "1"\nurls = {Repository = "https://host.example/us"}'
+    for metadata, text in (
+        ("[project]\nurls = {}", "\npage (`docs/a.md`) MIT"),
+        (
+            addressed,
+            "![Picture](https://host.example/us/raw/v1/p.png)\n"
+            "[page](https://host.example/us/blob/v1/docs/a.md#b) "
+            "[MIT](https://host.example/us/blob/v1/MIT)",
+        ),
+    ):
+        (tmp_path / "pyproject.toml").write_text(metadata, "utf-8")
+        monkeypatch.setitem(setup["long_description"].__globals__, "ROOT", tmp_path)
+        assert setup["long_description"]() == text
 
 
 def test_every_requirement_has_a_pin_that_it_admits() -> None:

@@ -1,0 +1,111 @@
+"""A release in a folder: `python -m tests.packaging.release FOLDER --key key.pem`.
+
+The folder gets source distribution, wheel, SHA256SUMS and `attestation.json`: an in-toto statement
+of a release, which names both files and the commit, in a DSSE envelope as `cmfl export attestation`
+writes it. `--verify` with the public key derives it again: it builds the commit's wheel, and
+compares.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import sys
+import tempfile
+from base64 import b64decode
+from pathlib import Path
+from typing import Any
+
+from cmfl.provenance.documents import PAYLOAD_TYPE, STATEMENT, json_bytes
+from cmfl.provenance.verify import require_signed_envelope, signed_envelope
+from ledger.protocol.encoding import sha256
+from ledger.protocol.errors import CmflError
+from tests.packaging.environments import ROOT, CommandFailedError, build, git
+from tests.packaging.metadata import NAME, project
+
+SUMS = "SHA256SUMS"
+ATTESTATION = "attestation.json"
+
+
+class NotReleasableError(CmflError):
+    """The checkout, or a folder, is not that of a release."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.packaging.release")
+    parser.add_argument("folder", type=Path, help="folder of the release")
+    parser.add_argument("--key", type=Path, required=True, help="private key; public to verify")
+    parser.add_argument("--verify", action="store_true", help="verify a folder; write nothing")
+    given = parser.parse_args(arguments)
+    try:
+        (verify if given.verify else release)(given.folder, given.key)
+    except (CmflError, CommandFailedError, OSError) as error:
+        sys.stderr.write(f"{parser.prog}: {error}\n")
+        return 1
+    state = "verified" if given.verify else "written"
+    sys.stdout.write(f"{given.folder}: release {project()['version']} {state}\n")
+    return 0
+
+
+def release(folder: Path, private_key: Path) -> None:
+    """Build this commit's files in a new folder, and sign what they are."""
+    require_releasable()
+    folder.mkdir(parents=True)
+    with tempfile.TemporaryDirectory(prefix="cmfl-release-") as place:
+        for path in build(Path(place)):
+            shutil.copy(path, folder)
+    sums = "".join(f"{digest}  {name}\n" for name, digest in digests(folder).items())
+    payload = json_bytes(statement(folder))
+    (folder / SUMS).write_text(sums, "utf-8")
+    (folder / ATTESTATION).write_bytes(
+        json_bytes(signed_envelope(payload, PAYLOAD_TYPE, private_key))
+    )
+
+
+def verify(folder: Path, public_key: Path) -> None:
+    """Accept a folder whose statement a key has signed, and whose wheel this commit gives."""
+    require_releasable()
+    envelope = json.loads((folder / ATTESTATION).read_bytes())
+    require_signed_envelope(envelope, public_key)
+    if json.loads(b64decode(envelope["payload"])) != statement(folder):
+        raise NotReleasableError(f"{folder}: {ATTESTATION} is of other files or another commit")
+    with tempfile.TemporaryDirectory(prefix="cmfl-release-") as place:
+        _, wheel = build(Path(place))
+        if sha256(wheel.read_bytes()).hex() != digests(folder).get(wheel.name):
+            raise NotReleasableError(f"{folder}: this commit gives another {wheel.name}")
+
+
+def require_releasable() -> None:
+    """Accept a checkout without changes whose tag and changelog name the version."""
+    version = project()["version"]
+    if changed := git("status", "--porcelain", "--untracked-files=no"):
+        raise NotReleasableError(f"the checkout has changes:\n{changed}")
+    if f"v{version}" not in git("tag", "--points-at", "HEAD").split():
+        raise NotReleasableError(f"the commit has no tag v{version}")
+    headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    if headings[:1] != [version]:
+        raise NotReleasableError(f"CHANGELOG.md begins with {headings[:1]}, must be {version}")
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Return the sha256 of the files of a release by name."""
+    files = [path for path in sorted(folder.iterdir()) if path.name not in {SUMS, ATTESTATION}]
+    return {path.name: sha256(path.read_bytes()).hex() for path in files}
+
+
+def statement(folder: Path) -> dict[str, Any]:
+    """Return in-toto's statement of a release, by the digests of its files and its commit."""
+    files = [{"name": name, "digest": {"sha256": it}} for name, it in digests(folder).items()]
+    commit = {"name": "source", "digest": {"gitCommit": git("rev-parse", "HEAD").strip()}}
+    return {
+        "_type": STATEMENT,
+        "subject": [*files, commit],
+        "predicateType": "https://in-toto.io/attestation/release/v0.1",
+        "predicate": {"purl": f"pkg:pypi/{NAME}@{project()['version']}"},
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
