@@ -18,8 +18,9 @@ from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
-from cmfl.provenance.documents import PAYLOAD_TYPE, STATEMENT, json_bytes
+from cmfl.provenance.documents import MAX_BYTES, PAYLOAD_TYPE, STATEMENT, json_bytes
 from cmfl.provenance.verify import require_signed_envelope, signed_envelope
+from ledger.audit.proofs.documents import parse_document
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import CmflError
 from tests.packaging.environments import ROOT, CommandFailedError, build, git
@@ -56,25 +57,35 @@ def release(folder: Path, private_key: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="cmfl-release-") as place:
         for path in build(Path(place)):
             shutil.copy(path, folder)
-    sums = "".join(f"{digest}  {name}\n" for name, digest in digests(folder).items())
-    payload = json_bytes(statement(folder))
-    (folder / SUMS).write_text(sums, "utf-8")
-    (folder / ATTESTATION).write_bytes(
-        json_bytes(signed_envelope(payload, PAYLOAD_TYPE, private_key))
-    )
+    attest(folder, private_key)
 
 
 def verify(folder: Path, public_key: Path) -> None:
-    """Accept a folder whose statement a key has signed, and whose wheel this commit gives."""
+    """Accept a folder that a key has attested, and whose wheel this commit gives."""
     require_releasable()
-    envelope = json.loads((folder / ATTESTATION).read_bytes())
-    require_signed_envelope(envelope, public_key)
-    if json.loads(b64decode(envelope["payload"])) != statement(folder):
-        raise NotReleasableError(f"{folder}: {ATTESTATION} is of other files or another commit")
+    require_attested(folder, public_key)
     with tempfile.TemporaryDirectory(prefix="cmfl-release-") as place:
         _, wheel = build(Path(place))
         if sha256(wheel.read_bytes()).hex() != digests(folder).get(wheel.name):
             raise NotReleasableError(f"{folder}: this commit gives another {wheel.name}")
+
+
+def attest(folder: Path, private_key: Path) -> None:
+    """Write the checksums of the files in a folder, and the signed statement."""
+    payload = json_bytes(statement(folder))
+    (folder / SUMS).write_text(checksums(folder), "utf-8")
+    envelope = signed_envelope(payload, PAYLOAD_TYPE, private_key)
+    (folder / ATTESTATION).write_bytes(json_bytes(envelope))
+
+
+def require_attested(folder: Path, public_key: Path) -> None:
+    """Accept a folder whose statement a key has signed, and whose files are those it names."""
+    envelope = parse_document((folder / ATTESTATION).read_bytes(), MAX_BYTES)
+    require_signed_envelope(envelope, public_key)
+    if json.loads(b64decode(envelope["payload"])) != statement(folder):
+        raise NotReleasableError(f"{folder}: {ATTESTATION} is of other files or another commit")
+    if (folder / SUMS).read_text("utf-8") != checksums(folder):
+        raise NotReleasableError(f"{folder}: {SUMS} is of other files")
 
 
 def require_releasable() -> None:
@@ -93,6 +104,11 @@ def digests(folder: Path) -> dict[str, str]:
     """Return the sha256 of the files of a release by name."""
     files = [path for path in sorted(folder.iterdir()) if path.name not in {SUMS, ATTESTATION}]
     return {path.name: sha256(path.read_bytes()).hex() for path in files}
+
+
+def checksums(folder: Path) -> str:
+    """Return what `sha256sum --check` reads."""
+    return "".join(f"{digest}  {name}\n" for name, digest in digests(folder).items())
 
 
 def statement(folder: Path) -> dict[str, Any]:
