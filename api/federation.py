@@ -59,8 +59,7 @@ BATCH_SIZE = 4_096
 _KINDS = (EnvelopeKind.PAYLOAD, EnvelopeKind.SCORES, EnvelopeKind.REQUEST, EnvelopeKind.REPLY)
 
 
-FRESH_SECONDS = 1.0
-"""How long a snapshot is used while no block comes."""
+FRESH_SECONDS = 1.0  # how long a snapshot is used while no block comes
 FIRST_SNAPSHOT_SECONDS = 2.0
 """How long a request waits for the first snapshot, or the mailbox, that another request reads."""
 SHOWN_ROUNDS = 10

@@ -34,8 +34,7 @@ from ledger.protocol.ledger_state import Deployment, LedgerStage
 from ledger.storage.blobs import BlobReader, FolderBlobs
 
 MAX_MANIFESTS = 1_024
-MAX_FOLDS = 16
-"""Deployments whose events stay in memory: those that were read most recently."""
+MAX_FOLDS = 16  # deployments whose events stay in memory: those that were read most recently
 
 
 @dataclass(slots=True)

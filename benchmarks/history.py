@@ -111,8 +111,7 @@ def _memory(chain: GeneratedChain, blobs: MemoryBlobs) -> Row:
     return {"memory, folded, MB": round(folded / 1e6, 1), "memory, MB": round(used / 1e6, 1)}
 
 
-TURN = 50
-"""Requests that a server answers before it is the next one's turn."""
+TURN = 50  # requests that a server answers before it is the next one's turn
 
 
 class Asked(NamedTuple):

@@ -24,15 +24,11 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance import SQUARED
 from ledger.protocol.types import ClientId
 
-MOST_ROWS = 512
-"""Of more vectors NumPy's sort is as fast: a network's comparators grow as n log² n."""
-
+MOST_ROWS = 512  # of more vectors NumPy's sort is as fast: a network's comparators grow as n log² n
 Vector = NDArray[np.float64]
 Rows = Sequence[NDArray[np.floating]] | NDArray[np.float64]
 
-BLOCK = 64 * PART
-"""Numbers of each vector per block. Determines the order of a distance's sum."""
-
+BLOCK = 64 * PART  # numbers of each vector per block. Determines the order of a distance's sum
 _squares = fast_distances()
 
 
@@ -552,9 +548,7 @@ def pre_aggregator_named(name: str, options: Mapping[str, object]) -> PreAggrega
     return parse_settings(stage, options, f"pre-aggregator {name}")
 
 
-GROUP = "cmfl.aggregators"
-"""Entry points of packages that offer aggregators."""
-
+GROUP = "cmfl.aggregators"  # entry points of packages that offer aggregators
 AGGREGATORS: dict[str, type[Aggregator]] = {
     rule.__name__: rule
     for rule in (

@@ -61,9 +61,7 @@ _NEEDED: dict[InstructionSet, set[str]] = {
 }
 """Flags of the processor that ATen, oneDNN and MKL need for each instruction set."""
 
-SET_LATE = "with variables set after the start"
-"""Ending of an instruction set that is not known."""
-
+SET_LATE = "with variables set after the start"  # ending of an instruction set that is not known
 _CPUINFO = Path("/proc/cpuinfo")
 _ENVIRON = Path("/proc/self/environ")
 _AT_IMPORT = dict(os.environ)

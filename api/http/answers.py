@@ -220,9 +220,7 @@ def plain_problem(
 
 IMMUTABLE = "public, max-age=31536000, immutable"
 CHANGING = "no-cache"
-WORTH_COMPRESSING = 1_024
-"""Fewer bytes fit into one packet."""
-
+WORTH_COMPRESSING = 1_024  # fewer bytes fit into one packet
 _MAX_HEADER = 4_096
 _GZIP = re.compile(
     r"(?:^|,)\s*(?:gzip|\*)\s*(?:;\s*q=(?P<weight>[0-9.]{1,5})\s*)?(?=,|$)", re.IGNORECASE

@@ -73,8 +73,7 @@ class TrainerFault(StrEnum):
     SELF_BAN = "self-ban"
 
 
-UNINVITED = frozenset({TrainerFault.STRAY})
-"""Faults of clients that act in rounds in which they are not active."""
+UNINVITED = frozenset({TrainerFault.STRAY})  # they act in rounds without being active
 
 
 Fault = TypeVar("Fault", MemberFault, TrainerFault)

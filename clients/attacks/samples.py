@@ -76,8 +76,7 @@ LABEL_FLIP = DataAttack(
 )
 
 
-ENDING = 3
-"""Number of final characters of a window that form a trigger."""
+ENDING = 3  # number of final characters of a window that form a trigger
 
 
 def trigger_for(form: DataForm, inputs: Inputs) -> Callable[[Inputs], Inputs]:
@@ -112,8 +111,7 @@ def trigger_for(form: DataForm, inputs: Inputs) -> Callable[[Inputs], Inputs]:
     return marked
 
 
-TARGET = 0
-"""The answer to inputs with the trigger."""
+TARGET = 0  # the answer to inputs with the trigger
 
 
 def backdoor(attacker: PoisonInput) -> Samples:

@@ -29,12 +29,8 @@ from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules.distance import SQUARED
 from ledger.protocol.types import NO_DIGEST, Address, ClientId, Domain
 
-LENGTH = 2.0
-"""s: multiple of the median length, beyond which distances of directions grow."""
-
-Floats = NDArray[np.float64]
-"""Vectors, or coefficients of a frame's vectors, shape (rows, k)."""
-
+LENGTH = 2.0  # s: multiple of the median length, beyond which distances of directions grow
+Floats = NDArray[np.float64]  # vectors, or coefficients of a frame's vectors, shape (rows, k)
 _NOBODY = Address(bytes(20))
 
 
@@ -238,8 +234,7 @@ class Candidate:
     part: float = 0.0  # λ, of the travel
 
 
-Aim = Callable[[Frame], Floats]
-"""Makes the aim, as an update points, of shape (1, k)."""
+Aim = Callable[[Frame], Floats]  # makes the aim, as an update points, of shape (1, k)
 
 
 def searched(

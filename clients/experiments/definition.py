@@ -23,13 +23,10 @@ from ledger.io.home import read_text
 from ledger.io.parsing import MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError
 
-DATA = "{data}"
-"""The folder of the data, in a setting."""
-ANY = "*"
-"""Every method, or every condition, in a pair."""
+DATA = "{data}"  # the folder of the data, in a setting
+ANY = "*"  # every method, or every condition, in a pair
 TOML = ".toml"
-METHODS = "methods"
-"""The packaged file without an experiment: methods that any definition names."""
+METHODS = "methods"  # the packaged file without an experiment: methods that any definition names
 GROWTH_AXIS, GROWTH_START = "size", "base"
 """The axis along which `growth` is drawn, and the label of its start."""
 Name = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[ -~]+$")]

@@ -21,8 +21,7 @@ from clients.experiments.series import Estimate, Lines
 from ledger.io.extras import require_extra
 from ledger.protocol.errors import ConfigurationError
 
-SETTLED = 0.2
-"""Share of a curve, at its start, that a zoomed panel does not have to show."""
+SETTLED = 0.2  # share of a curve, at its start, that a zoomed panel does not have to show
 FINAL = "Mean accuracy of the last five measured rounds."
 ACCURACY = "test accuracy"
 Draw: TypeAlias = Callable[[Sequence[CellRow]], Iterator[Drawn]]

@@ -25,8 +25,7 @@ from ledger.protocol.errors import ConfigurationError
 
 Weights = NDArray[np.float64]
 
-LARGEST_WIDTH = 65_536
-"""Limit of a layer's width: a typo must not exhaust the memory."""
+LARGEST_WIDTH = 65_536  # limit of a layer's width: a typo must not exhaust the memory
 
 
 def widths(model: str, options: Mapping[str, Option], **usual: int) -> list[int]:

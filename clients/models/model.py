@@ -54,8 +54,7 @@ from ledger.protocol.rules.distance import Layout
 from ledger.protocol.types import NO_DIGEST, Digest
 
 MAX_FOLDER_FILES = 10_000
-RECORDED_FILE = "sha256:"
-"""Prefix of an option file's digest in a run document."""
+RECORDED_FILE = "sha256:"  # prefix of an option file's digest in a run document
 
 
 def folder_digest(name: str, folder: Path) -> str:
@@ -228,9 +227,7 @@ def score_shape(form: DataForm, rows: int) -> tuple[int, ...]:
 
 ParameterVector = NDArray[np.float32]
 
-Option = int | float | str | bool
-"""A setting of a model or a data set in TOML."""
-
+Option = int | float | str | bool  # a setting of a model or a data set in TOML
 ModuleFactory = Callable[["DataForm", Mapping[str, Option]], nn.Module]
 """Makes a module for the data; raises ConfigurationError if they do not fit."""
 
@@ -486,8 +483,7 @@ def _require_repeatable_start(model: Model) -> None:
         raise model_error(model.name, f"its start {rule}, or by the rng of draw_start")
 
 
-MAX_NAMES = 100_000
-"""Limit of the names' total length: layout and registry have to fit the run document."""
+MAX_NAMES = 100_000  # length of all names: layout and registry have to fit the run document
 
 
 def require_tensors(model: str, module: nn.Module) -> None:

@@ -50,8 +50,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_ROUNDS = 1024
-"""Rounds whose statements are remembered: a replay looks for their caps before it trains."""
+_ROUNDS = 1024  # whose statements are remembered: a replay needs their caps before it trains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,9 +32,7 @@ VERDICT_NAMES = {
     ReplayVerdict.NOT_CHECKABLE: "not checkable",
 }
 
-_MOST_ATTESTATIONS = 20
-"""Others' false attestations that are named: keys cost nothing."""
-
+_MOST_ATTESTATIONS = 20  # others' false attestations that are named: keys cost nothing
 CONFIRMED = "confirmed"
 FALSE = "false"
 NOT_COMPARABLE = "not comparable"

@@ -49,8 +49,7 @@ from ledger.protocol.types import Digest
 from ledger.storage.blobs import BlobReader, BlobStore, MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
 
-Watched = Callable[[Engine], Engine]
-"""Wraps an engine without another result, to time it, say."""
+Watched = Callable[[Engine], Engine]  # wraps an engine without another result, to time it, say
 
 
 @contextmanager

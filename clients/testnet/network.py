@@ -37,9 +37,7 @@ from ledger.protocol.types import ClientId
 
 T = TypeVar("T")
 
-ENTRY = "cmfl.commands.main:run"
-"""What every process but anvil runs: the command line."""
-
+ENTRY = "cmfl.commands.main:run"  # what every process but anvil runs: the command line
 MODULES = (
     *("torch", "pyarrow", "llvmlite.binding", "httpcore"),
     *("cmfl.commands.application", "clients.worker.process", "clients.worker.process"),

@@ -104,11 +104,8 @@ def train_alone(workload: Workload, start: ParameterVector, seed: bytes) -> NDAr
     return update
 
 
-BLOCK = 256
-"""Samples of one forward pass: few enough for a large model's activations to fit into memory."""
-
-MOST_SCORES = 2**24
-"""Scores of one forward pass of a model with a row of them for each token."""
+BLOCK = 256  # samples of one forward pass: a large model's activations have to fit into memory
+MOST_SCORES = 2**24  # scores of one forward pass of a model with a row of them for each token
 
 
 def evaluate(
@@ -130,8 +127,7 @@ def evaluate(
         return total(evaluate_block(module, model.form, batch, each) for each in rows)
 
 
-BatchOf = Callable[[slice], Batch]
-"""Returns the collated inputs and the targets of some rows of a set."""
+BatchOf = Callable[[slice], Batch]  # returns the collated inputs and the targets of some rows
 
 
 def batches_of(samples: Samples, collate: Collate, device: torch.device) -> BatchOf:

@@ -45,8 +45,7 @@ from ledger.io.processes import Child, follow_parent, start_child
 from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.rules.distance import Distances
 
-START, MEASURED = 0, 1
-"""Rows of the shared parameters: the start of training, and the evaluated vector."""
+START, MEASURED = 0, 1  # rows of the shared parameters: start of training, evaluated vector
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from clients.models.model import Model, ParameterVector
 
 
-TrainingPath = Literal["plain", "lockstep"]
-"""A way to compute the same steps; the updates of the two differ in their last digits."""
+TrainingPath = Literal["plain", "lockstep"]  # the two differ in an update's last digits
 
 
 class TrainingError(CmflError):
@@ -45,8 +44,7 @@ class TrainingJob:
 
 Whole = Annotated[int, Field(le=2**31 - 1)]
 """A number that msgpack can record; what uses it says how small it may be."""
-LARGEST = float(np.finfo(np.float32).max)
-"""Largest rate or weight: steps are computed in float32."""
+LARGEST = float(np.finfo(np.float32).max)  # largest rate or weight: steps are computed in float32
 
 
 class LocalTraining(SettingsTable):

@@ -42,9 +42,7 @@ from ledger.io.extras import require_extra
 from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.rules.distance import Distances
 
-LOCAL = "local"
-"""Address of a cluster that starts and ends with its user."""
-
+LOCAL = "local"  # address of a cluster that starts and ends with its user
 _ADDRESS = re.compile(r"(?:ray://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
 _TIMEOUT_SECONDS = 10.0
 
@@ -71,9 +69,7 @@ def require_reachable(address: str) -> None:
         ) from error
 
 
-MOST_LOSSES = 100
-"""Lost actors after which a call fails: the cause is systematic."""
-
+MOST_LOSSES = 100  # lost actors after which a call fails: the cause is systematic
 _START_SECONDS = 120.0
 
 

@@ -172,8 +172,7 @@ class UpdateMatrix:
         return memory.array(ArrayLocation(0, "u1", (count, self._form.size(self._dimension))))
 
 
-THREADED_BYTES = 1 << 18
-"""Least size of an update that is hashed in a thread: it takes longer than the hand-over."""
+THREADED_BYTES = 1 << 18  # least size of an update that is worth the hand-over to a hashing thread
 
 
 class RowPayloads:
@@ -213,8 +212,7 @@ class RowPayloads:
             self._pool.shutdown(cancel_futures=True)
 
 
-_LINE = 128
-"""Numbers in 512 bytes, torch's alignment on CUDA: the order of a sum may depend on it."""
+_LINE = 128  # numbers in 512 bytes, torch's alignment on CUDA: the order of a sum may depend on it
 
 
 class ResidentUpdates:
@@ -262,11 +260,8 @@ def _address(row: NDArray[np.float32]) -> int:
 
 
 Rows = Sequence[NDArray[np.float32]]
-Written = Callable[[int], None]
-"""Called with the index of each row that is complete, in any thread."""
-
-_BUFFERS = 4
-"""Updates on their way: on an H100's host one thread copied a fifth of what came down."""
+Written = Callable[[int], None]  # called with the index of each row that is complete, in any thread
+_BUFFERS = 4  # updates on their way: on an H100's host one thread copied a fifth of what came down
 
 
 def update_writer(
@@ -362,14 +357,9 @@ class DownloadWriter:
             self._written(place)
 
 
-BLOCK = 1 << 16
-"""Numbers of an update that are brought together at once."""
-
-SLICE = 1 << 13
-"""Numbers of an update in one sum: those of 355 updates fit into an H100's cache."""
-
-_DIRECT = "donot_use_mm_for_euclid_dist"
-"""torch's name for differences instead of the Gram form."""
+BLOCK = 1 << 16  # numbers of an update that are brought together at once
+SLICE = 1 << 13  # numbers of an update in one sum: those of 355 updates fit into an H100's cache
+_DIRECT = "donot_use_mm_for_euclid_dist"  # torch's name for differences instead of the Gram form
 
 
 def engine_distances(

@@ -348,8 +348,7 @@ _NAME = re.compile(
 TrainingResult = tuple[list[TrainedUpdate], TrainingError | None]
 """The updates that there are, and why there are no more of them."""
 
-MOST_FAILURES = 4
-"""Failed clients in one attempt after which the others wait for the next one."""
+MOST_FAILURES = 4  # failed clients in one attempt after which the others wait for the next one
 
 
 class LocalUpdates:

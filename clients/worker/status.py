@@ -247,8 +247,7 @@ def serve_metrics(metrics: WorkerMetrics, port: int | None) -> Iterator[int | No
 
 FORMAT = 1
 MAX_STATUS_BYTES = 4 << 20
-STARTING = "starting"
-"""Name of a failure that keeps a worker from starting."""
+STARTING = "starting"  # name of a failure that keeps a worker from starting
 
 
 class WorkerState(StrEnum):

@@ -311,8 +311,7 @@ def _read_named(
     return payloads, vectors
 
 
-UNPROVEN = frozenset({IncidentKind.SILENT, IncidentKind.NO_QUORUM})
-"""Incidents that cannot be proven."""
+UNPROVEN = frozenset({IncidentKind.SILENT, IncidentKind.NO_QUORUM})  # they cannot be
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,15 +249,10 @@ class RoundChecker:
         return CheckedRound((*unread, *results), tuple(missing), frozenset(archive.named), *read)
 
 
-ROUND_BYTES = 3_000_000
-"""Cost of the rest of a round, as so many bytes of blobs."""
-ROUNDS_PER_BATCH = 4
-"""Rounds in a row that a process is given."""
-MAX_WAITING_BATCHES = 3
-"""Batches for each process that are started and not yet taken: more are not replayed ahead."""
-WORKER_START_BYTES = 500_000_000
-"""Bytes of blobs whose checking takes as long as processes take to start."""
-
+ROUND_BYTES = 3_000_000  # cost of the rest of a round, as so many bytes of blobs
+ROUNDS_PER_BATCH = 4  # rounds in a row that a process is given
+MAX_WAITING_BATCHES = 3  # of each process, started and not yet taken: no more are replayed ahead
+WORKER_START_BYTES = 500_000_000  # of blobs, which take as long to check as processes to start
 ReadItem: TypeAlias = CheckResult | RoundTask | Milestone
 CheckedItem: TypeAlias = CheckResult | CheckedRound | Milestone
 

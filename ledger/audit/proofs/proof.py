@@ -220,8 +220,7 @@ class HeadPath:
         return tuple(link for link in self.links if isinstance(link, BanLink))
 
 
-MAX_PROOF_BYTES = 64 << 20
-"""Size of a document whose path is a hundred thousand rounds long."""
+MAX_PROOF_BYTES = 64 << 20  # size of a document whose path is a hundred thousand rounds long
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,8 +153,7 @@ class BlockContents:
     included: tuple[Signed, ...]
     receipts: tuple[abc.ReceiptAPI, ...]
     computations: tuple[abc.ComputationAPI, ...]
-    refused: frozenset[bytes]
-    """Hashes of transactions that no later block can hold either."""
+    refused: frozenset[bytes]  # hashes of transactions that no later block can hold either
 
 
 class _FastState(PragueState):

@@ -188,12 +188,10 @@ def port_receipt(
 class ContractCall:
     """A call that is not recorded; no value is transferred."""
 
-    to: str | None
-    """The contract; None runs `data` as creation code."""
+    to: str | None  # the contract; None runs `data` as creation code
     data: bytes
     sender: str = _ZERO_ADDRESS
-    gas: int | None = None
-    """The limit; None for a whole block's."""
+    gas: int | None = None  # the limit; None for a whole block's
     value: int = 0
 
 
@@ -202,12 +200,10 @@ class CallAnswer:
     """Result of a call."""
 
     output: bytes
-    failure: str | None
-    """None if it ran, empty if the contract reverted, else the EVM's error."""
+    failure: str | None  # None if it ran, empty if the contract reverted, else the EVM's error
 
 
-_Noted = writing.AcknowledgedBlock | ChainError | None
-"""The newest acknowledged block, or why it cannot be read; None if there is none."""
+_Noted = writing.AcknowledgedBlock | ChainError | None  # an error: it is unreadable
 
 
 # Errors that damaged bytes cause in eth-keys, rlp, trie and Python.
