@@ -281,10 +281,7 @@ class FedAvg(Aggregator):
 
 
 class Krum(Aggregator):
-    """The update with the smallest sum of squared distances to its n - f - 2 nearest others.
-
-    ByzFL's Krum(f + 1) is this Krum(f).
-    """
+    """The update with the least sum of squares to its n - f - 2 nearest: ByzFL's Krum(f + 1)."""
 
     rule: ClassVar[str] = "2f + 2 < n"
 

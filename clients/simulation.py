@@ -196,10 +196,7 @@ class SimulatedActors:
 
 
 class Simulation:
-    """A simulated run.
-
-    The chain is the open round, None after the last. `on_step` gets an actor's actions beforehand.
-    """
+    """A simulated run; `on_step` gets an actor's actions before they are carried out."""
 
     def __init__(
         self,

@@ -320,10 +320,7 @@ def _target_pull(frame: Frame, candidate: Candidate) -> Floats:
 
 
 def noise(attacker: AttackInput) -> NDArray[np.float32]:
-    """Return s t (unit(cos θ z_i + sin θ p) + 0.3 h), z_i Gaussian noise of each attacker's own.
-
-    θ, in degrees, is the attack's factor.
-    """
+    """Return s t (unit(cos θ z_i + sin θ p) + 0.3 h), each z_i Gaussian noise, θ the factor."""
     if not np.isfinite(attacker.colluders).all():
         return attacker.colluders.copy()
     frame = Frame.of(attacker)

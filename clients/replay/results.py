@@ -139,10 +139,7 @@ class ComparedAttestation:
 
 @dataclass(frozen=True, slots=True)
 class TrainingReplay:
-    """Results of all chosen updates, ascending by round and client.
-
-    It counts the published own attestations, and has the reason why others are unpublished, if any.
-    """
+    """Results of all chosen updates, ascending by round and client, and their attestations."""
 
     domain: Domain
     environment: TrainingEnvironment

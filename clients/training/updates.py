@@ -216,10 +216,7 @@ _LINE = 128  # numbers in 512 bytes, torch's alignment on CUDA: the order of a s
 
 
 class ResidentUpdates:
-    """Updates on a device, found by their rows in memory, which must stay unchanged.
-
-    They take `most_bytes`, or half of the card's memory.
-    """
+    """Updates on a device by their unchanged rows in memory: at most half of a card's memory."""
 
     def __init__(self, device: torch.device, dimension: int, most_bytes: int | None = None) -> None:
         self._device, self._dimension, self._most_bytes = device, dimension, most_bytes

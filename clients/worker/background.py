@@ -419,10 +419,7 @@ class TrainingAssignment:
 
 
 class RoundTraining:
-    """Trains what is assigned, unless its updates are stored.
-
-    If a model fails on the samples of one client, the others are trained without it.
-    """
+    """Trains what is assigned and not stored, also if the samples of one client fail."""
 
     def __init__(self, engine: Engine, own: LocalUpdates, executor: Executor) -> None:
         self._engine, self._own, self._executor = engine, own, executor

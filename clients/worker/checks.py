@@ -122,10 +122,7 @@ class _MissingError(Exception):
 
 @dataclass(slots=True)
 class PreflightChecks:
-    """Runs all checks, and keeps the results that later checks need.
-
-    The probe is put into the blob store, read back and removed.
-    """
+    """Runs all checks, and keeps the results that later ones need."""
 
     asked: WorkerTarget
     folder: Path

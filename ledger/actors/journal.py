@@ -232,10 +232,7 @@ class ProtectedSigner:
         self._first_certificate: tuple[tuple[object, ...], float] | None = None
 
     def adopt(self, domain: Domain, envelopes: Iterable[Envelope]) -> None:
-        """Record this client's earlier statements of the round, which others have seen.
-
-        A journal that was restored from a backup lacks them.
-        """
+        """Record this client's statements that others have seen: a restored journal lacks them."""
         address = self._signer.address
         for envelope in envelopes:
             if envelope.client != self.client or envelope.domain != domain:

@@ -148,10 +148,7 @@ _SIZES = {"size", "dim", getattr, operator.getitem, operator.mul, operator.floor
 
 
 def chain_of(module: nn.Module, form: DataForm) -> Chain:
-    """Return the layers of a module, in order; none of them mixes samples.
-
-    The module is on the processor, and its buffers may change.
-    """
+    """Return the layers in order of a module on the processor, whose buffers may change."""
     if form.input_dtype != "float32":
         raise UnknownLayerError(f"its inputs are {form.input_dtype}")
     try:
