@@ -258,8 +258,7 @@ def serve(
                     f"blobs are unknown: use --keep-rounds with a folder of one contract, or with "
                     f"a home"
                 )
-            server = server_for(settings, ledger, pinned or frozenset)
-            run_server(server, listener, on_listening)
+            run_server(server_for(settings, ledger, pinned or frozenset), listener, on_listening)
 
 
 def server_for(

@@ -241,8 +241,7 @@ class EquivocatingMember(WrongProposer):
         if isinstance(body, Proposal):
             return [body, self.wrong(view, body)]
         if isinstance(body, Reply):
-            other = replace(body.reply.vote, result=NO_DIGEST)
-            return [body, Reply(self.signed_vote(view, other))]
+            return [body, Reply(self.signed_vote(view, replace(body.reply.vote, result=NO_DIGEST)))]
         return [body]
 
 

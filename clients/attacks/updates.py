@@ -199,9 +199,7 @@ def alie(attacker: AttackInput) -> Update:
     μ and σ are mean and standard deviation of the colluders' honest updates. A single attacker
     sends its own update. z is the factor, or the paper's, `largest_z` of the round, if that is 0.
     """
-    z = attacker.factor
-    if z == 0:
-        z = largest_z(attacker.trainers, attacker.attacking_trainers)
+    z = attacker.factor or largest_z(attacker.trainers, attacker.attacking_trainers)
     deviation = attacker.colluders.std(axis=0, dtype=np.float64)
     return np.asarray(attacker.mean - z * deviation, dtype=np.float32)
 

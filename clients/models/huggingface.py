@@ -248,16 +248,14 @@ class HfFactory:
         return sha256(f"hf:{self._packages()}".encode())
 
     def files(self, options: Mapping[str, Option]) -> dict[str, str]:
-        settings = parse_settings(HfOptions, options, "model.options")
-        return {"path": _checked_digest(settings)}
+        return {"path": _checked_digest(parse_settings(HfOptions, options, "model.options"))}
 
     def __call__(self, form: DataForm, options: Mapping[str, Option]) -> nn.Module:
         """Return a new module, whose base is that of every other in this process."""
         settings = parse_settings(HfOptions, options, "model.options")
         require_tokens(self.name, form)
         outputs = form.classes if form.task in {"classify", "regress", "token-classify"} else 0
-        digest = _checked_digest(settings)
-        base = _base(settings.path, digest, form.task, outputs, settings.dtype)
+        base = _base(settings.path, _checked_digest(settings), form.task, outputs, settings.dtype)
         _require_fit(base.module, form)
         module = adapted(base, settings, form.task)
         require_tensors(self.name, module)

@@ -221,8 +221,7 @@ def _drawn(rounds: Sequence[RoundToRepeat], request: ReplayRequest) -> tuple[Rou
     updates = [(r.round, u.client) for r in rounds for u in r.updates]
     if request.sample is not None and request.sample < len(updates):
         rng = np.random.default_rng(request.seed)
-        rows = rng.choice(len(updates), request.sample, replace=False)
-        chosen = {updates[row] for row in rows}
+        chosen = {updates[row] for row in rng.choice(len(updates), request.sample, replace=False)}
         rounds = [
             replace(r, updates=tuple(u for u in r.updates if (r.round, u.client) in chosen))
             for r in rounds
@@ -299,8 +298,7 @@ def _shared(
         rng = named_stream(configuration.seed, "data")
         data = load_dataset(choice, len(document.registry), rng)
         claimed = [registered.samples for registered in document.registry]
-        digests = simulated_digests(data, configuration.seed)
-        require_bound_samples(document, digests, claimed)
+        require_bound_samples(document, simulated_digests(data, configuration.seed), claimed)
     except ConfigurationError as error:
         raise InputsMissingError(str(error)) from error
     counts = enumerate(zip(claimed, data.sample_counts, strict=True))

@@ -118,10 +118,6 @@ class ComparedAttestation:
     finding: str
     reason: str
 
-    @property
-    def is_false(self) -> bool:
-        return self.finding == FALSE
-
     def as_dict(self) -> dict[str, Any]:
         return {
             "round": self.round,
@@ -187,7 +183,7 @@ class TrainingReplay:
             findings = Counter(attestation.finding for attestation in self.attestations)
             named = ", ".join(f"{findings[name]} {name}" for name in sorted(findings))
             yield f"attestations by others: {named}"
-        shown = [each for each in self.attestations if is_verbose or each.is_false]
+        shown = [each for each in self.attestations if is_verbose or each.finding == FALSE]
         most = len(shown) if is_verbose else _MOST_ATTESTATIONS
         yield from map(str, shown[:most])
         if len(shown) > most:

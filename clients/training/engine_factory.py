@@ -181,8 +181,7 @@ def open_engine(  # noqa: PLR0913 - what is computed, and seven ways to say how
         # This process may have no card, and need not have one.
         return RayEngine(workload, workers, engine_distances("cpu", workers), cluster)
     if workers > 1 or (isa is not None and isa != isa_in_force()):
-        distances = engine_distances(workload.device, workers)
-        return PoolEngine(workload, workers, rows, distances, isa)
+        return PoolEngine(workload, workers, rows, engine_distances(workload.device, workers), isa)
     torch_device = device_named(workload.device)
     resident = None
     # Scores are of what the payloads say, which in another form is not what the card trained.

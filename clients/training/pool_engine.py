@@ -105,8 +105,7 @@ class SharedState:
         samples = [*workload.train, *workload.sets.values()]
         memory, places = share([array for part in samples for array in part])
         dimension = workload.model.dimension
-        updates = UpdateMatrix(rows, dimension, workload.form)
-        matrices = UpdateMatrix(2, dimension), updates
+        matrices = UpdateMatrix(2, dimension), UpdateMatrix(rows, dimension, workload.form)
         bare = replace(workload, train=(), sets={})
         return cls(bare, memory, tuple(places), tuple(workload.sets), *matrices)
 
@@ -268,8 +267,7 @@ class PoolEngine(Engine):
                 for worker, task, rows in self._answers():
                     results.update(zip(task.places, rows, strict=True))
                     free.append(worker)
-        encoded = [results[index] for index in range(len(jobs))]
-        return self._shared.updates.updates(jobs, encoded)
+        return self._shared.updates.updates(jobs, [results[index] for index in range(len(jobs))])
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
         self._workload.require_sets(vector, sets)

@@ -137,8 +137,7 @@ class UpdateMatrix:
         """Write the payload of one of `count` rows, and round the row to it if it is usable."""
         row = self.rows(count)[index]
         if self._encoded is None:
-            is_finite = bool(np.isfinite(row).all())
-            return EncodedRow(sha256(vector_view(row)), row.nbytes, is_finite)
+            return EncodedRow(sha256(vector_view(row)), row.nbytes, bool(np.isfinite(row).all()))
         payload = self._form.payload(row)
         data = np.frombuffer(payload.data, np.uint8)
         self._payloads(count, self._encoded)[index, : payload.size] = data
@@ -265,9 +264,7 @@ def update_writer(
     device: torch.device, dimension: int, resident: ResidentUpdates | None = None
 ) -> InPlaceWriter | DownloadWriter:
     """Return the writer of a device, which keeps the updates there as well if they have room."""
-    if device.type == "cpu":
-        return InPlaceWriter()
-    return DownloadWriter(device, dimension, resident)
+    return InPlaceWriter() if device.type == "cpu" else DownloadWriter(device, dimension, resident)
 
 
 class InPlaceWriter:

@@ -441,8 +441,7 @@ class RoundTraining:
             return self.held
         if self._running is None:
             jobs = [TrainingJob(int(c), training_seed(assigned.seed, c)) for c in missing]
-            future = self._executor.submit(self._trained, assigned.model, jobs)
-            self._running = assigned, future
+            self._running = assigned, self._executor.submit(self._trained, assigned.model, jobs)
         running_assignment, running = self._running
         if not running.done():
             return None

@@ -104,8 +104,7 @@ class FileJournal:
         """Write and fsync everything said since the last time."""
         with _naming(self._path):
             if self._base.in_transaction:
-                count = _written(self._base) + self._new
-                self._base.execute(f"PRAGMA user_version = {count}")
+                self._base.execute(f"PRAGMA user_version = {_written(self._base) + self._new}")
                 self._new = 0
                 self._base.execute("COMMIT")
 

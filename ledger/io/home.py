@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from io import BufferedReader
-from itertools import chain, pairwise, takewhile
+from itertools import chain, count, pairwise, takewhile
 from pathlib import Path
 from typing import IO
 
@@ -192,10 +192,8 @@ class RunPaths:
 
     def metrics_before_rollback(self) -> Path:
         """Return an unused path for metrics that the chain contradicts."""
-        number = 1
-        while (path := self.path / f"metrics.before-rollback-{number}.jsonl").exists():
-            number += 1
-        return path
+        paths = (self.path / f"metrics.before-rollback-{n}.jsonl" for n in count(1))
+        return next(path for path in paths if not path.exists())
 
 
 @dataclass(frozen=True, slots=True)

@@ -302,8 +302,7 @@ def simulated_salt(seed: int, client: ClientId) -> bytes:
 def data_root(counts: Iterable[int], digests: Iterable[Digest]) -> Digest:
     """Return the root over number and digest of each client's samples, zeros where undisclosed."""
     pairs = zip(counts, digests, strict=True)
-    leaves = [(client, *pair) for client, pair in enumerate(pairs)]
-    return merkle_root(DATA_LEAF, leaves)
+    return merkle_root(DATA_LEAF, [(client, *pair) for client, pair in enumerate(pairs)])
 
 
 def _digest_of(salt: bytes, arrays: Iterable[NamedArray]) -> Digest:

@@ -169,8 +169,7 @@ def chain_of(module: nn.Module, form: DataForm) -> Chain:
         if node.op == "placeholder":
             continue
         inputs = [n for n in node.all_input_nodes if n.op != "get_attr"]
-        tensors = [n for n in inputs if isinstance(values[0][n], torch.Tensor)]
-        _require_chain(node, before, tensors)
+        _require_chain(node, before, [n for n in inputs if isinstance(values[0][n], torch.Tensor)])
         shapes = [_sample_shape(n, values) for n in (before, node) if n is not None]
         layer = _layer(traced, node)
         if len(shapes[0]) != _DIMENSIONS.get(type(layer), len(shapes[0])):

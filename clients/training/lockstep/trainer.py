@@ -100,8 +100,7 @@ class Staging:
         if not len(rows):
             return
         x, y = schedule.samples
-        flat = rows.ravel()
-        inputs = self._collate(x[flat])
+        inputs = self._collate(x[rows.ravel()])
         is_taken = np.arange(self._batch) < counts[:, None]  # (steps, batch)
         target = self._inputs[: len(rows), place].numpy()
         factors = is_taken.reshape(*is_taken.shape, *[1] * (target.ndim - 2))

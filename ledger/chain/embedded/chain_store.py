@@ -336,8 +336,7 @@ class ChainStore:
             try:
                 moved = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             finally:
-                milliseconds = int(_BUSY_SECONDS * 1000)
-                self._connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
+                self._connection.execute(f"PRAGMA busy_timeout = {int(_BUSY_SECONDS * 1000)}")
         return bool(moved[0] == 0)
 
     def close(self) -> None:
