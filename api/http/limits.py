@@ -1,7 +1,6 @@
 """Middleware of both services: hosts, bodies, access, rates and metrics.
 
-Metrics and log lines contain no header, query or token. A line is JSON, so that no path can look
-like another line.
+Metrics and log lines contain no header, query or token. Lines are JSON: no path looks like one.
 """
 
 from __future__ import annotations

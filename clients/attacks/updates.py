@@ -52,8 +52,7 @@ class AttackHistory:
     """What attackers know of the rounds before."""
 
     bad_model: Update
-    # Usable updates of honest clients in the last two rounds that have any, the later round first,
-    # each ascending by client.
+    # Usable updates of honest clients in the last two rounds with any, the later first, ascending.
     published: tuple[tuple[Update, ...], ...] = ()
     # e = .85 e + unit(mean of the usable honest updates) after each round.
     drift: NDArray[np.float64] | None = None
@@ -69,8 +68,7 @@ class AttackInput:
     """
 
     own: Update  # Δ of the attacker's honest training, shape (d,)
-    # The honest updates of all attackers that are active in the round, its own included, ascending
-    # by client, shape (attackers, d).
+    # The honest updates of all attackers of the round, ascending by client, shape (attackers, d).
     colluders: NDArray[np.float32]
     rng: np.random.Generator
     factor: float

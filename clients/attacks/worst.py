@@ -47,8 +47,7 @@ class Frame:
     noise: NDArray[np.int64]
     goal: int  # p, the direction of w_t − w_bad
     travel: int  # h, the displacement of the model
-    # e, the direction that honest clients took in the rounds before, at first that of the
-    # colluders' own mean.
+    # e, the direction that honest clients took before, at first the colluders' own mean's.
     drift: int
     last: int
 

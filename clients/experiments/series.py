@@ -188,8 +188,7 @@ def over_rounds(
 ) -> PlotLine:
     """Return a number over rounds, from 1, at those rounds where every seed that got there has it.
 
-    A seed has no number from the round where its model diverges. The line ends there: the mean of
-    the others would flatter.
+    A seed has no number from the round where its model diverges. The line ends there.
     """
     series = [of(cell) for cell in cells]
     points = {}

@@ -1,8 +1,7 @@
 """The jobs of an engine: their order, and how a process trains and evaluates.
 
 A parameter vector is evaluated in blocks that any process may take. Blocks begin at multiples of
-`BLOCK`, and are summed exactly: the result has the same bytes whichever process evaluates each
-block.
+`BLOCK`, and are summed exactly: the bytes are the same whichever process does each.
 """
 
 from __future__ import annotations

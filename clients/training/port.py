@@ -249,8 +249,7 @@ class Engine(Protocol):
     """The arithmetic of a run. A context manager: leaving it ends its workers.
 
     A TrainingError says that a worker ended early, or that the model failed; a ValueError that the
-    arguments are not those of the run. `distances` equal `plain_distances` within each rule's
-    tolerance.
+    arguments are not those of the run. `distances` equal `plain_distances` within a tolerance.
     """
 
     distances: Distances

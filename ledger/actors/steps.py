@@ -83,8 +83,7 @@ from ledger.storage.mailbox import Mailbox
 class StoreBlobs:
     """Store blobs: durable before others can see anything that follows.
 
-    Documents are the round's record, vectors, incidents and model. A machine need not keep the
-    payloads.
+    Documents are the round's record, vectors, incidents and model. Payloads need not stay.
     """
 
     documents: tuple[Payload, ...] = ()

@@ -262,8 +262,7 @@ class AuditWorkers:
     """Processes that check rounds while this one replays the chain; each holds a round's blobs."""
 
     processes: int  # at least 1
-    # Opens the blobs in such a process; a function of a module, or a class, with its arguments
-    # bound by `functools.partial`.
+    # Opens the blobs in such a process; a `functools.partial` of a class or a module's function.
     blobs: Callable[[], BlobReader]
     start_after_bytes: int = WORKER_START_BYTES  # checked here before the first starts
 

@@ -2,8 +2,7 @@
 
 This module alone knows the names `chain.sqlite`, `blobs/`, `runs/<name>/` and their contents, and
 it alone writes files (except SQLite databases). A reader sees a complete file or none, even if the
-writer is killed. A durable file survives a power cut: its bytes are synced, then its folder, then
-the folders above.
+writer is killed. A durable file survives a power cut: its bytes are synced, then all its folders.
 
 A device, a pipe or an open descriptor (`/dev/stdout`) that a user names is written into, and never
 replaced. A regular file is replaced as a whole, so that a full disk keeps the old bytes.
@@ -44,8 +43,7 @@ class Disk:
     """Operations on a file system; tests replace it by one that loses power."""
 
     def __init__(self) -> None:
-        # Folders whose own names are durable. A path alone may be of another folder meanwhile, and
-        # so may an inode.
+        # Folders whose own names are durable. Path and inode alone may be of another folder.
         self._named: dict[_Inode, Path] = {}
 
     def write_whole(self, path: Path, data: bytes | memoryview, *, durable: bool = True) -> None:

@@ -5,8 +5,7 @@ in them, and some need environment variables from their first instruction on.
 
 Commands are forked from a server that has imported their modules, since importing torch takes
 seconds. A forked command still has its own session, memory, log files and exit code, and can be
-killed. All commands end with this process: the server follows it, and the kernel kills them with
-the server (Linux).
+killed. All commands end with this process: the kernel kills them with the server (Linux).
 """
 
 from __future__ import annotations

@@ -275,8 +275,7 @@ class RoundBasis:
 
     chain_id: int
     address: Address
-    # Hash of the block before the deployment, which is part of the domain's salt; zeros with
-    # `beacon = none`.
+    # Hash of the block before the deployment, a part of the salt; zeros with `beacon = none`.
     deployed_after: Digest
     genesis_hash: bytes
     round: int

@@ -4,8 +4,7 @@ An opcode is simple if it works on stack, memory and program counter alone. What
 constant, for a longer memory or for each word, is charged when it is executed. A block is a run of
 simple opcodes: it ends after a jump, before a jump destination, or before an opcode that py-evm
 executes. No jump leads into its middle. So its constant gas, and the stack heights at which none of
-its opcodes under- or overflows, are known in advance, and one check at its start replaces a check
-for each opcode.
+its opcodes under- or overflows, are known in advance, and one check at its start replaces all.
 
 A constant that the next opcode takes is the argument of that opcode's step.
 

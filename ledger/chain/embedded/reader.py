@@ -1,7 +1,6 @@
 """A chain file, read: headers, transactions, receipts, logs, accounts and calls.
 
-Every lookup is indexed, so its cost does not grow with the chain. Nothing here writes or takes the
-writer's lock.
+Every lookup is indexed, so its cost does not grow with the chain. Nothing here writes or locks.
 
 Records are decoded by rlp alone, from py-evm's encodings. The EVM is loaded by what executes: a
 call, an estimate, a verification. Every value under a 32-byte key is content-addressed: headers,
