@@ -193,7 +193,6 @@ class HistoryService:
         self.largest_blob = settings.largest_blob_bytes
 
     def now(self) -> PinnedChain:
-        """Return the chain as of its newest block."""
         identity = None
         if (file := self._file) is not None:
             try:

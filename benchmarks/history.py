@@ -92,7 +92,6 @@ def _measure(rounds: int, sizes: dict[str, int], most_megabytes: int) -> Row:
 
 
 def _parts(history: FoldedHistory, client: ClientId) -> list[object]:
-    """Return the parts of a client in its newest rounds."""
     page = history.page(RoundQuery(client=client), PAGE, None)
     return [history.documented(round_).part(client) for round_ in page.rounds]
 

@@ -81,7 +81,6 @@ class HttpMiddleware:
         await answer(scope, receive, send)
 
     def refusal(self, request: Request) -> Response | None:  # noqa: ARG002
-        """Return the answer to a request that is refused."""
         return None
 
 

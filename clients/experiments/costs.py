@@ -52,7 +52,6 @@ class RoundTraffic:
         self.move(phase, asked, asker, answer)
 
     def move(self, phase: str, sender: ClientId, receiver: ClientId, size: int) -> None:
-        """Count bytes that one client sends to another."""
         self.sent[phase][sender] += size
         self.received[phase][receiver] += size
 

@@ -191,7 +191,6 @@ def _extended(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _values_of(name: str) -> dict[str, Any]:
-    """Return the values of a packaged experiment."""
     if name not in _packaged().keys() - {METHODS}:
         listed = ", ".join(names())
         raise ConfigurationError(

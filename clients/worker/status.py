@@ -46,7 +46,6 @@ class WorkerFolder:
         self.leave = path / "leave"  # asks the worker to end after its round
 
     def make(self) -> None:
-        """Create the folder, readable for its owner alone."""
         try:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         except (FileExistsError, NotADirectoryError) as error:

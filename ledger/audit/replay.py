@@ -155,7 +155,6 @@ def _expected(state: LedgerState, event: Event, block: BlockContext) -> dict[str
 
 
 def _known(state: LedgerState, clients: tuple[ClientId, ...]) -> tuple[ClientId, ...]:
-    """Return the clients if all of them exist, else none."""
     return clients if all(client < state.deployment.clients for client in clients) else ()
 
 

@@ -96,7 +96,6 @@ class Disk:
             file.write(data)
 
     def rename(self, path: Path, target: Path) -> None:
-        """Rename a file; an existing target is replaced."""
         path.replace(target)
 
     def remove(self, path: Path) -> None:
@@ -207,7 +206,6 @@ class Home:
     lock = _Below("home.lock")  # shared by writers
 
     def run(self, name: str) -> RunPaths:
-        """Return the paths of a run, which need not exist."""
         if not RUN_NAME.fullmatch(name):
             raise ConfigurationError(
                 f"run name {name!r}: letters, digits, dot, dash and underscore, at most 64"

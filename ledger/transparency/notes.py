@@ -109,7 +109,6 @@ class SigningKey:
         return VerifierKey(self.name, self.use, bytes(public_key))
 
     def sign(self, message: bytes) -> bytes:
-        """Return the 64 bytes of a signature."""
         return bytes(eddsa.new(eddsa.import_private_key(self.seed), "rfc8032").sign(message))
 
     def __repr__(self) -> str:

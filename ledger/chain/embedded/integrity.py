@@ -94,7 +94,6 @@ def _verify_ancestors(store: ChainStore, head: Header) -> None:
 
 
 def _verify_state(store: ChainStore, state_root: bytes) -> None:
-    """Verify that no part of a state is missing."""
     values = Overlay(store)
     nodes = TrieNodes(values)
     roots, codes = set[bytes](), set[bytes]()

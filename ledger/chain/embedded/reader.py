@@ -233,7 +233,6 @@ def damage_translated(
 
 
 def _block(header: Header) -> ports.Block:
-    """Return a header as a port value."""
     return ports.Block(header.block_number, header.hash, header.parent_hash, header.timestamp)
 
 
@@ -449,7 +448,6 @@ class EmbeddedReader(ports.ChainBase):
 
     @cached_property
     def _chain(self) -> evm.EvmChain:
-        """The EVM over this file."""
         from ledger.chain.embedded import evm
 
         with damage_translated(self._store, evm.DAMAGE):
