@@ -66,8 +66,7 @@ class Mixture:
     updates: Sequence[NDArray[np.float32]]
     # Shape (vectors, updates); None where the vectors are the updates themselves.
     coefficients: NDArray[np.float64] | None = None
-    # The chance of a rule that draws coordinates.
-    rng: np.random.Generator | None = None
+    rng: np.random.Generator | None = None  # the chance of a rule that draws coordinates
 
     def __post_init__(self) -> None:
         if not len(self.updates):

@@ -110,10 +110,7 @@ class HeadAsGet(HttpMiddleware):
 
 
 class HostCheck(HttpMiddleware):
-    """Rejects a `Host` header that is invalid (400) or names another host (421).
-
-    The names are allowed besides addresses and localhost; None allows all.
-    """
+    """Rejects a `Host` that is invalid (400), or no address, localhost or given name (421)."""
 
     def __init__(self, app: ASGIApp, names: Collection[str] | None = ()) -> None:
         super().__init__(app)

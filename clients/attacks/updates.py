@@ -62,10 +62,7 @@ class AttackHistory:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttackInput:
-    """Knowledge of an attacker: its own, its colluders', and what is public before it commits.
-
-    It never sees an honest client's update of the round.
-    """
+    """An attacker's knowledge: its own, colluders' and public; no honest update of the round."""
 
     own: Update  # Δ of the attacker's honest training, shape (d,)
     # The honest updates of all attackers of the round, ascending by client, shape (attackers, d).

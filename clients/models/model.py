@@ -75,10 +75,7 @@ def _folder_as_seen(name: str, folder: Path, _: object) -> str:
 
 
 def digest_at(name: str, path: Path) -> str:
-    """Return the hex digits of the digest of the file or folder that an option names.
-
-    Of a folder it is the sha256 over path and digest of each file, ascending by path.
-    """
+    """Return the digest of an option's file, or over path and digest of each file in a folder."""
     try:
         if path.is_file():
             return _file_digest(path).hex()

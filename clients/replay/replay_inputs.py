@@ -137,10 +137,7 @@ class RecordedUpdate:
 
 @dataclass(frozen=True, slots=True)
 class RoundToRepeat:
-    """An ended round from the model w_t, with its updates to be repeated, ascending by client.
-
-    The accepted payloads are those that entered the model; an abandoned round has none.
-    """
+    """An ended round from w_t, its updates to repeat, and the payloads that entered its model."""
 
     round: int
     seed: Digest

@@ -60,12 +60,7 @@ def open_measure(
     watched: Watched | None = None,
     nodes: Nodes | None = None,
 ) -> Iterator[Measure]:
-    """Open an engine, and what evaluates models with it.
-
-    Args:
-        rows: most clients that train in a round; None for the active clients.
-        nodes: of Flower, where they train; None for a simulation that starts with the engine.
-    """
+    """Open an engine for `rows` clients in a round (None: the active), and a gauge of models."""
     sets = _sets(configuration, population)
     parameters, most = population.parameters, rows or population.parameters.active
     with ExitStack() as stack:
@@ -219,11 +214,7 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
     watched: Watched | None = None,
     nodes: Nodes | None = None,
 ) -> Iterator[OpenedRun]:
-    """Deploy a run, or resume it with its recorded configuration.
-
-    Args:
-        accept_rollback: continue if the chain lacks rounds of the run's metrics.
-    """
+    """Deploy or resume a run; `accept_rollback` continues if the chain lacks rounds with rows."""
     _require_machine(configuration, nodes)  # before anything is deployed
     with prepared(home, name, configuration, chain, blobs, disk) as deployed:
         configuration, population, manifest = deployed

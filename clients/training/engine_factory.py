@@ -151,12 +151,9 @@ def open_engine(  # noqa: PLR0913 - what is computed, and seven ways to say how
 ) -> Engine:
     """Return an engine; the updates are the same for any number of workers.
 
-    Args:
-        workers: 1 for this process; more for as many spawned processes, which live until `close`. A
-            script that asks for more, or for a cap, must guard its main part by
-            `if __name__ == "__main__"`.
-        cluster: address of a Ray cluster, which records no losses; None for this machine.
-        isa: cap of the instruction set, for which one worker may be a spawned process, too.
+    One worker without `isa`, a cap of the instruction set, is this process. Others are spawned, and
+    live until `close`: their script must guard its main part by `if __name__ == "__main__"`. With
+    `cluster`, the address of a Ray cluster, no losses are recorded.
     """
     if not 1 <= workers <= MAX_WORKERS:
         raise ConfigurationError(f"machine.workers = {workers}: must be 1 .. {MAX_WORKERS}")

@@ -87,10 +87,7 @@ Reply = StartReply | list[EncodedRow] | list[Evaluation] | TrainingError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedState:
-    """The workload of an engine with workers, and all shared memory.
-
-    The places are those of inputs and labels, client by client and then set by set.
-    """
+    """The workload of an engine with workers, and all memory that they share."""
 
     bare: Workload
     samples: SharedBytes

@@ -235,9 +235,7 @@ class UpdateTrainer(Protocol):
     ) -> None:
         """Write the update of every job from w_t into its row, shape (d,).
 
-        Args:
-            losses: destination of the loss of every local step of each job, shape (steps,).
-            written: called with the index of each row that is complete, while others are trained.
+        `losses` get those of local steps, shape (steps,); `written` the index of each complete row.
         """
 
 

@@ -32,8 +32,7 @@ from ledger.protocol.payloads import FLOAT32, Payload, PayloadForm
 from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
 from ledger.protocol.types import ClientId, Digest
 
-# Suits vector instructions and cache lines.
-_ALIGNMENT = 64
+_ALIGNMENT = 64  # suits vector instructions and cache lines
 _DTYPE = "<f4"
 _ITEM_BYTES = 4
 

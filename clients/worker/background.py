@@ -216,10 +216,7 @@ class SingleThreadExecutor(Executor):
             self._thread.join()
 
     def interrupt(self) -> None:
-        """End the thread without its queued tasks, at the next line of Python that it runs.
-
-        The C++ runtime aborts a process that ends while a thread of it is in torch.
-        """
+        """End the thread at its next line of Python: no process may end while torch runs."""
         if self._is_interrupted:
             return
         self._is_interrupted = True
@@ -313,10 +310,7 @@ class RestartingEngine(Engine):
         return self._tried(lambda engine: engine.evaluate(vector, sets))
 
     def interrupt(self) -> None:
-        """End the engine's processes, so that training fails; call from any other thread.
-
-        The training thread's owner closes the engine: two threads cannot close it at once.
-        """
+        """End the engine's processes, so that training fails; the training thread closes it."""
         self._is_closed = True
         for process in getattr(self._engine, "processes", ()):
             with suppress(ProcessLookupError):

@@ -105,10 +105,7 @@ def verify_document(
     mailbox: str | None = None,
     public_key: Path | None = None,
 ) -> DocumentVerification:
-    """Return whether every field of a document is what a run leads to.
-
-    Without `public_key`, a PEM file, no signature is checked; the default mailbox is the blobs'.
-    """
+    """Return whether a document is what a run leads to; no signature is checked without a key."""
     if foreign := list(_identity_differences(document, target)):
         return _result(document, ProvenanceState.FOREIGN, foreign)
     violation = signature_violation(document, public_key)

@@ -41,10 +41,7 @@ class VoteJournal(Protocol):
     """One statement for each place."""
 
     def record(self, place: bytes, statement: bytes) -> bytes:
-        """Return the statement of a place: this one if it had none, else the earlier one.
-
-        Nothing may leave before `sync`.
-        """
+        """Return the first statement of a place, maybe this; nothing may leave before `sync`."""
 
     def sync(self) -> None:
         """Return once everything said is durable."""

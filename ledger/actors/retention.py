@@ -84,10 +84,7 @@ class PayloadRemover:
     def ended(
         self, round_number: int, published: Iterable[Digest], ledger: RoundHistory | None = None
     ) -> None:
-        """Remove what is old once a round has ended, durably; without `ledger`, by the run's.
-
-        No record names the payloads `published` by this process in a round without a decision.
-        """
+        """Remove durably what is old once a round ends; no record names its `published` blobs."""
         self._read(ledger or self.ledger)
         payloads = self._payloads.get(round_number, frozenset())
         self._payloads[round_number] = payloads.union(published)

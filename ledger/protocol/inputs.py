@@ -59,10 +59,7 @@ def sample_trainers(
 def drawn_committee(
     seed: Digest, clients: int, members: int, banned: Collection[ClientId]
 ) -> tuple[ClientId, ...]:
-    """Return the first committee, or the one after an abandoned round, in the order drawn.
-
-    Clients with any ban are skipped; fewer than C are returned only if `MAX_DRAWS` do not suffice.
-    """
+    """Return C clients without a ban, in the order drawn; fewer if `MAX_DRAWS` do not suffice."""
     drawn: list[ClientId] = []
     for draw in range(MAX_DRAWS):
         if len(drawn) == members:

@@ -32,8 +32,7 @@ from clients.training.port import LocalTraining, TrainingJob, Workload
 from clients.training.updates import ResidentUpdates, update_writer
 from ledger.protocol.errors import ConfigurationError
 
-# Limit of the steps that are laid out together.
-_STAGED_BYTES = 32_000_000
+_STAGED_BYTES = 32_000_000  # limit of the steps that are laid out together
 
 
 class Schedule:

@@ -264,10 +264,7 @@ decoded = lru_cache(8)(DecodedCode)
 
 
 class FastComputation(PragueComputation):
-    """Prague's execution of a message, with the faster loop unless each opcode is to be logged.
-
-    Nor is code decoded that is longer than a transaction's may be: a call can bring any.
-    """
+    """Prague's execution by the faster loop, unless opcodes are logged or the code is too long."""
 
     _fast_opcodes: dict[int, Any] = PRAGUE_OPCODES | {op.STATICCALL: static_call}
 

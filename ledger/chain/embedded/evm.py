@@ -138,8 +138,7 @@ sys.setrecursionlimit(min(sys.getrecursionlimit(), 20_000))
 COINBASE = b"\x00" * 20
 # Parent beacon block root: zeros, where py-evm would put the empty trie's root.
 BEACON_ROOT = constants.ZERO_HASH32
-# Errors of py-evm for a transaction that cannot be mined.
-REFUSALS = (ValidationError, VMError)
+REFUSALS = (ValidationError, VMError)  # errors of py-evm for a transaction that cannot be mined
 
 DAMAGE: tuple[type[Exception], ...] = (*reader.DAMAGE, PyEVMError)
 """Errors that damaged bytes cause in py-evm, and in what reads them."""
