@@ -182,10 +182,7 @@ class FederationMonitor:
 
 
 class _MonitoredDeployment:
-    """One deployment and its open round, by the mail that one reader has; for one thread at a time.
-
-    The mailbox is opened by the first reading. Payloads are announced there, and not fetched.
-    """
+    """One deployment and its open round, by the mail of one reader; for one thread at a time."""
 
     def __init__(self, location: str) -> None:
         self.lock = threading.Lock()

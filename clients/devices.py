@@ -197,10 +197,7 @@ def card_index(name: str) -> int | None:
 
 
 def worker_devices(name: str, workers: int) -> list[str]:
-    """Return the device of each worker: with "cuda" they share the first card and all of its kind.
-
-    On a card of another kind an update has other last digits.
-    """
+    """Return each worker's device: with "cuda" cards of the first's kind, whose digits agree."""
     if name != "cuda":
         return [name] * workers
     first, *others = (

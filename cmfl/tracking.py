@@ -343,10 +343,7 @@ class WandbSink:
 
 
 class MlflowSink:
-    """A run of an MLflow tracking server, or of a folder with a SQLite database and artifacts.
-
-    MLflow's own file store is not used: MLflow refuses it since 3.7 unless a variable is set.
-    """
+    """A run of an MLflow server, or of a folder with a SQLite database: it refuses plain files."""
 
     def __init__(
         self, place: str, project: str, run: TrackedRun, rows: Sequence[TrackedRow]

@@ -84,10 +84,7 @@ class PermissionCache:
         self._failure: tuple[float, str] | None = None
 
     def now(self) -> WritePermissions:
-        """Return the permissions; one thread asks the chain at a time.
-
-        Once that has failed the others do not wait: a silent node would block readers, too.
-        """
+        """Return the permissions; one thread asks the chain, none waits once that has failed."""
         latest = self._latest
         if latest is not None and self._clock() - latest[0] < FRESH_SECONDS:
             return latest[1]
@@ -426,11 +423,7 @@ class Receiver:
 
 
 class IncomingFile:
-    """A file that arrives in pieces: hashed on arrival, and seen whole or not at all.
-
-    Every method may raise OSError; no part of a discarded file stays. Digest and size are those
-    that the bytes must have.
-    """
+    """A file of announced digest and size that arrives in pieces: seen whole or not at all."""
 
     def __init__(self, folder: Path, digest: Digest, size: int, *, disk: Disk = DISK) -> None:
         self._disk = disk

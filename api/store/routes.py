@@ -197,11 +197,7 @@ class MailRoutes:
         return Response(page, headers=_NO_STORE, media_type="application/octet-stream")
 
     async def put(self, request: Request) -> Response:
-        """Store an envelope: 201 once it is durable, 200 if it was there.
-
-        Members pass on envelopes that others lack; the client that sends one is charged. Only its
-        auditor puts an attestation.
-        """
+        """Store an envelope, and charge its sender: 201 once it is durable, 200 if it was there."""
         board, name = self._board(request), str(request.path_params["digest"])
         if not _NAME.fullmatch(name):
             raise ProblemError(BOARD_NOT_FOUND, "an envelope's name is its sha256")

@@ -188,10 +188,7 @@ class FavouringMember(LyingMember):
 
 
 class ColludingMember(LyingMember):
-    """Publishes what all colluding members have agreed on: the favoured near, the others far.
-
-    Far puts the favoured first even under a mean, beyond any distance of a model that learns.
-    """
+    """Publishes what colluding members agreed on: the favoured near, others beyond any distance."""
 
     def lie(self, view: RoundView, vector: ScoreVector) -> ScoreVector:  # noqa: ARG002
         return self.favoured_near(vector, 1e6)

@@ -220,10 +220,7 @@ def mimic(attacker: AttackInput) -> Update:
 
 
 def min_max(attacker: AttackInput) -> Update:
-    """Return the colluders' mean, moved backwards as far as it stays inconspicuous.
-
-    Its distance from any colluder's update is at most the largest distance between two of these.
-    """
+    """Return the mean, moved back until it is as far from a colluder as two colluders are."""
     honest = attacker.colluders.astype(np.float64)
     mean = attacker.mean
     forged = (1 - largest_step(honest, mean, -mean)) * mean

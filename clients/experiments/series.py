@@ -186,10 +186,7 @@ def line_through(name: str, points: Points) -> PlotLine:
 def over_rounds(
     name: str, cells: Sequence[CellRow], of: Callable[[CellRow], Sequence[float | None]]
 ) -> PlotLine:
-    """Return a number over rounds, from 1, at those rounds where every seed that got there has it.
-
-    A seed has no number from the round where its model diverges. The line ends there.
-    """
+    """Return a number over rounds, up to where a seed's model diverges: others would flatter."""
     series = [of(cell) for cell in cells]
     points = {}
     for place in range(max(map(len, series), default=0)):

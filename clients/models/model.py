@@ -125,10 +125,7 @@ def frozen_state_of(module: nn.Module) -> Digest:
 
 
 def option_files(options: Mapping[str, object]) -> dict[str, str]:
-    """Return the `sha256:` digest of each file or folder that the options of a user's model name.
-
-    An option's text names a file if there is one at that path, and a folder if it has a slash.
-    """
+    """Return the `sha256:` digest of each file, or folder (with a slash), that options name."""
     named = {name: Path(value) for name, value in options.items() if isinstance(value, str)}
     there = {name: path for name, path in named.items() if _exists(path)}
     return {name: f"{RECORDED_FILE}{digest_at(name, path)}" for name, path in there.items()}

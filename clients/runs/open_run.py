@@ -151,10 +151,7 @@ def _sets(configuration: Configuration, population: Population) -> dict[str, Sam
 
 @dataclass(frozen=True, slots=True)
 class OpenedRun:
-    """A run; on the memory ledger it has no manifest.
-
-    The model of rounds `without_row` is missing. `on_row` gets each new row after it is written.
-    """
+    """A run, in memory without manifest; rounds `without_row` miss a model, `on_row` gets rows."""
 
     configuration: Configuration
     folder: RunFolder

@@ -202,10 +202,7 @@ def environment_of(configuration: Configuration) -> TrainingEnvironment:
 
 
 def environment_of_run(configuration: Configuration) -> TrainingEnvironment:
-    """Return the class of updates that a simulation records.
-
-    Of a cluster's actors and of Flower's nodes it is unknown, and equal to that of no repetition.
-    """
+    """Return the class of a simulation's updates: unknown, equal to none, with Ray and Flower."""
     machine, path = configuration.machine, settled_path(configuration)
     if not machine.trains_elsewhere:
         return environment_here(path, machine.device, machine.isa)

@@ -141,10 +141,7 @@ def batches_of(samples: Samples, collate: Collate, device: torch.device) -> Batc
 
 
 def evaluate_block(module: nn.Module, form: DataForm, batch: BatchOf, rows: slice) -> Evaluation:
-    """Return the evaluation of some rows with the module's loaded parameters.
-
-    The module is left in evaluation mode; the caller has made its device `reproducible`.
-    """
+    """Return the evaluation of some rows by a loaded module on a `reproducible` device."""
     most = rows.stop - rows.start
     if form.task in PER_TOKEN:
         most = max(1, MOST_SCORES // (form.input_shape[0] * form.classes))

@@ -198,11 +198,7 @@ class TrainedUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Quality of a parameter vector on some samples, or on their tokens with a target.
-
-    The loss is the sum of cross-entropies or squared errors, and may not be finite. Nothing is
-    correct of a regression: None.
-    """
+    """Quality of a vector on samples or tokens: a sum of losses; a regression has no `correct`."""
 
     correct: int | None
     loss: float

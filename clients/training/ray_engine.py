@@ -48,10 +48,7 @@ _TIMEOUT_SECONDS = 10.0
 
 
 def require_reachable(address: str) -> None:
-    """Reject a cluster that cannot be joined: Ray tries its address for minutes.
-
-    The address is HOST:PORT of a running cluster, "auto" for this machine's own, or "local".
-    """
+    """Reject a cluster (HOST:PORT, "auto", "local") out of reach: Ray would try for minutes."""
     require_extra("ray", "machine.engine = ray needs")
     if address in {LOCAL, "auto"}:
         return
@@ -74,10 +71,7 @@ _START_SECONDS = 120.0
 
 
 class RayEngine(Engine):
-    """Trains and evaluates on a Ray cluster; each actor has a core, and a card or part of one.
-
-    Every node needs the same code and files of a user's model.
-    """
+    """Trains and evaluates on a Ray cluster, each node of which needs a user's code and files."""
 
     def __init__(
         self, workload: Workload, workers: int, distances: Distances, address: str = "local"

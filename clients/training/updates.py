@@ -285,11 +285,7 @@ class InPlaceWriter:
 
 
 class DownloadWriter:
-    """Copies updates from a device through some pinned buffers, each with a thread.
-
-    A card computes an update much faster than one thread moves it. Downloads have their own stream,
-    so that the next steps do not wait for them.
-    """
+    """Copies updates from a device on a separate stream, by pinned buffers, each with a thread."""
 
     _rows: Rows
     _written: Written | None

@@ -42,11 +42,7 @@ class StoredBlobs(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """The blobs that are retained, and the number of newest rounds that keep their payloads.
-
-    Accepted: of the payloads only those of S_a. Nothing: the ledger ends with its process, so that
-    no blob is ever read. None rounds: all.
-    """
+    """The blobs that are kept (of payloads all, S_a's or none), and for how many newest rounds."""
 
     stored: StoredBlobs = StoredBlobs.ALL
     rounds: int | None = None

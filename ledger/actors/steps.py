@@ -81,10 +81,7 @@ from ledger.storage.mailbox import Mailbox
 
 @dataclass(frozen=True, slots=True)
 class StoreBlobs:
-    """Store blobs: durable before others can see anything that follows.
-
-    Documents are the round's record, vectors, incidents and model. Payloads need not stay.
-    """
+    """Store documents, and payloads that are kept: durable before others see what follows."""
 
     documents: tuple[Payload, ...] = ()
     payloads: Mapping[ClientId, Payload] = field(default_factory=dict)

@@ -287,10 +287,7 @@ def parallel_checks(
     fresh: Callable[..., RoundChecker],
     models: ModelChain,
 ) -> Iterator[Callable[[Iterator[ReadItem]], Iterator[CheckedItem]]]:
-    """Open processes until the context ends; yield a function that checks each decided round.
-
-    `fresh` makes a checker for this process, which checks the rounds that no worker can.
-    """
+    """Open processes, and yield a function that checks rounds; `fresh` checks what they cannot."""
     with worker_pool(workers.processes, _Worker.begin, (workers.blobs, distances, rules)) as pool:
         yield _InOrder(pool, workers, fresh, fresh(models), workers.start_after_bytes).checked
 

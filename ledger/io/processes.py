@@ -137,10 +137,7 @@ class Child:
 def start_child(
     target: Callable[..., None], *arguments: object, environment: Mapping[str, str] | None = None
 ) -> Child:
-    """Start a process that calls a module's function with the arguments and the child's connection.
-
-    The function should call `follow_parent` first. Variables that the user has set are not changed.
-    """
+    """Start a process that calls a module's function, which should call `follow_parent` first."""
     added = {name: value for name, value in (environment or {}).items() if name not in os.environ}
     ours, theirs = _SPAWN.Pipe()
     try:

@@ -404,10 +404,7 @@ def _growth_gas(length: int, new_length: int) -> int:
 
 
 class LazyTrie(HexaryTrie):
-    """A trie over a batch: changed nodes are hashed once, when the root is asked for.
-
-    Until then each changed node is in its parent. The batch has the newest root's changed nodes.
-    """
+    """A trie over a batch: changed nodes are hashed once, when the root is asked for."""
 
     _hash: bytes | None
 

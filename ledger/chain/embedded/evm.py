@@ -56,11 +56,7 @@ def next_base_fee(header: Header) -> int:
 
 
 class OverlayDatabase(Overlay, BaseAtomicDB):
-    """The store as py-evm's database.
-
-    It collects a block's writes until the block is complete, because py-evm writes a transaction's
-    state before its block exists.
-    """
+    """py-evm's database over the store: a block's writes, which precede it, are collected."""
 
     def __init__(self, store: ChainStore) -> None:
         super().__init__(store)
