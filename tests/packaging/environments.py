@@ -45,20 +45,15 @@ class Environment:
         return self.run("python", "-m", "pip", "--disable-pip-version-check", *words)[1]
 
     def run(
-        self,
-        program: str,
-        *words: str | Path,
-        expected: int = 0,
-        timeout: float = 3600,
-        more: dict[str, str] | None = None,
+        self, program: str, *words: str | Path, expected: int = 0, timeout: float = 3600
     ) -> tuple[str, float]:
-        """Run a program with more variables; return its output and its seconds."""
+        """Run a program of the environment; return its output and its seconds."""
         command = [str(self.path / "bin" / program), *map(str, words)]
         begin = time.monotonic()
         ended = subprocess.run(
             command,
             cwd=self.folder,
-            env=self.variables() | (more or {}),
+            env=self.variables(),
             capture_output=True,
             text=True,
             timeout=timeout,
@@ -72,10 +67,11 @@ class Environment:
         return ended.stdout + ended.stderr, time.monotonic() - begin
 
     def variables(self) -> dict[str, str]:
-        """Return the variables of this process, without those that lead back to a checkout."""
+        """Return this process's variables; none leads to a checkout, and wheels are repeatable."""
         unwanted = re.compile(r"PYTHON|VIRTUAL_ENV|CMFL_")
         kept = {name: value for name, value in os.environ.items() if not unwanted.match(name)}
-        return kept | {"PATH": f"{self.path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+        path = f"{self.path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        return kept | {"PATH": path, "SOURCE_DATE_EPOCH": git("log", "-1", "--format=%ct").strip()}
 
     def version(self, distribution: str) -> str:
         script = "import sys, importlib.metadata as m; print(m.version(sys.argv[1]))"
@@ -86,17 +82,12 @@ class Environment:
 
 
 def build(folder: Path, python: str = sys.executable) -> tuple[Path, Path]:
-    """Build the source distribution, and the wheel out of it; check both.
-
-    The same commit gives the same wheel: its times are those of the commit, the tools are pinned.
-    """
+    """Build the source distribution, and the wheel out of it; check both with twine."""
     tools = Environment.create(folder / "tools", python)
-    tools.pip("install", "--quiet", "--constraint", CONSTRAINTS, "build", "twine")
+    tools.pip("install", "--quiet", "--constraint", CONSTRAINTS, "build", "setuptools", "twine")
     copy = folder / "source"
     copy_tracked(ROOT, copy)
-    committed = git("log", "-1", "--format=%ct").strip()
-    pinned = {"PIP_CONSTRAINT": str(CONSTRAINTS), "SOURCE_DATE_EPOCH": committed}
-    tools.run("python", "-m", "build", "--outdir", folder, copy, more=pinned)
+    tools.run("python", "-m", "build", "--no-isolation", "--outdir", folder, copy)
     (source,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     tools.run("python", "-m", "twine", "check", "--strict", source, wheel)
     require_absolute_links(wheel)

@@ -34,58 +34,29 @@ class NotReleasableError(CmflError):
     """The checkout, or a folder, is not that of a release."""
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.packaging.release")
-    parser.add_argument("folder", type=Path, help="folder of the release")
+    parser.add_argument("folder", type=Path)
     parser.add_argument("--key", type=Path, required=True, help="private key; public to verify")
     parser.add_argument("--verify", action="store_true", help="verify a folder; write nothing")
-    given = parser.parse_args(arguments)
+    given = parser.parse_args()
     try:
-        (verify if given.verify else release)(given.folder, given.key)
+        require_releasable()
+        with tempfile.TemporaryDirectory(prefix="cmfl-release-") as place:
+            if given.verify:
+                require_attested(given.folder, given.key)
+                require_same_wheel(given.folder, build(Path(place))[1])
+            else:
+                given.folder.mkdir(parents=True)
+                for path in build(Path(place)):
+                    shutil.copy(path, given.folder)
+                attest(given.folder, given.key)
     except (CmflError, CommandFailedError, OSError) as error:
         sys.stderr.write(f"{parser.prog}: {error}\n")
         return 1
     state = "verified" if given.verify else "written"
     sys.stdout.write(f"{given.folder}: release {project()['version']} {state}\n")
     return 0
-
-
-def release(folder: Path, private_key: Path) -> None:
-    """Build this commit's files in a new folder, and sign what they are."""
-    require_releasable()
-    folder.mkdir(parents=True)
-    with tempfile.TemporaryDirectory(prefix="cmfl-release-") as place:
-        for path in build(Path(place)):
-            shutil.copy(path, folder)
-    attest(folder, private_key)
-
-
-def verify(folder: Path, public_key: Path) -> None:
-    """Accept a folder that a key has attested, and whose wheel this commit gives."""
-    require_releasable()
-    require_attested(folder, public_key)
-    with tempfile.TemporaryDirectory(prefix="cmfl-release-") as place:
-        _, wheel = build(Path(place))
-        if sha256(wheel.read_bytes()).hex() != digests(folder).get(wheel.name):
-            raise NotReleasableError(f"{folder}: this commit gives another {wheel.name}")
-
-
-def attest(folder: Path, private_key: Path) -> None:
-    """Write the checksums of the files in a folder, and the signed statement."""
-    payload = json_bytes(statement(folder))
-    (folder / SUMS).write_text(checksums(folder), "utf-8")
-    envelope = signed_envelope(payload, PAYLOAD_TYPE, private_key)
-    (folder / ATTESTATION).write_bytes(json_bytes(envelope))
-
-
-def require_attested(folder: Path, public_key: Path) -> None:
-    """Accept a folder whose statement a key has signed, and whose files are those it names."""
-    envelope = parse_document((folder / ATTESTATION).read_bytes(), MAX_BYTES)
-    require_signed_envelope(envelope, public_key)
-    if json.loads(b64decode(envelope["payload"])) != statement(folder):
-        raise NotReleasableError(f"{folder}: {ATTESTATION} is of other files or another commit")
-    if (folder / SUMS).read_text("utf-8") != checksums(folder):
-        raise NotReleasableError(f"{folder}: {SUMS} is of other files")
 
 
 def require_releasable() -> None:
@@ -100,15 +71,31 @@ def require_releasable() -> None:
         raise NotReleasableError(f"CHANGELOG.md begins with {headings[:1]}, must be {version}")
 
 
+def attest(folder: Path, private_key: Path) -> None:
+    """Write the checksums of the files in a folder, and the signed statement."""
+    sums = "".join(f"{digest}  {name}\n" for name, digest in digests(folder).items())
+    (folder / SUMS).write_text(sums, "utf-8")
+    envelope = signed_envelope(json_bytes(statement(folder)), PAYLOAD_TYPE, private_key)
+    (folder / ATTESTATION).write_bytes(json_bytes(envelope))
+
+
+def require_attested(folder: Path, public_key: Path) -> None:
+    """Accept a folder whose statement a key has signed, and whose files are those it names."""
+    envelope = parse_document((folder / ATTESTATION).read_bytes(), MAX_BYTES)
+    require_signed_envelope(envelope, public_key)
+    if json.loads(b64decode(envelope["payload"])) != statement(folder):
+        raise NotReleasableError(f"{folder}: {ATTESTATION} is of other files or another commit")
+
+
+def require_same_wheel(folder: Path, wheel: Path) -> None:
+    if (folder / wheel.name).read_bytes() != wheel.read_bytes():
+        raise NotReleasableError(f"{folder}: this commit gives another {wheel.name}")
+
+
 def digests(folder: Path) -> dict[str, str]:
-    """Return the sha256 of the files of a release by name."""
-    files = [path for path in sorted(folder.iterdir()) if path.name not in {SUMS, ATTESTATION}]
+    """Return the sha256 of all files of a release, but for the statement about them."""
+    files = (path for path in sorted(folder.iterdir()) if path.name != ATTESTATION)
     return {path.name: sha256(path.read_bytes()).hex() for path in files}
-
-
-def checksums(folder: Path) -> str:
-    """Return what `sha256sum --check` reads."""
-    return "".join(f"{digest}  {name}\n" for name, digest in digests(folder).items())
 
 
 def statement(folder: Path) -> dict[str, Any]:

@@ -68,27 +68,21 @@ def test_the_citation_names_this_version_and_the_paper() -> None:
 def test_the_long_description_has_links_that_work_on_an_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    setup = runpy.run_path(str(ROOT / "setup.py"))
-    assert relative_links("[a](docs/a.md) <img src='b.png'>\n[c]: d.md") == [
-        "docs/a.md", "b.png", "d.md",
-    ]  # fmt: skip
-    assert relative_links(setup["long_description"]()) == []
-    (tmp_path / "README.md").write_text(
-        "![Picture](p.png)\n[page](docs/a.md#b) [MIT](MIT)", "utf-8"
+    describe = runpy.run_path(str(ROOT / "setup.py"))["long_description"]
+    assert relative_links(describe()) == []
+    assert relative_links("[a](a.md) <img src='b.png'>\n[c]: d.md") == ["a.md", "b.png", "d.md"]
+    monkeypatch.setitem(describe.__globals__, "ROOT", tmp_path)
+    (tmp_path / "README.md").write_text("![P](p.png)[page](docs/a.md#b) [MIT](MIT)", "utf-8")
+    metadata = tmp_path / "pyproject.toml"
+    metadata.write_text('[project]\nversion = "1"\nurls = {}', "utf-8")
+    assert describe() == "page (`docs/a.md`) MIT"
+    metadata.write_text(
+        '[project]\nversion = "1"\nurls = {Repository = "https://host/us"}', "utf-8"
     )
-    addressed = '[project]\nversion = "1"\nurls = {Repository = "https://host.example/us"}'
-    for metadata, text in (
-        ("[project]\nurls = {}", "\npage (`docs/a.md`) MIT"),
-        (
-            addressed,
-            "![Picture](https://host.example/us/raw/v1/p.png)\n"
-            "[page](https://host.example/us/blob/v1/docs/a.md#b) "
-            "[MIT](https://host.example/us/blob/v1/MIT)",
-        ),
-    ):
-        (tmp_path / "pyproject.toml").write_text(metadata, "utf-8")
-        monkeypatch.setitem(setup["long_description"].__globals__, "ROOT", tmp_path)
-        assert setup["long_description"]() == text
+    assert describe() == (
+        "![P](https://host/us/raw/v1/p.png)[page](https://host/us/blob/v1/docs/a.md#b) "
+        "[MIT](https://host/us/blob/v1/MIT)"
+    )
 
 
 def test_every_requirement_has_a_pin_that_it_admits() -> None:

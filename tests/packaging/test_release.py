@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from cmfl.provenance.verify import SignatureMismatchError
 from tests.cmfl.commands.test_signed_models import KeyPair
-from tests.packaging.release import ATTESTATION, SUMS, NotReleasableError, attest, require_attested
+from tests.packaging.release import SUMS, NotReleasableError, attest, require_attested
 
 
 def test_a_release_is_its_files_its_commit_and_its_key(tmp_path: Path) -> None:
@@ -23,12 +23,9 @@ def test_a_release_is_its_files_its_commit_and_its_key(tmp_path: Path) -> None:
     require_attested(folder, own.public)
     with pytest.raises(SignatureMismatchError):
         require_attested(folder, foreign.public)
-    for name in (SUMS, wheel.name, ATTESTATION):
-        kept = (folder / name).read_bytes()
-        (folder / name).write_bytes(kept.replace(b"e", b"f", 1))
-        with pytest.raises((NotReleasableError, SignatureMismatchError)):
+    for path in (folder / SUMS, wheel, folder / "more.whl"):
+        kept = path.read_bytes() if path.exists() else b""
+        path.write_bytes(kept + b"x")
+        with pytest.raises(NotReleasableError, match="other files"):
             require_attested(folder, own.public)
-        (folder / name).write_bytes(kept)
-    (folder / "more.whl").write_bytes(b"")
-    with pytest.raises(NotReleasableError, match="other files"):
-        require_attested(folder, own.public)
+        path.write_bytes(kept)
