@@ -18,8 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 CONSTRAINTS = ROOT / "constraints.txt"
-TORCH = "torch==2.13.0"
-"""Goes first and alone, so that no other package chooses its build."""
+TORCH = "torch==2.13.0"  # goes first and alone, so that no other package chooses its build
 
 
 class CommandFailedError(Exception):
