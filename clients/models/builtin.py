@@ -304,10 +304,7 @@ class Sent140Lstm(TextModel):
         self.linear2 = nn.Linear(30, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return scores of "negative" and "positive" of words x, (n, length), shape (n, 2).
-
-        They are 0 and the logit, so the cross-entropy is that of the logit's sigmoid.
-        """
+        """Return scores 0 and the logit, shape (n, 2), of "negative" and "positive" for words x."""
         logit = self.linear2(self.linear1(self.last(x)))
         return torch.cat([torch.zeros_like(logit), logit], dim=1)
 

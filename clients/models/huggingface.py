@@ -155,11 +155,7 @@ class AdaptedModel(nn.Module):
         return scores.float()
 
     def draw_start(self, rng: np.random.Generator) -> None:
-        """Draw adapters that change nothing yet, as LoRA starts, and small weights of new heads.
-
-        Of an adapter B A, A is uniform within 1 / sqrt(inputs), as peft draws it, and B is zero. An
-        embedding's is the other way round.
-        """
+        """Draw LoRA's start: B zero, A uniform within 1 / sqrt(inputs); embeddings reversed."""
         with torch.no_grad():
             for name, tensor in trainable(self):
                 shape = tuple(tensor.shape)

@@ -272,10 +272,7 @@ class JobRunner:
         *,
         hashes_meanwhile: bool,
     ) -> list[EncodedRow]:
-        """Write the update of each job into its row of `count`, and return their payloads.
-
-        With `hashes_meanwhile` rows are encoded while others are trained.
-        """
+        """Write each job's update into its row of `count`; return payloads."""
         workload, matrix = self._workload, self._updates.rows(count)
         losses: list[NDArray[np.float32]] | None = None
         if workload.records_losses:

@@ -223,8 +223,7 @@ class TransactionReader:
         except ChainDamagedError as error:
             subject = f"{first} to {last}"
             wrong = contradicted(first, facts.LOGS_UNREADABLE, subject, true=str(error))
-            rest = not_served(first, facts.CHAIN_UNAVAILABLE)
-            raise ReadingEndedError(wrong, *rest) from error
+            raise ReadingEndedError(wrong, *not_served(first, facts.CHAIN_UNAVAILABLE)) from error
         except ChainError as error:
             missing = not_served(first, facts.CHAIN_UNAVAILABLE, detail=str(error))
             raise ReadingEndedError(*missing) from error

@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, ProcessPoolExecutor
 from concurrent.futures import wait as wait_for_futures
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -31,7 +31,7 @@ from multiprocessing.context import ForkServerProcess, SpawnProcess
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Self, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.errors import CmflError
@@ -324,7 +324,7 @@ class CommandProcess:
         return ""
 
 
-class CommandRunner:
+class CommandRunner(AbstractContextManager["CommandRunner"]):
     """Starts commands by name, each with its own log files. Safe to share between threads."""
 
     def __init__(self, entry: str, logs: Path, modules: Sequence[str] = ()) -> None:
@@ -391,9 +391,6 @@ class CommandRunner:
             process.signal(signal.SIGKILL)
         for process in self._started:
             process.wait(60)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
