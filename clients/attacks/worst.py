@@ -319,7 +319,7 @@ def _target_pull(frame: Frame, candidate: Candidate) -> Floats:
 
 
 def noise(attacker: AttackInput) -> NDArray[np.float32]:
-    """Return s t (unit(cos θ z_i + sin θ p) + 0.3 h), each z_i Gaussian noise, θ the factor."""
+    """Return s t (unit(cos θ z_i + sin θ p) + 0.3 h), z_i Gaussian noise, factor θ in degrees."""
     if not np.isfinite(attacker.colluders).all():
         return attacker.colluders.copy()
     frame = Frame.of(attacker)
