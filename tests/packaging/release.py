@@ -1,9 +1,8 @@
 """A release in a folder: `python -m tests.packaging.release FOLDER --key key.pem`.
 
 The folder gets source distribution, wheel, SHA256SUMS and `attestation.json`: an in-toto statement
-of a release, which names both files and the commit, in a DSSE envelope as `cmfl export attestation`
-writes it. `--verify` with the public key derives it again: it builds the commit's wheel, and
-compares.
+of a release, which names the other files and the commit, in a DSSE envelope as
+`cmfl export attestation` writes it. `--verify` with the public key builds the wheel again.
 """
 
 from __future__ import annotations
