@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constr
 # One for each core, up to 1.5 GB each.
 TEST_PROCESSES ?= auto
 
-.PHONY: demo docs figures screenshots network test quick slow faults mutants deep fuzz coverage lint bench bench-peers flower gpu serve matrix floors wheel release beside crate clean
+.PHONY: demo docs figures screenshots network test quick slow faults mutants deep fuzz coverage lint bench bench-peers flower gpu serve matrix floors wheel beside crate clean
 
 demo: $(VENV)/.clients
 	$(BIN)/cmfl demo --home demo-home
@@ -142,6 +142,7 @@ wheel:
 	$(PYTHON) -m tests.packaging.wheel
 
 # The files of a release from the commit with its tag, signed by KEY, a private key in PEM: see CONTRIBUTING.md.
+.PHONY: release
 release: $(VENV)/.dev
 	$(BIN)/python -m tests.packaging.release dist --key $(KEY)
 

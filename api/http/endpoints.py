@@ -80,7 +80,9 @@ async def _page(cursor: Cursor = None, limit: Limit = 20) -> PageQuery:
 
 Paged = Annotated[PageQuery, Depends(_page)]
 
-EXPORT_PAGE = 100  # entries of a list that are read at once: no long file is in memory as a whole
+EXPORT_PAGE = 100
+"""Entries of a whole list that are read at once; a long file is never in memory as a whole."""
+
 A = TypeVar("A")
 
 

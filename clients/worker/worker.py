@@ -56,7 +56,7 @@ from ledger.protocol.types import ClientId, EnvironmentStatement
 
 _log = logging.getLogger(__name__)
 
-MAX_VOTING_PASSES = 8  # of a step over the results of its own actions; the next step continues
+MAX_VOTING_PASSES = 8  # of one step over the results of its own actions; the next step continues
 STAGGER_VIEWS = 4  # view times over which workers are spread that may all do the same thing
 _MOST_HEADS = 128
 
