@@ -147,6 +147,11 @@ floors:
 wheel:
 	$(PYTHON) -m tests.packaging.wheel
 
+# The files of a release from the commit with its tag, signed by KEY, a private key in PEM: see CONTRIBUTING.md.
+.PHONY: release
+release: $(VENV)/.dev
+	$(BIN)/python -m tests.packaging.release dist --key $(KEY)
+
 # The core beside other projects' packages in one environment: their command lines and ours answer.
 beside:
 	$(PYTHON) -m tests.packaging.beside

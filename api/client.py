@@ -52,11 +52,9 @@ MAX_PROOF_BYTES = 64 << 20
 MAX_BUNDLE_BYTES = 16 << 30
 """More than the largest round whose parts are all allowed; its parts have bounds of their own."""
 
-MAX_COVERAGE_PAGES = 1_000
-"""Answers about the coverage of a run, each of thousands of updates."""
+MAX_COVERAGE_PAGES = 1_000  # answers about the coverage of a run, each of thousands of updates
 MAX_COVERED_UPDATES = 2_000_000
-MAX_PAGE = 100
-"""Entries of one page; a list with a greater limit is read in several pages."""
+MAX_PAGE = 100  # entries of one page; a list with a greater limit is read in several pages
 TIMEOUT_SECONDS = 60.0
 JSON = "application/json"
 

@@ -59,8 +59,7 @@ BATCH_SIZE = 4_096
 _KINDS = (EnvelopeKind.PAYLOAD, EnvelopeKind.SCORES, EnvelopeKind.REQUEST, EnvelopeKind.REPLY)
 
 
-FRESH_SECONDS = 1.0
-"""How long a snapshot is used while no block comes."""
+FRESH_SECONDS = 1.0  # how long a snapshot is used while no block comes
 FIRST_SNAPSHOT_SECONDS = 2.0
 """How long a request waits for the first snapshot, or the mailbox, that another request reads."""
 SHOWN_ROUNDS = 10
@@ -183,10 +182,7 @@ class FederationMonitor:
 
 
 class _MonitoredDeployment:
-    """One deployment and its open round, by the mail that one reader has; for one thread at a time.
-
-    The mailbox is opened by the first reading. Payloads are announced there, and not fetched.
-    """
+    """One deployment and its open round, by the mail of one reader; for one thread at a time."""
 
     def __init__(self, location: str) -> None:
         self.lock = threading.Lock()

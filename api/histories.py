@@ -34,8 +34,7 @@ from ledger.protocol.ledger_state import Deployment, LedgerStage
 from ledger.storage.blobs import BlobReader, FolderBlobs
 
 MAX_MANIFESTS = 1_024
-MAX_FOLDS = 16
-"""Deployments whose events stay in memory: those that were read most recently."""
+MAX_FOLDS = 16  # deployments whose events stay in memory: those that were read most recently
 
 
 @dataclass(slots=True)
@@ -194,7 +193,6 @@ class HistoryService:
         self.largest_blob = settings.largest_blob_bytes
 
     def now(self) -> PinnedChain:
-        """Return the chain as of its newest block."""
         identity = None
         if (file := self._file) is not None:
             try:

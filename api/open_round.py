@@ -28,8 +28,7 @@ from ledger.protocol.inputs import sending_order
 from ledger.protocol.parameters import MAX_VIEWS
 from ledger.protocol.types import ClientId, Phase, VoteKind
 
-BlockTimes = Callable[[int], int]
-"""Returns the time of a block by its number."""
+BlockTimes = Callable[[int], int]  # returns the time of a block by its number
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,8 +59,7 @@ def _app(routes: list[Route]) -> Starlette:
     return app
 
 
-BODY_SECONDS = 10.0
-"""How long a request's body may take to arrive."""
+BODY_SECONDS = 10.0  # how long a request's body may take to arrive
 _NO_STORE = {"Cache-Control": "no-store"}
 _log = logging.getLogger(__name__)
 

@@ -43,8 +43,7 @@ SETTINGS = (
     *("protocol.clients=14", "protocol.active_rate=0.857143", "protocol.committee_rate=0.416667"),
     *("protocol.rounds=1", "protocol.deadline_blocks=6"),
 )
-MAJORITY = 3
-"""Seats, most of the five."""
+MAJORITY = 3  # seats, most of the five
 IN_SCORES = (
     MemberFault.FALSE_SCORES,
     MemberFault.FAVOURING,

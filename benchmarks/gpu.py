@@ -48,12 +48,10 @@ from ledger.protocol.errors import ConfigurationError
 
 RESULT = MEASURED / "gpu.json"
 BUDGET_SECONDS = 570.0
-CPU_CLIENTS = 4
-"""Clients that also train on the processor, to compare with."""
+CPU_CLIENTS = 4  # clients that also train on the processor, to compare with
 TEXT_LENGTH, TEXTS, TEST_TEXTS = 32, 24, 32
 """Tokens of a text, texts of each client, and texts of the test."""
-TOKENS_SEEN = 200
-"""Distinct tokens in the texts: few, so that a few steps learn them."""
+TOKENS_SEEN = 200  # distinct tokens in the texts: few, so that a few steps learn them
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).parents[1]
-MEASURED = ROOT / "docs" / "measured"
-"""Results that pages name."""
-RESULTS = ROOT / "benchmarks" / "results"
-"""Results of this machine alone, which no commit has."""
+MEASURED = ROOT / "docs" / "measured"  # results that pages name
+RESULTS = ROOT / "benchmarks" / "results"  # results of this machine alone, which no commit has
 T = TypeVar("T")
 Row = dict[str, Any]
 

@@ -92,7 +92,6 @@ def _measure(rounds: int, sizes: dict[str, int], most_megabytes: int) -> Row:
 
 
 def _parts(history: FoldedHistory, client: ClientId) -> list[object]:
-    """Return the parts of a client in its newest rounds."""
     page = history.page(RoundQuery(client=client), PAGE, None)
     return [history.documented(round_).part(client) for round_ in page.entries]
 
@@ -111,8 +110,7 @@ def _memory(chain: GeneratedChain, blobs: MemoryBlobs) -> Row:
     return {"memory, folded, MB": round(folded / 1e6, 1), "memory, MB": round(used / 1e6, 1)}
 
 
-TURN = 50
-"""Requests that a server answers before it is the next one's turn."""
+TURN = 50  # requests that a server answers before it is the next one's turn
 
 
 class Asked(NamedTuple):

@@ -27,8 +27,7 @@ import numpy as np
 from benchmarks.harness import MEASURED, RESULTS, ROOT, Row, gemm_rate, keep, machine, show
 from benchmarks.workloads import WORKS, make_workload, write_workload
 
-ENVIRONMENTS = ROOT / ".bench"
-"""Where `make bench-peers` puts the peers' environments, by name."""
+ENVIRONMENTS = ROOT / ".bench"  # where `make bench-peers` puts the peers' environments, by name
 SAME_WORK = 0.02
 """Largest relative difference of a first aggregate from the plain loop's, ‖a − b‖ / ‖b‖.
 

@@ -19,10 +19,8 @@ from benchmarks.harness import keep_table
 from clients.experiments.report import markdown
 
 CLIENTS, COLLUDERS, MEMBERS, TRAINERS, ROUNDS = 60, 18, 12, 18, 100
-FRIEND = 0.01
-"""Share of the blocks that a friend makes who tries hashes until one suits."""
-Counts: TypeAlias = NDArray[np.int64]
-"""A number of each run, shape (runs,)."""
+FRIEND = 0.01  # share of the blocks that a friend makes who tries hashes until one suits
+Counts: TypeAlias = NDArray[np.int64]  # a number of each run, shape (runs,)
 
 
 class Chooser(NamedTuple):

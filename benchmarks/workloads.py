@@ -41,10 +41,7 @@ def plain_leaf_cnn(hidden: int, classes: int = 62) -> nn.Module:
 
 
 class PlainShakespeareLstm(nn.Module):
-    """LEAF's network for Shakespeare: characters, two LSTM layers, the last step's output.
-
-    Each gate has one trained bias: torch's second one is frozen at 1 in the forget gate, else 0.
-    """
+    """LEAF's network for Shakespeare: one trained bias for each gate, and a frozen one."""
 
     def __init__(self, hidden: int = 100, characters: int = _CHARACTERS) -> None:
         super().__init__()

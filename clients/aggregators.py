@@ -24,15 +24,11 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance import SQUARED
 from ledger.protocol.types import ClientId
 
-MOST_ROWS = 512
-"""Of more vectors NumPy's sort is as fast: a network's comparators grow as n log² n."""
-
+MOST_ROWS = 512  # of more vectors NumPy's sort is as fast: a network's comparators grow as n log² n
 Vector = NDArray[np.float64]
 Rows = Sequence[NDArray[np.floating]] | NDArray[np.float64]
 
-BLOCK = 64 * PART
-"""Numbers of each vector per block. Determines the order of a distance's sum."""
-
+BLOCK = 64 * PART  # numbers of each vector per block. Determines the order of a distance's sum
 _squares = fast_distances()
 
 
@@ -70,8 +66,7 @@ class Mixture:
     updates: Sequence[NDArray[np.float32]]
     # Shape (vectors, updates); None where the vectors are the updates themselves.
     coefficients: NDArray[np.float64] | None = None
-    # The chance of a rule that draws coordinates.
-    rng: np.random.Generator | None = None
+    rng: np.random.Generator | None = None  # the chance of a rule that draws coordinates
 
     def __post_init__(self) -> None:
         if not len(self.updates):
@@ -285,10 +280,7 @@ class FedAvg(Aggregator):
 
 
 class Krum(Aggregator):
-    """The update with the smallest sum of squared distances to its n - f - 2 nearest others.
-
-    ByzFL's Krum(f + 1) is this Krum(f).
-    """
+    """The update with the least sum of squares to its n - f - 2 nearest: ByzFL's Krum(f + 1)."""
 
     rule: ClassVar[str] = "2f + 2 < n"
 
@@ -552,9 +544,7 @@ def pre_aggregator_named(name: str, options: Mapping[str, object]) -> PreAggrega
     return parse_settings(stage, options, f"pre-aggregator {name}")
 
 
-GROUP = "cmfl.aggregators"
-"""Entry points of packages that offer aggregators."""
-
+GROUP = "cmfl.aggregators"  # entry points of packages that offer aggregators
 AGGREGATORS: dict[str, type[Aggregator]] = {
     rule.__name__: rule
     for rule in (

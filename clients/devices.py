@@ -61,9 +61,7 @@ _NEEDED: dict[InstructionSet, set[str]] = {
 }
 """Flags of the processor that ATen, oneDNN and MKL need for each instruction set."""
 
-SET_LATE = "with variables set after the start"
-"""Ending of an instruction set that is not known."""
-
+SET_LATE = "with variables set after the start"  # ending of an instruction set that is not known
 _CPUINFO = Path("/proc/cpuinfo")
 _ENVIRON = Path("/proc/self/environ")
 _AT_IMPORT = dict(os.environ)
@@ -199,10 +197,7 @@ def card_index(name: str) -> int | None:
 
 
 def worker_devices(name: str, workers: int) -> list[str]:
-    """Return the device of each worker: with "cuda" they share the first card and all of its kind.
-
-    On a card of another kind an update has other last digits.
-    """
+    """Return each worker's device: with "cuda" cards of the first's kind, whose digits agree."""
     if name != "cuda":
         return [name] * workers
     first, *others = (

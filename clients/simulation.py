@@ -111,10 +111,7 @@ class EarlyDistances:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedActors:
-    """Actors of a run: who trains, who votes, and what each sends.
-
-    With `overlaps` distances are computed in parallel with transactions, on several cores.
-    """
+    """Actors of a run; with `overlaps`, distances are computed in parallel with transactions."""
 
     population: Population
     engine: Engine
@@ -199,10 +196,7 @@ class SimulatedActors:
 
 
 class Simulation:
-    """A simulated run.
-
-    The chain is the open round, None after the last. `on_step` gets an actor's actions beforehand.
-    """
+    """A simulated run; `on_step` gets an actor's actions before they are carried out."""
 
     def __init__(
         self,
@@ -212,12 +206,7 @@ class Simulation:
         on_model: Callable[[int, NDArray[np.float32]], None] | None = None,
         pinned: Collection[Digest] = frozenset(),
     ) -> None:
-        """Resume a run at its present state.
-
-        Args:
-            on_model: called with a round and its certified model before the decision is sent.
-            pinned: blobs that other runs name in the same store, which are never removed.
-        """
+        """Resume a run; `on_model` gets a round's certified model before the decision is sent."""
         self._context, self._cast, self._on_model = context, cast, on_model
         self._published = PublishedBlobs()
         self._driver = Driver(context, self._published, keep)

@@ -61,10 +61,7 @@ _NOT_IN_NAMES = re.compile(r"[^\w./ -]")
 
 @dataclass(frozen=True, slots=True)
 class TrackedRun:
-    """A run, as trackers describe it.
-
-    The `key`, 16 hex digits, is the run's own in every tracker; its `title` is for people.
-    """
+    """A run as trackers describe it; the `key`, 16 hex digits, is its own in every tracker."""
 
     name: str
     key: str
@@ -108,10 +105,7 @@ def described_run(home: Path, name: str, section: TrackSection) -> TrackedRun:
 
 
 def tracked_row(values: Mapping[str, Any]) -> TrackedRow:
-    """Return the measured values of a `RoundMetrics` as numbers.
-
-    Clients are counted; their accuracies become mean and minimum, views the slower vote's, from 1.
-    """
+    """Return a `RoundMetrics` as numbers; `views` is the slower vote's, from 1."""
     metrics: dict[str, float] = {}
     for name, value in values.items():
         if value is None or name in {"round", "head"}:
@@ -203,10 +197,7 @@ def logged(
     session: TrackingSession,
     verdict: Callable[[], str] = lambda: NOT_AUDITED,
 ) -> Iterator[OpenedRun]:
-    """Yield a run that logs its rounds as they end, and its end.
-
-    Without a chain there is no `verdict`, which audits the run and returns the outcome in words.
-    """
+    """Yield a run that logs its rounds and its end, with the audit's outcome from `verdict`."""
     section, paths = opened.configuration.track, opened.folder.paths
     if not section.used:
         yield opened
@@ -352,10 +343,7 @@ class WandbSink:
 
 
 class MlflowSink:
-    """A run of an MLflow tracking server, or of a folder with a SQLite database and artifacts.
-
-    MLflow's own file store is not used: MLflow refuses it since 3.7 unless a variable is set.
-    """
+    """A run of an MLflow server, or of a folder with a SQLite database: it refuses plain files."""
 
     def __init__(
         self, place: str, project: str, run: TrackedRun, rows: Sequence[TrackedRow]

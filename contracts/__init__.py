@@ -1,4 +1,3 @@
 """The Vyper contracts and their committed build artefacts: data, not code."""
 
-__distribution__ = "cmfl-ledger"
-"""By which `import cmfl` knows the package as its own."""
+__distribution__ = "cmfl-ledger"  # by which `import cmfl` knows the package as its own

@@ -149,7 +149,6 @@ def warn_of_doubled_rows(path: Path, rounds: Collection[int]) -> None:
 
 
 def _row(line: bytes, place: str) -> tuple[ClaimedRound, dict[str, Any]]:
-    """Return a line as a row, and its values."""
     try:
         values = parse_json(line)
     except (ValueError, RecursionError) as error:
@@ -258,7 +257,6 @@ class EarlyStop:
 
     @property
     def sentence(self) -> str:
-        """The reason in words."""
         rule = self.rule
         if self.reason == "target":
             return (

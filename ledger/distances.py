@@ -150,10 +150,7 @@ class BlockedSquares:
 
 
 def fast_distances(threads: int = 1) -> Distances:
-    """Return a function that computes all distances of a round, equal to `plain_distances`.
-
-    Their bytes do not depend on the number of threads. Nothing is compiled before the first call.
-    """
+    """Return a function equal to `plain_distances` on any threads; its first call compiles."""
     if threads < 1:
         raise ValueError(f"distances on {threads} threads")
 

@@ -21,8 +21,7 @@ from ledger.storage.blobs import FolderBlobs
 
 Played = TypeVar("Played")
 
-MOST_SEEDS = 32
-"""Where every third run shows it, one search in 430,000 finds none."""
+MOST_SEEDS = 32  # where every third run shows it, one search in 430,000 finds none
 
 
 def first_that_shows(

@@ -220,9 +220,7 @@ def plain_problem(
 
 IMMUTABLE = "public, max-age=31536000, immutable"
 CHANGING = "no-cache"
-WORTH_COMPRESSING = 1_024
-"""Fewer bytes fit into one packet."""
-
+WORTH_COMPRESSING = 1_024  # fewer bytes fit into one packet
 _MAX_HEADER = 4_096
 _GZIP = re.compile(
     r"(?:^|,)\s*(?:gzip|\*)\s*(?:;\s*q=(?P<weight>[0-9.]{1,5})\s*)?(?=,|$)", re.IGNORECASE
@@ -249,10 +247,7 @@ def encoded(request: Request, body: bytes, *, immutable: bool = False) -> Respon
 
 
 def is_known(request: Request, tag: str) -> bool:
-    """Return whether a client has these bytes, by the weak comparison of RFC 9110, 13.1.2.
-
-    The tag is the one of the plain bytes, without W/; the tag of the compressed bytes matches, too.
-    """
+    """Return whether a client has these bytes, plain or compressed, by RFC 9110, 13.1.2 (weak)."""
     header = request.headers.get("if-none-match", "")
     if len(header) > _MAX_HEADER:
         return False

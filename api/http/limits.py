@@ -1,7 +1,6 @@
 """Middleware of both services: hosts, bodies, access, rates and metrics.
 
-Metrics and log lines contain no header, query or token. A line is JSON, so that no path can look
-like another line.
+Metrics and log lines contain no header, query or token. Lines are JSON: no path looks like one.
 """
 
 from __future__ import annotations
@@ -82,7 +81,6 @@ class HttpMiddleware:
         await answer(scope, receive, send)
 
     def refusal(self, request: Request) -> Response | None:  # noqa: ARG002
-        """Return the answer to a request that is refused."""
         return None
 
 
@@ -112,10 +110,7 @@ class HeadAsGet(HttpMiddleware):
 
 
 class HostCheck(HttpMiddleware):
-    """Rejects a `Host` header that is invalid (400) or names another host (421).
-
-    The names are allowed besides addresses and localhost; None allows all.
-    """
+    """Rejects a `Host` that is invalid (400), or no address, localhost or given name (421)."""
 
     def __init__(self, app: ASGIApp, names: Collection[str] | None = ()) -> None:
         super().__init__(app)

@@ -133,10 +133,7 @@ def serve_app(
 
 
 async def stop_accepting(server: asyncio.Server) -> None:
-    """Close a server once asyncio has made transport and protocol of each accepted connection.
-
-    For a server that is closed before, it fails to, and leaves the socket open.
-    """
+    """Close a server once each accepted connection has a transport; before, its socket leaks."""
     loop = asyncio.get_running_loop()
     for listening in server.sockets:
         loop.remove_reader(listening.fileno())

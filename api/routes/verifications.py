@@ -55,9 +55,7 @@ from ledger.storage.blobs import FolderBlobs
 
 KEPT = 16
 """Audits whose state and report are kept; all reports together have MAX_REPORT_BYTES at most."""
-EXIT_SECONDS = 5
-"""From an audit's last byte to the end of its process, on a loaded machine."""
-
+EXIT_SECONDS = 5  # from an audit's last byte to the end of its process, on a loaded machine
 VerificationName = Annotated[
     str, Field(pattern=r"^[0-9a-f]{16}$", max_length=16, examples=["5c5c5c5c5c5c5c5c"])
 ]

@@ -106,13 +106,9 @@ class Retention:
         remove_mail(self._blobs.folder, final.domain(), newest + 1)
 
 
-DRAINED_BYTES = 1 << 20
-"""Bytes of a refused body that are still read, so that its sender receives the reason."""
-
+DRAINED_BYTES = 1 << 20  # of a refused body that are read: its sender then receives the reason
 DRAINING_SECONDS = 2.0
-POLL_SECONDS = 5.0
-"""Interval at which the store asks whether a round has ended, so that old payloads may go."""
-
+POLL_SECONDS = 5.0  # between questions whether a round has ended, so that old payloads may go
 STORE_LOCK = "store.lock"
 _log = logging.getLogger(__name__)
 
@@ -262,8 +258,7 @@ def serve(
                     f"blobs are unknown: use --keep-rounds with a folder of one contract, or with "
                     f"a home"
                 )
-            server = server_for(settings, ledger, pinned or frozenset)
-            run_server(server, listener, on_listening)
+            run_server(server_for(settings, ledger, pinned or frozenset), listener, on_listening)
 
 
 def server_for(

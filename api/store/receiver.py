@@ -38,8 +38,7 @@ from ledger.protocol.types import Address, Digest, Domain, Upload
 from ledger.storage import http
 from ledger.storage.http import AUDITOR, parse_authorization
 
-Writer = int | Address
-"""Index of a client, or address of an auditor."""
+Writer = int | Address  # index of a client, or address of an auditor
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +56,7 @@ def writer_of(upload: Upload) -> tuple[Writer, str]:
 
 
 FRESH_SECONDS = 1.0
-STALE_SECONDS = 60.0
-"""A store uses older permissions for this long while the chain cannot be read."""
+STALE_SECONDS = 60.0  # a store uses older permissions for this long while the chain cannot be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +84,7 @@ class PermissionCache:
         self._failure: tuple[float, str] | None = None
 
     def now(self) -> WritePermissions:
-        """Return the permissions; one thread asks the chain at a time.
-
-        Once that has failed the others do not wait: a silent node would block readers, too.
-        """
+        """Return the permissions; one thread asks the chain, none waits once that has failed."""
         latest = self._latest
         if latest is not None and self._clock() - latest[0] < FRESH_SECONDS:
             return latest[1]
@@ -286,12 +281,9 @@ TOO_SLOW = ProblemKind("too-slow", 408, "The body did not arrive in time")
 DISK_FULL = ProblemKind("disk-full", 507, "The store's disk is full")
 DISK_FAILS = ProblemKind("disk-fails", 503, "The store's folder cannot be used")
 
-MAX_ATTESTATION_BYTES = 2_000
-"""Of an envelope with an attestation: its environment has 1,000 at most."""
-
+MAX_ATTESTATION_BYTES = 2_000  # of an envelope with an attestation, whose environment has 1,000
 PIECE = 1 << 20
-INCOMING_FOLDER = "incoming"
-"""The folder of unfinished files, beside the folders that others read."""
+INCOMING_FOLDER = "incoming"  # the folder of unfinished files, beside the folders that others read
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,11 +423,7 @@ class Receiver:
 
 
 class IncomingFile:
-    """A file that arrives in pieces: hashed on arrival, and seen whole or not at all.
-
-    Every method may raise OSError; no part of a discarded file stays. Digest and size are those
-    that the bytes must have.
-    """
+    """A file of announced digest and size that arrives in pieces: seen whole or not at all."""
 
     def __init__(self, folder: Path, digest: Digest, size: int, *, disk: Disk = DISK) -> None:
         self._disk = disk

@@ -95,9 +95,7 @@ class IntegrityCache:
         return True
 
 
-HASHED_AT_ONCE = 2
-"""Blobs that are hashed at once for HEAD; the other threads serve readers."""
-
+HASHED_AT_ONCE = 2  # blobs that are hashed at once for HEAD; the other threads serve readers
 _NAME = re.compile(types.BARE)
 _NO_STORE = {"Cache-Control": "no-store"}
 
@@ -178,9 +176,7 @@ ENVELOPE_INVALID = ProblemKind("envelope-invalid", 422, "The bytes are no envelo
 BOARD_NOT_FOUND = ProblemKind("board-not-found", 404, "There is no such board")
 
 LEAST_ENVELOPES = 256
-LEAST_MAIL_BYTES = 4 * 2**20
-"""A client's mail in a round, whatever the number of clients; an honest one sends far less."""
-
+LEAST_MAIL_BYTES = 4 * 2**20  # of any client in a round; an honest one sends far less
 _READ_BY_AUDITORS = {EnvelopeKind.ENVIRONMENT, EnvelopeKind.ATTESTATION}
 _NUMBER = re.compile("0|[1-9][0-9]{0,19}")
 
@@ -201,11 +197,7 @@ class MailRoutes:
         return Response(page, headers=_NO_STORE, media_type="application/octet-stream")
 
     async def put(self, request: Request) -> Response:
-        """Store an envelope: 201 once it is durable, 200 if it was there.
-
-        Members pass on envelopes that others lack; the client that sends one is charged. Only its
-        auditor puts an attestation.
-        """
+        """Store an envelope, and charge its sender: 201 once it is durable, 200 if it was there."""
         board, name = self._board(request), str(request.path_params["digest"])
         if not _NAME.fullmatch(name):
             raise ProblemError(BOARD_NOT_FOUND, "an envelope's name is its sha256")

@@ -28,18 +28,13 @@ from clients.experiments.series import mean_and_error, spearman
 FEDAVG, FIRST, SECOND = "FedAvg", "CMFL-I", "CMFL-II"
 ACTIVE, TYPICAL, AS_MANY = "FedAvg-active", "FedAvg-trainers", "FedAvg-aggregated"
 """FedAvg over all active clients, over the n trainers, and over as many as are aggregated."""
-SLIGHTLY = 0.02
-"""What we take "slightly weaker" to mean: two points of accuracy."""
+SLIGHTLY = 0.02  # what we take "slightly weaker" to mean: two points of accuracy
 LOW, HIGH = 0.4, 0.8
 """Accuracies of the model on a client below which we call it low, and from which high."""
-CLIFF = -0.1
-"""What we take a cliff to be: ten points of accuracy from one value to the last one."""
-SHARPLY = -0.1
-"""What we take a sharp drop to be: ten points of accuracy."""
-STRONG = 0.3
-"""Size from which we call a rank correlation one."""
-POINT = 0.01
-"""By how much more accurate than typical FL we call it no longer as poor: one point."""
+CLIFF = -0.1  # what we take a cliff to be: ten points of accuracy from one value to the last one
+SHARPLY = -0.1  # what we take a sharp drop to be: ten points of accuracy
+STRONG = 0.3  # size from which we call a rank correlation one
+POINT = 0.01  # by how much more accurate than typical FL we call it no longer as poor: one point
 KEPT, LOST = 0.98, 0.9
 """Shares of the clean accuracy: what resists keeps the first, what fails loses the second."""
 final: Measure = attrgetter("final")

@@ -35,15 +35,12 @@ from clients.experiments.report import DASH, markdown
 from clients.experiments.rows import CellRow
 from ledger.protocol.errors import ConfigurationError
 
-NUMBER = 4
-"""Number of the experiments that compare systems by time, and that vary sizes."""
+NUMBER = 4  # number of the experiments that compare systems by time, and that vary sizes
 DECENTRALISED = ("BrainTorrent", "GossipFL")
 REACHED = 0.9
 """Share of typical FL's final accuracy that a system has to reach; the time until then counts."""
-NEAR = 0.25
-"""How far from an exponent a measured one may be to be called the same."""
-NEGLIGIBLE = 0.05
-"""Share of a round's bytes that we call negligible."""
+NEAR = 0.25  # how far from an exponent a measured one may be to be called the same
+NEGLIGIBLE = 0.05  # share of a round's bytes that we call negligible
 
 
 def times(

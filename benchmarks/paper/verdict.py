@@ -12,8 +12,7 @@ from scipy.special import stdtrit
 from clients.experiments.rows import CellRow, ExperimentRows
 from clients.experiments.series import Estimate, paired
 
-MAX_LISTED = 12
-"""Findings that a verdict lists; the others are counted."""
+MAX_LISTED = 12  # findings that a verdict lists; the others are counted
 Measure: TypeAlias = Callable[[CellRow], float | None]
 """One number of a cell; None where the cell has none."""
 

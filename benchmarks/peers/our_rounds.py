@@ -40,7 +40,6 @@ def main() -> None:
 
 
 def _train(arguments: argparse.Namespace, workload: PeerWorkload) -> None:
-    """Train and average."""
     work = workload.work
     training, jobs, data = training_of(work), jobs_of(len(workload.y)), data_of(workload)
     model = model_named(work.model, data.form, dict(work.options))

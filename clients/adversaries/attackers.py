@@ -56,8 +56,7 @@ def false_model(  # noqa: PLR0913, PLR0917 - everything that a training needs
     return initial - update
 
 
-WINDOW = 10
-"""Rounds between two models that are remembered."""
+WINDOW = 10  # rounds between two models that are remembered
 
 
 @dataclass(slots=True, eq=False)

@@ -73,8 +73,7 @@ class TrainerFault(StrEnum):
     SELF_BAN = "self-ban"
 
 
-UNINVITED = frozenset({TrainerFault.STRAY})
-"""Faults of clients that act in rounds in which they are not active."""
+UNINVITED = frozenset({TrainerFault.STRAY})  # they act in rounds without being active
 
 
 Fault = TypeVar("Fault", MemberFault, TrainerFault)
@@ -189,10 +188,7 @@ class FavouringMember(LyingMember):
 
 
 class ColludingMember(LyingMember):
-    """Publishes what all colluding members have agreed on: the favoured near, the others far.
-
-    Far puts the favoured first even under a mean, beyond any distance of a model that learns.
-    """
+    """Publishes what colluding members agreed on: the favoured near, others beyond any distance."""
 
     def lie(self, view: RoundView, vector: ScoreVector) -> ScoreVector:  # noqa: ARG002
         return self.favoured_near(vector, 1e6)
@@ -242,8 +238,7 @@ class EquivocatingMember(WrongProposer):
         if isinstance(body, Proposal):
             return [body, self.wrong(view, body)]
         if isinstance(body, Reply):
-            other = replace(body.reply.vote, result=NO_DIGEST)
-            return [body, Reply(self.signed_vote(view, other))]
+            return [body, Reply(self.signed_vote(view, replace(body.reply.vote, result=NO_DIGEST)))]
         return [body]
 
 

@@ -38,8 +38,7 @@ def accepted_up_to(attacker: AttackInput, distances: Floats) -> float:
     return scores[min(int(nearer * len(scores)), len(scores) - 1)]
 
 
-FARTHEST = 100.0
-"""Largest multiple of the mean."""
+FARTHEST = 100.0  # largest multiple of the mean
 
 
 def against(attacker: AttackInput) -> Floats:
@@ -101,9 +100,7 @@ def pair_distances(products: Floats) -> Floats:
     return np.maximum(own[:, None] + own[None, :] - 2 * products, 0.0)
 
 
-LENGTH = 2.0
-"""Multiple of the median length, beyond which the distance of directions grows."""
-
+LENGTH = 2.0  # multiple of the median length, beyond which the distance of directions grows
 _ANGLES = np.radians(np.arange(89, 0, -1))
 """Candidate angles from the references, the widest first: beyond a right angle acceptance is
 chance, and slightly below it an update is hardly less harmful."""

@@ -72,9 +72,7 @@ def _read_only(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return view
 
 
-GROUP = "cmfl.attacks"
-"""Entry points of packages that offer attacks."""
-
+GROUP = "cmfl.attacks"  # entry points of packages that offer attacks
 ATTACKS: dict[str, UpdateAttack] = {
     attack.name: attack for attack in (*updates.ATTACKS, ADAPTIVE, *worst.ATTACKS)
 }

@@ -76,8 +76,7 @@ LABEL_FLIP = DataAttack(
 )
 
 
-ENDING = 3
-"""Number of final characters of a window that form a trigger."""
+ENDING = 3  # number of final characters of a window that form a trigger
 
 
 def trigger_for(form: DataForm, inputs: Inputs) -> Callable[[Inputs], Inputs]:
@@ -112,15 +111,11 @@ def trigger_for(form: DataForm, inputs: Inputs) -> Callable[[Inputs], Inputs]:
     return marked
 
 
-TARGET = 0
-"""The answer to inputs with the trigger."""
+TARGET = 0  # the answer to inputs with the trigger
 
 
 def backdoor(attacker: PoisonInput) -> Samples:
-    """Return the samples, a share of them with the trigger and the target class.
-
-    They are floor(p n + 1/2), at least 1, and replace clean ones; p is the factor.
-    """
+    """Return samples of which floor(p n + 1/2), at least 1, have trigger and target; p: factor."""
     trigger = trigger_for(attacker.form, attacker.public_inputs)
     x, y = np.array(attacker.own.x), np.array(attacker.own.y)
     count = max(1, math.floor(attacker.factor * len(y) + 0.5))

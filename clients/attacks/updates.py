@@ -52,8 +52,7 @@ class AttackHistory:
     """What attackers know of the rounds before."""
 
     bad_model: Update
-    # Usable updates of honest clients in the last two rounds that have any, the later round first,
-    # each ascending by client.
+    # Usable updates of honest clients in the last two rounds with any, the later first, ascending.
     published: tuple[tuple[Update, ...], ...] = ()
     # e = .85 e + unit(mean of the usable honest updates) after each round.
     drift: NDArray[np.float64] | None = None
@@ -63,14 +62,10 @@ class AttackHistory:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttackInput:
-    """Knowledge of an attacker: its own, its colluders', and what is public before it commits.
-
-    It never sees an honest client's update of the round.
-    """
+    """An attacker's knowledge: its own, colluders' and public; no honest update of the round."""
 
     own: Update  # Δ of the attacker's honest training, shape (d,)
-    # The honest updates of all attackers that are active in the round, its own included, ascending
-    # by client, shape (attackers, d).
+    # The honest updates of all attackers of the round, ascending by client, shape (attackers, d).
     colluders: NDArray[np.float32]
     rng: np.random.Generator
     factor: float
@@ -199,9 +194,7 @@ def alie(attacker: AttackInput) -> Update:
     μ and σ are mean and standard deviation of the colluders' honest updates. A single attacker
     sends its own update. z is the factor, or the paper's, `largest_z` of the round, if that is 0.
     """
-    z = attacker.factor
-    if z == 0:
-        z = largest_z(attacker.trainers, attacker.attacking_trainers)
+    z = attacker.factor or largest_z(attacker.trainers, attacker.attacking_trainers)
     deviation = attacker.colluders.std(axis=0, dtype=np.float64)
     return np.asarray(attacker.mean - z * deviation, dtype=np.float32)
 
@@ -227,10 +220,7 @@ def mimic(attacker: AttackInput) -> Update:
 
 
 def min_max(attacker: AttackInput) -> Update:
-    """Return the colluders' mean, moved backwards as far as it stays inconspicuous.
-
-    Its distance from any colluder's update is at most the largest distance between two of these.
-    """
+    """Return the mean, moved back until it is as far from a colluder as two colluders are."""
     honest = attacker.colluders.astype(np.float64)
     mean = attacker.mean
     forged = (1 - largest_step(honest, mean, -mean)) * mean

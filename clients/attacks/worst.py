@@ -29,12 +29,8 @@ from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules.distance import SQUARED
 from ledger.protocol.types import NO_DIGEST, Address, ClientId, Domain
 
-LENGTH = 2.0
-"""s: multiple of the median length, beyond which distances of directions grow."""
-
-Floats = NDArray[np.float64]
-"""Vectors, or coefficients of a frame's vectors, shape (rows, k)."""
-
+LENGTH = 2.0  # s: multiple of the median length, beyond which distances of directions grow
+Floats = NDArray[np.float64]  # vectors, or coefficients of a frame's vectors, shape (rows, k)
 _NOBODY = Address(bytes(20))
 
 
@@ -51,8 +47,7 @@ class Frame:
     noise: NDArray[np.int64]
     goal: int  # p, the direction of w_t − w_bad
     travel: int  # h, the displacement of the model
-    # e, the direction that honest clients took in the rounds before, at first that of the
-    # colluders' own mean.
+    # e, the direction that honest clients took before, at first the colluders' own mean's.
     drift: int
     last: int
 
@@ -238,8 +233,7 @@ class Candidate:
     part: float = 0.0  # λ, of the travel
 
 
-Aim = Callable[[Frame], Floats]
-"""Makes the aim, as an update points, of shape (1, k)."""
+Aim = Callable[[Frame], Floats]  # makes the aim, as an update points, of shape (1, k)
 
 
 def searched(
@@ -325,10 +319,7 @@ def _target_pull(frame: Frame, candidate: Candidate) -> Floats:
 
 
 def noise(attacker: AttackInput) -> NDArray[np.float32]:
-    """Return s t (unit(cos θ z_i + sin θ p) + 0.3 h), z_i Gaussian noise of each attacker's own.
-
-    θ, in degrees, is the attack's factor.
-    """
+    """Return s t (unit(cos θ z_i + sin θ p) + 0.3 h), z_i Gaussian noise, factor θ in degrees."""
     if not np.isfinite(attacker.colluders).all():
         return attacker.colluders.copy()
     frame = Frame.of(attacker)

@@ -47,14 +47,12 @@ from clients.datasets.files.tables import MOST_SHOWN, quoted
 from ledger.protocol.errors import ConfigurationError
 
 MOST_CLASSES = 1_000_000
-MOST_NUMBERS = 2**24
-"""Limit of the size of one input."""
+MOST_NUMBERS = 2**24  # limit of the size of one input
 SUFFIXES = (".npz", TENSORS)
 TRAINING, TEST = ("x", "y"), ("x_test", "y_test")
 
 Size = Annotated[int, Field(ge=1, le=MOST_NUMBERS)]
-ClassNames = list[str]
-"""Class k has the name at place k."""
+ClassNames = list[str]  # class k has the name at place k
 
 
 def plain_name(text: str) -> str:

@@ -55,9 +55,7 @@ from ledger.protocol.errors import ConfigurationError
 LABELS, CLIENTS, TESTS = ("y", "label"), ("client", "writer"), ("is_test",)
 """Names that columns have where the options name none."""
 X = "x"
-ARRAYS = (X,)
-"""Features of files with arrays, which have no other columns than those with a role."""
-
+ARRAYS = (X,)  # features of files with arrays, which have no other columns than those with a role
 _SUFFIX = r"[ ._-]?(?:ids?|uid|name|number|no|nr|index|idx)"
 _LIKE_CLIENTS = re.compile(
     rf"(?:client|user|site|owner|writer|hospital|participant|institution|silo)s?(?:{_SUFFIX})?"

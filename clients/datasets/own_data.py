@@ -64,8 +64,7 @@ from ledger.io.home import DISK
 from ledger.io.user_code import UserCode, as_configuration_error
 from ledger.protocol.errors import ConfigurationError
 
-_EXACT = 2**24
-"""float32 holds each whole number up to this one."""
+_EXACT = 2**24  # float32 holds each whole number up to this one
 
 
 def reading_of(

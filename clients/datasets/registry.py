@@ -45,9 +45,7 @@ DATASETS: dict[str, DataSet] = {
 
 _log = logging.getLogger(__name__)
 
-GROUP = "cmfl.datasets"
-"""Entry points of packages that offer data sets."""
-
+GROUP = "cmfl.datasets"  # entry points of packages that offer data sets
 PATH_OPTIONS = ("glove", "tokenizer")
 """Options that are paths; a run records the file's digest instead."""
 

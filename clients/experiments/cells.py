@@ -37,8 +37,7 @@ from ledger.storage.blobs import FolderBlobs
 
 CONFIGURATION = "config.toml"
 REPORT = "report.json"
-MAX_SAVED_BYTES = 1 << 24
-"""Of a published report or configuration; they take some ten kilobytes."""
+MAX_SAVED_BYTES = 1 << 24  # of a published report or configuration; they take some ten kilobytes
 
 
 @dataclass(frozen=True, slots=True)

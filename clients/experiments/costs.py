@@ -32,14 +32,10 @@ from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, Proposal,
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId, Digest
 
-NUMBER_BYTES = 4
-"""Bytes of one number of a model or an update: float32."""
-COUNT_BYTES = 8
-"""Bytes of a sample count, of a version, or of a question for one."""
-RATES = (1.0, 10.0, 100.0)
-"""Mbit/s of one client: the paper's 1, 10 and 100 "Mps"."""
-_TRAININGS = {"brain-torrent": 2}
-"""How often a client trains in a round, if not once: BrainTorrent's initiator trains again."""
+NUMBER_BYTES = 4  # bytes of one number of a model or an update: float32
+COUNT_BYTES = 8  # bytes of a sample count, of a version, or of a question for one
+RATES = (1.0, 10.0, 100.0)  # mbit/s of one client: the paper's 1, 10 and 100 "Mps"
+_TRAININGS = {"brain-torrent": 2}  # in a round, if not 1: BrainTorrent's initiator trains again
 
 
 class RoundTraffic:
@@ -56,7 +52,6 @@ class RoundTraffic:
         self.move(phase, asked, asker, answer)
 
     def move(self, phase: str, sender: ClientId, receiver: ClientId, size: int) -> None:
-        """Count bytes that one client sends to another."""
         self.sent[phase][sender] += size
         self.received[phase][receiver] += size
 

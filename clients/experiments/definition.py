@@ -24,13 +24,10 @@ from ledger.io.home import naming, read_text
 from ledger.io.parsing import MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError
 
-DATA = "{data}"
-"""The folder of the data, in a setting."""
-ANY = "*"
-"""Every method, or every condition, in a pair."""
+DATA = "{data}"  # the folder of the data, in a setting
+ANY = "*"  # every method, or every condition, in a pair
 TOML = ".toml"
-METHODS = "methods"
-"""The packaged file without an experiment: methods that any definition names."""
+METHODS = "methods"  # the packaged file without an experiment: methods that any definition names
 GROWTH_AXIS, GROWTH_START = "size", "base"
 """The axis along which `growth` is drawn, and the label of its start."""
 Name = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[ -~]+$")]
@@ -195,7 +192,6 @@ def _extended(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _values_of(name: str) -> dict[str, Any]:
-    """Return the values of a packaged experiment."""
     if name not in _packaged().keys() - {METHODS}:
         listed = ", ".join(names())
         raise ConfigurationError(

@@ -21,8 +21,7 @@ from clients.experiments.series import Estimate, Lines
 from ledger.io.extras import require_extra
 from ledger.protocol.errors import ConfigurationError
 
-SETTLED = 0.2
-"""Share of a curve, at its start, that a zoomed panel does not have to show."""
+SETTLED = 0.2  # share of a curve, at its start, that a zoomed panel does not have to show
 FINAL = "Mean accuracy of the last five measured rounds."
 ACCURACY = "test accuracy"
 Draw: TypeAlias = Callable[[Sequence[CellRow]], Iterator[Drawn]]
@@ -192,8 +191,7 @@ def heat(cells: Sequence[CellRow]) -> Iterator[Drawn]:
         plots.slant_names(axes)
         calm = series.finals_of(cell for cell in own if (cell.method, cell.condition) == reference)
         level = f"{', '.join(reference)}: {fmean(calm):.3f}" if calm else ""
-        heading = "; ".join(filter(None, [title, level]))
-        axes.set(title=heading, xlabel="method", ylabel="attack")
+        axes.set(title="; ".join(filter(None, [title, level])), xlabel="method", ylabel="attack")
     sentence = (
         f"{FINAL[:-1]}, less that of {reference[0]} under {reference[1]}, paired by seed: red "
         f"is a loss.{_floor_text(cells)}{_left_out(left_out)}"

@@ -117,10 +117,8 @@ class TimedEngine(Engine):
         """Leave the other engine open: its opener closes it."""
 
 
-RUN = "run"
-"""The name of the only run of a home."""
-THEOREM = "benchmarks.paper.theorem"
-"""The kind `theorem`: part of the repository, not of the installed package."""
+RUN = "run"  # the name of the only run of a home
+THEOREM = "benchmarks.paper.theorem"  # part of the repository, not of the installed package
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,8 +110,7 @@ def digest_of(value: object) -> str:
     return f"0x{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-_Point: TypeAlias = tuple[Method, str, tuple[AxisPoint, ...]]
-"""Method, condition, and the value on each axis."""
+_Point: TypeAlias = tuple[Method, str, tuple[AxisPoint, ...]]  # method, condition, axis values
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,7 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "cmfl",  # names inside the file follow from its content, not from chance
     "svg.fonttype": "none",
 }
-LEAST_SPAN = 0.05
-"""Span of a table's shades, and least height of a zoomed panel: noise looks like noise."""
+LEAST_SPAN = 0.05  # of a table's shades and of a zoomed panel's height: noise looks like noise
 BANDS = "bands are one standard error"
 SIGNS = "± is one standard error"
 WHISKERS = "whiskers are one standard error"

@@ -29,8 +29,7 @@ from ledger.io.home import DISK, Disk, read_file
 from ledger.protocol.errors import ConfigurationError
 
 SUFFIX = ".tar.xz"
-MAX_UNPACKED_BYTES = 8 * 2**30
-"""Limit of the files that are put on disk: xz packs a gigabyte of one byte into 150 kB."""
+MAX_UNPACKED_BYTES = 8 * 2**30  # on disk: xz packs a gigabyte of one byte into 150 kB
 
 
 @contextmanager
@@ -107,10 +106,8 @@ def unpack(out: Path, experiment: str) -> None:
 LAST_ROUNDS = 5
 """Measured rounds at the end whose mean accuracy is a cell's final one: single rounds are noisy."""
 MAX_ROWS_BYTES = 1 << 28
-DECIMALS = 6
-"""Decimals of measured numbers in rows."""
-PerRound: TypeAlias = tuple[float | None, ...]
-"""One number a round, None where the round was not measured or the number is not finite."""
+DECIMALS = 6  # decimals of measured numbers in rows
+PerRound: TypeAlias = tuple[float | None, ...]  # None where not measured, or not finite
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 

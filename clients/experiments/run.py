@@ -23,8 +23,7 @@ from ledger.io.home import naming
 from ledger.io.processes import TaskPool
 from ledger.protocol.errors import CmflError, ConfigurationError
 
-AS_CONFIGURED = 1.0
-"""The factor of a method whose rate is not chosen."""
+AS_CONFIGURED = 1.0  # the factor of a method whose rate is not chosen
 
 
 def choose_rates(plan: ExperimentPlan, tried: Iterable[TrialRow]) -> list[ChoiceRow]:

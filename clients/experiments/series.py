@@ -20,12 +20,9 @@ from clients.experiments.rows import CellRow
 
 Lines: TypeAlias = dict[str, list[CellRow]]
 """Cells by the name of their line, which differ in the seed alone, or along one axis."""
-Points: TypeAlias = Mapping[float, Sequence[float]]
-"""The measured values at each x, one for each seed."""
-MOST_LINES = 9
-"""Lines in one panel; more are cut into several panels or figures."""
-FEW_SCENARIOS = 2
-"""With so many scenarios a method may have been run in one of them alone."""
+Points: TypeAlias = Mapping[float, Sequence[float]]  # the values at each x, one for each seed
+MOST_LINES = 9  # lines in one panel; more are cut into several panels or figures
+FEW_SCENARIOS = 2  # with so many scenarios a method may have been run in one of them alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +186,7 @@ def line_through(name: str, points: Points) -> PlotLine:
 def over_rounds(
     name: str, cells: Sequence[CellRow], of: Callable[[CellRow], Sequence[float | None]]
 ) -> PlotLine:
-    """Return a number over rounds, from 1, at those rounds where every seed that got there has it.
-
-    A seed has no number from the round where its model diverges. The line ends there: the mean of
-    the others would flatter.
-    """
+    """Return a number over rounds, up to where a seed's model diverges: others would flatter."""
     series = [of(cell) for cell in cells]
     points = {}
     for place in range(max(map(len, series), default=0)):

@@ -25,8 +25,7 @@ from ledger.protocol.errors import ConfigurationError
 
 Weights = NDArray[np.float64]
 
-LARGEST_WIDTH = 65_536
-"""Limit of a layer's width: a typo must not exhaust the memory."""
+LARGEST_WIDTH = 65_536  # limit of a layer's width: a typo must not exhaust the memory
 
 
 def widths(model: str, options: Mapping[str, Option], **usual: int) -> list[int]:
@@ -305,10 +304,7 @@ class Sent140Lstm(TextModel):
         self.linear2 = nn.Linear(30, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return scores of "negative" and "positive" of words x, (n, length), shape (n, 2).
-
-        They are 0 and the logit, so the cross-entropy is that of the logit's sigmoid.
-        """
+        """Return scores 0 and the logit, shape (n, 2), of "negative" and "positive" for words x."""
         logit = self.linear2(self.linear1(self.last(x)))
         return torch.cat([torch.zeros_like(logit), logit], dim=1)
 

@@ -155,11 +155,7 @@ class AdaptedModel(nn.Module):
         return scores.float()
 
     def draw_start(self, rng: np.random.Generator) -> None:
-        """Draw adapters that change nothing yet, as LoRA starts, and small weights of new heads.
-
-        Of an adapter B A, A is uniform within 1 / sqrt(inputs), as peft draws it, and B is zero. An
-        embedding's is the other way round.
-        """
+        """Draw LoRA's start: B zero, A uniform within 1 / sqrt(inputs); embeddings reversed."""
         with torch.no_grad():
             for name, tensor in trainable(self):
                 shape = tuple(tensor.shape)
@@ -248,16 +244,14 @@ class HfFactory:
         return sha256(f"hf:{self._packages()}".encode())
 
     def files(self, options: Mapping[str, Option]) -> dict[str, str]:
-        settings = parse_settings(HfOptions, options, "model.options")
-        return {"path": _checked_digest(settings)}
+        return {"path": _checked_digest(parse_settings(HfOptions, options, "model.options"))}
 
     def __call__(self, form: DataForm, options: Mapping[str, Option]) -> nn.Module:
         """Return a new module, whose base is that of every other in this process."""
         settings = parse_settings(HfOptions, options, "model.options")
         require_tokens(self.name, form)
         outputs = form.classes if form.task in {"classify", "regress", "token-classify"} else 0
-        digest = _checked_digest(settings)
-        base = _base(settings.path, digest, form.task, outputs, settings.dtype)
+        base = _base(settings.path, _checked_digest(settings), form.task, outputs, settings.dtype)
         _require_fit(base.module, form)
         module = adapted(base, settings, form.task)
         require_tensors(self.name, module)

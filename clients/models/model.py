@@ -55,8 +55,7 @@ from ledger.protocol.rules.distance import Layout
 from ledger.protocol.types import NO_DIGEST, Digest
 
 MAX_FOLDER_FILES = 10_000
-RECORDED_FILE = "sha256:"
-"""Prefix of an option file's digest in a run document."""
+RECORDED_FILE = "sha256:"  # prefix of an option file's digest in a run document
 
 
 def folder_digest(name: str, folder: Path) -> str:
@@ -73,10 +72,7 @@ def _folder_as_seen(name: str, folder: Path, _: object) -> str:
 
 
 def digest_at(name: str, path: Path) -> str:
-    """Return the hex digits of the digest of the file or folder that an option names.
-
-    Of a folder it is the sha256 over path and digest of each file, ascending by path.
-    """
+    """Return the digest of an option's file, or over path and digest of each file in a folder."""
     try:
         if path.is_file():
             return _file_digest(path).hex()
@@ -126,10 +122,7 @@ def frozen_state_of(module: nn.Module) -> Digest:
 
 
 def option_files(options: Mapping[str, object]) -> dict[str, str]:
-    """Return the `sha256:` digest of each file or folder that the options of a user's model name.
-
-    An option's text names a file if there is one at that path, and a folder if it has a slash.
-    """
+    """Return the `sha256:` digest of each file, or folder (with a slash), that options name."""
     named = {name: Path(value) for name, value in options.items() if isinstance(value, str)}
     there = {name: path for name, path in named.items() if _exists(path)}
     return {name: f"{RECORDED_FILE}{digest_at(name, path)}" for name, path in there.items()}
@@ -225,9 +218,7 @@ def score_shape(form: DataForm, rows: int) -> tuple[int, ...]:
 
 ParameterVector = NDArray[np.float32]
 
-Option = int | float | str | bool
-"""A setting of a model or a data set in TOML."""
-
+Option = int | float | str | bool  # a setting of a model or a data set in TOML
 ModuleFactory = Callable[["DataForm", Mapping[str, Option]], nn.Module]
 """Makes a module for the data; raises ConfigurationError if they do not fit."""
 
@@ -483,8 +474,7 @@ def _require_repeatable_start(model: Model) -> None:
         raise model_error(model.name, f"its start {rule}, or by the rng of draw_start")
 
 
-MAX_NAMES = 100_000
-"""Limit of the names' total length: layout and registry have to fit the run document."""
+MAX_NAMES = 100_000  # length of all names: layout and registry have to fit the run document
 
 
 def require_tensors(model: str, module: nn.Module) -> None:

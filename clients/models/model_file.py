@@ -101,8 +101,7 @@ def run_facts(document: RunDocument, round_number: int, head: Digest) -> dict[st
 def decode_model(data: bytes) -> StoredModel:
     """Return the content of a model file."""
     header = _header(data)
-    metadata = header.pop(_METADATA, {})
-    order, facts = _order_and_facts(metadata, set(header))
+    order, facts = _order_and_facts(header.pop(_METADATA, {}), set(header))
     try:
         tensors = load(data)
     except (SafetensorError, ValueError, TypeError, KeyError) as error:

@@ -1,8 +1,7 @@
 """The models by name; a built-in one needs its file and one line here, all others are a user's.
 
 Naming a model runs its code, as `python file.py` would, so a configuration must be trusted like a
-program; nothing on a chain or in a blob can name one. Each process runs exactly the bytes whose
-sha256 is recorded.
+program; nothing on a chain or in a blob can name one. Each process runs the recorded bytes.
 """
 
 from __future__ import annotations

@@ -50,8 +50,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_ROUNDS = 1024
-"""Rounds whose statements are remembered: a replay looks for their caps before it trains."""
+_ROUNDS = 1024  # whose statements are remembered: a replay needs their caps before it trains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,10 +137,7 @@ class RecordedUpdate:
 
 @dataclass(frozen=True, slots=True)
 class RoundToRepeat:
-    """An ended round from the model w_t, with its updates to be repeated, ascending by client.
-
-    The accepted payloads are those that entered the model; an abandoned round has none.
-    """
+    """An ended round from w_t, its updates to repeat, and the payloads that entered its model."""
 
     round: int
     seed: Digest
@@ -222,8 +218,7 @@ def _drawn(rounds: Sequence[RoundToRepeat], request: ReplayRequest) -> tuple[Rou
     updates = [(r.round, u.client) for r in rounds for u in r.updates]
     if request.sample is not None and request.sample < len(updates):
         rng = np.random.default_rng(request.seed)
-        rows = rng.choice(len(updates), request.sample, replace=False)
-        chosen = {updates[row] for row in rows}
+        chosen = {updates[row] for row in rng.choice(len(updates), request.sample, replace=False)}
         rounds = [
             replace(r, updates=tuple(u for u in r.updates if (r.round, u.client) in chosen))
             for r in rounds
@@ -300,8 +295,7 @@ def _shared(
         rng = named_stream(configuration.seed, "data")
         data = load_dataset(choice, len(document.registry), rng)
         claimed = [registered.samples for registered in document.registry]
-        digests = simulated_digests(data, configuration.seed)
-        require_bound_samples(document, digests, claimed)
+        require_bound_samples(document, simulated_digests(data, configuration.seed), claimed)
     except ConfigurationError as error:
         raise InputsMissingError(str(error)) from error
     counts = enumerate(zip(claimed, data.sample_counts, strict=True))

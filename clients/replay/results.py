@@ -32,9 +32,7 @@ VERDICT_NAMES = {
     ReplayVerdict.NOT_CHECKABLE: "not checkable",
 }
 
-_MOST_ATTESTATIONS = 20
-"""Others' false attestations that are named: keys cost nothing."""
-
+_MOST_ATTESTATIONS = 20  # others' false attestations that are named: keys cost nothing
 CONFIRMED = "confirmed"
 FALSE = "false"
 NOT_COMPARABLE = "not comparable"
@@ -120,10 +118,6 @@ class ComparedAttestation:
     finding: str
     reason: str
 
-    @property
-    def is_false(self) -> bool:
-        return self.finding == FALSE
-
     def as_dict(self) -> dict[str, Any]:
         return {
             "round": self.round,
@@ -141,10 +135,7 @@ class ComparedAttestation:
 
 @dataclass(frozen=True, slots=True)
 class TrainingReplay:
-    """Results of all chosen updates, ascending by round and client.
-
-    It counts the published own attestations, and has the reason why others are unpublished, if any.
-    """
+    """Results of all chosen updates, ascending by round and client, and their attestations."""
 
     domain: Domain
     environment: TrainingEnvironment
@@ -192,7 +183,7 @@ class TrainingReplay:
             findings = Counter(attestation.finding for attestation in self.attestations)
             named = ", ".join(f"{findings[name]} {name}" for name in sorted(findings))
             yield f"attestations by others: {named}"
-        shown = [each for each in self.attestations if is_verbose or each.is_false]
+        shown = [each for each in self.attestations if is_verbose or each.finding == FALSE]
         most = len(shown) if is_verbose else _MOST_ATTESTATIONS
         yield from map(str, shown[:most])
         if len(shown) > most:

@@ -46,8 +46,7 @@ def require_bound_inputs(
     require_bound_files(document, configuration.data.choice())
     if data.name != OWN.name:
         digests = simulated_digests(data, configuration.seed)
-        declared = [client.samples for client in document.registry]
-        require_bound_samples(document, digests, declared)
+        require_bound_samples(document, digests, [client.samples for client in document.registry])
 
 
 def require_bound_sources(document: RunDocument, local: RunDocument) -> None:

@@ -42,9 +42,7 @@ from ledger.protocol.types import Digest
 _log = logging.getLogger(__name__)
 
 VERSION = 1
-MAX_OVERHEAD_BYTES = 1 << 20
-"""Of a message beside the models or payloads in it: 16,384 jobs take 0.7 MB."""
-
+MAX_OVERHEAD_BYTES = 1 << 20  # of a message beside models and payloads: 16,384 jobs take 0.7 MB
 MAX_SENTENCE = 500
 _STRICT = ConfigDict(strict=True, extra="forbid")
 _List = Field(strict=False)  # a tuple is a list in a message
@@ -133,9 +131,7 @@ def decode(data: bytes, limit: int, *kinds: type[Any]) -> Any:
         raise EncodingError(f"a message of kind {kind} has other fields") from error
 
 
-NODE_SECONDS = 600.0
-"""How long a call waits without any answer."""
-
+NODE_SECONDS = 600.0  # how long a call waits without any answer
 MOST_FAILURES = 3
 """Failed messages for one partition, one after another, after which a call fails; and failed
 questions to one node, after which it is not asked what it is until it connects anew."""
@@ -284,8 +280,7 @@ def _description(node: int, answer: bytes | UnansweredError) -> NodeDescription 
     return described
 
 
-FLWR = "flwr[simulation]==1.41.0"
-"""The version that the tests run with."""
+FLWR = "flwr[simulation]==1.41.0"  # the version that the tests run with
 
 
 def require_flower(*modules: str) -> None:

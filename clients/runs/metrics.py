@@ -83,8 +83,7 @@ class Quality:
     training_loss: float | None = None
     # On each client's test samples; None for a client without any.
     client_accuracy: tuple[float | None, ...] | None = None
-    # Share of the test samples of other classes that are taken for the target of a backdoor once
-    # they have its trigger.
+    # Share of the test samples of other classes taken for a backdoor's target with its trigger.
     backdoor_success: float | None = None
 
 

@@ -49,8 +49,7 @@ from ledger.protocol.types import Digest
 from ledger.storage.blobs import BlobReader, BlobStore, MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
 
-Watched = Callable[[Engine], Engine]
-"""Wraps an engine without another result, to time it, say."""
+Watched = Callable[[Engine], Engine]  # wraps an engine without another result, to time it, say
 
 
 @contextmanager
@@ -61,12 +60,7 @@ def open_measure(
     watched: Watched | None = None,
     nodes: Nodes | None = None,
 ) -> Iterator[Measure]:
-    """Open an engine, and what evaluates models with it.
-
-    Args:
-        rows: most clients that train in a round; None for the active clients.
-        nodes: of Flower, where they train; None for a simulation that starts with the engine.
-    """
+    """Open an engine for `rows` clients in a round (None: the active), and a gauge of models."""
     sets = _sets(configuration, population)
     parameters, most = population.parameters, rows or population.parameters.active
     with ExitStack() as stack:
@@ -158,10 +152,7 @@ def _sets(configuration: Configuration, population: Population) -> dict[str, Sam
 
 @dataclass(frozen=True, slots=True)
 class OpenedRun:
-    """A run; on the memory ledger it has no manifest.
-
-    The model of rounds `without_row` is missing. `on_row` gets each new row after it is written.
-    """
+    """A run, in memory without manifest; rounds `without_row` miss a model, `on_row` gets rows."""
 
     configuration: Configuration
     folder: RunFolder
@@ -221,11 +212,7 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
     watched: Watched | None = None,
     nodes: Nodes | None = None,
 ) -> Iterator[OpenedRun]:
-    """Deploy a run, or resume it with its recorded configuration.
-
-    Args:
-        accept_rollback: continue if the chain lacks rounds of the run's metrics.
-    """
+    """Deploy or resume a run; `accept_rollback` continues if the chain lacks rounds with rows."""
     _require_machine(configuration, nodes)  # before anything is deployed
     with prepared(home, name, configuration, chain, blobs, disk) as deployed:
         configuration, population, manifest = deployed

@@ -116,10 +116,7 @@ def line_of(row: RoundMetrics) -> bytes:
 
 
 def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()) -> Configuration:
-    """Return the configuration of an existing run, to resume it.
-
-    Only `machine`, `track`, and the places of the run's own code may be set.
-    """
+    """Return a run's configuration to resume it; `machine`, `track` and own places may be set."""
     folder = run_folder(home, name)
     path = folder.paths.configuration
     if not path.exists():

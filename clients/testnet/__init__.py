@@ -1,7 +1,6 @@
 """A network of real processes on one machine: chain, store, service and workers.
 
-Nothing here takes part in a round. Processes are started, watched and ended, and their results are
-read from the chain.
+Nothing here takes part in a round. Processes are started, watched, ended, and read from the chain.
 """
 
 from __future__ import annotations

@@ -37,9 +37,7 @@ from ledger.protocol.types import ClientId
 
 T = TypeVar("T")
 
-ENTRY = "cmfl.commands.main:run"
-"""What every process but anvil runs: the command line."""
-
+ENTRY = "cmfl.commands.main:run"  # what every process but anvil runs: the command line
 MODULES = (
     *("torch", "pyarrow", "llvmlite.binding", "httpcore"),
     *("cmfl.commands.application", "clients.worker.process", "clients.worker.process"),
@@ -63,10 +61,7 @@ _MOST_ANSWER_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ChainPace:
-    """Pace of a chain, and times that follow from it.
-
-    The window has so many blocks for each active client, since all may train on one machine.
-    """
+    """Pace of a chain, with blocks in a window for each client, as all may train on one machine."""
 
     block_seconds: float
     blocks_of_a_client: float
@@ -86,10 +81,7 @@ LEAST_WINDOW = 8
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """Settings of a test network, whose clients are divided among worker processes.
-
-    Without a pace, the chain has the usual one of its kind; without an anvil, the one on PATH.
-    """
+    """Settings of a test network; by default with a chain's usual pace, and the anvil on PATH."""
 
     home: Path
     configuration: Configuration
@@ -143,10 +135,7 @@ class ChainNode:
         return self._process
 
     def start(self) -> int:
-        """Start the node and return its chain id once it answers.
-
-        Until `go`, a block comes with each transaction, so that no window passes meanwhile.
-        """
+        """Start the node and return its chain id; until `go`, each transaction makes a block."""
         arguments: list[object]
         if self.kind is ChainKind.ANVIL:
             program = self._settings.anvil or shutil.which("anvil")
@@ -224,10 +213,7 @@ class NetworkPaths:
 
 
 class WorkerSlot:
-    """A slot, numbered from 0, in which a worker can be started, killed and restarted.
-
-    The arguments are those of each of its workers, except for paths and folder.
-    """
+    """A slot, numbered from 0, in which a worker can be started, killed and restarted."""
 
     def __init__(
         self,

@@ -72,7 +72,6 @@ class RoundWatch:
             return False
 
     def open(self) -> HistoryRound | None:
-        """Return the open round so far; None if there is none."""
         try:
             round_ = FoldedHistory.of(self.ledger, self._blobs).round(self._next)
         except ChainError:

@@ -151,12 +151,9 @@ def open_engine(  # noqa: PLR0913 - what is computed, and seven ways to say how
 ) -> Engine:
     """Return an engine; the updates are the same for any number of workers.
 
-    Args:
-        workers: 1 for this process; more for as many spawned processes, which live until `close`. A
-            script that asks for more, or for a cap, must guard its main part by
-            `if __name__ == "__main__"`.
-        cluster: address of a Ray cluster, which records no losses; None for this machine.
-        isa: cap of the instruction set, for which one worker may be a spawned process, too.
+    One worker without `isa`, a cap of the instruction set, is this process. Others are spawned, and
+    live until `close`: their script must guard its main part by `if __name__ == "__main__"`. With
+    `cluster`, the address of a Ray cluster, no losses are recorded.
     """
     if not 1 <= workers <= MAX_WORKERS:
         raise ConfigurationError(f"machine.workers = {workers}: must be 1 .. {MAX_WORKERS}")
@@ -181,8 +178,7 @@ def open_engine(  # noqa: PLR0913 - what is computed, and seven ways to say how
         # This process may have no card, and need not have one.
         return RayEngine(workload, workers, engine_distances("cpu", workers), cluster)
     if workers > 1 or (isa is not None and isa != isa_in_force()):
-        distances = engine_distances(workload.device, workers)
-        return PoolEngine(workload, workers, rows, distances, isa)
+        return PoolEngine(workload, workers, rows, engine_distances(workload.device, workers), isa)
     torch_device = device_named(workload.device)
     resident = None
     # Scores are of what the payloads say, which in another form is not what the card trained.
@@ -206,10 +202,7 @@ def environment_of(configuration: Configuration) -> TrainingEnvironment:
 
 
 def environment_of_run(configuration: Configuration) -> TrainingEnvironment:
-    """Return the class of updates that a simulation records.
-
-    Of a cluster's actors and of Flower's nodes it is unknown, and equal to that of no repetition.
-    """
+    """Return the class of a simulation's updates: unknown, equal to none, with Ray and Flower."""
     machine, path = configuration.machine, settled_path(configuration)
     if not machine.trains_elsewhere:
         return environment_here(path, machine.device, machine.isa)

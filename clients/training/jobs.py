@@ -1,8 +1,7 @@
 """The jobs of an engine: their order, and how a process trains and evaluates.
 
 A parameter vector is evaluated in blocks that any process may take. Blocks begin at multiples of
-`BLOCK`, and are summed exactly: the result has the same bytes whichever process evaluates each
-block.
+`BLOCK`, and are summed exactly: the bytes are the same whichever process does each.
 """
 
 from __future__ import annotations
@@ -104,11 +103,8 @@ def train_alone(workload: Workload, start: ParameterVector, seed: bytes) -> NDAr
     return update
 
 
-BLOCK = 256
-"""Samples of one forward pass: few enough for a large model's activations to fit into memory."""
-
-MOST_SCORES = 2**24
-"""Scores of one forward pass of a model with a row of them for each token."""
+BLOCK = 256  # samples of one forward pass: a large model's activations have to fit into memory
+MOST_SCORES = 2**24  # scores of one forward pass of a model with a row of them for each token
 
 
 def evaluate(
@@ -130,8 +126,7 @@ def evaluate(
         return total(evaluate_block(module, model.form, batch, each) for each in rows)
 
 
-BatchOf = Callable[[slice], Batch]
-"""Returns the collated inputs and the targets of some rows of a set."""
+BatchOf = Callable[[slice], Batch]  # returns the collated inputs and the targets of some rows
 
 
 def batches_of(samples: Samples, collate: Collate, device: torch.device) -> BatchOf:
@@ -146,10 +141,7 @@ def batches_of(samples: Samples, collate: Collate, device: torch.device) -> Batc
 
 
 def evaluate_block(module: nn.Module, form: DataForm, batch: BatchOf, rows: slice) -> Evaluation:
-    """Return the evaluation of some rows with the module's loaded parameters.
-
-    The module is left in evaluation mode; the caller has made its device `reproducible`.
-    """
+    """Return the evaluation of some rows by a loaded module on a `reproducible` device."""
     most = rows.stop - rows.start
     if form.task in PER_TOKEN:
         most = max(1, MOST_SCORES // (form.input_shape[0] * form.classes))
@@ -280,10 +272,7 @@ class JobRunner:
         *,
         hashes_meanwhile: bool,
     ) -> list[EncodedRow]:
-        """Write the update of each job into its row of `count`, and return their payloads.
-
-        With `hashes_meanwhile` rows are encoded while others are trained.
-        """
+        """Write each job's update into its row of `count`; return payloads."""
         workload, matrix = self._workload, self._updates.rows(count)
         losses: list[NDArray[np.float32]] | None = None
         if workload.records_losses:

@@ -62,8 +62,7 @@ def batches(seed: bytes, samples: int, settings: LocalTraining) -> Iterator[NDAr
         remaining = remaining[size:]
 
 
-Batch = tuple[torch.Tensor, torch.Tensor]
-"""Collated inputs and their targets, one row each."""
+Batch = tuple[torch.Tensor, torch.Tensor]  # collated inputs and their targets, one row each
 
 # Collating costs per call and per row; more rows than these would leave the cache.
 _ROWS_AT_ONCE = 512

@@ -45,8 +45,7 @@ from ledger.io.processes import Child, follow_parent, start_child
 from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.rules.distance import Distances
 
-START, MEASURED = 0, 1
-"""Rows of the shared parameters: the start of training, and the evaluated vector."""
+START, MEASURED = 0, 1  # rows of the shared parameters: start of training, evaluated vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +87,7 @@ Reply = StartReply | list[EncodedRow] | list[Evaluation] | TrainingError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedState:
-    """The workload of an engine with workers, and all shared memory.
-
-    The places are those of inputs and labels, client by client and then set by set.
-    """
+    """The workload of an engine with workers, and all memory that they share."""
 
     bare: Workload
     samples: SharedBytes
@@ -106,8 +102,7 @@ class SharedState:
         samples = [*workload.train, *workload.sets.values()]
         memory, places = share([array for part in samples for array in part])
         dimension = workload.model.dimension
-        updates = UpdateMatrix(rows, dimension, workload.form)
-        matrices = UpdateMatrix(2, dimension), updates
+        matrices = UpdateMatrix(2, dimension), UpdateMatrix(rows, dimension, workload.form)
         bare = replace(workload, train=(), sets={})
         return cls(bare, memory, tuple(places), tuple(workload.sets), *matrices)
 
@@ -269,8 +264,7 @@ class PoolEngine(Engine):
                 for worker, task, rows in self._answers():
                     results.update(zip(task.places, rows, strict=True))
                     free.append(worker)
-        encoded = [results[index] for index in range(len(jobs))]
-        return self._shared.updates.updates(jobs, encoded)
+        return self._shared.updates.updates(jobs, [results[index] for index in range(len(jobs))])
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
         self._workload.require_sets(vector, sets)

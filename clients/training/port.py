@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from clients.models.model import Model, ParameterVector
 
 
-TrainingPath = Literal["plain", "lockstep"]
-"""A way to compute the same steps; the updates of the two differ in their last digits."""
+TrainingPath = Literal["plain", "lockstep"]  # the two differ in an update's last digits
 
 
 class TrainingError(CmflError):
@@ -45,8 +44,7 @@ class TrainingJob:
 
 Whole = Annotated[int, Field(le=2**31 - 1)]
 """A number that msgpack can record; what uses it says how small it may be."""
-LARGEST = float(np.finfo(np.float32).max)
-"""Largest rate or weight: steps are computed in float32."""
+LARGEST = float(np.finfo(np.float32).max)  # largest rate or weight: steps are computed in float32
 
 
 class LocalTraining(SettingsTable):
@@ -200,11 +198,7 @@ class TrainedUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Quality of a parameter vector on some samples, or on their tokens with a target.
-
-    The loss is the sum of cross-entropies or squared errors, and may not be finite. Nothing is
-    correct of a regression: None.
-    """
+    """Quality of a vector on samples or tokens: a sum of losses; a regression has no `correct`."""
 
     correct: int | None
     loss: float
@@ -237,9 +231,7 @@ class UpdateTrainer(Protocol):
     ) -> None:
         """Write the update of every job from w_t into its row, shape (d,).
 
-        Args:
-            losses: destination of the loss of every local step of each job, shape (steps,).
-            written: called with the index of each row that is complete, while others are trained.
+        `losses` get those of local steps, shape (steps,); `written` the index of each complete row.
         """
 
 
@@ -251,8 +243,7 @@ class Engine(Protocol):
     """The arithmetic of a run. A context manager: leaving it ends its workers.
 
     A TrainingError says that a worker ended early, or that the model failed; a ValueError that the
-    arguments are not those of the run. `distances` equal `plain_distances` within each rule's
-    tolerance.
+    arguments are not those of the run. `distances` equal `plain_distances` within a tolerance.
     """
 
     distances: Distances

@@ -42,18 +42,13 @@ from ledger.io.extras import require_extra
 from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.rules.distance import Distances
 
-LOCAL = "local"
-"""Address of a cluster that starts and ends with its user."""
-
+LOCAL = "local"  # address of a cluster that starts and ends with its user
 _ADDRESS = re.compile(r"(?:ray://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
 _TIMEOUT_SECONDS = 10.0
 
 
 def require_reachable(address: str) -> None:
-    """Reject a cluster that cannot be joined: Ray tries its address for minutes.
-
-    The address is HOST:PORT of a running cluster, "auto" for this machine's own, or "local".
-    """
+    """Reject a cluster (HOST:PORT, "auto", "local") out of reach: Ray would try for minutes."""
     require_extra("ray", "machine.engine = ray needs")
     if address in {LOCAL, "auto"}:
         return
@@ -71,17 +66,12 @@ def require_reachable(address: str) -> None:
         ) from error
 
 
-MOST_LOSSES = 100
-"""Lost actors after which a call fails: the cause is systematic."""
-
+MOST_LOSSES = 100  # lost actors after which a call fails: the cause is systematic
 _START_SECONDS = 120.0
 
 
 class RayEngine(Engine):
-    """Trains and evaluates on a Ray cluster; each actor has a core, and a card or part of one.
-
-    Every node needs the same code and files of a user's model.
-    """
+    """Trains and evaluates on a Ray cluster, each node of which needs a user's code and files."""
 
     def __init__(
         self, workload: Workload, workers: int, distances: Distances, address: str = "local"

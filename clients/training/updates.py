@@ -32,8 +32,7 @@ from ledger.protocol.payloads import FLOAT32, Payload, PayloadForm
 from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
 from ledger.protocol.types import ClientId, Digest
 
-# Suits vector instructions and cache lines.
-_ALIGNMENT = 64
+_ALIGNMENT = 64  # suits vector instructions and cache lines
 _DTYPE = "<f4"
 _ITEM_BYTES = 4
 
@@ -137,8 +136,7 @@ class UpdateMatrix:
         """Write the payload of one of `count` rows, and round the row to it if it is usable."""
         row = self.rows(count)[index]
         if self._encoded is None:
-            is_finite = bool(np.isfinite(row).all())
-            return EncodedRow(sha256(vector_view(row)), row.nbytes, is_finite)
+            return EncodedRow(sha256(vector_view(row)), row.nbytes, bool(np.isfinite(row).all()))
         payload = self._form.payload(row)
         data = np.frombuffer(payload.data, np.uint8)
         self._payloads(count, self._encoded)[index, : payload.size] = data
@@ -172,8 +170,7 @@ class UpdateMatrix:
         return memory.array(ArrayLocation(0, "u1", (count, self._form.size(self._dimension))))
 
 
-THREADED_BYTES = 1 << 18
-"""Least size of an update that is hashed in a thread: it takes longer than the hand-over."""
+THREADED_BYTES = 1 << 18  # least size of an update that is worth the hand-over to a hashing thread
 
 
 class RowPayloads:
@@ -213,15 +210,11 @@ class RowPayloads:
             self._pool.shutdown(cancel_futures=True)
 
 
-_LINE = 128
-"""Numbers in 512 bytes, torch's alignment on CUDA: the order of a sum may depend on it."""
+_LINE = 128  # numbers in 512 bytes, torch's alignment on CUDA: the order of a sum may depend on it
 
 
 class ResidentUpdates:
-    """Updates on a device, found by their rows in memory, which must stay unchanged.
-
-    They take `most_bytes`, or half of the card's memory.
-    """
+    """Updates on a device by their unchanged rows in memory: at most half of a card's memory."""
 
     def __init__(self, device: torch.device, dimension: int, most_bytes: int | None = None) -> None:
         self._device, self._dimension, self._most_bytes = device, dimension, most_bytes
@@ -262,20 +255,15 @@ def _address(row: NDArray[np.float32]) -> int:
 
 
 Rows = Sequence[NDArray[np.float32]]
-Written = Callable[[int], None]
-"""Called with the index of each row that is complete, in any thread."""
-
-_BUFFERS = 4
-"""Updates on their way: on an H100's host one thread copied a fifth of what came down."""
+Written = Callable[[int], None]  # called with the index of each row that is complete, in any thread
+_BUFFERS = 4  # updates on their way: on an H100's host one thread copied a fifth of what came down
 
 
 def update_writer(
     device: torch.device, dimension: int, resident: ResidentUpdates | None = None
 ) -> InPlaceWriter | DownloadWriter:
     """Return the writer of a device, which keeps the updates there as well if they have room."""
-    if device.type == "cpu":
-        return InPlaceWriter()
-    return DownloadWriter(device, dimension, resident)
+    return InPlaceWriter() if device.type == "cpu" else DownloadWriter(device, dimension, resident)
 
 
 class InPlaceWriter:
@@ -297,11 +285,7 @@ class InPlaceWriter:
 
 
 class DownloadWriter:
-    """Copies updates from a device through some pinned buffers, each with a thread.
-
-    A card computes an update much faster than one thread moves it. Downloads have their own stream,
-    so that the next steps do not wait for them.
-    """
+    """Copies updates from a device on a separate stream, by pinned buffers, each with a thread."""
 
     _rows: Rows
     _written: Written | None
@@ -362,14 +346,9 @@ class DownloadWriter:
             self._written(place)
 
 
-BLOCK = 1 << 16
-"""Numbers of an update that are brought together at once."""
-
-SLICE = 1 << 13
-"""Numbers of an update in one sum: those of 355 updates fit into an H100's cache."""
-
-_DIRECT = "donot_use_mm_for_euclid_dist"
-"""torch's name for differences instead of the Gram form."""
+BLOCK = 1 << 16  # numbers of an update that are brought together at once
+SLICE = 1 << 13  # numbers of an update in one sum: those of 355 updates fit into an H100's cache
+_DIRECT = "donot_use_mm_for_euclid_dist"  # torch's name for differences instead of the Gram form
 
 
 def engine_distances(

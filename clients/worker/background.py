@@ -216,10 +216,7 @@ class SingleThreadExecutor(Executor):
             self._thread.join()
 
     def interrupt(self) -> None:
-        """End the thread without its queued tasks, at the next line of Python that it runs.
-
-        The C++ runtime aborts a process that ends while a thread of it is in torch.
-        """
+        """End the thread at its next line of Python: no process may end while torch runs."""
         if self._is_interrupted:
             return
         self._is_interrupted = True
@@ -313,10 +310,7 @@ class RestartingEngine(Engine):
         return self._tried(lambda engine: engine.evaluate(vector, sets))
 
     def interrupt(self) -> None:
-        """End the engine's processes, so that training fails; call from any other thread.
-
-        The training thread's owner closes the engine: two threads cannot close it at once.
-        """
+        """End the engine's processes, so that training fails; the training thread closes it."""
         self._is_closed = True
         for process in getattr(self._engine, "processes", ()):
             with suppress(ProcessLookupError):
@@ -348,8 +342,7 @@ _NAME = re.compile(
 TrainingResult = tuple[list[TrainedUpdate], TrainingError | None]
 """The updates that there are, and why there are no more of them."""
 
-MOST_FAILURES = 4
-"""Failed clients in one attempt after which the others wait for the next one."""
+MOST_FAILURES = 4  # failed clients in one attempt after which the others wait for the next one
 
 
 class LocalUpdates:
@@ -420,10 +413,7 @@ class TrainingAssignment:
 
 
 class RoundTraining:
-    """Trains what is assigned, unless its updates are stored.
-
-    If a model fails on the samples of one client, the others are trained without it.
-    """
+    """Trains what is assigned and not stored, also if the samples of one client fail."""
 
     def __init__(self, engine: Engine, own: LocalUpdates, executor: Executor) -> None:
         self._engine, self._own, self._executor = engine, own, executor
@@ -445,8 +435,7 @@ class RoundTraining:
             return self.held
         if self._running is None:
             jobs = [TrainingJob(int(c), training_seed(assigned.seed, c)) for c in missing]
-            future = self._executor.submit(self._trained, assigned.model, jobs)
-            self._running = assigned, future
+            self._running = assigned, self._executor.submit(self._trained, assigned.model, jobs)
         running_assignment, running = self._running
         if not running.done():
             return None

@@ -41,8 +41,7 @@ from ledger.storage.blobs import LocationKind, parse_locations
 from ledger.storage.http import UploadSigner
 from ledger.storage.opening import folder_at, mailbox_at, store_at
 
-SPARE_BYTES = 100_000_000
-"""Reserve on the disk: a full one stops the journal, and so the votes."""
+SPARE_BYTES = 100_000_000  # reserve on the disk: a full one stops the journal, and so the votes
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +88,9 @@ def _try_folder(folder: Path, probe: bytes) -> None:
 
 T = TypeVar("T")
 
-KEPT_PAYLOADS = 3
-"""Most updates of one client on disk at a time."""
-SENDING_GAS = 1_712_000
-"""The limit of a commitment's transaction, which an account must be able to pay to send it."""
-ROUND_GAS = 450_000
-"""A commitment alone and a decision of 86 active clients, as contracts/gas_snapshot.json has it."""
+KEPT_PAYLOADS = 3  # most updates of one client on disk at a time
+SENDING_GAS = 1_712_000  # limit of a commitment's transaction: its account must be able to pay it
+ROUND_GAS = 450_000  # a commitment, and a decision of 86 active clients: gas_snapshot.json
 WEI = 10**18
 
 
@@ -126,10 +122,7 @@ class _MissingError(Exception):
 
 @dataclass(slots=True)
 class PreflightChecks:
-    """Runs all checks, and keeps the results that later checks need.
-
-    The probe is put into the blob store, read back and removed.
-    """
+    """Runs all checks, and keeps the results that later ones need."""
 
     asked: WorkerTarget
     folder: Path

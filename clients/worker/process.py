@@ -81,8 +81,7 @@ from ledger.storage.opening import mailbox_at, store_at
 
 _log = logging.getLogger(__name__)
 
-LAST_TRAINING_SECONDS = 10.0
-"""Longest wait of a worker that ends for its training."""
+LAST_TRAINING_SECONDS = 10.0  # longest wait of a worker that ends for its training
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,9 +271,7 @@ def _engine(
     return RestartingEngine(lambda: run_engine(configuration, model, data, rows, sets))
 
 
-LOGGED = ("clients", "ledger", "cmfl")
-"""Packages whose records are a worker's; those of other libraries are only warnings."""
-
+LOGGED = ("clients", "ledger", "cmfl")  # packages whose records count; others only warn
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 

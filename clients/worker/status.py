@@ -46,7 +46,6 @@ class WorkerFolder:
         self.leave = path / "leave"  # asks the worker to end after its round
 
     def make(self) -> None:
-        """Create the folder, readable for its owner alone."""
         try:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         except (FileExistsError, NotADirectoryError) as error:
@@ -247,8 +246,7 @@ def serve_metrics(metrics: WorkerMetrics, port: int | None) -> Iterator[int | No
 
 FORMAT = 1
 MAX_STATUS_BYTES = 4 << 20
-STARTING = "starting"
-"""Name of a failure that keeps a worker from starting."""
+STARTING = "starting"  # name of a failure that keeps a worker from starting
 
 
 class WorkerState(StrEnum):

@@ -126,10 +126,7 @@ HONEST = WorkerBehaviour()
 
 @dataclass(frozen=True, slots=True)
 class HostedClients:
-    """The clients of a worker, and what they act with.
-
-    Without a test set no model is evaluated. The finality of a chain in memory needs no guard.
-    """
+    """The clients of a worker, and what they act with; without a test set no model is evaluated."""
 
     signers: Mapping[ClientId, Signer]
     engine: Engine
@@ -383,10 +380,7 @@ class Worker:
     def _vote(
         self, chain: ChainView, seats: RoundParticipants, inputs: Inputs, moment: Moment
     ) -> tuple[bool, float | None]:
-        """Let every client act on the view until nothing new results.
-
-        Return whether anything had an effect, and when a member may act without news.
-        """
+        """Let all clients act until nothing new results; return the effect and when to act next."""
         view = seats.view
         # A chain that has taken blocks back may close the same round over other commitments.
         if view is None or view.inputs.closing != inputs.closing:

@@ -59,8 +59,7 @@ def json_bytes(value: Any) -> bytes:
     return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
 
 
-_ABSENT = object()
-"""The value of a field that one of two documents lacks."""
+_ABSENT = object()  # the value of a field that one of two documents lacks
 
 
 def differences(recorded: Any, derived: Any, field: str = "") -> Iterator[Difference]:
@@ -342,10 +341,8 @@ def _reference(uri: str) -> dict[str, str]:
     return {"@id": uri}
 
 
-MAX_BYTES = 16 << 20
-"""A document lists an attestation in about 120 bytes."""
-MAX_NAMES = 1_000
-"""Names in a folder that are looked at."""
+MAX_BYTES = 16 << 20  # a document lists an attestation in about 120 bytes
+MAX_NAMES = 1_000  # names in a folder that are looked at
 _U32 = 1 << 32
 _LISTED = {"round": int, "client": int, "auditor": str, "verdict": str}
 PAYLOAD_TYPE = "application/vnd.in-toto+json"

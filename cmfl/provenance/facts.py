@@ -30,8 +30,7 @@ _BOUND = {
     "data_root": "training samples of the clients",
 }
 """Digests of the run document that are not the sha256 of one file: see the page on environments."""
-PASSED = dict.fromkeys(AuditStep, StepOutcome.PASSED)
-"""The audit of a run about which a document is written."""
+PASSED = dict.fromkeys(AuditStep, StepOutcome.PASSED)  # of a run that a document is about
 
 
 class RepeatedUpdate(NamedTuple):

@@ -105,10 +105,7 @@ def verify_document(
     mailbox: str | None = None,
     public_key: Path | None = None,
 ) -> DocumentVerification:
-    """Return whether every field of a document is what a run leads to.
-
-    Without `public_key`, a PEM file, no signature is checked; the default mailbox is the blobs'.
-    """
+    """Return whether a document is what a run leads to; no signature is checked without a key."""
     if foreign := list(_identity_differences(document, target)):
         return _result(document, ProvenanceState.FOREIGN, foreign)
     violation = signature_violation(document, public_key)
@@ -236,8 +233,7 @@ def _attestation_notes(document: ProvenanceDocument, facts: RunFacts) -> Iterato
         )
 
 
-MAX_BYTES = 16 << 20
-"""A signature names each file of a folder in some 150 bytes."""
+MAX_BYTES = 16 << 20  # a signature names each file of a folder in some 150 bytes
 CURVES = {"secp256r1", "secp384r1", "secp521r1"}
 _MAX_KEY_BYTES = 1 << 16
 _EXTRA = "provenance"
@@ -331,8 +327,7 @@ def require_key(path: Path, kind: Literal["private", "public"]) -> Any:
 BASE_FOLDER = "base"
 ADAPTER_FILE = "adapter_model.safetensors"
 ADAPTER_SETTINGS = "adapter_config.json"
-BASE_OPTION = "path"
-"""Option of the model hf that names its base."""
+BASE_OPTION = "path"  # option of the model hf that names its base
 _MAX_SETTINGS_BYTES = 1 << 20
 
 

@@ -41,10 +41,7 @@ class VoteJournal(Protocol):
     """One statement for each place."""
 
     def record(self, place: bytes, statement: bytes) -> bytes:
-        """Return the statement of a place: this one if it had none, else the earlier one.
-
-        Nothing may leave before `sync`.
-        """
+        """Return the first statement of a place, maybe this; nothing may leave before `sync`."""
 
     def sync(self) -> None:
         """Return once everything said is durable."""
@@ -104,8 +101,7 @@ class FileJournal:
         """Write and fsync everything said since the last time."""
         with _naming(self._path):
             if self._base.in_transaction:
-                count = _written(self._base) + self._new
-                self._base.execute(f"PRAGMA user_version = {count}")
+                self._base.execute(f"PRAGMA user_version = {_written(self._base) + self._new}")
                 self._new = 0
                 self._base.execute("COMMIT")
 
@@ -232,10 +228,7 @@ class ProtectedSigner:
         self._first_certificate: tuple[tuple[object, ...], float] | None = None
 
     def adopt(self, domain: Domain, envelopes: Iterable[Envelope]) -> None:
-        """Record this client's earlier statements of the round, which others have seen.
-
-        A journal that was restored from a backup lacks them.
-        """
+        """Record this client's statements that others have seen: a restored journal lacks them."""
         address = self._signer.address
         for envelope in envelopes:
             if envelope.client != self.client or envelope.domain != domain:

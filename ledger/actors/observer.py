@@ -94,10 +94,7 @@ class ContractFollower:
 
 
 class PublishedBlobs:
-    """The blobs of one round, by client and by digest, without a copy of their bytes.
-
-    Their memory may be overwritten when clients train again: forget the round before that.
-    """
+    """The blobs of one round, not copied: forget them before its clients train again."""
 
     def __init__(self) -> None:
         self.payloads: dict[ClientId, Payload] = {}

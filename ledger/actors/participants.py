@@ -5,8 +5,7 @@ protocol subclasses the honest one and changes what it sends.
 
 What a member does and when follows from what it sees and from the time. A step repeats everything
 that has not been seen to arrive, so that a lost message costs only time. The journal limits a key
-to one vote for each slot and one vector for each set of updates, whatever is lost, repeated,
-restarted or run twice.
+to one vote for each slot and one vector for each set of updates, whatever is lost or repeated.
 """
 
 from __future__ import annotations

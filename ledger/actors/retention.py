@@ -42,11 +42,7 @@ class StoredBlobs(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """The blobs that are retained, and the number of newest rounds that keep their payloads.
-
-    Accepted: of the payloads only those of S_a. Nothing: the ledger ends with its process, so that
-    no blob is ever read. None rounds: all.
-    """
+    """The blobs that are kept (of payloads all, S_a's or none), and for how many newest rounds."""
 
     stored: StoredBlobs = StoredBlobs.ALL
     rounds: int | None = None
@@ -84,10 +80,7 @@ class PayloadRemover:
     def ended(
         self, round_number: int, published: Iterable[Digest], ledger: RoundHistory | None = None
     ) -> None:
-        """Remove what is old once a round has ended, durably; without `ledger`, by the run's.
-
-        No record names the payloads `published` by this process in a round without a decision.
-        """
+        """Remove durably what is old once a round ends; no record names its `published` blobs."""
         self._read(ledger or self.ledger)
         payloads = self._payloads.get(round_number, frozenset())
         self._payloads[round_number] = payloads.union(published)

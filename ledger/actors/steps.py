@@ -81,11 +81,7 @@ from ledger.storage.mailbox import Mailbox
 
 @dataclass(frozen=True, slots=True)
 class StoreBlobs:
-    """Store blobs: durable before others can see anything that follows.
-
-    Documents are the round's record, vectors, incidents and model. A machine need not keep the
-    payloads.
-    """
+    """Store documents, and payloads that are kept: durable before others see what follows."""
 
     documents: tuple[Payload, ...] = ()
     payloads: Mapping[ClientId, Payload] = field(default_factory=dict)
@@ -190,10 +186,7 @@ class ProtocolSteps:
         return [self._judge.stored(view.evidence, record), self._post(view, body)]
 
     def answer(self, view: RoundView, proposal: Proposal, in_time: Holdings) -> list[Action]:
-        """Return the reply to a request of phase 1, or what its record lacks (lines 9-13).
-
-        A record may not lack anything that was held when the request's view began.
-        """
+        """Return the reply to a request of phase 1, or what it lacks of `in_time` (lines 9-13)."""
         if proposal.record is None:
             return []
         judgement, _ = self._judge.judge(view, proposal.record)
@@ -422,10 +415,7 @@ class _Newest(Generic[T]):
 
 
 class JudgementCache:
-    """Judges records of the newest round that it was asked about.
-
-    Members share a result that each would compute from the very same objects, which do not change.
-    """
+    """Judges records of the newest round; members share what each would compute alike."""
 
     def __init__(
         self, distances: Distances = plain_distances, step: ServerStep = plain_server_step

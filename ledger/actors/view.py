@@ -66,10 +66,7 @@ MAX_SETS_PER_MEMBER = 2 * MAX_VIEWS  # that are kept; an honest one scores one s
 
 @dataclass(frozen=True)
 class ChainView:
-    """An open round as the chain has it up to its last final block.
-
-    The committee, S_c, is in the order of places, and the commitments in chain order.
-    """
+    """An open round up to the last final block; S_c by places, commitments in chain order."""
 
     parameters: Parameters
     domain: Domain

@@ -1,7 +1,6 @@
 """Evidence that the checks judge: what the replay gave of a round, and what was published of it.
 
-The incidents document is not signed: one that is missing, or accuses without proof, changes no
-outcome.
+The incidents document is not signed: a missing or unproven one changes no outcome.
 """
 
 from __future__ import annotations
@@ -311,8 +310,7 @@ def _read_named(
     return payloads, vectors
 
 
-UNPROVEN = frozenset({IncidentKind.SILENT, IncidentKind.NO_QUORUM})
-"""Incidents that cannot be proven."""
+UNPROVEN = frozenset({IncidentKind.SILENT, IncidentKind.NO_QUORUM})  # they cannot be
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,8 +378,7 @@ class _Proposals:
             return False
         if vote.base != self._round.inputs.closing.base:
             return True
-        # Each member can be a primary once and more; a document with more records than that only
-        # keeps auditors busy.
+        # Each member can be a primary once and more; more records only keep auditors busy.
         most = len(self._round.inputs.participants.committee)
         if opening.record not in self._judged and len(self._judged) < most:
             self._judged[opening.record] = self._judge(opening.record)

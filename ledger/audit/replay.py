@@ -155,7 +155,6 @@ def _expected(state: LedgerState, event: Event, block: BlockContext) -> dict[str
 
 
 def _known(state: LedgerState, clients: tuple[ClientId, ...]) -> tuple[ClientId, ...]:
-    """Return the clients if all of them exist, else none."""
     return clients if all(client < state.deployment.clients for client in clients) else ()
 
 
@@ -224,8 +223,7 @@ class TransactionReader:
         except ChainDamagedError as error:
             subject = f"{first} to {last}"
             wrong = contradicted(first, facts.LOGS_UNREADABLE, subject, true=str(error))
-            rest = not_served(first, facts.CHAIN_UNAVAILABLE)
-            raise ReadingEndedError(wrong, *rest) from error
+            raise ReadingEndedError(wrong, *not_served(first, facts.CHAIN_UNAVAILABLE)) from error
         except ChainError as error:
             missing = not_served(first, facts.CHAIN_UNAVAILABLE, detail=str(error))
             raise ReadingEndedError(*missing) from error

@@ -60,8 +60,7 @@ def text_of(value: object) -> str:
     return str(value)
 
 
-MAX_CHARACTERS = 300
-"""The longest text of others that a sentence or a report holds."""
+MAX_CHARACTERS = 300  # the longest text of others that a sentence or a report holds
 
 
 def plain(text: str) -> str:
@@ -72,10 +71,8 @@ def plain(text: str) -> str:
 
 
 REPORT_VERSION = 3
-MAX_NAMED = 50
-"""Missing inputs that a step names; of the others only the number is kept."""
-MAX_FINDINGS = 10_000
-"""Findings that are kept; of the others only the number by kind is."""
+MAX_NAMED = 50  # missing inputs that a step names; of the others only the number is kept
+MAX_FINDINGS = 10_000  # findings that are kept; of the others only the number by kind is
 
 
 class AuditStep(IntEnum):

@@ -249,15 +249,10 @@ class RoundChecker:
         return CheckedRound((*unread, *results), tuple(missing), frozenset(archive.named), *read)
 
 
-ROUND_BYTES = 3_000_000
-"""Cost of the rest of a round, as so many bytes of blobs."""
-ROUNDS_PER_BATCH = 4
-"""Rounds in a row that a process is given."""
-MAX_WAITING_BATCHES = 3
-"""Batches for each process that are started and not yet taken: more are not replayed ahead."""
-WORKER_START_BYTES = 500_000_000
-"""Bytes of blobs whose checking takes as long as processes take to start."""
-
+ROUND_BYTES = 3_000_000  # cost of the rest of a round, as so many bytes of blobs
+ROUNDS_PER_BATCH = 4  # rounds in a row that a process is given
+MAX_WAITING_BATCHES = 3  # of each process, started and not yet taken: no more are replayed ahead
+WORKER_START_BYTES = 500_000_000  # of blobs, which take as long to check as processes to start
 ReadItem: TypeAlias = CheckResult | RoundTask | Milestone
 CheckedItem: TypeAlias = CheckResult | CheckedRound | Milestone
 
@@ -267,8 +262,7 @@ class AuditWorkers:
     """Processes that check rounds while this one replays the chain; each holds a round's blobs."""
 
     processes: int  # at least 1
-    # Opens the blobs in such a process; a function of a module, or a class, with its arguments
-    # bound by `functools.partial`.
+    # Opens the blobs in such a process; a `functools.partial` of a class or a module's function.
     blobs: Callable[[], BlobReader]
     start_after_bytes: int = WORKER_START_BYTES  # checked here before the first starts
 
@@ -293,10 +287,7 @@ def parallel_checks(
     fresh: Callable[..., RoundChecker],
     models: ModelChain,
 ) -> Iterator[Callable[[Iterator[ReadItem]], Iterator[CheckedItem]]]:
-    """Open processes until the context ends; yield a function that checks each decided round.
-
-    `fresh` makes a checker for this process, which checks the rounds that no worker can.
-    """
+    """Open processes, and yield a function that checks rounds; `fresh` checks what they cannot."""
     with worker_pool(workers.processes, _Worker.begin, (workers.blobs, distances, rules)) as pool:
         yield _InOrder(pool, workers, fresh, fresh(models), workers.start_after_bytes).checked
 

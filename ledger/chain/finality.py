@@ -30,11 +30,7 @@ def final_block(chain: ports.ChainReader, confirmations: int | None) -> ports.Bl
 
 
 class AncestryCheck:
-    """Descent between blocks of one chain: whether the newest one descends from an earlier one.
-
-    Most heads directly follow the previous one, which needs no request. For others one block is
-    requested, once for all callers.
-    """
+    """Whether the newest block descends from an earlier one; most heads need no request."""
 
     def __init__(self, block: Callable[[int], ports.Block]) -> None:
         self._block = block

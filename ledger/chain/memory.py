@@ -143,7 +143,6 @@ class MemoryLedger(round_ledger.RoundLedger):
         return events
 
     def _remember(self, events: Sequence[Event]) -> None:
-        """Record the newest block's state and events."""
         self._changed_in.append(self._height)
         self._snapshots.append(LedgerSnapshot.of(self._state, self._state.registry_rest))
         hash_ = self._hash(self._height)

@@ -194,10 +194,7 @@ class Receipt:
 
 
 class ChainReader(Protocol):
-    """Read access to a chain; every method may raise ChainError.
-
-    `node` is the address of the node that answers, without credentials; None for a file or memory.
-    """
+    """Read access to a chain: any method may raise ChainError; `node` shows no credentials."""
 
     @property
     def chain_id(self) -> int: ...

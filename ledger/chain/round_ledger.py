@@ -174,10 +174,7 @@ def ends_after(ledger: RoundHistory, round_number: int) -> list[RoundDecided | R
 
 
 class RoundLedger(RoundHistory, Protocol):
-    """Write access to a run's ledger, by the transactions of `protocol.rounds`.
-
-    Each takes one block, also if it is refused: the ProtocolRefusal is then raised.
-    """
+    """Write access by transactions of `protocol.rounds`: one block each, also if refused."""
 
     def newest_block(self) -> Block: ...
 

@@ -471,8 +471,7 @@ class DigestKind(IntEnum):
     TRANSACTION = 18
 
 
-NO_CLIENT = -1
-"""In place of a client, for a digest that belongs to none."""
+NO_CLIENT = -1  # in place of a client, for a digest that belongs to none
 
 
 class Occurrence(NamedTuple):

@@ -2,8 +2,7 @@
 
 This module alone knows the names `chain.sqlite`, `blobs/`, `runs/<name>/` and their contents, and
 it alone writes files (except SQLite databases). A reader sees a complete file or none, even if the
-writer is killed. A durable file survives a power cut: its bytes are synced, then its folder, then
-the folders above.
+writer is killed. A durable file survives a power cut: its bytes are synced, then all its folders.
 
 A device, a pipe or an open descriptor (`/dev/stdout`) that a user names is written into, and never
 replaced. A regular file is replaced as a whole, so that a full disk keeps the old bytes.
@@ -24,7 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from io import BufferedReader
-from itertools import chain, pairwise, takewhile
+from itertools import chain, count, pairwise, takewhile
 from pathlib import Path
 from typing import IO
 
@@ -44,8 +43,7 @@ class Disk:
     """Operations on a file system; tests replace it by one that loses power."""
 
     def __init__(self) -> None:
-        # Folders whose own names are durable. A path alone may be of another folder meanwhile, and
-        # so may an inode.
+        # Folders whose own names are durable. Path and inode alone may be of another folder.
         self._named: dict[_Inode, Path] = {}
 
     def write_whole(self, path: Path, data: bytes | memoryview, *, durable: bool = True) -> None:
@@ -98,7 +96,6 @@ class Disk:
             file.write(data)
 
     def rename(self, path: Path, target: Path) -> None:
-        """Rename a file; an existing target is replaced."""
         path.replace(target)
 
     def remove(self, path: Path) -> None:
@@ -192,10 +189,8 @@ class RunPaths:
 
     def metrics_before_rollback(self) -> Path:
         """Return an unused path for metrics that the chain contradicts."""
-        number = 1
-        while (path := self.path / f"metrics.before-rollback-{number}.jsonl").exists():
-            number += 1
-        return path
+        paths = (self.path / f"metrics.before-rollback-{n}.jsonl" for n in count(1))
+        return next(path for path in paths if not path.exists())
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +206,6 @@ class Home:
     lock = _Below("home.lock")  # shared by writers
 
     def run(self, name: str) -> RunPaths:
-        """Return the paths of a run, which need not exist."""
         if not RUN_NAME.fullmatch(name):
             raise ConfigurationError(
                 f"run name {name!r}: letters, digits, dot, dash and underscore, at most 64"

@@ -91,7 +91,6 @@ class HttpServer:
         return self._ask("GET", path, max_bytes, file)
 
     def head(self, path: str) -> HttpResponse:
-        """Send HEAD; errors as with `get`."""
         return self._ask("HEAD", path, 0)
 
     def put(self, path: str, body: bytes, headers: dict[str, str], max_bytes: int) -> HttpResponse:

@@ -50,10 +50,7 @@ def parse_json(
 def read_record(
     path: Path, what: str, kinds: Mapping[str, type], require_version: Callable[[str, object], None]
 ) -> dict[str, Any]:
-    """Return the fields of a small JSON file, which has exactly these; else raise ChainError.
-
-    First `require_version` rejects a value of another version.
-    """
+    """Return the fields of a small JSON file, which are exactly `kinds`; else raise ChainError."""
     name = f"{what} {path}"
     try:
         data = read_file(path, MAX_RECORD_BYTES)

@@ -5,8 +5,7 @@ in them, and some need environment variables from their first instruction on.
 
 Commands are forked from a server that has imported their modules, since importing torch takes
 seconds. A forked command still has its own session, memory, log files and exit code, and can be
-killed. All commands end with this process: the server follows it, and the kernel kills them with
-the server (Linux).
+killed. All commands end with this process: the kernel kills them with the server (Linux).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, ProcessPoolExecutor
 from concurrent.futures import wait as wait_for_futures
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -32,7 +31,7 @@ from multiprocessing.context import ForkServerProcess, SpawnProcess
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Self, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.errors import CmflError
@@ -138,10 +137,7 @@ class Child:
 def start_child(
     target: Callable[..., None], *arguments: object, environment: Mapping[str, str] | None = None
 ) -> Child:
-    """Start a process that calls a module's function with the arguments and the child's connection.
-
-    The function should call `follow_parent` first. Variables that the user has set are not changed.
-    """
+    """Start a process that calls a module's function, which should call `follow_parent` first."""
     added = {name: value for name, value in (environment or {}).items() if name not in os.environ}
     ours, theirs = _SPAWN.Pipe()
     try:
@@ -328,7 +324,7 @@ class CommandProcess:
         return ""
 
 
-class CommandRunner:
+class CommandRunner(AbstractContextManager["CommandRunner"]):
     """Starts commands by name, each with its own log files. Safe to share between threads."""
 
     def __init__(self, entry: str, logs: Path, modules: Sequence[str] = ()) -> None:
@@ -395,9 +391,6 @@ class CommandRunner:
             process.signal(signal.SIGKILL)
         for process in self._started:
             process.wait(60)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -83,7 +83,6 @@ def decode(
 
 
 def _sorted(value: object, depth: int) -> object:
-    """Return the value with its maps sorted."""
     kind = type(value)
     if kind in _PLAIN:
         return value

@@ -200,10 +200,7 @@ def first_seed(config: Digest, beacon: Digest) -> Digest:
 
 
 def next_seed(seed: Digest, reveal: Digest, beacon: Digest) -> Digest:
-    """Return seed_{t+1} after a decided round.
-
-    The reveal has no score, model or order of votes, which the last to act could influence.
-    """
+    """Return seed_{t+1} after a decided round; the last to act cannot influence the reveal."""
     return keccak256(seed + reveal + beacon)
 
 

@@ -59,10 +59,7 @@ def sample_trainers(
 def drawn_committee(
     seed: Digest, clients: int, members: int, banned: Collection[ClientId]
 ) -> tuple[ClientId, ...]:
-    """Return the first committee, or the one after an abandoned round, in the order drawn.
-
-    Clients with any ban are skipped; fewer than C are returned only if `MAX_DRAWS` do not suffice.
-    """
+    """Return C clients without a ban, in the order drawn; fewer if `MAX_DRAWS` do not suffice."""
     drawn: list[ClientId] = []
     for draw in range(MAX_DRAWS):
         if len(drawn) == members:
@@ -302,8 +299,7 @@ def simulated_salt(seed: int, client: ClientId) -> bytes:
 def data_root(counts: Iterable[int], digests: Iterable[Digest]) -> Digest:
     """Return the root over number and digest of each client's samples, zeros where undisclosed."""
     pairs = zip(counts, digests, strict=True)
-    leaves = [(client, *pair) for client, pair in enumerate(pairs)]
-    return merkle_root(DATA_LEAF, leaves)
+    return merkle_root(DATA_LEAF, [(client, *pair) for client, pair in enumerate(pairs)])
 
 
 def _digest_of(salt: bytes, arrays: Iterable[NamedArray]) -> Digest:

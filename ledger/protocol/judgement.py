@@ -222,8 +222,7 @@ def counted_vectors(record: RoundRecord, evidence: Evidence) -> list[ScoreVector
 def rank_trainers(parameters: Parameters, vectors: Sequence[ScoreVector]) -> Ranking:
     """Return the ranking and both sets (Algorithm 1, line 6) from the vectors that count."""
     combined = mean_distances(np.array([vector.distances for vector in vectors]))
-    words = rank(zip(vectors[0].trainers, combined.tolist(), strict=True))
-    return sets_of(parameters, words)
+    return sets_of(parameters, rank(zip(vectors[0].trainers, combined.tolist(), strict=True)))
 
 
 def next_model(
@@ -241,8 +240,7 @@ def next_model(
     chosen = {client: updates[client] for client in accepted}
     rate = inputs.parameters.server_rate
     weights = weights_of(inputs.parameters.form, inputs.registry, accepted)
-    clips = inputs.parameters.compares_directions
-    factors = clip_factors(chosen, updates) if clips else None
+    factors = clip_factors(chosen, updates) if inputs.parameters.compares_directions else None
     return aggregate(model, chosen, weights, rate, factors, step)
 
 

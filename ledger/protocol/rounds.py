@@ -85,11 +85,7 @@ def register_clients(
 def commit_updates(
     state: LedgerState, round_number: int, signed: Sequence[SignedCommitment], block: BlockContext
 ) -> Step:
-    """Accept signed commitments to updates; anyone may submit them.
-
-    An entry whose client has committed already is skipped, so that no one can spoil a batch by
-    sending one of its commitments ahead.
-    """
+    """Accept signed commitments; a client's second one is skipped, and spoils no batch."""
     _require_account(block)
     _require_open(state, round_number)
     last = window_end(state.deployment, state.opened_block)

@@ -332,5 +332,4 @@ def _needs_updates(reason: RefusalReason, fault: ScoreFault | None) -> bool:
     """Return whether a reason could hold by updates that one does not have."""
     if reason is RefusalReason.FALSE_DISTANCE:
         return fault is None
-    is_unusable = reason is RefusalReason.NO_USABLE_UPDATE
-    return is_unusable and (fault is None or fault.reason > reason)
+    return reason is RefusalReason.NO_USABLE_UPDATE and (fault is None or fault.reason > reason)

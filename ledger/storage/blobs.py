@@ -39,8 +39,7 @@ from ledger.protocol.payloads import Payload
 from ledger.protocol.types import Digest
 
 # Objects of one folder that a reader looks at, and bytes that it accepts: more are a flood. There
-# is no bound per client: anyone can put another client's name on an envelope, and would use up that
-# client's share.
+# is no bound per client: anyone can put another client's name on an envelope, and use up its share.
 MAX_FOLDER_OBJECTS = 65_536
 MAX_FOLDER_BYTES = 512 * 2**20
 MAX_SCAN_BYTES = 64 * 2**20  # bytes that one scan reads; the next scan reads the rest

@@ -439,8 +439,7 @@ class WitnessFolder:
         """Return the answer to a request; what it rests on is durable by then."""
         origin = origin_in(request)
         with self._lock:
-            newest = self._newest(origin)
-            reply = answer(request, self.logs, self.key, newest, int(self.clock()))
+            reply = answer(request, self.logs, self.key, self._newest(origin), int(self.clock()))
             if reply.cosigned is not None:
                 self.disk.write_whole(self._path(origin), reply.cosigned)
             if reply.evidence is not None:

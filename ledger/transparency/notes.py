@@ -109,9 +109,7 @@ class SigningKey:
         return VerifierKey(self.name, self.use, bytes(public_key))
 
     def sign(self, message: bytes) -> bytes:
-        """Return the 64 bytes of a signature."""
-        private_key = eddsa.import_private_key(self.seed)
-        return bytes(eddsa.new(private_key, "rfc8032").sign(message))
+        return bytes(eddsa.new(eddsa.import_private_key(self.seed), "rfc8032").sign(message))
 
     def __repr__(self) -> str:
         """The key without its secret."""
@@ -200,8 +198,7 @@ class NoteSignature:
 
     def __str__(self) -> str:
         """The line, with its newline."""
-        encoded = base64.b64encode(self.key_id + self.signature).decode()
-        return f"{_DASH}{self.name} {encoded}\n"
+        return f"{_DASH}{self.name} {base64.b64encode(self.key_id + self.signature).decode()}\n"
 
 
 @dataclass(frozen=True, slots=True)

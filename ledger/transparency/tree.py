@@ -71,9 +71,7 @@ def inclusion_proof(index: int, leaves: Sequence[Digest]) -> tuple[Digest, ...]:
 
 def consistency_proof(old_size: int, leaves: Sequence[Digest]) -> tuple[Digest, ...]:
     """Return the proof that the first `old_size` leaves of a tree were a tree of their own."""
-    if old_size in {0, len(leaves)}:
-        return ()
-    return _subproof(old_size, leaves, is_whole=True)
+    return () if old_size in {0, len(leaves)} else _subproof(old_size, leaves, is_whole=True)
 
 
 def verify_inclusion(

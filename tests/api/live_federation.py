@@ -18,8 +18,7 @@ from ledger.storage.opening import mailbox_at
 from tests.actors.deployed import Deployed, deployed_on
 from tests.actors.support import PARAMETERS
 
-SECONDS = 600
-"""Of view 0: nothing is late before a test has looked."""
+SECONDS = 600  # of view 0: nothing is late before a test has looked
 
 
 @dataclass(frozen=True, slots=True)

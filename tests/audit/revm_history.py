@@ -21,8 +21,7 @@ from ledger.protocol import encoding
 from ledger.protocol.errors import ChainError
 from tests.contracts.revm_chain import RevmChain
 
-_Sent = tuple[int, str | None, bytes, int]
-"""Number of the block before it, target, data and gas."""
+_Sent = tuple[int, str | None, bytes, int]  # number of the block before it, target, data and gas
 
 
 class RevmHistory(RevmChain):

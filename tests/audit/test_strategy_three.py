@@ -145,8 +145,7 @@ def test_a_model_that_rests_on_all_updates_is_not_checkable_without_one(run: Run
 # Runs whose distances follow the travel: what an audit makes of true, false and missing parts.
 
 
-SHORT = 2
-"""A window that a travelled of five rounds goes beyond."""
+SHORT = 2  # a window that a travelled of five rounds goes beyond
 
 
 @pytest.fixture

@@ -37,9 +37,7 @@ from tests.audit.honest import honest_run
 from tests.audit.remembered import remembered
 from tests.audit.runs import Run, contradiction_in
 
-MOST_TRIED = 2
-"""Blobs of one kind that each change is tried on: the first and the last."""
-
+MOST_TRIED = 2  # blobs of one kind that each change is tried on: the first and the last
 ON_THE_FIRST = ("first byte", "removed")
 """Changes that are tried on the first row of a kind, the others on the last."""
 

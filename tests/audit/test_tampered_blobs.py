@@ -35,8 +35,7 @@ KINDS = (
 )
 
 
-MOST_TRIED = 8
-"""Blobs of each kind; `test_tamper_table.py` tries them too."""
+MOST_TRIED = 8  # blobs of each kind; `test_tamper_table.py` tries them too
 
 
 def with_blob(run: Run, digest: Digest, data: bytes | None) -> AuditReport:

@@ -65,9 +65,7 @@ SAMPLING, RANKING, COMPLETENESS = (
     {AuditStep.COMPLETENESS},
 )
 ANY = set(AuditStep)
-WAYS = times(1, 100)
-"""In how many ways any but the first of many values is wrong."""
-
+WAYS = times(1, 100)  # in how many ways any but the first of many values is wrong
 EVENT_FIELDS: dict[tuple[str, str], set[AuditStep]] = {
     ("LedgerDeployed", "salt"): DEPLOYMENT,
     ("ClientsRegistered", "first"): DEPLOYMENT,

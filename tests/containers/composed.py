@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from tests.processes import Forked, Forks
 
 FOLDER = Path(__file__).parents[2] / "docs" / "containers"
-STATE, SCRIPTS = "/var/lib/cmfl", "/opt/cmfl"
-"""Where containers have volumes and scripts."""
+STATE, SCRIPTS = "/var/lib/cmfl", "/opt/cmfl"  # where containers have volumes and scripts
 _POLL_SECONDS = 0.05
 _FASTER = {"chain serve": ("--block-time", "0.25"), "worker --rpc-url": ("--poll", "0.25")}
 """What is added to two commands: rounds wait for blocks most of the time."""

@@ -26,8 +26,7 @@ MAKES_KEYS, BRING_KEYS = "north", ("south", "east")
 """An owner whose keys the first start makes; those who have keys, which it leaves as they are."""
 PASSWORD = "correct horse battery staple"
 NAMES = ("one.json", "two.json")
-_PAUSE_SECONDS = 0.25
-"""Between two looks at the service, each of which costs it two answers."""
+_PAUSE_SECONDS = 0.25  # between two looks at the service, each of which costs it two answers
 
 
 @pytest.fixture(scope="module")

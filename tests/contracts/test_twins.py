@@ -46,8 +46,7 @@ class TwinsMachine(RuleBasedStateMachine):
     folder: Path
     shape: Shape
     twins: Twins
-    # A view takes a millisecond on py-evm.
-    most_compared = 7
+    most_compared = 7  # a view takes a millisecond on py-evm
 
     def __init__(self) -> None:
         super().__init__()

@@ -97,9 +97,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol" / "example.md"
 BLOCK = re.compile(
     r"^```text (?P<name>example[\w-]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
-WIDTH = 48
-"""Bytes of a line."""
-
+WIDTH = 48  # bytes of a line
 SETTINGS: dict[str, Any] = {
     "clients": 12,
     "active_ppm": 833_333,

@@ -70,8 +70,7 @@ RUNS: dict[str, tuple[str, ...]] = {
 }
 """Settings on top of the preset `smoke`, by the name of the home."""
 
-CUT_AFTER = 2
-"""Rounds after which the home `cut` is killed, to be resumed."""
+CUT_AFTER = 2  # rounds after which the home `cut` is killed, to be resumed
 
 
 def main() -> int:

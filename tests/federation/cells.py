@@ -64,9 +64,7 @@ LIES: dict[Fault, MemberFault | TrainerFault] = {
 }
 """Faults of who a client is: its worker is told of them as the round begins, for that round."""
 
-BANS = frozenset({Fault.EQUIVOCATING, Fault.SELF_BAN})
-"""Faults that end in a ban."""
-
+BANS = frozenset({Fault.EQUIVOCATING, Fault.SELF_BAN})  # faults that end in a ban
 PRIMARIES = (Role.FIRST_PRIMARY, Role.SECOND_PRIMARY)
 _ALL = (Role.TRAINER, Role.MEMBER, *PRIMARIES)
 _TRAINING = (Role.TRAINER, Role.MEMBER)

@@ -12,8 +12,7 @@ from tests.federation.relay import Relay, Relays
 from tests.federation.worker_faults import FAULT_VARIABLE, faults_from_file
 
 ENTRY = "tests.federation.faulty_process:run"
-FAULT_FILE = "fault"
-"""In a worker's folder; the worker reads it in each round."""
+FAULT_FILE = "fault"  # in a worker's folder; the worker reads it in each round
 
 
 class ToldSlot(WorkerSlot):

@@ -43,8 +43,7 @@ from tests.federation.recovery import Recoveries, Recovery, not_among
 from tests.federation.retraining import Inspected, Inspection
 from tests.federation.state import State
 
-LONGEST_ROUND_SECONDS = 600.0
-"""On a slow machine, several views go by before a round is decided."""
+LONGEST_ROUND_SECONDS = 600.0  # on a slow machine, several views go by before a round is decided
 INSPECTED_EVERY = 10
 _POLL_SECONDS = 0.1
 _CHAIN_POLL_SECONDS = 0.3

@@ -12,8 +12,7 @@ from ledger.io.home import DISK
 from tests.federation.cells import CELLS, Cell, Fault, Role
 from tests.federation.checks import Violation, Wrong
 
-WANTED = 10
-"""How often each cell has to occur."""
+WANTED = 10  # how often each cell has to occur
 
 
 @dataclass

@@ -24,9 +24,7 @@ from tests.processes import Forks
 
 WORKERS = 6
 LONGEST_RECOVERY_SECONDS = 600.0
-LONGEST_SECONDS = 3600.0
-"""Five faults take about forty on two cores that have nothing else to do."""
-
+LONGEST_SECONDS = 3600.0  # five faults take about forty on two cores that have nothing else to do
 SIZES = (
     *("protocol.clients=18", "protocol.active_rate=0.667", "protocol.committee_rate=0.416667"),
     *("protocol.aggregation_rate=0.5", "protocol.rounds=60", "training.local_steps=2"),

@@ -27,9 +27,7 @@ from ledger.protocol.signing import Signer
 from ledger.protocol.types import ClientId
 
 FAULT_VARIABLE = "CMFL_WORKER_FAULT"
-FROM_FILE = "told"
-"""Value that reads the faults of each round from a file."""
-
+FROM_FILE = "told"  # value that reads the faults of each round from a file
 _MOST_BYTES = 1000
 
 

@@ -12,8 +12,7 @@ from clients.runs.flower import UnansweredError
 from clients.training.port import TrainingError
 from ledger.protocol.errors import EncodingError
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-"""Flower's own imports warn."""
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # flower's own imports warn
 
 
 class OneGrid:

@@ -22,10 +22,8 @@ import pytest
 from ledger.io.http import HttpFailureError, HttpResponse, HttpServer, ResponseTooLargeError
 from tests.patience import PATIENCE_SECONDS
 
-DEADLINE = 0.2
-"""For what never ends by itself."""
-PIECES, PAUSE = 6_000, 0.02
-"""Of a server that drips: two minutes."""
+DEADLINE = 0.2  # for what never ends by itself
+PIECES, PAUSE = 6_000, 0.02  # of a server that drips: two minutes
 HEAD = b"HTTP/1.1 200 OK\r\n"
 
 

@@ -11,14 +11,14 @@ import shutil
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 CONSTRAINTS = ROOT / "constraints.txt"
-TORCH = "torch==2.13.0"
-"""Goes first and alone, so that no other package chooses its build."""
+TORCH = "torch==2.13.0"  # goes first and alone, so that no other package chooses its build
 
 
 class CommandFailedError(Exception):
@@ -66,10 +66,11 @@ class Environment:
         return ended.stdout + ended.stderr, time.monotonic() - begin
 
     def variables(self) -> dict[str, str]:
-        """Return the variables of this process, without those that lead back to a checkout."""
+        """Return this process's variables; none leads to a checkout, and wheels are repeatable."""
         unwanted = re.compile(r"PYTHON|VIRTUAL_ENV|CMFL_")
         kept = {name: value for name, value in os.environ.items() if not unwanted.match(name)}
-        return kept | {"PATH": f"{self.path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+        path = f"{self.path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        return kept | {"PATH": path, "SOURCE_DATE_EPOCH": git("log", "-1", "--format=%ct").strip()}
 
     def version(self, distribution: str) -> str:
         script = "import sys, importlib.metadata as m; print(m.version(sys.argv[1]))"
@@ -82,14 +83,37 @@ class Environment:
 def build(folder: Path, python: str = sys.executable) -> tuple[Path, Path]:
     """Build the source distribution, and the wheel out of it; check both with twine."""
     tools = Environment.create(folder / "tools", python)
-    tools.pip("install", "--quiet", "build", "twine")
+    tools.pip("install", "--quiet", "--constraint", CONSTRAINTS, "build", "setuptools", "twine")
     copy = folder / "source"
     copy_tracked(ROOT, copy)
-    tools.run("python", "-m", "build", "--outdir", folder, copy)
+    tools.run("python", "-m", "build", "--no-isolation", "--outdir", folder, copy)
     (source,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     tools.run("python", "-m", "twine", "check", "--strict", source, wheel)
+    require_absolute_links(wheel)
     shutil.rmtree(tools.path)
     return source, wheel
+
+
+def require_absolute_links(wheel: Path) -> None:
+    """Refuse a wheel whose long description has a link that an index cannot follow."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        description = archive.read(name).decode().partition("\n\n")[2]
+    if relative := relative_links(description):
+        raise CommandFailedError(f"{wheel.name}: the long description links to {relative}")
+
+
+def relative_links(description: str) -> list[str]:
+    """Return the targets of Markdown and HTML links that are neither absolute nor an anchor."""
+    link = r"""(?:\]\(|\b(?:href|src)=["']?|^\[[^\]]+\]: *)([^)\s"'>]+)"""
+    targets = re.findall(link, description, re.MULTILINE)
+    return [target for target in targets if not re.match(r"[a-z]+:|#", target)]
+
+
+def git(*words: str, checkout: Path = ROOT) -> str:
+    """Return what git prints in a checkout."""
+    command = ["git", "-C", str(checkout), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def copy_tracked(checkout: Path, target: Path) -> None:
@@ -97,10 +121,7 @@ def copy_tracked(checkout: Path, target: Path) -> None:
 
     What else lies there stays behind: setuptools packs whatever an earlier build left in build/lib.
     """
-    names = subprocess.run(
-        ["git", "-C", checkout, "ls-files", "-z"], capture_output=True, text=True, check=True
-    ).stdout
-    for name in filter(None, names.split("\0")):
+    for name in filter(None, git("ls-files", "-z", checkout=checkout).split("\0")):
         if (checkout / name).is_file():
             copied = target / name
             copied.parent.mkdir(parents=True, exist_ok=True)

@@ -21,8 +21,7 @@ NAME = "cmfl-ledger"
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 """Fields of a syntax tree that hold statements."""
 
-_NOT_INSTALLED = ("benchmarks", "_typeshed")
-"""Names of the repository alone, and of type checkers."""
+_NOT_INSTALLED = ("benchmarks", "_typeshed")  # names of the repository alone, and of type checkers
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import distributions
@@ -15,6 +16,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from ledger.io.extras import EXTRAS
+from tests.packaging.environments import relative_links
 from tests.packaging.metadata import (
     NAME,
     PACKAGES,
@@ -54,12 +56,33 @@ def test_the_classifiers_name_the_pythons_of_the_matrix() -> None:
 def test_the_citation_names_this_version_and_the_paper() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     assert citation["version"] == project()["version"]
+    assert f"\n| 3 | {citation['version']} |" in (ROOT / "CHANGELOG.md").read_text("utf-8")
     assert citation["license"] == project()["license"]
     assert citation["authors"] == project()["authors"]
     (paper,) = citation["references"]
     assert [author["family-names"] for author in paper["authors"]] == [
         "Che", "Li", "Chen", "He", "Zheng",
     ]  # fmt: skip
+
+
+def test_the_long_description_has_links_that_work_on_an_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    describe = runpy.run_path(str(ROOT / "setup.py"))["long_description"]
+    assert relative_links(describe()) == []
+    assert relative_links("[a](a.md) <img src='b.png'>\n[c]: d.md") == ["a.md", "b.png", "d.md"]
+    monkeypatch.setitem(describe.__globals__, "ROOT", tmp_path)
+    (tmp_path / "README.md").write_text("![P](p.png)[page](docs/a.md#b) [MIT](MIT)", "utf-8")
+    metadata = tmp_path / "pyproject.toml"
+    metadata.write_text('[project]\nversion = "1"\nurls = {}', "utf-8")
+    assert describe() == "page (`docs/a.md`) MIT"
+    metadata.write_text(
+        '[project]\nversion = "1"\nurls = {Repository = "https://host/us"}', "utf-8"
+    )
+    assert describe() == (
+        "![P](https://host/us/raw/v1/p.png)[page](https://host/us/blob/v1/docs/a.md#b) "
+        "[MIT](https://host/us/blob/v1/MIT)"
+    )
 
 
 def test_every_requirement_has_a_pin_that_it_admits() -> None:

@@ -17,8 +17,7 @@ from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, Slot, Vot
 if TYPE_CHECKING:
     from ledger.protocol.judgement import Judgement
 
-IsSigned = Callable[[SignedVote], bool]
-"""Tells whether a vote carries its member's signature."""
+IsSigned = Callable[[SignedVote], bool]  # tells whether a vote carries its member's signature
 
 
 class NoConsensusError(Exception):

@@ -197,8 +197,7 @@ def test_a_hash_stays_as_it_is_where_pysha3_is_missing(monkeypatch: pytest.Monke
     assert plain.hasher == before
 
 
-ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
-"""The first example of EIP-55."""
+ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"  # the first example of EIP-55
 
 
 SPELLINGS = [

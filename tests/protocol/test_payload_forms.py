@@ -32,9 +32,7 @@ from tests.protocol.support import f32
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "payload-q8.json").read_text())
 SIZES = st.sampled_from([1, 2, 63, 64, 65, 128, 130])
-BEYOND = math.ldexp(127.5, MOST_EXPONENT)
-"""The least number that no encoding holds."""
-
+BEYOND = math.ldexp(127.5, MOST_EXPONENT)  # the least number that no encoding holds
 NUMBERS = st.one_of(
     st.floats(width=32, allow_nan=False, allow_infinity=False).filter(lambda x: abs(x) < BEYOND),
     st.floats(-1, 1, width=32),

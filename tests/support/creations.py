@@ -12,10 +12,8 @@ from ledger.protocol.signing import domain_separator
 from ledger.protocol.types import NO_DIGEST, Address, Digest
 
 GAS = 8_000_000
-MODEL, HEAD, REGISTRY_REST = 3, 4, 6
-"""Storage slots that the constructor writes."""
-FLAGS = 9 + 12_288
-"""The first storage slot with flags of clients that have committed."""
+MODEL, HEAD, REGISTRY_REST = 3, 4, 6  # storage slots that the constructor writes
+FLAGS = 9 + 12_288  # the first storage slot with flags of clients that have committed
 
 
 def planted(

@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 OUT = Path(__file__).parent / "byzfl-0.0.11.json"
-STEP = 1 / 1024
-"""Made-up numbers are multiples of this, so that the file stays short."""
+STEP = 1 / 1024  # made-up numbers are multiples of this, so that the file stays short
 
 
 def aggregators(wheel: Path) -> ModuleType:

@@ -20,8 +20,7 @@ from ledger.protocol.errors import ConfigurationError
 
 MAX_FILE_BYTES = 256 * 2**20
 MAX_ARRAYS_BYTES = 1024 * 2**20
-MAX_OWN_BYTES = 2 * 2**30
-"""Limit of a user's own data in a simulation, packed and unpacked."""
+MAX_OWN_BYTES = 2 * 2**30  # limit of a user's own data in a simulation, packed and unpacked
 MAX_RATIO = 100
 FREE_BYTES = 64 * 2**20
 """An archive that unpacks to more than this may unpack to at most `MAX_RATIO` times its size."""

@@ -42,8 +42,7 @@ MAX_FILE_BYTES = 8 * 2**30
 LONGEST_LINE = 65_536
 LONGEST_TEXT_LINE = 1 << 20
 """Limit of a line of JSON Lines or of plain text, which may be a whole document."""
-MOST_SHOWN = 20
-"""Names that a message lists."""
+MOST_SHOWN = 20  # names that a message lists
 
 
 def quoted(names: Sequence[str]) -> str:
@@ -149,10 +148,8 @@ def _csv_rows(path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
 
 MAX_ROWS = 10_000_000
 MAX_GROUP_BYTES = 2**30
-LONGEST_ENTRY = 10_000
-"""Limit of a text of a published data set."""
-MOST_PIXELS = 2**24
-"""Limit of the numbers in one image."""
+LONGEST_ENTRY = 10_000  # limit of a text of a published data set
+MOST_PIXELS = 2**24  # limit of the numbers in one image
 PARQUET = ".parquet"
 _CHANNELS = {"L": 1, "RGB": 3}
 _DAMAGE = (OSError, ValueError, SyntaxError, EOFError, LookupError, TypeError, struct.error)

@@ -103,10 +103,7 @@ class Network:
 
 
 class ChunkLayer(ABC):
-    """Some layers with the parameters of each client of a chunk.
-
-    Inputs and outputs have one row for each sample, client after client; images are channels-last.
-    """
+    """Layers with each client's parameters; rows are samples by client, images channels-last."""
 
     def load(self, start: Tensor) -> None:  # noqa: B027 - most layers have no parameters
         """Load the start w_t of all clients' training, shape (d,), unchanged until the next one."""

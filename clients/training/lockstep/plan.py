@@ -49,10 +49,7 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A convolution of images without groups, zero-padded.
-
-    Kernels have the shape (outputs, inputs, height, width); dilation is the steps between elements.
-    """
+    """A zero-padded convolution of images; kernels have (outputs, inputs, height, width)."""
 
     weight: str
     bias: str | None
@@ -148,10 +145,7 @@ _SIZES = {"size", "dim", getattr, operator.getitem, operator.mul, operator.floor
 
 
 def chain_of(module: nn.Module, form: DataForm) -> Chain:
-    """Return the layers of a module, in order; none of them mixes samples.
-
-    The module is on the processor, and its buffers may change.
-    """
+    """Return the layers in order of a module on the processor, whose buffers may change."""
     if form.input_dtype != "float32":
         raise UnknownLayerError(f"its inputs are {form.input_dtype}")
     try:
@@ -172,8 +166,7 @@ def chain_of(module: nn.Module, form: DataForm) -> Chain:
         if node.op == "placeholder":
             continue
         inputs = [n for n in node.all_input_nodes if n.op != "get_attr"]
-        tensors = [n for n in inputs if isinstance(values[0][n], torch.Tensor)]
-        _require_chain(node, before, tensors)
+        _require_chain(node, before, [n for n in inputs if isinstance(values[0][n], torch.Tensor)])
         shapes = [_sample_shape(n, values) for n in (before, node) if n is not None]
         layer = _layer(traced, node)
         if len(shapes[0]) != _DIMENSIONS.get(type(layer), len(shapes[0])):
@@ -341,16 +334,12 @@ NO_PROXIMAL = "training.proximal is set, and lockstep takes steps of plain SGD a
 
 # Below this many parameters a call costs more than its arithmetic; all clients share one call.
 SMALL = 100_000
-# Sharing a smaller matrix gains nothing: its products are short either way.
-_LARGE_MATRIX = 250_000
+_LARGE_MATRIX = 250_000  # sharing a smaller matrix gains nothing: its products are short either way
 # Rank of a change, relative to the smaller side of its matrix, up to which factors are cheaper.
 _LOW_RANK = 0.5
-# Rows with which a product runs at nearly the full speed of a core.
-_ROWS = 100
-# More clients gained nothing, and the last chunk would be emptier.
-_LARGEST_CHUNK = 10
-# Limit of a chunk's matrices in memory.
-_CHUNK_BYTES = 512_000_000
+_ROWS = 100  # rows with which a product runs at nearly the full speed of a core
+_LARGEST_CHUNK = 10  # more clients gained nothing, and the last chunk would be emptier
+_CHUNK_BYTES = 512_000_000  # limit of a chunk's matrices in memory
 # On a card launches count, not a cache; more clients leave the last chunk emptier. Not measured.
 _LARGEST_CARD_CHUNK = 32
 # Part of a card's memory for a chunk: updates stay there too, and workers may share it.

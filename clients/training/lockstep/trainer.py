@@ -32,8 +32,7 @@ from clients.training.port import LocalTraining, TrainingJob, Workload
 from clients.training.updates import ResidentUpdates, update_writer
 from ledger.protocol.errors import ConfigurationError
 
-# Limit of the steps that are laid out together.
-_STAGED_BYTES = 32_000_000
+_STAGED_BYTES = 32_000_000  # limit of the steps that are laid out together
 
 
 class Schedule:
@@ -100,8 +99,7 @@ class Staging:
         if not len(rows):
             return
         x, y = schedule.samples
-        flat = rows.ravel()
-        inputs = self._collate(x[flat])
+        inputs = self._collate(x[rows.ravel()])
         is_taken = np.arange(self._batch) < counts[:, None]  # (steps, batch)
         target = self._inputs[: len(rows), place].numpy()
         factors = is_taken.reshape(*is_taken.shape, *[1] * (target.ndim - 2))

@@ -501,8 +501,7 @@ def check_order(ended: ReplayedRound, due: int) -> Iterator[StepResult]:
         yield CountIncrement(ROUNDS_DECIDED, 1)
     elif ended.known:
         yield CountIncrement(ROUNDS_ABANDONED, 1)
-        evidence = (to_hex(ended.transaction),)
-        yield Finding(ABANDONED_ROUND, ended.round, (), evidence, proven=True)
+        yield Finding(ABANDONED_ROUND, ended.round, (), (to_hex(ended.transaction),), proven=True)
 
 
 def check_commitments(

@@ -103,10 +103,7 @@ def verify_bundle(
     distances: Distances | None = None,
     rules: tuple[str, ...] = (),
 ) -> RoundVerification:
-    """Return the result of checking a round; without anything trusted nothing is proven.
-
-    Any store may give the blobs. See `AuditOptions` for distances and rules.
-    """
+    """Return the result of checking a round; without anything trusted nothing is proven."""
     if rules:
         # Before anything else: a round without a decision computes no rule.
         use_rules(bundle.document.parameters, rules)

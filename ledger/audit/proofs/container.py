@@ -50,7 +50,6 @@ class BundleFile:
                 raise EncodingError(f"a bundle has at most {MAX_BLOBS} blobs")
 
     def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
-        """Return the blob with this digest, verified."""
         if digest not in self._parts:
             raise BlobMissingError(f"blob {digest.hex()} is not in the bundle")
         start, size = self._parts[digest]

@@ -45,8 +45,7 @@ _HEX = re.compile(r"0x(?:[0-9a-f]{2})*")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _DECIMAL = re.compile(r"0|[1-9][0-9]{0,77}")
 MAX_LINKS = 1_000_000
-MAX_EVENTS = 4 * MAX_CLIENTS
-"""Every client may commit, and be banned, in a separate transaction."""
+MAX_EVENTS = 4 * MAX_CLIENTS  # every client may commit, and be banned, in a separate transaction
 
 
 class DocumentFieldError(EncodingError):
@@ -223,8 +222,7 @@ def _boolean(value: object) -> bool:
 
 U32, U53, U64 = (integer(0, 1 << bits) for bits in (32, 53, 64))
 DECIMAL32, DECIMAL96, DECIMAL256 = (decimal(1 << bits) for bits in (32, 96, 256))
-FINITE_BITS = decimal(INFINITY_BITS)
-"""The float64 bits of a finite number from 0 on."""
+FINITE_BITS = decimal(INFINITY_BITS)  # the float64 bits of a finite number from 0 on
 BOOLEAN = Form(_boolean, bool)
 DIGEST, SIGNATURE = hex_bytes(32, 32), hex_bytes(65, 65)
 BLOB, CALL_DATA = hex_bytes(0, MAX_DOCUMENT_BYTES), hex_bytes(0, 4 << 20)

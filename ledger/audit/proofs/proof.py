@@ -220,8 +220,7 @@ class HeadPath:
         return tuple(link for link in self.links if isinstance(link, BanLink))
 
 
-MAX_PROOF_BYTES = 64 << 20
-"""Size of a document whose path is a hundred thousand rounds long."""
+MAX_PROOF_BYTES = 64 << 20  # size of a document whose path is a hundred thousand rounds long
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,8 +275,7 @@ class RoundBasis:
 
     chain_id: int
     address: Address
-    # Hash of the block before the deployment, which is part of the domain's salt; zeros with
-    # `beacon = none`.
+    # Hash of the block before the deployment, a part of the salt; zeros with `beacon = none`.
     deployed_after: Digest
     genesis_hash: bytes
     round: int

@@ -261,10 +261,7 @@ def _signature(
 def make_bundle(
     ledger: CommitteeLedger, blobs: BlobReader, round_number: int, *, whole: bool = False
 ) -> RoundBundle:
-    """Return what the chain holds of a round, and what its beginning follows from.
-
-    Unless `whole`, as in `make_proof`, the path reaches back to the models that are needed.
-    """
+    """Return what the chain holds of a round, and of its beginning as in `make_proof`."""
     rounds, chain = _Rounds(ledger), ledger.chain
     basis, round_ = rounds.basis(blobs, round_number, whole=whole), rounds.find(round_number)
     if basis.path.ended(round_number) is None:

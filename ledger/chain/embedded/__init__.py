@@ -33,10 +33,7 @@ _LOCK = threading.Lock()
 
 
 class DeferredPrecompile:
-    """A precompiled contract that is imported on its first call.
-
-    A call with options alone returns a copy with these options, as forks set other prices.
-    """
+    """A precompiled contract, imported on its first call; options alone give a copy with them."""
 
     def __init__(self, module: str, name: str, options: dict[str, int] | None = None) -> None:
         self.module = module

@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 
     from ledger.chain.embedded.reader import StoredReceipt
 
-Synchronous = Literal["FULL", "NORMAL"]
-"""FULL: a block survives power loss. NORMAL: it survives a killed process; faster."""
-
+Synchronous = Literal["FULL", "NORMAL"]  # a block survives a power cut, or a killed process
 _BUSY_SECONDS = 10.0
 
 # What changes when somebody writes to a file opened as immutable: device, inode, size, time in ns,
@@ -338,8 +336,7 @@ class ChainStore:
             try:
                 moved = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             finally:
-                milliseconds = int(_BUSY_SECONDS * 1000)
-                self._connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
+                self._connection.execute(f"PRAGMA busy_timeout = {int(_BUSY_SECONDS * 1000)}")
         return bool(moved[0] == 0)
 
     def close(self) -> None:

@@ -36,10 +36,8 @@ _MALFORMED = (*(RLPException, PyEVMError, *evm.REFUSALS), *(TypeError, ValueErro
 class WritingOptions(TypedDict, total=False):
     """How a chain is written."""
 
-    key: bytes
-    """The private key that signs; genesis funds its account."""
-    clock: Callable[[], float]
-    """Unix seconds, for the blocks' times."""
+    key: bytes  # the private key that signs; genesis funds its account
+    clock: Callable[[], float]  # Unix seconds, for the blocks' times
     synchronous: chain_store.Synchronous
     accept_rollback: bool
     """Accept a chain without the newest acknowledged block, and forget that block."""

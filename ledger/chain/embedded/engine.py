@@ -4,8 +4,7 @@ An opcode is simple if it works on stack, memory and program counter alone. What
 constant, for a longer memory or for each word, is charged when it is executed. A block is a run of
 simple opcodes: it ends after a jump, before a jump destination, or before an opcode that py-evm
 executes. No jump leads into its middle. So its constant gas, and the stack heights at which none of
-its opcodes under- or overflows, are known in advance, and one check at its start replaces a check
-for each opcode.
+its opcodes under- or overflows, are known in advance, and one check at its start replaces all.
 
 A constant that the next opcode takes is the argument of that opcode's step.
 
@@ -265,10 +264,7 @@ decoded = lru_cache(8)(DecodedCode)
 
 
 class FastComputation(PragueComputation):
-    """Prague's execution of a message, with the faster loop unless each opcode is to be logged.
-
-    Nor is code decoded that is longer than a transaction's may be: a call can bring any.
-    """
+    """Prague's execution by the faster loop, unless opcodes are logged or the code is too long."""
 
     _fast_opcodes: dict[int, Any] = PRAGUE_OPCODES | {op.STATICCALL: static_call}
 
@@ -408,10 +404,7 @@ def _growth_gas(length: int, new_length: int) -> int:
 
 
 class LazyTrie(HexaryTrie):
-    """A trie over a batch: changed nodes are hashed once, when the root is asked for.
-
-    Until then each changed node is in its parent. The batch has the newest root's changed nodes.
-    """
+    """A trie over a batch: changed nodes are hashed once, when the root is asked for."""
 
     _hash: bytes | None
 

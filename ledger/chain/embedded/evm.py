@@ -56,11 +56,7 @@ def next_base_fee(header: Header) -> int:
 
 
 class OverlayDatabase(Overlay, BaseAtomicDB):
-    """The store as py-evm's database.
-
-    It collects a block's writes until the block is complete, because py-evm writes a transaction's
-    state before its block exists.
-    """
+    """py-evm's database over the store: a block's writes, which precede it, are collected."""
 
     def __init__(self, store: ChainStore) -> None:
         super().__init__(store)
@@ -138,8 +134,7 @@ sys.setrecursionlimit(min(sys.getrecursionlimit(), 20_000))
 COINBASE = b"\x00" * 20
 # Parent beacon block root: zeros, where py-evm would put the empty trie's root.
 BEACON_ROOT = constants.ZERO_HASH32
-# Errors of py-evm for a transaction that cannot be mined.
-REFUSALS = (ValidationError, VMError)
+REFUSALS = (ValidationError, VMError)  # errors of py-evm for a transaction that cannot be mined
 
 DAMAGE: tuple[type[Exception], ...] = (*reader.DAMAGE, PyEVMError)
 """Errors that damaged bytes cause in py-evm, and in what reads them."""
@@ -153,8 +148,7 @@ class BlockContents:
     included: tuple[Signed, ...]
     receipts: tuple[abc.ReceiptAPI, ...]
     computations: tuple[abc.ComputationAPI, ...]
-    refused: frozenset[bytes]
-    """Hashes of transactions that no later block can hold either."""
+    refused: frozenset[bytes]  # hashes of transactions that no later block can hold either
 
 
 class _FastState(PragueState):

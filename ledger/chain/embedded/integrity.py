@@ -94,7 +94,6 @@ def _verify_ancestors(store: ChainStore, head: Header) -> None:
 
 
 def _verify_state(store: ChainStore, state_root: bytes) -> None:
-    """Verify that no part of a state is missing."""
     values = Overlay(store)
     nodes = TrieNodes(values)
     roots, codes = set[bytes](), set[bytes]()
@@ -205,8 +204,7 @@ def _header(chain: abc.MiningChainAPI, number: int) -> Header:
 def _verify_body(store: ChainStore, chain: abc.MiningChainAPI, header: Header) -> int:
     number = header.block_number
     machine = chain.get_vm_class(header)
-    builder = machine.get_transaction_builder()
-    transactions = chain.chaindb.get_block_transactions(header, builder)
+    transactions = chain.chaindb.get_block_transactions(header, machine.get_transaction_builder())
     receipts = chain.chaindb.get_receipts(header, machine.get_receipt_builder())
     if make_trie_root_and_nodes(transactions)[0] != header.transaction_root:
         raise BlockDamagedError(number, "has other transactions than its header")

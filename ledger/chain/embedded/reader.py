@@ -1,7 +1,6 @@
 """A chain file, read: headers, transactions, receipts, logs, accounts and calls.
 
-Every lookup is indexed, so its cost does not grow with the chain. Nothing here writes or takes the
-writer's lock.
+Every lookup is indexed, so its cost does not grow with the chain. Nothing here writes or locks.
 
 Records are decoded by rlp alone, from py-evm's encodings. The EVM is loaded by what executes: a
 call, an estimate, a verification. Every value under a 32-byte key is content-addressed: headers,
@@ -188,12 +187,10 @@ def port_receipt(
 class ContractCall:
     """A call that is not recorded; no value is transferred."""
 
-    to: str | None
-    """The contract; None runs `data` as creation code."""
+    to: str | None  # the contract; None runs `data` as creation code
     data: bytes
     sender: str = _ZERO_ADDRESS
-    gas: int | None = None
-    """The limit; None for a whole block's."""
+    gas: int | None = None  # the limit; None for a whole block's
     value: int = 0
 
 
@@ -202,12 +199,10 @@ class CallAnswer:
     """Result of a call."""
 
     output: bytes
-    failure: str | None
-    """None if it ran, empty if the contract reverted, else the EVM's error."""
+    failure: str | None  # None if it ran, empty if the contract reverted, else the EVM's error
 
 
-_Noted = writing.AcknowledgedBlock | ChainError | None
-"""The newest acknowledged block, or why it cannot be read; None if there is none."""
+_Noted = writing.AcknowledgedBlock | ChainError | None  # an error: it is unreadable
 
 
 # Errors that damaged bytes cause in eth-keys, rlp, trie and Python.
@@ -238,7 +233,6 @@ def damage_translated(
 
 
 def _block(header: Header) -> ports.Block:
-    """Return a header as a port value."""
     return ports.Block(header.block_number, header.hash, header.parent_hash, header.timestamp)
 
 
@@ -454,7 +448,6 @@ class EmbeddedReader(ports.ChainBase):
 
     @cached_property
     def _chain(self) -> evm.EvmChain:
-        """The EVM over this file."""
         from ledger.chain.embedded import evm
 
         with damage_translated(self._store, evm.DAMAGE):

@@ -80,8 +80,7 @@ class Requirement(StrEnum):
     BLOCK_GAS = "block-gas"
     CANCUN = "cancun"
     BLOCK_NUMBER = "block-number"
-    BLOCK_HASH = "block-hash"
-    """Only a run with `protocol.beacon = block` has it."""
+    BLOCK_HASH = "block-hash"  # only a run with `protocol.beacon = block` has it
 
 
 T = TypeVar("T")

@@ -42,11 +42,7 @@ class Crowding:
 
 
 def crowding_of(cosines: NDArray[np.float64], alignments: NDArray[np.float64]) -> Crowding:
-    """Return the crowding of n updates.
-
-    It takes ⟨u_k, u_j⟩ of all pairs, shape (n, n), clients ascending, and a_k = ⟨u_k, h⟩, shape
-    (n,), zeros without a travel.
-    """
+    """Return updates' crowding, from ⟨u_k, u_j⟩, shape (n, n), and ⟨u_k, h⟩ or zeros, (n,)."""
     lengths = np.maximum(RESIDUAL_FLOOR, np.sqrt(np.maximum(0.0, 1.0 - alignments * alignments)))
     residuals = cosines - alignments[:, None] * alignments[None, :]
     residuals = residuals / (lengths[:, None] * lengths[None, :])

@@ -50,10 +50,7 @@ def aggregate(
     factors: Mapping[ClientId, float] | None = None,
     step: ServerStep = plain_server_step,
 ) -> Vector:
-    """Return w_{t+1} = w_t − η Σ_k p_k s_k Δ_k over S_a, p_k = n_k / Σ n_k, shape (d,).
-
-    Clients ascend in the sum. Factors are s_k, for updates that are clipped.
-    """
+    """Return w_{t+1} = w_t − η Σ_k p_k s_k Δ_k over S_a, p_k = n_k / Σ n_k, clients ascending."""
     if not updates:
         raise ValueError("there is no update to aggregate")
     clients = sorted(updates)

@@ -32,9 +32,7 @@ from tests.api.conftest import refused
 from tests.api.store.conftest import Contract, Store, contract_in, path_of, stored
 from tests.api.store.test_mail import board_of
 
-ENDED = 12
-"""More than a store lists of other mail."""
-
+ENDED = 12  # more than a store lists of other mail
 NAMED = KeySigner(bytes([7] * 32))
 STRANGER = KeySigner(bytes([9] * 32))
 ENVIRONMENT = TrainingEnvironment("2.13.0", "plain", "x86_64", "avx2", "cpu", 1)

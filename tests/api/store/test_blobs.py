@@ -143,8 +143,7 @@ def test_what_somebody_removes_meanwhile_gets_no_name(tmp_path: Path) -> None:
 # A server that ends leaves no connection open, whatever its peer does with it.
 
 
-LARGE = bytes(16_000_000)
-"""More than the operating system takes for a peer that does not read."""
+LARGE = bytes(16_000_000)  # more than the operating system takes for a peer that does not read
 
 
 def is_paused(connection: object) -> bool:

@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-UserData = dict[str, tuple[list[Any], list[Any]]]
-"""Inputs and labels of each user."""
+UserData = dict[str, tuple[list[Any], list[Any]]]  # inputs and labels of each user
 
 
 def document(users: UserData) -> dict[str, Any]:

@@ -49,8 +49,7 @@ from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.rules.selection import aggregate
 from ledger.protocol.types import ClientId, Digest
 
-TESTED = 8
-"""Test samples, of which as many are classified right as a model's first number says."""
+TESTED = 8  # test samples, of which as many are classified right as a model's first number says
 
 
 class StepEngine(Engine):

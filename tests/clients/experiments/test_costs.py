@@ -36,8 +36,7 @@ from tests.clients.experiments.made_up import cell
 
 TEXT, AUTHORS, COUNTED = Transmission
 
-# Two rounds with C = 2 and n = 3; a model takes a second at 1 Mbit/s.
-MODEL = 125_000
+MODEL = 125_000  # two rounds with C = 2 and n = 3; a model takes a second at 1 Mbit/s
 SIZES = {"committee": 2, "trainers": 3}
 
 

@@ -288,8 +288,7 @@ def test_an_experiment_is_found_by_its_name_or_its_path(tmp_path: Path) -> None:
 
 
 REAL = Path(__file__).parents[4] / "shared" / "data"
-QUICK_CELLS = 6
-"""So many runs at most, so that `run all --quick` stays a matter of minutes."""
+QUICK_CELLS = 6  # so many runs at most, so that `run all --quick` stays a matter of minutes
 
 
 def test_there_is_an_experiment_of_every_number() -> None:

@@ -36,8 +36,7 @@ from tests.clients.onboarding.owners import OWNERS, RUN, agreed, owner
 
 ROUND_SEED = Digest(sha256(b"a round"))
 CLIENT = ClientId(3)
-TRUE = ((1, 2), (0, 0))
-"""The owner's samples: all numbers of the input, and the label, of each."""
+TRUE = ((1, 2), (0, 0))  # the owner's samples: all numbers of the input, and the label, of each
 OTHER = ((1, 2), (0, 1))
 
 Guess = tuple[tuple[int, int], tuple[int, int]]

@@ -29,8 +29,7 @@ THIRD = "0x" + "33" * 20
 FOURTH = "0x" + "44" * 20
 # The path is given: whether a model may be trained in lockstep is nothing that a deployment shows.
 SMOKE = ["deploy", "--preset", "smoke", "--set", "training.path=plain"]
-POOR = bytes(31) + b"\x07"
-"""A key for tests that owns nothing."""
+POOR = bytes(31) + b"\x07"  # a key for tests that owns nothing
 
 
 @pytest.fixture

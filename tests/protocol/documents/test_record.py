@@ -157,8 +157,7 @@ def test_no_member_is_refused_more_than_twice() -> None:
         decode_record(encode_record(replace(RECORD, refused=refused)))
 
 
-# The second incident is a wrong proposal, the fourth an equivocation.
-VOTE = ("incidents", 1, 4, 0)
+VOTE = ("incidents", 1, 4, 0)  # the second incident is a wrong proposal, the fourth an equivocation
 
 
 def test_a_round_without_incidents_can_be_written_down() -> None:

@@ -19,9 +19,7 @@ from ledger.protocol.rules.selection import aggregate
 from ledger.protocol.types import ClientId
 from tests.protocol.support import f32
 
-Rows = dict[ClientId, tuple[list[float], int]]
-"""Update and samples of each client."""
-
+Rows = dict[ClientId, tuple[list[float], int]]  # update and samples of each client
 rates = st.floats(1e-6, 1e3)
 
 

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
 
-SLOTS = 40
-"""Slots of the contract as which programs run: slot n holds n, but for every fourth."""
-
+SLOTS = 40  # slots of the contract as which programs run: slot n holds n, but for every fourth
 SENDER = Address(bytes([7]) * 20)
 
 EDGES = (

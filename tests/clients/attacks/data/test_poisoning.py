@@ -35,8 +35,7 @@ from clients.training.jobs import evaluate
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 
-EMBEDDING = np.eye(6, 2, dtype=np.float32)
-"""Vectors of five words and the filling, token 0."""
+EMBEDDING = np.eye(6, 2, dtype=np.float32)  # vectors of five words and the filling, token 0
 
 
 def digits(*labels: int, ink: float = 1.0, paper: float = 0.0) -> Samples:
