@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from cmfl.arguments import LIST, TABLE, TEXT, checked, reference, require
 from cmfl.display import Table, draw_comparison, tracking, write
-from cmfl.keywords import Settings
+from cmfl.keywords import RunKeywords
 from cmfl.simulating import (
     USUAL_RATE,
     Parts,
@@ -246,7 +246,7 @@ def compare(
     jobs: int = 1,
     progress: bool | None = None,
     settings: Mapping[str, object] | None = None,
-    **keywords: Unpack[Settings],
+    **keywords: Unpack[RunKeywords],
 ) -> Comparison:
     """Play every method under every attack, with every seed, and return the results.
 
@@ -311,7 +311,7 @@ def compare(
         return _played(document, folder, jobs, labels, progress)
 
 
-class SweepOptions(Settings, total=False):
+class SweepOptions(RunKeywords, total=False):
     """What `sweep` takes besides, as for `compare`."""
 
     model: str | type | Callable[..., object] | None

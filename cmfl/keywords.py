@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal, TypedDict
 
 
-class Settings(TypedDict, total=False):
+class RunKeywords(TypedDict, total=False):
     """Sections, and settings by names that only one setting has; None takes a value back."""
 
     protocol: Mapping[str, object]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from cmfl.arguments import CODE, checked, reference
 from cmfl.display import tracking
-from cmfl.keywords import Settings
+from cmfl.keywords import RunKeywords
 from cmfl.recorded import Run
 from cmfl.tracking import TrackingSession, audited_in_place, in_words, logged, require_apart
 from cmfl.where import RUN, OpenNode, Target, made_if_needed
@@ -103,7 +103,7 @@ def run(
     resume: bool = False,
     progress: bool | None = None,
     settings: Mapping[str, object] | None = None,
-    **keywords: Unpack[Settings],
+    **keywords: Unpack[RunKeywords],
 ) -> Run:
     """Play a simulated run to its last round, and return it as it was recorded.
 

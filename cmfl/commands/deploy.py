@@ -399,8 +399,7 @@ def deploy(
             elif not json:
                 _print_join(where, configuration, manifest)
             if first_block is not None:
-                document = run_document(configuration, population)
-                _open_in_block(chain, first_block, document, paths)
+                _open_in_block(chain, first_block, run_document(configuration, population), paths)
 
 
 def _require_ahead(head: int, number: int | None) -> None:

@@ -376,7 +376,7 @@ class RefusedClaim(Response):
     named: fields.NamedClient
 
 
-class Dropout(Response):
+class DropoutEntry(Response):
     """A trainer or a member of a decided round without a usable update."""
 
     commitment: fields.CommitmentWord
@@ -393,7 +393,7 @@ class EvidenceEntry(Response):
     ban: Ban | None
     scores: RefusedClaim | None
     incident: IncidentEntry | None
-    dropout: NotRequired[Annotated[Dropout, doc("of kind `dropout` alone")]]
+    dropout: NotRequired[Annotated[DropoutEntry, doc("of kind `dropout` alone")]]
 
 
 class EvidenceAnswer(Answer):

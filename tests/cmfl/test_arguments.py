@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import cmfl
-from cmfl.keywords import Settings
+from cmfl.keywords import RunKeywords
 from tests.cmfl.conftest import FACE
 
 pytestmark = FACE
@@ -58,7 +58,7 @@ def wrong() -> list[tuple[str, dict[str, Any]]]:
         for name in functions
         for each in signature(getattr(cmfl, name)).parameters.values()
         if each.kind is not each.VAR_KEYWORD
-        and (name == "run" or each.name not in Settings.__annotations__)  # all read them alike
+        and (name == "run" or each.name not in RunKeywords.__annotations__)  # all read them alike
     ] + INNER
 
 
