@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
 import sys
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import patch
 
 import pytest
+from _pytest.logging import caplog_handler_key
+from _pytest.unraisableexception import gc_collect_iterations_key
 from hypothesis import HealthCheck, settings
 
 from tests.faults import times
@@ -42,8 +46,30 @@ settings.register_profile(
 settings.load_profile("repeatable")
 
 
-def pytest_configure() -> None:
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Python ends faster if it does not look for garbage among all that was imported.
+    atexit.register(gc.freeze)
+    _log_where_it_is_read(config.pluginmanager.get_plugin("logging-plugin"))
+
+
+def _log_where_it_is_read(plugin: Any) -> None:
+    """Attach pytest's handlers to the loggers (torch has 60) only for tests that use `caplog`."""
+    attached = plugin._runtest_for
+
+    def attached_if_read(item: pytest.Item, when: str) -> AbstractContextManager[None]:
+        item.stash[caplog_handler_key] = plugin.caplog_handler
+        is_read = "caplog" in getattr(item, "fixturenames", ())
+        return cast("Any", attached(item, when)) if is_read else nullcontext()
+
+    plugin._runtest_for = attached_if_read
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Collect garbage once at the end: pytest would do so again a moment later."""
+    config.stash[gc_collect_iterations_key] = 0
 
 
 @pytest.hookimpl(tryfirst=True)
