@@ -41,8 +41,8 @@ ENTRY = "cmfl.commands.main:run"
 """What every process but anvil runs: the command line."""
 
 MODULES = (
-    *("torch", "pyarrow", "llvmlite.binding", "httpcore"),
-    *("cmfl.commands.application", "clients.worker.process", "clients.worker.process"),
+    *("cmfl.commands.main", "torch", "pyarrow", "llvmlite.binding", "httpcore"),
+    *("cmfl.commands.application", "clients.worker.process"),
     *("clients.simulation", "clients.runs.open_run", "clients.training.lockstep.trainer"),
     *("clients.registration", "ledger.audit.engine", "ledger.distances"),
     *("ledger.chain.rpc.rpc_chain", "ledger.chain.rpc.server"),

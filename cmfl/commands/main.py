@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 
 _IMPORTING = "<frozen importlib._bootstrap>"
 
+# What is imported stays: to look through it for garbage takes a fifth of a short command.
+gc.set_threshold(50_000, 20, 50)
+atexit.register(gc.freeze)
+
 
 def run(behaviour: WorkerBehaviour | None = None) -> NoReturn:
     """Run the command line and exit; `behaviour` is of the clients of `cmfl worker`, or honest."""
     if os.name == "nt":  # file locks, resource limits and signals are POSIX's
         _end(WRONG, "runs on Linux and macOS, not on Windows: use the Windows Subsystem for Linux")
     code = 0
-    # What is imported stays: to look through it for garbage takes a fifth of a short command.
-    gc.set_threshold(50_000, 20, 50)
-    atexit.register(gc.freeze)
     try:
         import signal
 
