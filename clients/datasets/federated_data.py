@@ -47,11 +47,10 @@ def sentence_of(table: type[BaseModel], key: str) -> str:
 @cache
 def _texts_of(table: type) -> dict[str, str]:
     """Return the text under each setting of a class's own."""
-    (node,) = ast.parse(inspect.getsource(table)).body
-    assert isinstance(node, ast.ClassDef), "a table is a class"
+    definition: Any = ast.parse(inspect.getsource(table)).body[0]
     return {
         ast.unparse(field.target): " ".join(ast.literal_eval(text.value).split())
-        for field, text in pairwise(node.body)
+        for field, text in pairwise(definition.body)
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
     }
 

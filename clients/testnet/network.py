@@ -42,10 +42,8 @@ ENTRY = "cmfl.commands.main:run"
 
 MODULES = (
     *("cmfl.commands.main", "torch", "pyarrow", "llvmlite.binding", "httpcore"),
-    *("cmfl.commands.application", "clients.worker.process"),
-    *("clients.simulation", "clients.runs.open_run", "clients.training.lockstep.trainer"),
-    *("clients.registration", "ledger.audit.engine", "ledger.distances"),
-    *("ledger.chain.rpc.rpc_chain", "ledger.chain.rpc.server"),
+    *("clients.worker.process", "clients.runs.open_run", "clients.training.lockstep.trainer"),
+    *("clients.registration", "ledger.chain.rpc.rpc_chain", "ledger.chain.rpc.server"),
     *("cmfl.commands.worker", "cmfl.commands.deploy", "cmfl.commands.audit"),
 )
 """What workers, deployments and audits import, done once for all of them."""
