@@ -119,18 +119,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("processes"))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Spare what is imported by now: each collection of garbage would walk through all of it."""
     for plugin in session.config.pluginmanager.get_plugins():
         if type(plugin).__name__ == "WorkerInteractor":
-            plugin.sendevent = partial(_send_what_counts, plugin.sendevent)
+            plugin.sendevent = partial(_send_what_counts, plugin.sendevent, session.items)
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 
 
-def _send_what_counts(send: Callable[..., None], name: str, **values: Any) -> None:
+def _send_what_counts(
+    send: Callable[..., None], items: list[pytest.Item], name: str, **values: Any
+) -> None:
     """Send an event of one of pytest-xdist's processes: two for a test that passes, not six."""
+    if name == "collectionfinish":  # pytest 9.2 ignores how pytest-xdist 3.8 names groups
+        marks = [item.get_closest_marker("xdist_group") for item in items]
+        groups = [f"@{mark.args[0]}" if mark else "" for mark in marks]
+        values["ids"] = [f"{item.nodeid}{of}" for item, of in zip(items, groups, strict=True)]
     report = values.get("data", {}) if name == "testreport" else {}
     has_begun_or_ended = report.get("when") in {"setup", "teardown"}
     if name in {"logstart", "logfinish"} or (has_begun_or_ended and report["outcome"] == "passed"):
