@@ -112,8 +112,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give one process all modules that fork commands: one server then imports everything."""
-    fixtures = {"forks", "forked_children"}
-    forking = {item.path for item in items if fixtures & set(getattr(item, "fixturenames", ()))}
+    needed = {"forks", "forked_children", "Forks"}
+    tests = [item for item in items if isinstance(item, pytest.Function)]
+    forking = {one.path for one in tests if needed & {*one.fixturenames, *vars(one.module)}}
     for item in items:
         if item.path in forking and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group("processes"))
