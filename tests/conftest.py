@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
+import shutil
 import signal
 import sys
-from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import patch
 
 import pytest
+from _pytest.logging import caplog_handler_key
+from _pytest.unraisableexception import gc_collect_iterations_key
 from hypothesis import HealthCheck, settings
 
 from tests.faults import times
@@ -29,6 +36,11 @@ for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# What tests write lies in memory where there is plenty: they take a twentieth less of a core.
+_IN_MEMORY = Path("/dev/shm")
+if _IN_MEMORY.is_dir() and shutil.disk_usage(_IN_MEMORY).free > 4 * 2**30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_IN_MEMORY))
+
 ALLOWED_SKIPS = ("CUDA", "shared/data", "shared/paper", "make flower")
 """What continuous integration need not have: a GPU, the data sets, the paper's source, Flower."""
 
@@ -42,8 +54,30 @@ settings.register_profile(
 settings.load_profile("repeatable")
 
 
-def pytest_configure() -> None:
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Python ends faster if it does not look for garbage among all that was imported.
+    atexit.register(gc.freeze)
+    _log_where_it_is_read(config.pluginmanager.get_plugin("logging-plugin"))
+
+
+def _log_where_it_is_read(plugin: Any) -> None:
+    """Attach pytest's handlers to the loggers (torch has 60) only for tests that use `caplog`."""
+    attached = plugin._runtest_for
+
+    def attached_if_read(item: pytest.Item, when: str) -> AbstractContextManager[None]:
+        item.stash[caplog_handler_key] = plugin.caplog_handler
+        is_read = "caplog" in getattr(item, "fixturenames", ())
+        return cast("Any", attached(item, when)) if is_read else nullcontext()
+
+    plugin._runtest_for = attached_if_read
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Collect garbage once at the end: pytest would do so again a moment later."""
+    config.stash[gc_collect_iterations_key] = 0
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -78,21 +112,38 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give one process all modules that fork commands: one server then imports everything."""
-    fixtures = {"forks", "forked_children"}
-    forking = {item.path for item in items if fixtures & set(getattr(item, "fixturenames", ()))}
+    needed = {"forks", "forked_children", "Forks"}
+    tests = [item for item in items if isinstance(item, pytest.Function)]
+    forking = {one.path for one in tests if needed & {*one.fixturenames, *vars(one.module)}}
     for item in items:
         if item.path in forking and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group("processes"))
 
 
-def pytest_collection_finish() -> None:
-    """Spare what is imported by now: each collection of garbage would walk through all of it.
-
-    Sixteen tests of runs and audits took 19.6 s of one core by it instead of 21.4.
-    """
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Spare what is imported by now: each collection of garbage would walk through all of it."""
+    for plugin in session.config.pluginmanager.get_plugins():
+        if type(plugin).__name__ == "WorkerInteractor":
+            plugin.sendevent = partial(_send_what_counts, plugin.sendevent, session.items)
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+
+
+def _send_what_counts(
+    send: Callable[..., None], items: list[pytest.Item], name: str, **values: Any
+) -> None:
+    """Send an event of one of pytest-xdist's processes: two for a test that passes, not six."""
+    if name == "collectionfinish":  # pytest 9.2 ignores how pytest-xdist 3.8 names groups
+        marks = [item.get_closest_marker("xdist_group") for item in items]
+        groups = [f"@{mark.args[0]}" if mark else "" for mark in marks]
+        values["ids"] = [f"{item.nodeid}{of}" for item, of in zip(items, groups, strict=True)]
+    report = values.get("data", {}) if name == "testreport" else {}
+    has_begun_or_ended = report.get("when") in {"setup", "teardown"}
+    if name in {"logstart", "logfinish"} or (has_begun_or_ended and report["outcome"] == "passed"):
+        return
+    send(name, **values)
 
 
 @pytest.hookimpl(wrapper=True)

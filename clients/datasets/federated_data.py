@@ -7,6 +7,7 @@ import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
@@ -40,18 +41,18 @@ def sentence_of(table: type[BaseModel], key: str) -> str:
         return description
     # Not by pydantic, which would look for each text at each start of the program.
     owner = next(base for base in table.__mro__ if key in inspect.get_annotations(base))
-    (node,) = ast.parse(inspect.getsource(owner)).body
-    assert isinstance(node, ast.ClassDef), "a table is a class"
-    for field, text in pairwise(node.body):
-        match field, text:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(sentence))),
-            ) if name == key:
-                return " ".join(sentence.split())
-            case _:
-                pass
-    return ""
+    return _texts_of(owner).get(key, "")
+
+
+@cache
+def _texts_of(table: type) -> dict[str, str]:
+    """Return the text under each setting of a class's own."""
+    definition: Any = ast.parse(inspect.getsource(table)).body[0]
+    return {
+        ast.unparse(field.target): " ".join(ast.literal_eval(text.value).split())
+        for field, text in pairwise(definition.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+    }
 
 
 def parse_settings(table: type[T], values: Mapping[str, Any], where: str) -> T:

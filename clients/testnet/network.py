@@ -39,11 +39,9 @@ T = TypeVar("T")
 
 ENTRY = "cmfl.commands.main:run"  # what every process but anvil runs: the command line
 MODULES = (
-    *("torch", "pyarrow", "llvmlite.binding", "httpcore"),
-    *("cmfl.commands.application", "clients.worker.process", "clients.worker.process"),
-    *("clients.simulation", "clients.runs.open_run", "clients.training.lockstep.trainer"),
-    *("clients.registration", "ledger.audit.engine", "ledger.distances"),
-    *("ledger.chain.rpc.rpc_chain", "ledger.chain.rpc.server"),
+    *("cmfl.commands.main", "torch", "pyarrow", "llvmlite.binding", "httpcore"),
+    *("clients.worker.process", "clients.runs.open_run", "clients.training.lockstep.trainer"),
+    *("clients.registration", "ledger.chain.rpc.rpc_chain", "ledger.chain.rpc.server"),
     *("cmfl.commands.worker", "cmfl.commands.deploy", "cmfl.commands.audit"),
 )
 """What workers, deployments and audits import, done once for all of them."""
@@ -251,6 +249,9 @@ class WorkerSlot:
     def is_up(self) -> bool:
         return self.process is not None and self.process.code() is None
 
+    def has_started(self) -> bool | None:
+        return self.has_reported() or (None if self.is_up() else False)
+
     def has_reported(self) -> bool:
         """Return whether the current process has started, by its status file."""
         if self.process is None:
@@ -306,11 +307,7 @@ class LocalNetwork:
             seat.start()
         polling = RetryPolicy(_BACKOFF, deadline_seconds=WORKER_SECONDS)
         for seat in self.seats:
-
-            def has_started(seat: WorkerSlot = seat) -> bool | None:
-                return seat.has_reported() or (None if seat.is_up() else False)
-
-            if not polling.poll(has_started):
+            if not polling.poll(seat.has_started):
                 tail = "" if seat.process is None else seat.process.log_tail()
                 raise CommandError(f"{seat.name} does not come up: {tail}")
         self._say(f"{len(self.seats)} workers host {self.clients} clients")

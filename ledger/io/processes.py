@@ -64,6 +64,7 @@ def follow_parent() -> None:
     # Ctrl-C and HUP reach every process of the terminal; the parent decides what they mean.
     for number in _OF_TERMINAL:
         signal.signal(number, signal.SIG_IGN)
+    atexit.register(gc.freeze)  # it ends at once: nothing looks for garbage in what was imported
     # Locks that libraries make (tqdm, for torch.fx) have no name that way: a killed process would
     # leave it behind, and the resource tracker complain.
     multiprocessing.set_start_method("fork", force=True)

@@ -9,8 +9,8 @@ import pytest
 
 import cmfl
 
-FACE = pytest.mark.xdist_group("face")
-"""One process plays the shared run; the others need not play it again."""
+FACE = pytest.mark.xdist_group("processes")
+"""One process plays the shared run, and has a server of forks."""
 
 
 @pytest.fixture(autouse=True)

@@ -50,7 +50,7 @@ def asked(relay: Relay, client: httpx.Client, body: bytes = b"something") -> htt
 
 @pytest.fixture
 def client() -> Iterator[httpx.Client]:
-    with httpx.Client(timeout=PATIENCE_SECONDS, trust_env=False) as one:
+    with httpx.Client(timeout=PATIENCE_SECONDS, trust_env=False, verify=False) as one:
         yield one
 
 

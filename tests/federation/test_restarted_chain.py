@@ -190,16 +190,15 @@ def sent_to_the_store(signed: Signed, federation: LocalNetwork) -> None:
     domain = federation.manifest.domain()
     signers = simulated_signers(SEED, federation.clients)
     uploads = UploadSigner(signed.domain, signers[0], ClientId(0), round=1)
-    for data, envelope in signed.mail[:5]:
-        digest = sha256(data)
-        mail = f"{run_folder(domain)}/{envelope.round}/{int(envelope.kind)}/{digest.hex()}"
-        for path in (mail, f"{digest.hex()[:2]}/{digest.hex()}"):
-            place = f"{url}/{path}"
-            (header,) = uploads.authorizations(place, digest, len(data))
-            answer = httpx.put(
-                place, content=data, headers={"Authorization": header}, timeout=PATIENCE_SECONDS
-            )
-            assert answer.status_code in {401, 403}, answer.text
+    with httpx.Client(timeout=PATIENCE_SECONDS) as store:
+        for data, envelope in signed.mail[:5]:
+            digest = sha256(data)
+            mail = f"{run_folder(domain)}/{envelope.round}/{int(envelope.kind)}/{digest.hex()}"
+            for path in (mail, f"{digest.hex()[:2]}/{digest.hex()}"):
+                place = f"{url}/{path}"
+                (header,) = uploads.authorizations(place, digest, len(data))
+                answer = store.put(place, content=data, headers={"Authorization": header})
+                assert answer.status_code in {401, 403}, answer.text
     # Its host may do what no client can.
     for data, envelope in signed.mail:
         kind = f"{envelope.round}/{int(envelope.kind)}"

@@ -34,7 +34,7 @@ def body(old: int, new: int, *, fork: int | None = None) -> bytes:
 def witness(tmp_path: Path) -> Iterator[httpx.Client]:
     with (
         witness_at(tmp_path, WITNESS) as url,
-        httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS) as http,
+        httpx.Client(base_url=url, trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as http,
     ):
         yield http
 
@@ -149,7 +149,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     (folder / "secret").write_text("secret")
     with (
         log_at(folder) as url,
-        httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS) as http,
+        httpx.Client(base_url=url, trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as http,
     ):
         yield http
 

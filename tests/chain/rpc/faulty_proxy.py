@@ -42,7 +42,7 @@ class FaultyProxy:
         self.trouble = trouble
         self.changed = changed
         self.troubles: Counter[Trouble] = Counter()
-        self.client = httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS)
+        self.client = httpx.Client(trust_env=False, verify=False, timeout=PATIENCE_SECONDS)
         handler = type("Handler", (_Handler,), {"proxy": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True

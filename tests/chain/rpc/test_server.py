@@ -370,7 +370,7 @@ class TestSending:
         fields[-2] = b"\xff" * 32
         broken = "0x02" + bytes(rlp.encode(fields)).hex()
         request = {"jsonrpc": "2.0", "id": 1, "method": "eth_sendRawTransaction"}
-        with RpcServer(chain) as server, httpx.Client(trust_env=False) as session:
+        with RpcServer(chain) as server, httpx.Client(trust_env=False, verify=False) as session:
             for raw in (broken, "0x", "0x02", "0x02c0", "0xc0", "0x7f", "0x04c0"):
                 sent = session.post(
                     server.url, json={**request, "params": [raw]}, timeout=PATIENCE_SECONDS
@@ -429,7 +429,7 @@ class TestProtocol:
 
     def test_a_browser_wallet_is_served_and_a_page_is_not(self, chain: EmbeddedChain) -> None:
         request = {"jsonrpc": "2.0", "id": 1, "method": "eth_chainId"}
-        with RpcServer(chain) as server, httpx.Client(trust_env=False) as session:
+        with RpcServer(chain) as server, httpx.Client(trust_env=False, verify=False) as session:
             for origin, status in (
                 ("chrome-extension://abc", 200),
                 ("moz-extension://abc", 200),
