@@ -16,6 +16,7 @@ import pytest
 import cmfl
 from tests.cmfl import typed_settings
 
+PYRIGHT = os.environ.get("CMFL_PYRIGHT") or shutil.which("pyright")
 PACKAGE = Path(cmfl.__file__).parent
 
 
@@ -33,11 +34,11 @@ def test_an_unknown_keyword_is_refused_by_mypy_and_by_the_call() -> None:
         cmfl.sweep(over={"strategy": [1]}, ronds=3)  # type: ignore[call-arg]
 
 
-@pytest.mark.skipif(shutil.which("pyright") is None, reason="pyright is not on the PATH")
+@pytest.mark.skipif(PYRIGHT is None, reason="CMFL_PYRIGHT names no pyright, and PATH has none")
 def test_an_unknown_keyword_is_refused_by_pyright(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text('import cmfl\ncmfl.run("smoke", rounds=3)\ncmfl.run("smoke", ronds=3)\n')
-    command = ["pyright", "--pythonpath", sys.executable, str(script)]
+    command = [str(PYRIGHT), "--pythonpath", sys.executable, str(script)]
     ended = subprocess.run(command, check=False, cwd=PACKAGE.parent, capture_output=True)
     (line,) = [line for line in ended.stdout.splitlines() if b"error:" in line]
     assert b'script.py:3:19 - error: No parameter named "ronds"' in line
