@@ -13,14 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from api.histories import stage_name
-from api.http.answers import (
-    BLOB_NOT_FOUND,
-    BUSY,
-    FEDERATION_NOT_WATCHED,
-    MAILBOX_UNREADABLE,
-    ProblemError,
-    invalid,
-)
+from api.http import answers as kinds
+from api.http.answers import ProblemError, invalid
 from api.open_round import (
     BlockTimes,
     FirstSeen,
@@ -132,7 +126,7 @@ class FederationMonitor:
     def snapshot(self, reading: RequestView, address: str) -> FederationSnapshot:
         """Return a fresh snapshot, or the latest while another thread takes one."""
         if self._location is None:
-            raise ProblemError(FEDERATION_NOT_WATCHED, "this service reads no mailbox")
+            raise ProblemError(kinds.FEDERATION_NOT_WATCHED, "this service reads no mailbox")
         served, chain = reading.deployment(address), reading.chain
         with self._lock:
             # A chain that is opened anew starts without any.
@@ -148,7 +142,7 @@ class FederationMonitor:
             return latest
         if not deployment.lock.acquire(timeout=FIRST_SNAPSHOT_SECONDS if latest is None else 0):
             if latest is None:
-                raise ProblemError(BUSY, "another request is reading the mailbox")
+                raise ProblemError(kinds.BUSY, "another request is reading the mailbox")
             return latest
         try:
             deployment.latest = deployment.take_snapshot(reading, served, self._clock())
@@ -163,7 +157,7 @@ class FederationMonitor:
         history = reading.history(address)
         domain = deployed_domain(history.ledger, allow_unknown_creation=True)
         if not self._coverage_lock.acquire(timeout=FIRST_SNAPSHOT_SECONDS):
-            raise ProblemError(BUSY, "another request is reading the mailbox")
+            raise ProblemError(kinds.BUSY, "another request is reading the mailbox")
         try:
             place, end = self._location, self._clock() + MAX_SECONDS
             mailbox = Mailbox(FolderObjects(self._blobs)) if place is None else mailbox_at(place)
@@ -176,7 +170,9 @@ class FederationMonitor:
             raise invalid("query", "from", str(error)) from error
         except (BlobError, OSError) as error:
             _log.warning("the mailbox cannot be read for attestations: %s", error)
-            raise ProblemError(MAILBOX_UNREADABLE, "the mailbox does not answer now") from error
+            raise ProblemError(
+                kinds.MAILBOX_UNREADABLE, "the mailbox does not answer now"
+            ) from error
         finally:
             self._coverage_lock.release()
 
@@ -251,7 +247,7 @@ class _MonitoredDeployment:
             if document is None or any(
                 getattr(document.parameters, name) != getattr(fixed, name) for name in _FIXED
             ):
-                raise ProblemError(BLOB_NOT_FOUND, f"{fixed.config.hex()} is not here")
+                raise ProblemError(kinds.BLOB_NOT_FOUND, f"{fixed.config.hex()} is not here")
             self._parameters = document.parameters
         return self._parameters
 

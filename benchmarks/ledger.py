@@ -26,7 +26,6 @@ from ledger.chain.memory import MemoryLedger
 from ledger.protocol import encoding, ledger_state, types
 from ledger.protocol.parameters import majority
 from ledger.protocol.signing import recovered
-from ledger.protocol.types import ClientId
 
 
 def deployment_of(
@@ -83,7 +82,7 @@ def gas_snapshot(folder: Path) -> dict[str, dict[str, int]]:
 
 
 def _gas_of(run: RecordedRounds) -> dict[str, int]:
-    def committed(clients: Sequence[ClientId]) -> int:
+    def committed(clients: Sequence[types.ClientId]) -> int:
         return run.commit(run.signed_commitments(clients)).gas_used
 
     deployed, *registered = (receipt.gas_used for receipt in run.registrations)
