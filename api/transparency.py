@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from api.http.answers import IMMUTABLE
 from api.http.limits import HeadAsGet, SafeHeaders
 from ledger.io.home import read_file
 from ledger.transparency.network import WitnessFolder
@@ -30,10 +31,7 @@ from ledger.transparency.witness import (
 
 _TILE = re.compile(r"tile/(entries|[0-9]{1,2})/(x[0-9]{3}/){0,5}[0-9]{3}(\.p/[0-9]{1,3})?")
 _CHANGES = {"Cache-Control": "no-cache", "Content-Type": TEXT_TYPE}
-_STAYS = {
-    "Cache-Control": "public, max-age=31536000, immutable",
-    "Content-Type": "application/octet-stream",
-}
+_STAYS = {"Cache-Control": IMMUTABLE, "Content-Type": "application/octet-stream"}
 
 
 def create_static_log(folder: Path) -> Starlette:

@@ -280,15 +280,13 @@ def resolve_public_urls(
             f"place: give --public-url, the URL that clients are given"
         )
     bracketed = f"[{host}]" if ":" in host else host
-    urls = public_urls or (f"http://{bracketed}:{port}", url_of(listener))
-    return tuple(dict.fromkeys(map(_public_url, urls)))
-
-
-def _public_url(url: str) -> str:
-    try:
-        require_plain_url("--public-url", url)
-        return base_url(url)
-    except ValueError as error:
-        raise ConfigurationError(f"--public-url {url!r}: {error}") from error
-    except BlobError as error:
-        raise ConfigurationError(str(error)) from error
+    urls = []
+    for url in public_urls or (f"http://{bracketed}:{port}", url_of(listener)):
+        try:
+            require_plain_url("--public-url", url)
+            urls.append(base_url(url))
+        except ValueError as error:
+            raise ConfigurationError(f"--public-url {url!r}: {error}") from error
+        except BlobError as error:
+            raise ConfigurationError(str(error)) from error
+    return tuple(dict.fromkeys(urls))
