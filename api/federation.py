@@ -12,16 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from api import open_round
 from api.histories import stage_name
 from api.http import answers as kinds
 from api.http.answers import ProblemError, invalid
-from api.open_round import (
-    BlockTimes,
-    FirstSeen,
-    block_in_time,
-    round_after_closing,
-    round_before_closing,
-)
 from api.schemas import FederationAnswer, OpenRound, PacedRound
 from ledger.actors.view import ChainView, RoundView
 from ledger.chain.contract.deploy import deployed_domain
@@ -190,7 +184,7 @@ class _MonitoredDeployment:
         self._mailbox: Mailbox | None = None
         self._view: RoundView | None = None
         self._positions: dict[EnvelopeKind, int] = {}
-        self._first_seen = FirstSeen()
+        self._first_seen = open_round.FirstSeen()
         self._read_at: float | None = None
         self._is_read = True
 
@@ -251,16 +245,16 @@ class _MonitoredDeployment:
             self._parameters = document.parameters
         return self._parameters
 
-    def _status(self, chain: ChainView, block_time: BlockTimes, now: float) -> OpenRound:
+    def _status(self, chain: ChainView, block_time: open_round.BlockTimes, now: float) -> OpenRound:
         """Read new mail, and return the status of the open round at a time of the chain."""
         inputs = chain.inputs()
         if inputs is None:
             self._view = None
-            return round_before_closing(chain, block_time)
+            return open_round.round_before_closing(chain, block_time)
         view = self._view_of(inputs, float(block_time(inputs.closing.block)))
         self._view = view = self._with_mail(view, now)
         self._first_seen = self._first_seen.after_poll(view, now)
-        return round_after_closing(
+        return open_round.round_after_closing(
             chain, view, self._first_seen, now, block_time, mailbox_is_readable=self._is_read
         )
 
@@ -268,7 +262,7 @@ class _MonitoredDeployment:
         """Return the view of these inputs; an empty one after a reorganisation."""
         view = self._view
         if view is None or _identity(view.inputs) != _identity(inputs):
-            self._positions, self._first_seen = {}, FirstSeen()
+            self._positions, self._first_seen = {}, open_round.FirstSeen()
             parameters = inputs.parameters
             evidence = Evidence(None, {}, {}, parameters.dimension, form=parameters.payload_form)
             return RoundView(inputs, closed_at, evidence)
@@ -314,7 +308,7 @@ _FIXED = ("clients", "trainers", "members", "commit_blocks", "deadline_blocks", 
 
 
 def _paced(history: FoldedHistory, round_: HistoryRound) -> PacedRound:
-    opened = block_in_time(round_.opening.opened_block, history.time_of)
+    opened = open_round.block_in_time(round_.opening.opened_block, history.time_of)
     ended = history.end_block(round_)
     return {
         "round": round_.round,
