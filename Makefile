@@ -89,7 +89,7 @@ lint: $(VENV)/.dev
 CYCLES ?= 1
 figures: $(VENV)/.dev bench-peers
 	$(BIN)/python -m benchmarks.first_demo
-	$(BIN)/python -m benchmarks.ledger --gas-snapshot
+	$(BIN)/python -m benchmarks.ledger
 	$(BIN)/python -m benchmarks.ledger_counts
 	$(BIN)/python -m benchmarks.committee_faults
 	$(BIN)/python -m benchmarks.sender_choice
@@ -103,7 +103,6 @@ figures: $(VENV)/.dev bench-peers
 	$(BIN)/python -m benchmarks.figures
 
 bench: $(VENV)/.dev
-	$(BIN)/python -m benchmarks.ledger
 	$(BIN)/python -m benchmarks.history
 	$(BIN)/python -m benchmarks.scoring
 	$(BIN)/python -m benchmarks.rounds

@@ -18,57 +18,30 @@ from starlette.routing import Match
 
 from api.federation import FederationMonitor
 from api.histories import HistoryService
-from api.http import endpoints
-from api.http.answers import (
-    CHAIN_DAMAGED,
-    CHAIN_MOVED,
-    CHAIN_NOT_SERVED,
-    CHAIN_UNREACHABLE,
-    CLIENT_NOT_FOUND,
-    CURSOR_INVALID,
-    REQUEST_INVALID,
-    ROUND_NOT_FOUND,
-    ProblemError,
-    ProblemKind,
-    plain_problem,
-    problem,
-)
-from api.http.limits import (
-    Access,
-    BodyLimit,
-    HeadAsGet,
-    HostCheck,
-    Metrics,
-    MetricsMiddleware,
-    SafeHeaders,
-)
+from api.http import answers as kinds
+from api.http import endpoints, limits
+from api.http.answers import ProblemError, ProblemKind, plain_problem, problem
 from api.http.server import GracefulServer, bounded, listening_socket, run_server
 from api.http.streams import Streams
 from api.routes import proofs, rounds, runs, service, verifications, web
 from api.schemas import MAX_SHOWN, FieldError
 from api.settings import Settings
-from ledger.chain.ports import (
-    ChainDamagedError,
-    ChainMovedError,
-    ChainUnreachableError,
-    IncompleteLogsError,
-    NotServedError,
-)
+from ledger.chain import ports
 from ledger.history.fields import CursorError
 from ledger.history.history import RoundRangeError, UnknownClientError, UnknownRoundError
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 _NAMED: dict[type[Exception], ProblemKind] = {
-    CursorError: CURSOR_INVALID,
-    UnknownClientError: CLIENT_NOT_FOUND,
-    UnknownRoundError: ROUND_NOT_FOUND,
-    RoundRangeError: REQUEST_INVALID,
+    CursorError: kinds.CURSOR_INVALID,
+    UnknownClientError: kinds.CLIENT_NOT_FOUND,
+    UnknownRoundError: kinds.ROUND_NOT_FOUND,
+    RoundRangeError: kinds.REQUEST_INVALID,
 }
 _OF_CHAIN: dict[type[ChainError], ProblemKind] = {
-    ChainDamagedError: CHAIN_DAMAGED,
-    ChainMovedError: CHAIN_MOVED,
-    ChainUnreachableError: CHAIN_UNREACHABLE,
-    NotServedError: CHAIN_NOT_SERVED,
+    ports.ChainDamagedError: kinds.CHAIN_DAMAGED,
+    ports.ChainMovedError: kinds.CHAIN_MOVED,
+    ports.ChainUnreachableError: kinds.CHAIN_UNREACHABLE,
+    ports.NotServedError: kinds.CHAIN_NOT_SERVED,
 }
 """Problems of the errors of a chain: the first whose type an error has."""
 _log = logging.getLogger(__name__)
@@ -114,10 +87,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 def _add_middleware(app: FastAPI, settings: Settings) -> None:
     """Add the middleware and the route of its metrics; what is added last is outermost."""
-    metrics = Metrics()
+    metrics = limits.Metrics()
     app.get("/metrics", include_in_schema=False)(metrics.exposition)
-    app.add_middleware(BodyLimit)
-    app.add_middleware(Access, settings=settings)
+    app.add_middleware(limits.BodyLimit)
+    app.add_middleware(limits.Access, settings=settings)
     # Outside of access control: a preflight request has no token, and a page may read refusals.
     if settings.allowed_origins:
         app.add_middleware(
@@ -130,12 +103,12 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
             ),
             expose_headers=("Content-Range", "ETag", "Link", "Location", "X-As-Of-Block"),
         )
-    app.add_middleware(HeadAsGet)
+    app.add_middleware(limits.HeadAsGet)
     # Where every request for data shows a token, a page of another site cannot read anything.
     needs_token = settings.tokens and not settings.reading_is_open
-    app.add_middleware(HostCheck, names=None if needs_token else settings.allowed_hosts)
-    app.add_middleware(MetricsMiddleware, metrics=metrics, logs=settings.logs_requests)
-    app.add_middleware(SafeHeaders)
+    app.add_middleware(limits.HostCheck, names=None if needs_token else settings.allowed_hosts)
+    app.add_middleware(limits.MetricsMiddleware, metrics=metrics, logs=settings.logs_requests)
+    app.add_middleware(limits.SafeHeaders)
 
 
 def _add_errors(app: FastAPI, settings: Settings) -> None:
@@ -152,7 +125,7 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
             errors.append(FieldError(place=place[:20], name=name[:100], detail=rule[:MAX_SHOWN]))
         first = errors[0]
         detail = f"{first.place} {first.name}: {first.detail}"
-        return problem(request, REQUEST_INVALID, detail, errors)
+        return problem(request, kinds.REQUEST_INVALID, detail, errors)
 
     async def named(request: Request, error: Exception) -> Response:
         return problem(request, _NAMED[type(error)], str(error))
@@ -167,15 +140,15 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
         detail = str(error).replace(f"{settings.home}/", "")
         if settings.rpc_url is not None:  # the node's address may hold a secret
             detail = "the node does not answer as it should"
-            if isinstance(error, IncompleteLogsError):
+            if isinstance(error, ports.IncompleteLogsError):
                 detail = "the node's logs do not add up to what the contract says"
-        return problem(request, next(found, CHAIN_UNREACHABLE), detail)
+        return problem(request, next(found, kinds.CHAIN_UNREACHABLE), detail)
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
         if error.status_code == HTTPStatus.BAD_REQUEST:
             # FastAPI raises this for a body that is not UTF-8.
-            return problem(request, REQUEST_INVALID, "body: must be JSON in UTF-8")
+            return problem(request, kinds.REQUEST_INVALID, "body: must be JSON in UTF-8")
         headers = dict(error.headers or {})
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             # The router names the methods of the first route only.

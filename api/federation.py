@@ -12,22 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from api import open_round
 from api.histories import stage_name
-from api.http.answers import (
-    BLOB_NOT_FOUND,
-    BUSY,
-    FEDERATION_NOT_WATCHED,
-    MAILBOX_UNREADABLE,
-    ProblemError,
-    invalid,
-)
-from api.open_round import (
-    BlockTimes,
-    FirstSeen,
-    block_in_time,
-    round_after_closing,
-    round_before_closing,
-)
+from api.http import answers as kinds
+from api.http.answers import ProblemError, invalid
 from api.schemas import FederationAnswer, OpenRound, PacedRound
 from ledger.actors.view import ChainView, RoundView
 from ledger.chain.contract.deploy import deployed_domain
@@ -132,7 +120,7 @@ class FederationMonitor:
     def snapshot(self, reading: RequestView, address: str) -> FederationSnapshot:
         """Return a fresh snapshot, or the latest while another thread takes one."""
         if self._location is None:
-            raise ProblemError(FEDERATION_NOT_WATCHED, "this service reads no mailbox")
+            raise ProblemError(kinds.FEDERATION_NOT_WATCHED, "this service reads no mailbox")
         served, chain = reading.deployment(address), reading.chain
         with self._lock:
             # A chain that is opened anew starts without any.
@@ -148,7 +136,7 @@ class FederationMonitor:
             return latest
         if not deployment.lock.acquire(timeout=FIRST_SNAPSHOT_SECONDS if latest is None else 0):
             if latest is None:
-                raise ProblemError(BUSY, "another request is reading the mailbox")
+                raise ProblemError(kinds.BUSY, "another request is reading the mailbox")
             return latest
         try:
             deployment.latest = deployment.take_snapshot(reading, served, self._clock())
@@ -163,7 +151,7 @@ class FederationMonitor:
         history = reading.history(address)
         domain = deployed_domain(history.ledger, allow_unknown_creation=True)
         if not self._coverage_lock.acquire(timeout=FIRST_SNAPSHOT_SECONDS):
-            raise ProblemError(BUSY, "another request is reading the mailbox")
+            raise ProblemError(kinds.BUSY, "another request is reading the mailbox")
         try:
             place, end = self._location, self._clock() + MAX_SECONDS
             mailbox = Mailbox(FolderObjects(self._blobs)) if place is None else mailbox_at(place)
@@ -176,7 +164,9 @@ class FederationMonitor:
             raise invalid("query", "from", str(error)) from error
         except (BlobError, OSError) as error:
             _log.warning("the mailbox cannot be read for attestations: %s", error)
-            raise ProblemError(MAILBOX_UNREADABLE, "the mailbox does not answer now") from error
+            raise ProblemError(
+                kinds.MAILBOX_UNREADABLE, "the mailbox does not answer now"
+            ) from error
         finally:
             self._coverage_lock.release()
 
@@ -194,7 +184,7 @@ class _MonitoredDeployment:
         self._mailbox: Mailbox | None = None
         self._view: RoundView | None = None
         self._positions: dict[EnvelopeKind, int] = {}
-        self._first_seen = FirstSeen()
+        self._first_seen = open_round.FirstSeen()
         self._read_at: float | None = None
         self._is_read = True
 
@@ -251,20 +241,20 @@ class _MonitoredDeployment:
             if document is None or any(
                 getattr(document.parameters, name) != getattr(fixed, name) for name in _FIXED
             ):
-                raise ProblemError(BLOB_NOT_FOUND, f"{fixed.config.hex()} is not here")
+                raise ProblemError(kinds.BLOB_NOT_FOUND, f"{fixed.config.hex()} is not here")
             self._parameters = document.parameters
         return self._parameters
 
-    def _status(self, chain: ChainView, block_time: BlockTimes, now: float) -> OpenRound:
+    def _status(self, chain: ChainView, block_time: open_round.BlockTimes, now: float) -> OpenRound:
         """Read new mail, and return the status of the open round at a time of the chain."""
         inputs = chain.inputs()
         if inputs is None:
             self._view = None
-            return round_before_closing(chain, block_time)
+            return open_round.round_before_closing(chain, block_time)
         view = self._view_of(inputs, float(block_time(inputs.closing.block)))
         self._view = view = self._with_mail(view, now)
         self._first_seen = self._first_seen.after_poll(view, now)
-        return round_after_closing(
+        return open_round.round_after_closing(
             chain, view, self._first_seen, now, block_time, mailbox_is_readable=self._is_read
         )
 
@@ -272,7 +262,7 @@ class _MonitoredDeployment:
         """Return the view of these inputs; an empty one after a reorganisation."""
         view = self._view
         if view is None or _identity(view.inputs) != _identity(inputs):
-            self._positions, self._first_seen = {}, FirstSeen()
+            self._positions, self._first_seen = {}, open_round.FirstSeen()
             parameters = inputs.parameters
             evidence = Evidence(None, {}, {}, parameters.dimension, form=parameters.payload_form)
             return RoundView(inputs, closed_at, evidence)
@@ -318,7 +308,7 @@ _FIXED = ("clients", "trainers", "members", "commit_blocks", "deadline_blocks", 
 
 
 def _paced(history: FoldedHistory, round_: HistoryRound) -> PacedRound:
-    opened = block_in_time(round_.opening.opened_block, history.time_of)
+    opened = open_round.block_in_time(round_.opening.opened_block, history.time_of)
     ended = history.end_block(round_)
     return {
         "round": round_.round,

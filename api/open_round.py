@@ -10,17 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from api.schemas import (
-    ActiveClient,
-    AwaitedAct,
-    BlockInTime,
-    CurrentView,
-    OpenRound,
-    PassedWithoutRequest,
-    RoundStage,
-    ScoredUpdates,
-    SignedSlot,
-)
+from api import schemas
 from ledger.actors.view import ChainView, RoundView, ViewSpan, seconds_of_turns, view_at
 from ledger.history.fields import phase_name, time_of, to_hex_or_none
 from ledger.protocol.encoding import to_hex
@@ -70,17 +60,17 @@ def _reached(view: RoundView) -> int:
 class _Voting:
     """The progress of both votes: the view that goes on, if any, and those that were certified."""
 
-    stage: RoundStage
+    stage: schemas.RoundStage
     phase: Phase
     span: ViewSpan | None
     certified: tuple[int | None, int | None]
 
 
-def round_before_closing(chain: ChainView, block_time: BlockTimes) -> OpenRound:
+def round_before_closing(chain: ChainView, block_time: BlockTimes) -> schemas.OpenRound:
     """Return the status of a round whose inputs are not closed yet."""
     seats = chain.participants()
     blocks = {mined.client: mined.block for mined in chain.commitments}
-    clients: list[ActiveClient] = []
+    clients: list[schemas.ActiveClient] = []
     for client in seats.active:
         is_member = client in seats.committee
         is_awaited = client in seats.expected and client not in blocks
@@ -124,13 +114,13 @@ def round_after_closing(
     block_time: BlockTimes,
     *,
     mailbox_is_readable: bool = True,
-) -> OpenRound:
+) -> schemas.OpenRound:
     """Return the status of a round with closed inputs; without mail no client is late or silent."""
     before, voting = round_before_closing(chain, block_time), _voting(view, first_seen, now)
     acts = _awaited(view, voting, first_seen) if mailbox_is_readable else {}
     passed = _passed(view, voting) if mailbox_is_readable else {}
     liars = {report.client for report in view.equivocations()}
-    clients: list[ActiveClient] = []
+    clients: list[schemas.ActiveClient] = []
     for entry in before["clients"]:
         client = ClientId(entry["client"])
         awaited = acts.get(client, [])
@@ -163,12 +153,12 @@ def round_after_closing(
     }
 
 
-def block_in_time(number: int, block_time: BlockTimes) -> BlockInTime:
+def block_in_time(number: int, block_time: BlockTimes) -> schemas.BlockInTime:
     """Return a block's number and time."""
     return {"number": number, **time_of(block_time(number))}
 
 
-def _current(view: RoundView, phase: Phase, span: ViewSpan) -> CurrentView:
+def _current(view: RoundView, phase: Phase, span: ViewSpan) -> schemas.CurrentView:
     return {
         "phase": phase_name(phase),
         "number": span.view,
@@ -186,7 +176,7 @@ def _voting(view: RoundView, first_seen: FirstSeen, now: float) -> _Voting:
     if phase is Phase.ELECTION and first_seen.certified_at is not None:
         begin = first_seen.certified_at
     span = view_at(view.inputs, phase, begin, now)
-    stage: RoundStage = "collecting" if now < begin else "exhausted"
+    stage: schemas.RoundStage = "collecting" if now < begin else "exhausted"
     if aggregated is not None and elected is not None:
         stage, span = "deciding", None
     elif span is not None:
@@ -194,9 +184,9 @@ def _voting(view: RoundView, first_seen: FirstSeen, now: float) -> _Voting:
     return _Voting(stage, phase, span, (aggregated, elected))
 
 
-def _passed(view: RoundView, voting: _Voting) -> dict[ClientId, list[PassedWithoutRequest]]:
+def _passed(view: RoundView, voting: _Voting) -> dict[ClientId, list[schemas.PassedWithoutRequest]]:
     """Return the views that passed without a request of their primary, by the primary."""
-    passed: defaultdict[ClientId, list[PassedWithoutRequest]] = defaultdict(list)
+    passed: defaultdict[ClientId, list[schemas.PassedWithoutRequest]] = defaultdict(list)
     for phase, decided in zip(Phase, voting.certified, strict=True):
         over = decided or 0
         if decided is None and phase is voting.phase and voting.stage != "collecting":
@@ -209,7 +199,7 @@ def _passed(view: RoundView, voting: _Voting) -> dict[ClientId, list[PassedWitho
     return passed
 
 
-def _scored(view: RoundView, client: ClientId) -> list[ScoredUpdates]:
+def _scored(view: RoundView, client: ClientId) -> list[schemas.ScoredUpdates]:
     """Return the sets for which a member has signed vectors, the largest first."""
     sets = sorted(view.sets_scored(client), key=lambda one: (-len(one[1] or ()), one[0]))
     return [
@@ -218,7 +208,7 @@ def _scored(view: RoundView, client: ClientId) -> list[ScoredUpdates]:
     ]
 
 
-def _votes(view: RoundView, client: ClientId) -> list[SignedSlot]:
+def _votes(view: RoundView, client: ClientId) -> list[schemas.SignedSlot]:
     slots = [(slot, len(votes)) for (member, slot), votes in view.votes.items() if member == client]
     slots.sort(key=lambda one: (one[0].phase, one[0].view, one[0].kind))
     return [
@@ -234,9 +224,9 @@ def _votes(view: RoundView, client: ClientId) -> list[SignedSlot]:
 
 def _awaited(
     view: RoundView, voting: _Voting, first_seen: FirstSeen
-) -> dict[ClientId, list[AwaitedAct]]:
+) -> dict[ClientId, list[schemas.AwaitedAct]]:
     """Return the expected actions by client, with the time when an honest one has done them."""
-    awaited: defaultdict[ClientId, list[AwaitedAct]] = defaultdict(list)
+    awaited: defaultdict[ClientId, list[schemas.AwaitedAct]] = defaultdict(list)
     if voting.certified[0] is None and voting.stage != "exhausted":
         for client in sorted(view.inputs.participants.expected):
             if (missing := _missing_input(view, client)) is not None:
@@ -252,7 +242,7 @@ def _awaited(
     return awaited
 
 
-def _missing_input(view: RoundView, client: ClientId) -> AwaitedAct | None:
+def _missing_input(view: RoundView, client: ClientId) -> schemas.AwaitedAct | None:
     """Return the first missing input of phase 1: without a commitment nothing else can come."""
     seconds = view.inputs.parameters.view_seconds
     if client not in view.inputs.closing.commitments:
@@ -268,7 +258,7 @@ def _missing_input(view: RoundView, client: ClientId) -> AwaitedAct | None:
 
 def _missing_votes(
     view: RoundView, phase: Phase, span: ViewSpan
-) -> list[tuple[ClientId, AwaitedAct]]:
+) -> list[tuple[ClientId, schemas.AwaitedAct]]:
     """Return whose votes are missing in a view: the primary's request, or replies to it."""
     primary = view.primary(phase, span.view)
     if len(view.requests(phase, span.view)) > 1:

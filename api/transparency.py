@@ -15,25 +15,17 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from api.http.answers import IMMUTABLE
 from api.http.limits import HeadAsGet, SafeHeaders
 from ledger.io.home import read_file
+from ledger.transparency import witness
 from ledger.transparency.network import WitnessFolder
 from ledger.transparency.notes import NoteError, WitnessError
 from ledger.transparency.tree import CHECKPOINT, MAX_FILE_BYTES
-from ledger.transparency.witness import (
-    MAX_REQUEST_BYTES,
-    SIZE_TYPE,
-    TEXT_TYPE,
-    WitnessReply,
-    parse_request,
-)
 
 _TILE = re.compile(r"tile/(entries|[0-9]{1,2})/(x[0-9]{3}/){0,5}[0-9]{3}(\.p/[0-9]{1,3})?")
-_CHANGES = {"Cache-Control": "no-cache", "Content-Type": TEXT_TYPE}
-_STAYS = {
-    "Cache-Control": "public, max-age=31536000, immutable",
-    "Content-Type": "application/octet-stream",
-}
+_CHANGES = {"Cache-Control": "no-cache", "Content-Type": witness.TEXT_TYPE}
+_STAYS = {"Cache-Control": IMMUTABLE, "Content-Type": "application/octet-stream"}
 
 
 def create_static_log(folder: Path) -> Starlette:
@@ -67,11 +59,11 @@ _log = logging.getLogger(__name__)
 def create_witness(folder: WitnessFolder) -> Starlette:
     """Return a witness as an ASGI app; no other process may use its folder."""
 
-    def replied(body: bytes) -> WitnessReply:
+    def replied(body: bytes) -> witness.WitnessReply:
         try:
-            return folder.add_checkpoint(parse_request(body))
+            return folder.add_checkpoint(witness.parse_request(body))
         except NoteError as error:
-            return WitnessReply(HTTPStatus.BAD_REQUEST, f"{error}\n".encode())
+            return witness.WitnessReply(HTTPStatus.BAD_REQUEST, f"{error}\n".encode())
 
     async def add_checkpoint(request: Request) -> Response:
         body = await _body(request)
@@ -84,14 +76,13 @@ def create_witness(folder: WitnessFolder) -> Starlette:
             return _text(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a fault of the witness")
         if reply.evidence is not None:
             _log.error("%s has signed two trees of one size: see evidence/", reply.origin)
-        media = {"Content-Type": SIZE_TYPE if reply.media_type == SIZE_TYPE else TEXT_TYPE}
-        return Response(reply.body, reply.status, _NO_STORE | media)
+        return Response(reply.body, reply.status, _NO_STORE | {"Content-Type": reply.media_type})
 
     async def newest(request: Request) -> Response:
         note = await to_thread.run_sync(folder.newest_note, request.path_params["origin_hash"])
         if note is None:
             return _text(HTTPStatus.NOT_FOUND, "no checkpoint of that log was cosigned here")
-        return Response(note, headers=_NO_STORE | {"Content-Type": TEXT_TYPE})
+        return Response(note, headers=_NO_STORE | {"Content-Type": witness.TEXT_TYPE})
 
     async def health(_: Request) -> Response:
         return _text(HTTPStatus.OK, "ok")
@@ -112,8 +103,8 @@ async def _body(request: Request) -> bytes | Response:
         async with asyncio.timeout(BODY_SECONDS):
             async for piece in request.stream():
                 body += piece
-                if len(body) > MAX_REQUEST_BYTES:
-                    fault = f"a request has at most {MAX_REQUEST_BYTES} bytes"
+                if len(body) > witness.MAX_REQUEST_BYTES:
+                    fault = f"a request has at most {witness.MAX_REQUEST_BYTES} bytes"
                     return _text(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, fault)
     except TimeoutError:
         return _text(HTTPStatus.REQUEST_TIMEOUT, f"the request took over {BODY_SECONDS:g} s")

@@ -24,10 +24,8 @@ from ledger.chain.contract.rehearsal import digest_of
 from ledger.chain.ports import Block, ChainBase, Log, LogQuery, NotServedError, Receipt, Transaction
 from ledger.protocol import encoding, ledger_state, types
 from ledger.protocol.documents.record import RoundRecord, UsableUpdate, encode_record
-from ledger.protocol.encoding import to_canonical
 from ledger.protocol.inputs import sample_trainers
 from ledger.protocol.judgement import sets_of
-from ledger.protocol.ledger_state import Event, LedgerState, domain_of
 from ledger.protocol.rounds import deployed
 from ledger.protocol.rules.selection import rank
 from ledger.protocol.types import NO_DIGEST, Address, ClientId, Digest
@@ -41,7 +39,7 @@ class MinedBlock(NamedTuple):
 
     block: Block
     logs: tuple[Log, ...]
-    state: LedgerState
+    state: ledger_state.LedgerState
 
 
 class GeneratedChain(ChainBase):
@@ -63,8 +61,8 @@ class GeneratedChain(ChainBase):
         named = {"config": digest_of("configuration", seed), "model": digest_of("model", seed)}
         sizes = {"rounds": rounds, "deadline_blocks": 6}
         fixed = deployment_of(self._words, members, trainers, **named, **sizes)
-        contract = Address(to_canonical(ADDRESS))
-        state = deployed(fixed, domain_of(fixed, self.chain_id, contract, NO_DIGEST))
+        contract = Address(encoding.to_canonical(ADDRESS))
+        state = deployed(fixed, ledger_state.domain_of(fixed, self.chain_id, contract, NO_DIGEST))
         self.final: int | None = None
         self.published: BlobStore | None = None
         self._rng = np.random.default_rng(seed)
@@ -77,7 +75,7 @@ class GeneratedChain(ChainBase):
         return self._blocks[0].block.hash
 
     @property
-    def state(self) -> LedgerState:
+    def state(self) -> ledger_state.LedgerState:
         return self._blocks[-1].state
 
     @property
@@ -127,12 +125,12 @@ class GeneratedChain(ChainBase):
             else:
                 self.decide()
 
-    def mine(self, *events: Event) -> None:
+    def mine(self, *events: ledger_state.Event) -> None:
         """Make one block with these events, whose fields that follow from others are filled in."""
         parent = self._blocks[-1]
         number, state = parent.block.number + 1, parent.state
         context = ledger_state.BlockContext(number, Digest(parent.block.hash))
-        whole: list[Event] = []
+        whole: list[ledger_state.Event] = []
         for event in events:
             true: dict[str, Any] = {m[0]: m[2] for m in mismatches(state, event, context)}
             true.pop("registry", None)  # no field of the event: it says that all are registered

@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 import cmfl
 from benchmarks.harness import MEASURED, ROOT, Row, machine, timed
 from benchmarks.peers import our_rounds
-from benchmarks.peers.our_rounds import data_of, jobs_of, training_of
 from benchmarks.workloads import WORKS, Work, made_samples, make_workload
 from clients.configuration.loading import checked
 from clients.datasets.federated_data import DataForm, FederatedData, frozen_samples, next_tokens
@@ -252,9 +251,9 @@ def training(plan: GpuPlan, folder: Path, device: str, _left: float) -> list[Row
     """Return what each client's training costs, every update formed and hashed."""
     rows = []
     for name, work in plan.works.items():
-        data = data_of(make_workload(work))
+        data = our_rounds.data_of(make_workload(work))
         model = model_named(work.model, data.form, work.options)
-        rows.append(_trained(name, model, data, training_of(work), plan.repeats, device))
+        rows.append(_trained(name, model, data, our_rounds.training_of(work), plan.repeats, device))
     run = plan.adapters
     run.write_base(folder)
     tokens = run.vocabulary
@@ -302,7 +301,7 @@ def _trained(
     name: str, model: Model, data: FederatedData, settings: LocalTraining, repeats: int, device: str
 ) -> Row:
     start = model.initial(np.random.default_rng(1))
-    jobs = jobs_of(len(data.train))
+    jobs = our_rounds.jobs_of(len(data.train))
     path = planned(model, data, settings, device).path
 
     def measured(

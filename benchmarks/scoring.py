@@ -16,13 +16,7 @@ import numpy as np
 import torch
 
 from benchmarks.harness import MEASURED, Row, gemm_rate, keep, machine, show, timed
-from ledger.distances import (
-    BlockedSquares,
-    distances_by,
-    fallback_reason,
-    fast_distances,
-    fast_server_step,
-)
+from ledger import distances
 from ledger.protocol.rules.direction import clip_factors, exact_norm
 from ledger.protocol.rules.distance import DIRECTION, SQUARED, plain_server_step
 from ledger.protocol.types import ClientId
@@ -39,7 +33,7 @@ def main() -> None:
         "machine": machine(),
         "d": DIMENSION,
         "numpy": np.__version__,
-        "plain because": fallback_reason(),
+        "plain because": distances.fallback_reason(),
         "gemm before, GF/s": gemm_rate(),
         "works": measured(works()),
         "gemm after, GF/s": gemm_rate(),
@@ -80,7 +74,7 @@ def works() -> dict[str, tuple[int, Callable[[], object]]]:
         tensors = list(map(torch.from_numpy, rows))
         return [[torch.norm(a - b).item() ** 2 for a in tensors] for b in tensors[:NAIVE_MEMBERS]]
 
-    blocked, fast = distances_by(BlockedSquares), fast_distances()
+    blocked, fast = distances.distances_by(distances.BlockedSquares), distances.fast_distances()
     squared = SQUARED, None, updates, members
     return {
         "distances, strategies 1 and 2": (count, lambda: fast(*squared)),
@@ -89,7 +83,7 @@ def works() -> dict[str, tuple[int, Callable[[], object]]]:
         "distances, strategy 3": (count, lambda: fast(DIRECTION, travel, updates, members)),
         "clip, strategy 3": (count, lambda: clip_factors(accepted, updates)),
         "exact norms": (count, lambda: list(map(exact_norm, rows))),
-        "aggregate": (TRAINERS, lambda: fast_server_step()(*step)),
+        "aggregate": (TRAINERS, lambda: distances.fast_server_step()(*step)),
         "aggregate in NumPy": (TRAINERS, lambda: plain_server_step(*step)),
         "sha256": (count, lambda: [hashlib.sha256(row.data).digest() for row in rows]),
     }

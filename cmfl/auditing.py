@@ -34,14 +34,7 @@ from ledger.protocol.documents.run import decode_run
 from ledger.protocol.encoding import to_canonical
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Address, ClientId
-from ledger.transparency.policy import (
-    DEFAULT_MAX_AGE_SECONDS,
-    MAX_POLICY_BYTES,
-    NONE,
-    CheckpointEvidence,
-    WitnessPolicy,
-    parse_policy,
-)
+from ledger.transparency import policy as policies
 from ledger.transparency.tree import run_suffix
 
 
@@ -93,11 +86,11 @@ MAX_AGE_HOURS = 1_000_000  # of a cosignature that counts
 class Witnesses:
     """Whom to ask about a run, URLs or paths of more checkpoints, and how old a word may be."""
 
-    policy: WitnessPolicy
+    policy: policies.WitnessPolicy
     places: tuple[str, ...]
     max_age_seconds: float
 
-    def evidence(self, chain_id: int, address: str) -> CheckpointEvidence:
+    def evidence(self, chain_id: int, address: str) -> policies.CheckpointEvidence:
         """Return what logs and witnesses say of a run now; nothing of its chain is read."""
         from ledger.transparency.network import collect
 
@@ -126,19 +119,19 @@ def witnesses_of(
             raise ConfigurationError("a checkpoint is held against --witness-policy: give one")
         return None
     known = policy_in(policy)
-    if known.quorum == NONE:
+    if known.quorum == policies.NONE:
         raise ConfigurationError(
             f"--witness-policy {policy}: quorum none asks for no witness, and a log alone can "
             f"take back what it has signed"
         )
-    seconds = DEFAULT_MAX_AGE_SECONDS if max_age_hours is None else max_age_hours * 3600
+    seconds = policies.DEFAULT_MAX_AGE_SECONDS if max_age_hours is None else max_age_hours * 3600
     return Witnesses(known, tuple(places), seconds)
 
 
-def policy_in(path: Path) -> WitnessPolicy:
+def policy_in(path: Path) -> policies.WitnessPolicy:
     """Return the policy in a file, as `--witness-policy` names it."""
     with naming(f"--witness-policy {path}", (OSError, ConfigurationError)):
-        return parse_policy(read_file(path, MAX_POLICY_BYTES))
+        return policies.parse_policy(read_file(path, policies.MAX_POLICY_BYTES))
 
 
 MOST_UNASKED = 4

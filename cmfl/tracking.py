@@ -29,7 +29,7 @@ from ledger.chain.contract.ledger import read_run_manifest
 from ledger.chain.ports import ChainReader
 from ledger.claims import recorded_settings, whole_rows
 from ledger.io.extras import missing_extra
-from ledger.io.home import Home
+from ledger.io.home import Home, naming
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.storage.blobs import BlobReader
@@ -454,11 +454,10 @@ def _require_database(uri: str) -> None:
     path = Path(uri.removeprefix(_SQLITE).partition("?")[0]).absolute()
     if not path.exists() and path.parent.is_dir():
         return  # MLflow makes it
-    try:
-        with closing(
-            sqlite3.connect(f"{path.as_uri()}?mode=rw", timeout=_BUSY_SECONDS, uri=True)
-        ) as base:
-            base.execute("BEGIN IMMEDIATE")
-            base.rollback()
-    except sqlite3.Error as error:
-        raise ConfigurationError(f"{path} cannot be opened for writing: {error}") from error
+    place = f"{path.as_uri()}?mode=rw"
+    with (
+        naming(f"{path} cannot be opened for writing", sqlite3.Error),
+        closing(sqlite3.connect(place, timeout=_BUSY_SECONDS, uri=True)) as base,
+    ):
+        base.execute("BEGIN IMMEDIATE")
+        base.rollback()

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from ledger.chain import ports
 from ledger.chain.contract.deploy import connect, require_code
 from ledger.chain.contract.ledger import (
     CommitteeLedger,
@@ -29,13 +30,6 @@ from ledger.chain.contract.ledger import (
 from ledger.chain.embedded.chain_store import SALT_BITS, ChainStore, fresh_chain_id
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.embedded.writing import verify_nothing_acknowledged
-from ledger.chain.ports import (
-    ChainReader,
-    ChainRolledBackError,
-    ChainWriter,
-    ForeignCodeError,
-    UncheckableCreationError,
-)
 from ledger.history.answers_rounds import LocalHistory
 from ledger.history.history import FoldedHistory
 from ledger.io.home import Home, RunPaths, naming, read_file
@@ -51,7 +45,7 @@ if TYPE_CHECKING:
     from ledger.chain.rpc.node import RpcReader, RpcSettings
 
 
-OpenNode: TypeAlias = "Callable[[str, int], AbstractContextManager[ChainWriter]]"
+OpenNode: TypeAlias = "Callable[[str, int], AbstractContextManager[ports.ChainWriter]]"
 """Opens the node of a URL and a chain id, for the sender of a command."""
 
 HOME = Path("cmfl-home")
@@ -218,7 +212,7 @@ class Target:
         return self.blobs_at or str(Home(self.home).blobs)
 
     @contextmanager
-    def reader(self) -> Iterator[ChainReader]:
+    def reader(self) -> Iterator[ports.ChainReader]:
         """Open the chain for reading; a run may be writing to it meanwhile."""
         # The node's URL may hold a secret.
         _log.info("reads %s", self.chain_file if self.rpc_url is None else "a node's chain")
@@ -244,7 +238,7 @@ class Target:
         create: bool = True,
         new_chain_id: int | None = None,
         accept_rollback: bool = False,
-    ) -> Iterator[ChainWriter]:
+    ) -> Iterator[ports.ChainWriter]:
         """Open the home for writing, and its own chain or a node.
 
         With `create` they are made if missing, and go again after a failure; None gives a new chain
@@ -309,26 +303,26 @@ class Target:
         with self.own_reader() as chain:
             created, newest = read_run_manifest(paths).block, chain.head().number
             if created > newest:
-                raise ChainRolledBackError(
+                raise ports.ChainRolledBackError(
                     f"{self.chain_file} ends with block {newest}, and the contract of run "
                     f"{self.run!r} was created in block {created}: there is nothing to go on from; "
                     f"put back a newer copy of the chain, or begin another run in another home"
                 )
             self.ledger(chain)
 
-    def history(self, chain: ChainReader) -> FoldedHistory:
+    def history(self, chain: ports.ChainReader) -> FoldedHistory:
         # A home's own file has no node between it and its reader.
         ledger = self.ledger(chain) if chain.node is None else self.complete_ledger(chain)
         return FoldedHistory.of(ledger, self.published())
 
-    def complete_ledger(self, chain: ChainReader) -> CommitteeLedger:
+    def complete_ledger(self, chain: ports.ChainReader) -> CommitteeLedger:
         """Return the contract as of the chain's newest block, with all events up to there."""
         from ledger.chain.contract.event_log import EventTable, complete_ledger
 
         table = None if chain.node is None else EventTable(Home(self.home).event_log)
         return complete_ledger(self.ledger(chain), table)
 
-    def ledger(self, chain: ChainReader, *, is_audited: bool = False) -> CommitteeLedger:
+    def ledger(self, chain: ports.ChainReader, *, is_audited: bool = False) -> CommitteeLedger:
         """Return the named or only contract; an audit also gets one of foreign code or creation."""
         address, block = self.address, 0
         try:
@@ -338,7 +332,7 @@ class Target:
             manifest = read_run_manifest(self.run_paths())
             address, block = manifest.address, manifest.block
             return connect(chain, manifest)
-        except (ForeignCodeError, UncheckableCreationError):
+        except (ports.ForeignCodeError, ports.UncheckableCreationError):
             if not is_audited or address is None:
                 raise
             return CommitteeLedger(chain, address, block)

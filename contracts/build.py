@@ -2,7 +2,7 @@
 
 Users need no compiler: ABI, byte code and documentation are in the repository. A test recompiles
 and compares. What transactions cost is in `gas_snapshot.json`, which
-`python -m benchmarks.ledger --gas-snapshot` writes and another test compares.
+`python -m benchmarks.ledger` writes and another test compares.
 """
 
 from __future__ import annotations

@@ -231,7 +231,10 @@ _ZIPPED = "-gzip"
 def encoded(request: Request, body: bytes, *, immutable: bool = False) -> Response:
     """Return an answer in the form that a request accepts, or 304 if the client has it already."""
     plain_tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-    zips = len(body) >= WORTH_COMPRESSING and _takes_gzip(request)
+    accepted = request.headers.get("accept-encoding", "")
+    match = _GZIP.search(accepted) if len(accepted) <= _MAX_HEADER else None
+    takes_gzip = match is not None and (match["weight"] or "1").strip("0.") != ""
+    zips = len(body) >= WORTH_COMPRESSING and takes_gzip
     tag = f'{plain_tag[:-1]}{_ZIPPED}"' if zips else plain_tag
     headers = {
         "ETag": tag if immutable else f"W/{tag}",
@@ -253,12 +256,6 @@ def is_known(request: Request, tag: str) -> bool:
         return False
     tags = [part.strip().removeprefix("W/") for part in header.split(",")]
     return header.strip() == "*" or tag in {each.replace(f'{_ZIPPED}"', '"') for each in tags}
-
-
-def _takes_gzip(request: Request) -> bool:
-    accepted = request.headers.get("accept-encoding", "")
-    match = _GZIP.search(accepted) if len(accepted) <= _MAX_HEADER else None
-    return match is not None and (match["weight"] or "1").strip("0.") != ""
 
 
 class RequestView:

@@ -34,14 +34,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.http.answers import (
-    BODY_TOO_LARGE,
-    HOST_NOT_SERVED,
-    RATE_EXCEEDED,
-    TOKEN_NEEDED,
-    plain_problem,
-    problem,
-)
+from api.http import answers as kinds
+from api.http.answers import plain_problem, problem
 from api.schemas import MAX_SHOWN
 from ledger.io.http import is_loopback, names_this_host
 from ledger.protocol.encoding import sha256
@@ -127,7 +121,7 @@ class HostCheck(HttpMiddleware):
             f"header Host: {host} is not a name of this server; use its address or localhost, or "
             f"start it with this name as --host, --allowed-host or --public-url"
         )
-        return problem(request, HOST_NOT_SERVED, detail)
+        return problem(request, kinds.HOST_NOT_SERVED, detail)
 
 
 def _is_host(value: str) -> bool:
@@ -148,7 +142,7 @@ class BodyLimit(HttpMiddleware):
         length = dict(scope["headers"]).get(b"content-length", b"0")
         if not length.isdigit() or int(length[:20]) > MAX_BODY_BYTES:
             detail = f"a request's body has at most {MAX_BODY_BYTES} bytes"
-            await problem(Request(scope), BODY_TOO_LARGE, detail)(scope, receive, send)
+            await problem(Request(scope), kinds.BODY_TOO_LARGE, detail)(scope, receive, send)
             return
         left = MAX_BODY_BYTES
 
@@ -203,7 +197,7 @@ class Access(HttpMiddleware):
             reset = self._limiter.get_window_stats(rate, subject).reset_time
             wait = str(max(1, math.ceil(reset - time.time())))
             detail = f"at most {rate.amount} a minute"
-            return problem(request, RATE_EXCEEDED, detail, headers={"Retry-After": wait})
+            return problem(request, kinds.RATE_EXCEEDED, detail, headers={"Retry-After": wait})
         kind, _, shown = request.headers.get("authorization", "").partition(" ")
         digest = sha256(shown.encode("latin-1").strip())
         # All are compared, in constant time.
@@ -212,7 +206,9 @@ class Access(HttpMiddleware):
         is_reading = self._reading_is_open and request.method in {"GET", "HEAD", "OPTIONS"}
         if self._tokens and not is_shown and not is_reading:
             challenge, detail = "Bearer", "show a bearer token that this service knows"
-            return problem(request, TOKEN_NEEDED, detail, headers={"WWW-Authenticate": challenge})
+            return problem(
+                request, kinds.TOKEN_NEEDED, detail, headers={"WWW-Authenticate": challenge}
+            )
         request.scope[SHOWS_TOKEN] = is_shown
         return None
 

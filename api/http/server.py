@@ -8,7 +8,6 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
@@ -63,7 +62,7 @@ class GracefulServer(uvicorn.Server):
         super().__init__(config)
         self._on_shutdown = on_shutdown
 
-    @contextmanager
+    @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """End in order by HUP, as by Ctrl-C and TERM; an ignored HUP stays ignored."""
         with super().capture_signals():

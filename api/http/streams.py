@@ -10,7 +10,6 @@ from io import BufferedReader
 from typing import Annotated, TypeVar
 
 import anyio
-from anyio import to_thread
 from fastapi import Header
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from sse_starlette.sse import AppStatus
@@ -18,13 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from api.http.answers import (
-    RANGE_UNSATISFIABLE,
-    STREAMS_EXHAUSTED,
-    STREAMS_OF_ADDRESS,
-    ProblemError,
-    problem,
-)
+from api.http import answers as kinds
+from api.http.answers import ProblemError, problem
 from api.http.limits import address_of
 
 # The library would end the streams of each later server of a process once one was interrupted.
@@ -69,12 +63,12 @@ class Streams:
         # No await between check and count: otherwise any number pass together.
         if self._open[address] >= self._most_of_address:
             raise ProblemError(
-                STREAMS_OF_ADDRESS,
+                kinds.STREAMS_OF_ADDRESS,
                 f"{self._most_of_address} streams of this address are open already; close one, or "
                 f"read the same from the list of rounds",
             )
         if self._open.total() >= self._most:
-            raise ProblemError(STREAMS_EXHAUSTED, f"{self._most} streams are open already")
+            raise ProblemError(kinds.STREAMS_EXHAUSTED, f"{self._most} streams are open already")
         self._open[address] += 1
         try:
             yield
@@ -102,11 +96,11 @@ async def streamed(
     streams: Streams = request.app.state.streams
     with ExitStack() as reservation:
         reservation.enter_context(streams.reserve(request))
-        state = await to_thread.run_sync(begin)
+        state = await anyio.to_thread.run_sync(begin)
 
         async def events() -> AsyncIterator[ServerSentEvent]:
             while not streams.are_ending:
-                for event in await to_thread.run_sync(poll, state):
+                for event in await anyio.to_thread.run_sync(poll, state):
                     yield event
                 await anyio.sleep(POLL_SECONDS)
 
@@ -128,7 +122,7 @@ def send_blob(
     try:
         part = parse_range(asked, size)
     except ValueError as error:
-        answer = problem(request, RANGE_UNSATISFIABLE, str(error))
+        answer = problem(request, kinds.RANGE_UNSATISFIABLE, str(error))
         answer.headers["Content-Range"] = f"bytes */{size}"
         return answer
     status, sent, more = 200, part or range(size), {"Accept-Ranges": "bytes"}

@@ -10,19 +10,8 @@ from fastapi import Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic_core import to_json
 
-from api.http.answers import (
-    BLOB_DAMAGED,
-    BLOB_NOT_FOUND,
-    BUSY,
-    CLIENT_NOT_FOUND,
-    IMMUTABLE,
-    RANGE_UNSATISFIABLE,
-    ROUND_NOT_FOUND,
-    ProblemError,
-    encoded,
-    histories_of,
-    is_known,
-)
+from api.http import answers as kinds
+from api.http.answers import IMMUTABLE, ProblemError, encoded, histories_of, is_known
 from api.http.endpoints import (
     ASKED,
     OF_ROUND,
@@ -41,7 +30,6 @@ from ledger.audit.proofs.documents import PROOF
 from ledger.audit.proofs.recorded import make_proof
 from ledger.protocol import types
 from ledger.protocol.errors import BlobError, BlobMissingError, ConfigurationError
-from ledger.protocol.types import Digest
 
 _proofs = of_deployment("/rounds/{number}", "proofs")
 _one_at_a_time = threading.Lock()
@@ -59,7 +47,7 @@ Whole = Annotated[
     "/proof/{client}",
     "What became of a client, as a proof",
     None,
-    (*OF_ROUND, CLIENT_NOT_FOUND),
+    (*OF_ROUND, kinds.CLIENT_NOT_FOUND),
     media=success(
         "application/json",
         "a document `cmfl-client-proof`, for `cmfl verify client --proof FILE`",
@@ -92,7 +80,7 @@ def read_proof(
     "/bundle",
     "A whole round as one file",
     None,
-    (*OF_ROUND, BLOB_NOT_FOUND, BUSY),
+    (*OF_ROUND, kinds.BLOB_NOT_FOUND, kinds.BUSY),
     media=success("application/x-tar", "a tar file, for `cmfl verify bundle FILE`"),
     tagged=False,
     response_class=StreamingResponse,
@@ -108,14 +96,14 @@ def read_bundle(
     history = reading.chain.history(served)
     history.opened(number)
     if not _one_at_a_time.acquire(blocking=False):
-        raise ProblemError(BUSY, "another bundle is being made")
+        raise ProblemError(kinds.BUSY, "another bundle is being made")
     try:
         with reading.chain.snapshot(served) as ledger:
             export = prepare_export(ledger, history.blobs, number, whole=whole)
     except ConfigurationError as error:
-        raise ProblemError(ROUND_NOT_FOUND, str(error)) from error
+        raise ProblemError(kinds.ROUND_NOT_FOUND, str(error)) from error
     except BlobError as error:
-        raise ProblemError(BLOB_NOT_FOUND, str(error)) from error
+        raise ProblemError(kinds.BLOB_NOT_FOUND, str(error)) from error
     finally:
         _one_at_a_time.release()
     parts = container_parts(export.manifest, export.blobs.read, export.blobs)
@@ -146,7 +134,7 @@ Prefix = Annotated[
         examples=["5c"],
     ),
 ]
-_PROBLEMS = (*ASKED, BLOB_NOT_FOUND, BLOB_DAMAGED, RANGE_UNSATISFIABLE)
+_PROBLEMS = (*ASKED, kinds.BLOB_NOT_FOUND, kinds.BLOB_DAMAGED, kinds.RANGE_UNSATISFIABLE)
 _BYTES = success(MEDIA_TYPE, "the blob's bytes")
 _BYTES[206] = _BYTES[200] | {"description": "the one range of them that `Range` names"}
 
@@ -178,23 +166,23 @@ def read_blob_in_folder(request: Request, prefix: Prefix, digest: Sha256) -> Res
 
 def _sent(request: Request, name: str, prefix: str = "") -> Response:
     if not name.startswith(prefix):
-        raise ProblemError(BLOB_NOT_FOUND, f"{name} does not begin with {prefix}")
+        raise ProblemError(kinds.BLOB_NOT_FOUND, f"{name} does not begin with {prefix}")
     headers = {
         "ETag": f'"{name}"',
         "Cache-Control": IMMUTABLE,
         "Content-Disposition": f'attachment; filename="{name}"',
         "Content-Security-Policy": "default-src 'none'; sandbox",
     }
-    histories, digest = histories_of(request), Digest(bytes.fromhex(name))
+    histories, digest = histories_of(request), types.Digest(bytes.fromhex(name))
     if is_known(request, headers["ETag"]) and histories.blobs.has(digest):
         return Response(status_code=304, headers=headers)
     with ExitStack() as stack:
         try:
             file, size = stack.enter_context(histories.blobs.opened(digest, histories.largest_blob))
         except BlobMissingError as error:
-            raise ProblemError(BLOB_NOT_FOUND, f"{name} is not here") from error
+            raise ProblemError(kinds.BLOB_NOT_FOUND, f"{name} is not here") from error
         except BlobError as error:
-            raise ProblemError(BLOB_DAMAGED, str(error)) from error
+            raise ProblemError(kinds.BLOB_DAMAGED, str(error)) from error
         return send_blob(request, stack, file, size, headers)
 
 

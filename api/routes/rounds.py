@@ -49,7 +49,6 @@ from ledger.history.answers_signed import EvidenceAnswer, ScoresAnswer, VotesAns
 from ledger.history.fields import UNBOUNDED, AskedRole, EvidenceKind, Order, RoundQuery, Span
 from ledger.history.round import RoundStatus
 from ledger.protocol import types
-from ledger.protocol.types import Digest
 
 _rounds, _clients = of_deployment("/rounds"), of_deployment("/clients", "clients")
 _places = of_deployment()
@@ -347,7 +346,7 @@ def find_digest(reading: OneChain, address: Address, digest: DigestAsked, page: 
     score vectors are found through the rounds' records, where these are available. An unknown
     digest has no places.
     """
-    sought = Digest(bytes.fromhex(digest.removeprefix("0x")))
+    sought = types.Digest(bytes.fromhex(digest.removeprefix("0x")))
     return reading.respond(reading.local(address).digest(sought, page.limit, page.cursor))
 
 

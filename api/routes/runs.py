@@ -8,26 +8,9 @@ from typing import TYPE_CHECKING, cast
 from fastapi import Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from api.http.answers import (
-    BLOB_NOT_FOUND,
-    BUSY,
-    FEDERATION_NOT_WATCHED,
-    MAILBOX_UNREADABLE,
-    STREAMS_EXHAUSTED,
-    STREAMS_OF_ADDRESS,
-    ProblemError,
-    RequestView,
-    encoded,
-    to_rooted_json,
-)
-from api.http.endpoints import (
-    OF_DEPLOYMENT,
-    Address,
-    OneChain,
-    RoundsQuery,
-    of_deployment,
-    success,
-)
+from api.http import answers as kinds
+from api.http.answers import ProblemError, RequestView, encoded, to_rooted_json
+from api.http.endpoints import OF_DEPLOYMENT, Address, OneChain, RoundsQuery, of_deployment, success
 from api.http.streams import LastEventId, streamed
 from api.schemas import FederationAnswer
 from ledger.history.answers_rounds import RoundFollower, SeriesAnswer, chart_points, series_response
@@ -57,7 +40,7 @@ def read_series(reading: OneChain, address: Address) -> Response:
     "/training",
     "Which updates auditors have repeated",
     TrainingAnswer,
-    (*OF_DEPLOYMENT, BUSY, MAILBOX_UNREADABLE),
+    (*OF_DEPLOYMENT, kinds.BUSY, kinds.MAILBOX_UNREADABLE),
 )
 def read_training(reading: OneChain, address: Address, rounds: RoundsQuery) -> Response:
     """Return each update of ended rounds with its auditors' verdicts, and those that disagree.
@@ -75,7 +58,7 @@ def read_training(reading: OneChain, address: Address, rounds: RoundsQuery) -> R
     "/events",
     "What happens, as it happens",
     None,
-    (*OF_DEPLOYMENT, STREAMS_EXHAUSTED, STREAMS_OF_ADDRESS),
+    (*OF_DEPLOYMENT, kinds.STREAMS_EXHAUSTED, kinds.STREAMS_OF_ADDRESS),
     media=success(
         "text/event-stream",
         "events `round_opened` and `round_ended` with a round's line, `taken_back` with "
@@ -119,7 +102,7 @@ async def follow_rounds(
     return await streamed(request, begin, poll)
 
 
-_OF_FEDERATION = (*OF_DEPLOYMENT, FEDERATION_NOT_WATCHED, BLOB_NOT_FOUND, BUSY)
+_OF_FEDERATION = (*OF_DEPLOYMENT, kinds.FEDERATION_NOT_WATCHED, kinds.BLOB_NOT_FOUND, kinds.BUSY)
 
 
 @_runs.answers(
@@ -144,7 +127,7 @@ def read_federation(reading: OneChain, address: Address) -> Response:
     "/federation/events",
     "The open round, as it goes on",
     None,
-    (*_OF_FEDERATION, STREAMS_EXHAUSTED, STREAMS_OF_ADDRESS),
+    (*_OF_FEDERATION, kinds.STREAMS_EXHAUSTED, kinds.STREAMS_OF_ADDRESS),
     media=success(
         "text/event-stream",
         "events `standing`, each with the whole answer of `federation`: the first at once, then "

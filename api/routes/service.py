@@ -7,25 +7,11 @@ from typing import Any, TypeVar, cast
 
 from fastapi import Response
 
+from api import schemas
 from api.histories import PinnedChain, ServedDeployment, stage_name
 from api.http.answers import HOST_NOT_SERVED, REQUEST_INVALID, AnyChain
 from api.http.endpoints import OF_CHAIN, OF_DEPLOYMENT, OF_DEPLOYMENTS, Address, Endpoints, OneChain
 from api.routes.runs import federations_of
-from api.schemas import (
-    Chain,
-    ChainsAnswer,
-    ContractParameters,
-    ContractState,
-    DeploymentAnswer,
-    DeploymentsAnswer,
-    DeploymentStatus,
-    DeploymentSummary,
-    Health,
-    Ready,
-    RunParameters,
-    Sizes,
-    StatusAnswer,
-)
 from ledger.chain.contract import abi
 from ledger.history.fields import DeploymentPath, code_of, picked, time_of
 from ledger.history.round import read_run
@@ -44,36 +30,36 @@ _deployments = Endpoints("/v1/chains/{chain}/deployments", "deployments")
 
 
 @_service.answers(
-    "/health", "Is the process up", Health, (REQUEST_INVALID, HOST_NOT_SERVED), tagged=False
+    "/health", "Is the process up", schemas.Health, (REQUEST_INVALID, HOST_NOT_SERVED), tagged=False
 )
 async def check_health() -> Response:
     """Answer if the process is up, independently of the chain."""
-    return _uncached(Health())
+    return _uncached(schemas.Health())
 
 
-@_service.answers("/ready", "Can the chain be read", Ready, OF_CHAIN, tagged=False)
+@_service.answers("/ready", "Can the chain be read", schemas.Ready, OF_CHAIN, tagged=False)
 def check_readiness(reading: AnyChain) -> Response:
     """Answer 503 until the chain can be read: the service may start before the first run."""
-    return _uncached(Ready(as_of=reading.as_of))
+    return _uncached(schemas.Ready(as_of=reading.as_of))
 
 
-def _uncached(answer: Health | Ready) -> Response:
+def _uncached(answer: schemas.Health | schemas.Ready) -> Response:
     headers = {"Cache-Control": "no-store"}
     return Response(answer.model_dump_json(), 200, headers, "application/json")
 
 
-@_service.answers("/v1/status", "Chain, deployments and versions", StatusAnswer, OF_CHAIN)
+@_service.answers("/v1/status", "Chain, deployments and versions", schemas.StatusAnswer, OF_CHAIN)
 def read_status(reading: AnyChain) -> Response:
     """Return the chain's head, the status of each deployment, and the refused manifests."""
     chain = reading.chain
     served, refused = chain.deployments.all()
 
-    def status_of(deployment: ServedDeployment) -> DeploymentStatus:
+    def status_of(deployment: ServedDeployment) -> schemas.DeploymentStatus:
         state = chain.state(deployment)
         given = {"stage": stage_name(state.stage), "rounds": deployment.fixed.rounds}
-        return _answer(DeploymentStatus, state, **given, **_of(chain, deployment))
+        return _answer(schemas.DeploymentStatus, state, **given, **_of(chain, deployment))
 
-    answer: StatusAnswer = {
+    answer: schemas.StatusAnswer = {
         "chain": {
             **_chain_response(chain),
             "number": chain.block.number,
@@ -91,7 +77,7 @@ def read_status(reading: AnyChain) -> Response:
     return reading.respond(answer)
 
 
-@_service.answers("/v1/chains", "The chains that are served", ChainsAnswer, OF_CHAIN)
+@_service.answers("/v1/chains", "The chains that are served", schemas.ChainsAnswer, OF_CHAIN)
 def list_chains(reading: AnyChain) -> Response:
     """List the chains by their names, which all paths below them contain.
 
@@ -109,18 +95,23 @@ def package_version() -> str:
         return "unknown"
 
 
-@_deployments.answers("", "All deployments", DeploymentsAnswer, OF_DEPLOYMENTS)
+@_deployments.answers("", "All deployments", schemas.DeploymentsAnswer, OF_DEPLOYMENTS)
 def list_deployments(reading: OneChain) -> Response:
     """List every deployment whose manifest agrees with the chain, by its run's name."""
     served, _ = reading.chain.deployments.all()
     summaries = [
-        _answer(DeploymentSummary, each.fixed, sizes=_sizes(each.fixed), **_of(reading.chain, each))
+        _answer(
+            schemas.DeploymentSummary,
+            each.fixed,
+            sizes=_sizes(each.fixed),
+            **_of(reading.chain, each),
+        )
         for each in served
     ]
     return reading.respond({"deployments": summaries})
 
 
-@_deployments.answers("/{address}", "One deployment", DeploymentAnswer, OF_DEPLOYMENT)
+@_deployments.answers("/{address}", "One deployment", schemas.DeploymentAnswer, OF_DEPLOYMENT)
 def read_deployment(reading: OneChain, address: Address) -> Response:
     """Return the fixed parameters of a deployment and the state of its contract.
 
@@ -131,13 +122,13 @@ def read_deployment(reading: OneChain, address: Address) -> Response:
     fixed, state = deployment.fixed, chain.state(deployment)
     form, stage = code_of(fixed.form), stage_name(state.stage)
     details = _answer(
-        DeploymentAnswer,
+        schemas.DeploymentAnswer,
         deployment.manifest,
         config=fixed.config,
         sizes=_sizes(fixed),
-        contract=_answer(ContractParameters, fixed, form=form, initial_model=fixed.model),
+        contract=_answer(schemas.ContractParameters, fixed, form=form, initial_model=fixed.model),
         parameters=_parameters(chain.blobs, fixed.config),
-        state=_answer(ContractState, state, stage=stage),
+        state=_answer(schemas.ContractState, state, stage=stage),
         **_of(chain, deployment),
     )
     if federations_of(reading.request).is_enabled:
@@ -145,7 +136,7 @@ def read_deployment(reading: OneChain, address: Address) -> Response:
     return reading.respond(details)
 
 
-def _chain_response(chain: PinnedChain) -> Chain:
+def _chain_response(chain: PinnedChain) -> schemas.Chain:
     path = chain.path
     return {
         "name": path.name,
@@ -168,11 +159,13 @@ def _of(chain: PinnedChain, deployment: ServedDeployment) -> dict[str, Any]:
     return {"address": address, "run": deployment.run, "links": links}
 
 
-def _sizes(fixed: Deployment) -> Sizes:
-    return _answer(Sizes, fixed, accepted=accepted_size(fixed.aggregation_ppm, fixed.trainers))
+def _sizes(fixed: Deployment) -> schemas.Sizes:
+    return _answer(
+        schemas.Sizes, fixed, accepted=accepted_size(fixed.aggregation_ppm, fixed.trainers)
+    )
 
 
-def _parameters(blobs: BlobReader, config: Digest) -> RunParameters | None:
+def _parameters(blobs: BlobReader, config: Digest) -> schemas.RunParameters | None:
     """Return the parameters of the run's configuration; None if its blob is not available."""
     document = read_run(blobs, config)
     if document is None:
@@ -180,7 +173,7 @@ def _parameters(blobs: BlobReader, config: Digest) -> RunParameters | None:
     parameters = document.parameters
     strategy = {"number": parameters.strategy, "name": STRATEGIES[parameters.strategy]}
     distance = DIRECTION.name if parameters.compares_directions else parameters.distance
-    answer = _answer(RunParameters, parameters, strategy=strategy, distance=distance)
+    answer = _answer(schemas.RunParameters, parameters, strategy=strategy, distance=distance)
     if parameters.payload == FLOAT32.name:
         del answer["payload"]
     return answer

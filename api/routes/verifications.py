@@ -24,18 +24,8 @@ from fastapi import Path, Response
 from pydantic import Field
 
 from api.histories import open_chain
-from api.http.answers import (
-    BODY_TOO_LARGE,
-    REPORT_NOT_FOUND,
-    VERIFICATION_NOT_FOUND,
-    VERIFICATION_REFUSED,
-    VERIFICATION_RUNNING,
-    ProblemError,
-    RequestView,
-    problem,
-    root_path_of,
-    to_rooted_json,
-)
+from api.http import answers as kinds
+from api.http.answers import ProblemError, RequestView, problem, root_path_of, to_rooted_json
 from api.http.endpoints import OF_DEPLOYMENT, Address, OneChain, of_deployment, success
 from api.http.limits import VerificationPermission, is_foreign_page, permission
 from api.schemas import Schema
@@ -272,7 +262,7 @@ def list_verifications(reading: OneChain, address: Address) -> Response:
     "",
     "Start a verification",
     RequestedAudit,
-    (*OF_DEPLOYMENT, BODY_TOO_LARGE, VERIFICATION_REFUSED, VERIFICATION_RUNNING),
+    (*OF_DEPLOYMENT, kinds.BODY_TOO_LARGE, kinds.VERIFICATION_REFUSED, kinds.VERIFICATION_RUNNING),
     tagged=False,
     methods=["POST"],
     status_code=202,
@@ -286,22 +276,22 @@ def begin_verification(reading: OneChain, address: Address, asked: VerificationR
     request = reading.request
     settings: Settings = request.app.state.settings
     if (granted := permission(request, settings)) is not VerificationPermission.GRANTED:
-        raise ProblemError(VERIFICATION_REFUSED, _REFUSALS[granted])
+        raise ProblemError(kinds.VERIFICATION_REFUSED, _REFUSALS[granted])
     if is_foreign_page(request, settings):
-        raise ProblemError(VERIFICATION_REFUSED, "a page of another origin may not start one")
+        raise ProblemError(kinds.VERIFICATION_REFUSED, "a page of another origin may not start one")
     path, ledger = reading.chain.path, reading.deployment(address).ledger
     task = AuditTask(settings, path, ledger.address, ledger.from_block, asked.strict, asked.head)
     entry, is_new = request.app.state.verifications.begin(task)
     place = root_path_of(request) + entry.links["self"]
     if not is_new:
         detail = f"verification {entry.verification} runs; one runs at a time"
-        answer = problem(request, VERIFICATION_RUNNING, detail)
+        answer = problem(request, kinds.VERIFICATION_RUNNING, detail)
         answer.headers["Link"] = f'<{place}>; rel="related"'
         return answer
     return _json(reading, entry, 202, Location=place)
 
 
-_OF_ONE = (*OF_DEPLOYMENT, VERIFICATION_NOT_FOUND)
+_OF_ONE = (*OF_DEPLOYMENT, kinds.VERIFICATION_NOT_FOUND)
 
 
 @_verifications.answers("/{name}", "A verification", RequestedAudit, _OF_ONE, tagged=False)
@@ -315,7 +305,7 @@ def read_verification(reading: OneChain, address: Address, name: _Name) -> Respo
     "/{name}/report",
     "The report of a verification",
     None,
-    (*_OF_ONE, REPORT_NOT_FOUND),
+    (*_OF_ONE, kinds.REPORT_NOT_FOUND),
     media=success(
         "application/json",
         "the bytes that `cmfl audit --report` writes, for `cmfl audit --since`",
@@ -327,7 +317,7 @@ def read_report(reading: OneChain, address: Address, name: _Name) -> Response:
     """Return the whole report. It is not signed: to build on it is to trust this service."""
     _, data = _one(reading, address, name)
     if not data:
-        raise ProblemError(REPORT_NOT_FOUND, f"verification {name} has no report")
+        raise ProblemError(kinds.REPORT_NOT_FOUND, f"verification {name} has no report")
     headers = _PRIVATE | {"Content-Disposition": f'attachment; filename="audit-{name}.json"'}
     return Response(data, 200, headers, "application/json")
 
@@ -340,7 +330,7 @@ def _found(reading: RequestView, address: str) -> dict[str, tuple[RequestedAudit
 def _one(reading: RequestView, address: str, name: str) -> tuple[RequestedAudit, bytes]:
     found = _found(reading, address).get(name)
     if found is None:
-        raise ProblemError(VERIFICATION_NOT_FOUND, f"there is no verification {name} of it")
+        raise ProblemError(kinds.VERIFICATION_NOT_FOUND, f"there is no verification {name} of it")
     return found
 
 

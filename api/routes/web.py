@@ -32,10 +32,7 @@ MEDIA_TYPES = {
     ".svg": "image/svg+xml",
     "": "text/plain; charset=utf-8",
 }
-HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
+HEADERS = {"Content-Security-Policy": POLICY, "Cross-Origin-Resource-Policy": "same-origin"}
 """Headers of every file, besides those of `SafeHeaders`."""
 PAGE, REFERENCE = "index.html", "docs.html"
 _BEFORE_A_NAME = re.compile(rb'(?:src|href)="(?=(?:js|style|vendor)/|icon\.svg)')

@@ -26,17 +26,7 @@ from api.http.answers import CHAIN_UNREACHABLE, ProblemError, plain_problem, pro
 from api.http.limits import HttpMiddleware, Metrics, MetricsMiddleware, SafeHeaders
 from api.http.server import bounded_server, listening_socket, run_server, url_of
 from api.settings import StoreSettings
-from api.store.receiver import (
-    DISK_FAILS,
-    DISK_FULL,
-    TOO_SLOW,
-    Charges,
-    PermissionCache,
-    Receiver,
-    charges_file,
-    other_charges,
-    remove_unfinished,
-)
+from api.store import receiver as uploads
 from api.store.routes import BlobRoutes, MailRoutes
 from ledger.actors.retention import BlobUse, PayloadRemover, blobs_of_round
 from ledger.chain.contract.event_log import EventLog
@@ -64,7 +54,7 @@ class Retention:
         self,
         ledger: CommitteeLedger,
         blobs: FolderBlobs,
-        charges: Charges,
+        charges: uploads.Charges,
         rounds: int,
         pinned: PinnedBlobs = frozenset,
     ) -> None:
@@ -117,10 +107,10 @@ def create_store(
     settings: StoreSettings, ledger: CommitteeLedger, pinned: PinnedBlobs = frozenset
 ) -> Starlette:
     """Return the store as an ASGI app; its folder must exist, and no other app may serve it."""
-    remove_unfinished(settings.folder)
-    permissions = PermissionCache(ledger)
-    charges = Charges(charges_file(settings.folder, permissions.domain))
-    receiver = Receiver(settings, permissions, charges)
+    uploads.remove_unfinished(settings.folder)
+    permissions = uploads.PermissionCache(ledger)
+    charges = uploads.Charges(uploads.charges_file(settings.folder, permissions.domain))
+    receiver = uploads.Receiver(settings, permissions, charges)
     stored = FolderBlobs(settings.folder)
     blobs = BlobRoutes(receiver, stored)
     mail = MailRoutes(receiver, Mailbox(FolderObjects(settings.folder)))
@@ -207,15 +197,15 @@ class _ErrorsAsProblems(HttpMiddleware):
             await self._app(scope, noted, send)
         except ProblemError as error:
             answer = problem(request, error.kind, str(error))
-            is_incomplete &= error.kind is not TOO_SLOW
+            is_incomplete &= error.kind is not uploads.TOO_SLOW
         except ChainError as error:
             _log.warning("the chain cannot be read: %s", error)
             answer = problem(request, CHAIN_UNREACHABLE, "the write permissions are unknown now")
         except OSError as error:
             _log.warning("%s: %s", error.filename, error.strerror)
-            kind, detail = DISK_FAILS, "the store's disk fails; its log has the reason"
+            kind, detail = uploads.DISK_FAILS, "the store's disk fails; its log has the reason"
             if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
-                kind, detail = DISK_FULL, "the store's disk is full; nothing was stored"
+                kind, detail = uploads.DISK_FULL, "the store's disk is full; nothing was stored"
             answer = problem(request, kind, detail)
         else:
             return
@@ -249,7 +239,7 @@ def serve(
         settings = settings.model_copy(update={"public_urls": urls})
         # One process counts the charges.
         with sole_process(settings.folder, STORE_LOCK):
-            others = other_charges(settings.folder, ledger.domain())
+            others = uploads.other_charges(settings.folder, ledger.domain())
             if pinned is None and others and settings.keep_rounds is not None:
                 # A client could put the other contract's models once more, and would have them
                 # removed with its own old round.
@@ -280,15 +270,13 @@ def resolve_public_urls(
             f"place: give --public-url, the URL that clients are given"
         )
     bracketed = f"[{host}]" if ":" in host else host
-    urls = public_urls or (f"http://{bracketed}:{port}", url_of(listener))
-    return tuple(dict.fromkeys(map(_public_url, urls)))
-
-
-def _public_url(url: str) -> str:
-    try:
-        require_plain_url("--public-url", url)
-        return base_url(url)
-    except ValueError as error:
-        raise ConfigurationError(f"--public-url {url!r}: {error}") from error
-    except BlobError as error:
-        raise ConfigurationError(str(error)) from error
+    urls = []
+    for url in public_urls or (f"http://{bracketed}:{port}", url_of(listener)):
+        try:
+            require_plain_url("--public-url", url)
+            urls.append(base_url(url))
+        except ValueError as error:
+            raise ConfigurationError(f"--public-url {url!r}: {error}") from error
+        except BlobError as error:
+            raise ConfigurationError(str(error)) from error
+    return tuple(dict.fromkeys(urls))

@@ -20,16 +20,7 @@ from starlette.responses import Response
 from api.http.answers import BLOB_NOT_FOUND, IMMUTABLE, ProblemError, ProblemKind, is_known
 from api.http.streams import MEDIA_TYPE, send_blob
 from api.settings import StoreSettings
-from api.store.receiver import (
-    BODY_WRONG,
-    UPLOAD_REFUSED,
-    AttestationUpload,
-    ChargeKind,
-    Receiver,
-    WritePermissions,
-    require_round,
-    writer_of,
-)
+from api.store import receiver as uploads
 from ledger.history.training import is_genuine
 from ledger.io.home import open_file
 from ledger.protocol import types
@@ -103,7 +94,7 @@ _NO_STORE = {"Cache-Control": "no-store"}
 class BlobRoutes:
     """Routes of a folder's blobs."""
 
-    def __init__(self, receiver: Receiver, blobs: FolderBlobs) -> None:
+    def __init__(self, receiver: uploads.Receiver, blobs: FolderBlobs) -> None:
         self._receiver = receiver
         self._blobs = blobs
         self._integrity = IntegrityCache(blobs)
@@ -145,18 +136,20 @@ class BlobRoutes:
             receiver.authorize, request, digest, settings.max_blob_bytes
         )
         if await to_thread.run_sync(self._integrity.is_intact, digest, upload.size):
-            await to_thread.run_sync(receiver.charges.note, upload, ChargeKind.BLOB)
+            await to_thread.run_sync(receiver.charges.note, upload, uploads.ChargeKind.BLOB)
             # The body is read too, so that its sender receives the answer.
             await receiver.receive(request, upload, lambda _: None)
             return Response(status_code=200, headers=_NO_STORE)
         quota = settings.quota_blobs, settings.quota_bytes
-        await to_thread.run_sync(receiver.charge, upload, ChargeKind.BLOB, quota)
+        await to_thread.run_sync(receiver.charge, upload, uploads.ChargeKind.BLOB, quota)
         is_stored = False
         try:
             await receiver.receive_file(request, upload, self._blobs.path_of(digest))
             is_stored = True
         finally:
-            settle = partial(receiver.charges.settle, upload, ChargeKind.BLOB, is_stored=is_stored)
+            settle = partial(
+                receiver.charges.settle, upload, uploads.ChargeKind.BLOB, is_stored=is_stored
+            )
             # A server that stops cancels its transfers.
             with CancelScope(shield=True):
                 await to_thread.run_sync(settle)
@@ -184,7 +177,7 @@ _NUMBER = re.compile("0|[1-9][0-9]{0,19}")
 class MailRoutes:
     """Routes of one contract's mail; a random epoch identifies this process's numbering."""
 
-    def __init__(self, receiver: Receiver, mailbox: Mailbox) -> None:
+    def __init__(self, receiver: uploads.Receiver, mailbox: Mailbox) -> None:
         self._receiver = receiver
         self._mailbox = mailbox
         self._epoch = secrets.token_bytes(EPOCH_BYTES)
@@ -206,7 +199,7 @@ class MailRoutes:
         await self._receiver.receive(request, upload, body.extend)
         # Not on the event loop: a megabyte is hashed and decoded.
         envelope = await to_thread.run_sync(_decode, bytes(body), digest, board, permissions)
-        if isinstance(upload, AttestationUpload):
+        if isinstance(upload, uploads.AttestationUpload):
             _require_own(envelope, upload, permissions)
         quota = _quota(self._receiver.settings, len(permissions.registry), upload)
         # The charge is for the board's round: the envelope names it, and the signature does not.
@@ -216,18 +209,18 @@ class MailRoutes:
 
     def _authorize(
         self, request: Request, digest: Digest, board: Board
-    ) -> tuple[Upload, WritePermissions]:
+    ) -> tuple[Upload, uploads.WritePermissions]:
         if board[2] is EnvelopeKind.ATTESTATION:
             return self._receiver.authorize_attestation(request, digest, board[1])
         upload, permissions = self._receiver.authorize(request, digest, MAX_DOCUMENT_BYTES)
-        require_round(permissions, board[1])
+        uploads.require_round(permissions, board[1])
         return upload, permissions
 
     def _store(self, envelope: Envelope, upload: Upload, quota: tuple[int, int]) -> bool:
         if self._mailbox.holds(envelope):
             return False
-        is_attestation = isinstance(upload, AttestationUpload)
-        kind = ChargeKind.ATTESTATION if is_attestation else ChargeKind.ENVELOPE
+        is_attestation = isinstance(upload, uploads.AttestationUpload)
+        kind = uploads.ChargeKind.ATTESTATION if is_attestation else uploads.ChargeKind.ENVELOPE
         self._receiver.charge(upload, kind, quota)
         is_new: bool | None = None
         try:
@@ -275,10 +268,12 @@ class MailRoutes:
         return domain, number, kinds[path["kind"]]
 
 
-def _decode(data: bytes, digest: Digest, board: Board, permissions: WritePermissions) -> Envelope:
+def _decode(
+    data: bytes, digest: Digest, board: Board, permissions: uploads.WritePermissions
+) -> Envelope:
     """Return the envelope of a registered client in a body."""
     if sha256(data) != digest:
-        raise ProblemError(BODY_WRONG, f"the bytes have another sha256 than {digest.hex()}")
+        raise ProblemError(uploads.BODY_WRONG, f"the bytes have another sha256 than {digest.hex()}")
     envelope = decode_mail(data, board)
     if envelope is None:
         raise ProblemError(ENVELOPE_INVALID, "these are not the bytes of an envelope of this board")
@@ -290,15 +285,15 @@ def _decode(data: bytes, digest: Digest, board: Board, permissions: WritePermiss
 
 
 def _require_own(
-    envelope: Envelope, upload: AttestationUpload, permissions: WritePermissions
+    envelope: Envelope, upload: uploads.AttestationUpload, permissions: uploads.WritePermissions
 ) -> None:
     """Reject an attestation that its auditor has not signed for this run, or that another sends."""
     body = envelope.body
     assert isinstance(body, Attestation), "it is of this board"
     auditor = f"0x{body.auditor.hex()}"
     if body.auditor != upload.auditor:
-        detail = f"{auditor} attests, and {writer_of(upload)[1]} sends it: each its own"
-        raise ProblemError(UPLOAD_REFUSED, detail)
+        detail = f"{auditor} attests, and {uploads.writer_of(upload)[1]} sends it: each its own"
+        raise ProblemError(uploads.UPLOAD_REFUSED, detail)
     if not is_genuine(body, envelope.domain, permissions.run, envelope.round, envelope.client):
         detail = f"it is of another run, or its signature is not {auditor}'s"
         raise ProblemError(ENVELOPE_INVALID, detail)
@@ -312,7 +307,7 @@ def _quota(settings: StoreSettings, clients: int, upload: Upload) -> tuple[int, 
     other half for the auditors that the operator names.
     """
     envelopes, size = settings.quota_envelopes, settings.quota_mail_bytes
-    if not isinstance(upload, AttestationUpload):
+    if not isinstance(upload, uploads.AttestationUpload):
         envelopes = min(envelopes, max(LEAST_ENVELOPES, MAX_FOLDER_OBJECTS // clients))
         size = min(size, max(LEAST_MAIL_BYTES, MAX_FOLDER_BYTES // clients))
     elif upload.auditor not in settings.auditors:

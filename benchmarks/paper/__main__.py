@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.paper import claims
-from benchmarks.paper.claims import constant, theorem_of
 from benchmarks.paper.time_claims import COMPLEXITY_CLAIMS, EFFICIENCY_CLAIMS, complexity_table
 from benchmarks.paper.verdict import MAX_LISTED, Results, verdict_of
 from clients.experiments import series
@@ -171,7 +170,7 @@ def draw_bound(cells: Sequence[CellRow]) -> Iterator[Drawn]:
         count_rounds(axes)
         axes.minorticks_off()
     for marker, title, key in (("o", "φ_min", "least_gap"), ("s", "φ_max", "largest_gap")):
-        values = [[constant(key)(cell) for cell in own] for own in methods.values()]
+        values = [[claims.constant(key)(cell) for cell in own] for own in methods.values()]
         points = {float(at): [v for v in of if v is not None] for at, of in enumerate(values)}
         line = series.line_through(title, points)
         last.errorbar(line.x, line.mean, line.error, label=title, fmt=marker, color="k", capsize=3)
@@ -186,7 +185,7 @@ def draw_bound(cells: Sequence[CellRow]) -> Iterator[Drawn]:
 
 
 def _along(step_sizes: str, what: str) -> Callable[[CellRow], Sequence[float | None]]:
-    return lambda cell: theorem_of(cell, step_sizes).get(what, ())
+    return lambda cell: claims.theorem_of(cell, step_sizes).get(what, ())
 
 
 def main(words: Sequence[str] | None = None) -> None:

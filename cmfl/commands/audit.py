@@ -12,16 +12,7 @@ import typer
 from typer import Option
 
 from cmfl.auditing import MOST_UNASKED, AuditRequest, audit_target, check_stop, read_earlier
-from cmfl.commands import code_of, console
-from cmfl.commands.options import (
-    EvidenceOptions,
-    Head,
-    ReportFile,
-    Rules,
-    TsaRoot,
-    WitnessOptions,
-    rounds_between,
-)
+from cmfl.commands import code_of, console, options
 from cmfl.replaying import Coverage, coverage_of, drawn_training
 from cmfl.where import Target
 from ledger.audit.anchors import report_bytes
@@ -31,8 +22,8 @@ from ledger.protocol.errors import CmflError
 
 
 def audit(
-    source: EvidenceOptions,
-    head: Head = None,
+    source: options.EvidenceOptions,
+    head: options.Head = None,
     strict: Annotated[bool, "Take a remark for something that could not be checked."] = False,
     since: Annotated[
         Path | None, "The JSON report of an earlier audit that passed: trust it for its rounds."
@@ -43,7 +34,7 @@ def audit(
         f"there are cores, up to {MOST_UNASKED}, if not given. A short run begins none.",
         Option(min=1, max=256),
     ] = None,
-    rules: Rules = None,
+    rules: options.Rules = None,
     training: Annotated[
         int | None,
         "Also repeat the training of so many drawn updates, and report their number by "
@@ -51,13 +42,13 @@ def audit(
         "data: cmfl verify training names these.",
         Option(min=1),
     ] = None,
-    report: ReportFile = None,
+    report: options.ReportFile = None,
     anchors: Annotated[
         Path | None, "Folder of anchors (cmfl log anchor): the run must have their heads."
     ] = None,
-    tsa_root: TsaRoot = None,
+    tsa_root: options.TsaRoot = None,
     *,
-    witnesses: WitnessOptions,
+    witnesses: options.WitnessOptions,
     json: console.AsJson = False,
 ) -> None:
     """Check every round from the chain and the blobs alone.
@@ -114,7 +105,7 @@ MARKS = {"same": "s", "other": "X", "disputed": "?", "none": "."}
 
 
 def coverage(
-    source: EvidenceOptions,
+    source: options.EvidenceOptions,
     rounds: Annotated[
         str | None, Option(metavar="A..B", help="First and last round; else all.")
     ] = None,
@@ -135,7 +126,7 @@ def coverage(
     auditor's word, and anybody can sign with a new key: name the auditors that you trust. Where
     auditors disagree, all of them are shown; whoever repeats the update finds out who is false.
     """
-    bounds = rounds_between(None, rounds)
+    bounds = options.rounds_between(None, rounds)
     result = Coverage(coverage_of(source.target(), bounds, auditor or (), mailbox))
     console.print_result(result.as_dict(), _coverage_lines(result), as_json=json)
 

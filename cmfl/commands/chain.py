@@ -29,12 +29,7 @@ from cmfl.commands.sender import ETHER_DECIMALS, CappedSenderOptions, in_ether, 
 from cmfl.where import HOME, Target
 from contracts.build import CONTRACT, HERE, standard_input
 from ledger.chain.contract.abi import Artifact, artifact
-from ledger.chain.contract.deploy import (
-    code_violation,
-    creation_data,
-    is_published,
-    require_code,
-)
+from ledger.chain.contract.deploy import code_violation, creation_data, is_published, require_code
 from ledger.chain.contract.ledger import CommitteeLedger, read_run_manifest
 from ledger.chain.ports import (
     ChainWriter,

@@ -36,7 +36,6 @@ from ledger.protocol.encoding import keccak256
 from ledger.protocol.errors import BlobError, BlobMissingError, ChainError, CmflError, EncodingError
 from ledger.protocol.ledger_state import LedgerStage, RoundDecided
 from ledger.protocol.signing import KeySigner, recover
-from ledger.protocol.types import NO_DIGEST, Digest
 from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
@@ -261,7 +260,7 @@ def _damaged(blobs: FolderBlobs, names: Iterable[str]) -> list[str]:
     with progress() as bar:
         for name in bar.track(list(names), description="blobs"):
             try:
-                blobs.get(Digest(bytes.fromhex(name)))
+                blobs.get(types.Digest(bytes.fromhex(name)))
             except BlobMissingError:
                 continue  # a writer has put another in its place meanwhile
             except BlobError as error:
@@ -352,7 +351,7 @@ def _run(where: Target, run: RunPaths) -> str:
         )
     stage = "finished after" if state.stage is LedgerStage.FINISHED else "in"
     found = f"contract {manifest.address}, {stage} round {state.round} of {deployment.rounds}"
-    if not is_played_here and (state.round > 1 or state.commitments != NO_DIGEST):
+    if not is_played_here and (state.round > 1 or state.commitments != types.NO_DIGEST):
         found += "; its workers play it, each with a vote journal in its own folder"
     if is_model_missing:
         found += ", and no later model among its blobs: the workers use another store"

@@ -24,7 +24,6 @@ from ledger.history.round import RoundStatus
 from ledger.protocol import types
 from ledger.protocol.errors import ConfigurationError, ServiceError
 from ledger.protocol.ledger_state import SIGNED_TWICE
-from ledger.protocol.types import DROPOUTS, INCIDENTS, REFUSALS, Digest
 
 if TYPE_CHECKING:
     from api.client import RemoteDeployment
@@ -110,7 +109,7 @@ def show_round(
     target, asked = source.target(), round_or_digest
     if _DIGEST.fullmatch(asked):
         with open_history(target) as history:
-            digest = Digest(bytes.fromhex(asked.removeprefix("0x")))
+            digest = types.Digest(bytes.fromhex(asked.removeprefix("0x")))
             page = history.digest(digest, limit, cursor)
         if json:
             console.print_response(page)
@@ -192,9 +191,9 @@ def _summary(round_: FullRound) -> list[str]:
 
 _TEXTS: dict[str, Mapping[Any, str]] = {
     "ban": SIGNED_TWICE,
-    "refused_scores": REFUSALS,
-    "incident": INCIDENTS,
-    "dropout": DROPOUTS,
+    "refused_scores": types.REFUSALS,
+    "incident": types.INCIDENTS,
+    "dropout": types.DROPOUTS,
 }
 
 

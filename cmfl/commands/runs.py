@@ -18,6 +18,7 @@ from cmfl.commands import FAILED, WRONG, console, options
 from cmfl.commands.application import Commands
 from cmfl.recorded import names_in, target_of
 from cmfl.where import HOME, RemoteService, Target, chain_at, require_no_node
+from ledger import claims
 from ledger.chain.contract.ledger import (
     read_run_manifest,
     require_unplayed,
@@ -25,15 +26,6 @@ from ledger.chain.contract.ledger import (
     was_in_memory,
 )
 from ledger.chain.round_ledger import last_ended
-from ledger.claims import (
-    ClaimedRun,
-    claimed_run,
-    claimed_stop,
-    is_below_floor,
-    last_known,
-    recorded_settings,
-    settings_by_name,
-)
 from ledger.history.answers_rounds import SeriesAnswer
 from ledger.io.home import Home
 from ledger.protocol import canonical
@@ -72,7 +64,7 @@ class RunSummary:
     @property
     def is_below_floor(self) -> bool:
         """True if the model is worse than always answering the commonest class."""
-        return self.floor is not None and is_below_floor(self.accuracy, self.floor)
+        return self.floor is not None and claims.is_below_floor(self.accuracy, self.floor)
 
 
 COLUMNS = [each.name for each in fields(RunSummary) if each.name not in {"note", "audit"}]
@@ -103,7 +95,7 @@ class HomeRuns:
 
     def summary(self, name: str) -> RunSummary:
         paths = Home(self._target.home).run(name)
-        claimed = claimed_run(paths)
+        claimed = claims.claimed_run(paths)
         planned = self.settings(name).get("protocol.rounds", "")
         summary = RunSummary(
             name,
@@ -130,7 +122,7 @@ class HomeRuns:
 
     def settings(self, name: str) -> dict[str, str]:
         """Return the settings by their full names, as TOML."""
-        return recorded_settings(Home(self._target.home).run(name))
+        return claims.recorded_settings(Home(self._target.home).run(name))
 
 
 class ServiceRuns:
@@ -166,8 +158,8 @@ class ServiceRuns:
             "chain",
             rounds=numbers[-1] - (series["status"][-1] == "open") if numbers else 0,
             of=listed["rounds"],
-            accuracy=None if claimed is None else last_known(claimed["accuracy"]),
-            floor=None if claimed is None else last_known(claimed["floor"]),
+            accuracy=None if claimed is None else claims.last_known(claimed["accuracy"]),
+            floor=None if claimed is None else claims.last_known(claimed["floor"]),
             accepted_attackers=attackers,
             head=details["state"]["head"],
             note=note,
@@ -178,7 +170,9 @@ class ServiceRuns:
         """Return the settings in the run document, by their full names, as TOML."""
         digest = Digest(bytes.fromhex(self._listed(name)["config"][2:]))
         document = decode_run(self._remote.blobs().get(digest, canonical.MAX_DOCUMENT_BYTES))
-        return settings_by_name({**document.experiment, "protocol": asdict(document.parameters)})
+        return claims.settings_by_name(
+            {**document.experiment, "protocol": asdict(document.parameters)}
+        )
 
     def _listed(self, name: str) -> DeploymentSummary:
         named = [deployment for deployment in self._served if deployment["run"] == name]
@@ -238,7 +232,7 @@ class HeadComparison:
         return self.outcome in {"differs", "missing"}
 
 
-def compare_head(target: Target, claimed: ClaimedRun) -> HeadComparison:
+def compare_head(target: Target, claimed: claims.ClaimedRun) -> HeadComparison:
     """Return the comparison of the last head that a run claims in its files with its chain."""
     paths = Home(target.home).run(target.run or "")
     number = claimed.last_round
@@ -262,12 +256,12 @@ def compare_head(target: Target, claimed: ClaimedRun) -> HeadComparison:
 def head_message(run: str, comparison: HeadComparison) -> str:
     """Return the comparison in a sentence."""
     after = f"after round {comparison.round}"
-    claims = f"{run} claims head {comparison.claimed} {after}"
+    claimed = f"{run} claims head {comparison.claimed} {after}"
     return {
         "matches": f"{run}: the chain has the claimed head {after}",
-        "differs": f"{claims}, and the chain has {comparison.head}: its files were "
+        "differs": f"{claimed}, and the chain has {comparison.head}: its files were "
         f"altered, or are not of this chain",
-        "missing": f"{claims}, and on the chain that round has not ended: its files were "
+        "missing": f"{claimed}, and on the chain that round has not ended: its files were "
         f"altered, or the chain has lost its end",
         "unclaimed": f"{run}: its metrics.jsonl has no row here, so it claims no head",
         "in_memory": f"{run}: it ran on the memory ledger, so no chain has its head",
@@ -338,8 +332,8 @@ def show(name: Name, place: PlaceOptions, json: console.AsJson = False) -> None:
     if is_remote:
         comparison = HeadComparison("not_asked", summary.rounds, claimed=summary.head)
     else:
-        comparison = compare_head(target, claimed_run(paths))
-    stop = None if is_remote else claimed_stop(paths)
+        comparison = compare_head(target, claims.claimed_run(paths))
+    stop = None if is_remote else claims.claimed_stop(paths)
     row = summary.row
     if json:
         ended = {} if stop is None else {"early_stop": asdict(stop)}

@@ -23,6 +23,7 @@ from cmfl.commands.console import command_line, print_lines
 from cmfl.commands.options import KEY_VARIABLE
 from cmfl.where import URL_VARIABLE, Target
 from ledger.chain.ports import TransactionRefusedError
+from ledger.io.home import naming
 from ledger.io.parsing import parse_json
 from ledger.protocol.encoding import checksum, eip55
 from ledger.protocol.errors import BlobError, ChainError, ConfigurationError
@@ -255,10 +256,8 @@ def keystore_key(keystore: Path, password_file: Path | None) -> bytes:
 
 def read_keystore(path: Path) -> dict[str, Any]:
     """Return the JSON of a keystore."""
-    try:
+    with naming(f"--keystore {path}: not JSON", ValueError):
         content = parse_json(read_text(path))
-    except ValueError as error:
-        raise ConfigurationError(f"--keystore {path}: not JSON: {error}") from error
     if not isinstance(content, dict) or not isinstance(
         content.get("crypto", content.get("Crypto")), dict
     ):

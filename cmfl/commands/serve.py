@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-from api.settings import MAX_AUDITORS, Settings, StoreSettings
+from api.settings import MAX_AUDITORS, MEBIBYTE, Settings, StoreSettings
 from cmfl.commands import INCOMPLETE, options
 from cmfl.commands.application import Commands
 from cmfl.commands.console import AsJson, print_json, print_line, print_result, print_table
@@ -25,7 +25,7 @@ from ledger.actors.retention import (
 )
 from ledger.chain.contract.event_log import EventLog
 from ledger.chain.finality import final_block
-from ledger.io.home import Home, read_text
+from ledger.io.home import Home, naming, read_text
 from ledger.io.user_code import require_source
 from ledger.protocol.encoding import to_canonical
 from ledger.protocol.errors import BlobMissingError, ConfigurationError
@@ -34,7 +34,6 @@ from ledger.storage.blobs import LocationKind, parse_locations
 from ledger.storage.mailbox import remove_mail
 
 MAX_TOKENS_BYTES = 65_536
-MEBIBYTE = 2**20
 
 LogRequests = Annotated[
     bool,
@@ -153,10 +152,8 @@ _OPTIONS = {
 
 def _read_tokens(path: Path) -> tuple[str, ...]:
     """Return the tokens in a file; no error shows one of them."""
-    try:
+    with naming("--tokens-file", ConfigurationError):
         lines = read_text(path, MAX_TOKENS_BYTES).split("\n")
-    except ConfigurationError as error:
-        raise ConfigurationError(f"--tokens-file: {error}") from error
     tokens = {number: line.strip() for number, line in enumerate(lines, 1) if line.strip()}
     for number, token in tokens.items():
         if not (16 <= len(token) <= 500 and token.isascii() and token.isprintable()):

@@ -13,7 +13,6 @@ from clients.datasets.own_samples import salt_of
 from cmfl.auditing import AuditRequest, trusted_by
 from cmfl.commands import WRONG, InterruptedCommand, code_of, console, options
 from cmfl.commands.application import Commands
-from cmfl.commands.options import WitnessOptions
 from cmfl.commands.sender import keystore_key, private_keys
 from cmfl.recorded import read
 from cmfl.replaying import MOST_JOBS, replay_target
@@ -280,7 +279,7 @@ def attestation(
     key: Annotated[Path | None, "Public key (PEM) that must have signed it."] = None,
     head: options.Head = None,
     *,
-    witnesses: WitnessOptions,
+    witnesses: options.WitnessOptions,
     json: console.AsJson = False,
 ) -> None:
     """Check every field of what cmfl export attestation, crate or mlbom has written.

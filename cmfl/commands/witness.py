@@ -16,7 +16,7 @@ from cmfl.commands import FAILED, INCOMPLETE, console, options, sender
 from cmfl.commands.application import Commands
 from cmfl.commands.options import WITNESS_POLICY, ContractOptions, WitnessPolicyFile
 from cmfl.commands.process import until_interrupted
-from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
+from cmfl.commands.sender import KeyFile, KeyPassword
 from cmfl.commands.serve import AllowedHosts
 from cmfl.where import HOME, URL_VARIABLE, Target, chain_id_of, opened_ledger
 from ledger.io.home import naming, read_file, sole_process
@@ -25,9 +25,6 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Domain
 from ledger.transparency import network, notes
 from ledger.transparency import policy as proofs
-from ledger.transparency.network import WitnessFolder
-from ledger.transparency.notes import Checkpoint, open_checkpoint
-from ledger.transparency.policy import MAX_PROOF_BYTES, parse_proof, verified_head
 from ledger.transparency.tree import head_entries, origin_of, read_entries
 
 witness_app = Commands()
@@ -74,7 +71,7 @@ def serve_witness(
     logs = [notes.parse_vkey(each, notes.KeyUse.NOTE) for each in log]
     signer = _signing_key(name, notes.KeyUse.COSIGNATURE, keystore, password_file)
     with sole_process(folder, "witness.lock"), until_interrupted():
-        state = WitnessFolder(folder, logs, signer, time.time)
+        state = network.WitnessFolder(folder, logs, signer, time.time)
         serve_app(
             *(create_witness(state), host, port),
             lambda url: console.print_line(f"{url} is the witness {signer.verifier}, until Ctrl-C"),
@@ -311,9 +308,9 @@ def head(
     have cosigned the log.
     """
     policy = policy_in(witness_policy)
-    sent = parse_proof(read_file(proof, MAX_PROOF_BYTES))
+    sent = proofs.parse_proof(read_file(proof, proofs.MAX_PROOF_BYTES))
     try:
-        entry, witnesses = verified_head(sent, policy)
+        entry, witnesses = proofs.verified_head(sent, policy)
     except (notes.NoteError, notes.ProofError) as error:
         console.complain(f"{proof}: {error}")
         raise typer.Exit(FAILED) from error
@@ -329,12 +326,12 @@ def head(
         raise typer.Exit(INCOMPLETE)
 
 
-def _read_log(place: str, log: list[str]) -> tuple[bytes, Checkpoint, list[bytes]]:
+def _read_log(place: str, log: list[str]) -> tuple[bytes, notes.Checkpoint, list[bytes]]:
     """Return a log's checkpoint, as a note and opened, and its entries, or end for why not."""
     keys = [notes.parse_vkey(each, notes.KeyUse.NOTE) for each in log]
     try:
         note = network.checkpoint_at(place)
-        checkpoint = open_checkpoint(note, keys).checkpoint
+        checkpoint = notes.open_checkpoint(note, keys).checkpoint
         return note, checkpoint, read_entries(checkpoint, partial(network.file_at, place))
     except (notes.NoteError, notes.TileError) as error:
         console.complain(f"{network.shown(place)}: {error}")
@@ -358,5 +355,5 @@ def _signing_key(
     """Return the key of a witness, or of a log by its origin, which follows from a keystore's."""
     if use is notes.KeyUse.COSIGNATURE:
         notes.require_key_name(name)
-    secret = keystore_key(only_keystore(keystore), password_file)
+    secret = sender.keystore_key(sender.only_keystore(keystore), password_file)
     return notes.SigningKey.derived(secret, use, name)

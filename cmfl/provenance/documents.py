@@ -20,10 +20,10 @@ from typing import Any
 
 from cmfl.provenance.facts import RepeatedUpdate, RunFacts, utc
 from ledger.audit.proofs.documents import parse_document
-from ledger.io.home import read_file
+from ledger.io.home import naming, read_file
 from ledger.protocol.canonical import other_version
 from ledger.protocol.encoding import sha256
-from ledger.protocol.errors import ConfigurationError, EncodingError
+from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import PROTOCOL_VERSION
 
 
@@ -435,9 +435,8 @@ def read_document(path: Path) -> ProvenanceDocument:
         folder = path.parent
     file = path if folder is None else folder / METADATA_FILE
     try:
-        value = _parsed(read_file(file, MAX_BYTES))
-    except OSError as error:
-        raise ConfigurationError(f"{file}: {error.strerror}") from error
+        with naming(file):
+            value = _parsed(read_file(file, MAX_BYTES))
     except EncodingError as error:
         raise EncodingError(f"{file}: {error}") from error
     envelope = value if isinstance(value, dict) and "payloadType" in value else None

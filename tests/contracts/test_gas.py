@@ -14,7 +14,7 @@ SNAPSHOT: dict[str, dict[str, int]] = json.loads(GAS_SNAPSHOT.read_text("utf-8")
 
 @pytest.mark.slow
 def test_gas_is_what_the_snapshot_says(tmp_path: Path) -> None:
-    # If it is meant: python -m contracts.build && python -m benchmarks.ledger --gas-snapshot
+    # If it is meant: python -m contracts.build && python -m benchmarks.ledger
     assert gas_snapshot(tmp_path) == SNAPSHOT
 
 

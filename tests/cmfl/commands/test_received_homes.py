@@ -175,6 +175,7 @@ def commands(received: HasHome, run: str, folder: Path) -> dict[str, tuple[objec
             *("--out", folder / "log", *of_run),
         ),
         "log compare": (folder / "log", "--log", "none", *of_run),
+        "log anchor": ("--rpc-url", "http://127.0.0.1:9", "--out", folder / "anchors", *of_run),
     }
 
 
