@@ -126,7 +126,6 @@ NOT_PLAYED = {
     "blobs serve": "reads blobs alone, which name no file",
     "serve": "test_a_service_of_it_runs_no_code",
     "deploy": "takes the configuration of its caller alone",
-    "log anchor": "sends the head that the chain has to a node",
     "experiment audit": "makes the home that it is given",
     "runs list": "played for all runs at once",
 }
